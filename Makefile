@@ -1,0 +1,48 @@
+# Set-up is two commands: `make demo` and `make test`. Both need only Python 3.11+ and a network.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEMO_OUT ?= runs/demo
+
+.PHONY: demo test lint bench docs clean
+
+demo: $(VENV)/installed  ## train a small recommender with three kinds of table; print a table, write a report
+	$(BIN)/cce demo --out $(DEMO_OUT)
+
+test: lint  ## everything that CI checks
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed-dev  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/installed-dev  ## speed and memory, side by side with peers; JSON under results/bench
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/installed-docs  ## docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+# torch goes in first and exactly as pinned: a looser request would resolve to a CUDA build of several gigabytes.
+$(VENV)/torch: constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("cce needs Python 3.11 or newer; try make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	@touch $@
+
+$(VENV)/installed: $(VENV)/torch pyproject.toml
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fast]'
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/torch pyproject.toml
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint]'
+	@touch $@
+
+$(VENV)/installed-docs: $(VENV)/torch pyproject.toml
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
