@@ -1,0 +1,7 @@
+"""Vectors → centroids and the nearest centroid of each: k-means, exact assignment, sampling of ids."""
+
+from cce.clustering.kmeans import KMeans, kmeans
+from cce.clustering.nearest import nearest_centroid
+from cce.clustering.sampling import sample_ids
+
+__all__ = ["KMeans", "kmeans", "nearest_centroid", "sample_ids"]

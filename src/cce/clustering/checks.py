@@ -1,0 +1,53 @@
+"""What every entrance of this room asks of its points, weights and backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LARGEST = 1e18  # the square of a difference of larger numbers may overflow float32
+
+
+def checked_points(points: Tensor, name: str = "points") -> Tensor:
+    """Return `points` as contiguous float32 `(n, width)`, detached; refuse what has no distances."""
+    if not points.is_floating_point():
+        raise TypeError(f"{name} must be a floating-point tensor, got {points.dtype}.")
+    if points.ndim != 2 or points.shape[1] == 0:
+        raise ValueError(f"{name} must have shape (n, width) with width >= 1, got {tuple(points.shape)}.")
+    rows = points.detach().float().contiguous()
+    if rows.numel():
+        low, high = (value.item() for value in rows.aminmax())
+        if not (low >= -LARGEST and high <= LARGEST):
+            _refuse_rows(rows, name)
+    return rows
+
+
+def _refuse_rows(rows: Tensor, name: str) -> None:
+    num_bad = int((~rows.isfinite()).any(1).sum())
+    if num_bad:
+        raise ValueError(f"{name} must be finite, got NaN or inf in {num_bad} of {rows.shape[0]} rows.")
+    raise ValueError(f"{name} must lie within ±{LARGEST:g}, got {rows.abs().max().item():g}.")
+
+
+def check_same_space(points: Tensor, centroids: Tensor, name: str) -> None:
+    """Refuse centroids that do not live in the space of the points."""
+    if centroids.shape[1] != points.shape[1]:
+        raise ValueError(f"{name} must have the width of points, {points.shape[1]}, got {centroids.shape[1]}.")
+    if centroids.device != points.device:
+        raise ValueError(f"{name} must be on the device of points, {points.device}, got {centroids.device}.")
+
+
+def checked_weights(weights: Tensor | None, points: Tensor) -> Tensor | None:
+    """Return `weights` as float32 on the device of the points; refuse what is not a finite, useful mass."""
+    if weights is None:
+        return None
+    if weights.shape != points.shape[:1]:
+        raise ValueError(f"weights must have shape ({points.shape[0]},), one per point, got {tuple(weights.shape)}.")
+    mass = weights.detach().to(points.device).float().contiguous()
+    if not bool(mass.isfinite().all()) or bool((mass < 0).any()):
+        raise ValueError(f"weights must be finite and not negative, got values in [{mass.min():g}, {mass.max():g}].")
+    if not bool((mass > 0).any()):
+        raise ValueError("weights must not all be zero, got a sum of 0.")
+    return mass

@@ -1,0 +1,109 @@
+"""k-means by Lloyd's algorithm: weighted, empty clusters re-seeded, the same bits on any number of threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from cce.clustering.checks import checked_points, checked_weights
+from cce.clustering.lloyd import Assigned, Lloyd, PlainLloyd
+from cce.clustering.nearest import choose_backend
+from cce.clustering.start import starting_centroids
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """What a fit gives back."""
+
+    centroids: Tensor  # (num_clusters, width) float32, on the device of the points
+    inertias: tuple[float, ...]  # weighted sum of squared distances before each update, one per iteration
+
+
+def kmeans(
+    points: Tensor,
+    num_clusters: int,
+    *,
+    weights: Tensor | None = None,
+    num_iterations: int = 50,  # paper, "K-means"
+    tolerance: float = 0.0,
+    start: str | Tensor = "random",
+    generator: torch.Generator | None = None,
+    backend: str = "auto",
+) -> KMeans:
+    """Cluster `points`, `(n, width)`, around `num_clusters` centroids.
+
+    A point of weight `w` counts as `w` equal points. `start` is "random" (different points, drawn by weight),
+    "k-means++" or a `(num_clusters, width)` tensor. The fit ends after `num_iterations`, when nothing changes, or when
+    an iteration lowers the inertia by no more than `tolerance` times itself.
+    """
+    rows = checked_points(points)
+    mass = checked_weights(weights, rows)
+    _check_numbers(rows, num_clusters, num_iterations, tolerance)
+    name = choose_backend(backend, rows)
+    centroids = starting_centroids(rows, num_clusters, weights=mass, start=start, generator=generator)
+    del name
+    return _iterate(PlainLloyd(rows, mass), centroids, num_iterations, tolerance)
+
+
+def _iterate(lloyd: Lloyd, centroids: Tensor, num_iterations: int, tolerance: float) -> KMeans:
+    inertias: list[float] = []
+    for _ in range(num_iterations):
+        assigned = lloyd.assign(centroids)
+        inertias.append(assigned.inertia)
+        moved = _moved(centroids, assigned, lloyd.points)
+        unchanged = torch.equal(moved, centroids)
+        centroids = moved
+        if unchanged or _has_converged(inertias, tolerance):
+            break
+    return KMeans(centroids, tuple(inertias))
+
+
+def _moved(centroids: Tensor, assigned: Assigned, points: Tensor) -> Tensor:
+    """Return the mean of every cluster; an empty one moves to a badly served point, or stays if there is none."""
+    is_empty = assigned.totals == 0
+    means = assigned.sums / assigned.totals.masked_fill(is_empty, 1.0)[:, None]
+    moved = torch.where(is_empty[:, None], centroids, means.to(centroids.dtype))
+    empty = is_empty.nonzero().squeeze(1)
+    if empty.numel():
+        rows = _badly_served(assigned, empty.numel())
+        moved[empty[: rows.numel()]] = points[rows]
+    return moved
+
+
+def _badly_served(assigned: Assigned, num_wanted: int) -> Tensor:
+    """Return the worst point of each of the clusters with the largest errors, one point per cluster, worst first.
+
+    One per cluster, because the worst points of all are often copies of one another.
+    """
+    nearest, errors = assigned.nearest.long(), assigned.errors
+    cluster_errors = torch.zeros_like(assigned.totals).index_add_(0, nearest, errors.double())
+    worst = torch.zeros_like(assigned.totals, dtype=errors.dtype).scatter_reduce_(0, nearest, errors, "amax")
+    candidates = ((errors == worst[nearest]) & (errors > 0)).nonzero().squeeze(1)
+    first = torch.full_like(assigned.totals, errors.numel(), dtype=torch.int64)
+    first.scatter_reduce_(0, nearest[candidates], candidates, "amin")
+    num_found = min(num_wanted, int((worst > 0).sum()))
+    clusters = cluster_errors.sort(descending=True, stable=True).indices[:num_found]
+    return first[clusters]
+
+
+def _has_converged(inertias: Sequence[float], tolerance: float) -> bool:
+    if tolerance == 0.0 or len(inertias) < 2:
+        return False
+    return inertias[-2] - inertias[-1] <= tolerance * inertias[-2]
+
+
+def _check_numbers(points: Tensor, num_clusters: int, num_iterations: int, tolerance: float) -> None:
+    if points.shape[0] == 0:
+        raise ValueError("points must have at least one row, got 0.")
+    if num_clusters < 1:
+        raise ValueError(f"num_clusters must be at least 1, got {num_clusters}.")
+    if num_iterations < 0:
+        raise ValueError(f"num_iterations must not be negative, got {num_iterations}.")
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must not be negative, got {tolerance}.")

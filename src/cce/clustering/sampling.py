@@ -1,0 +1,77 @@
+"""Drawing ids without repetition from a vocabulary that may be far larger than the sample.
+
+Uniform samples come from rejection: draw with repetition, keep the first of each. Samples by frequency come from
+exponential races (Efraimidis and Spirakis, 2006): id `i` arrives at time `E_i / counts[i]`, and the first arrivals win.
+Neither holds more than the sample and one block of ids in memory.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+RACE_BLOCK = 1 << 20  # ids that race at once: 8 MB of arrival times
+
+
+def sample_ids(
+    num_ids: int, num_samples: int, *, counts: Tensor | None = None, generator: torch.Generator | None = None
+) -> Tensor:
+    """Return `num_samples` different ids of `range(num_ids)`, in rising order: all of them when there are no more.
+
+    With `counts`, `(num_ids,)` and not negative, an id is drawn in proportion to its count (as in drawing one by one
+    without putting back); ids that were never counted come only after all others.
+    """
+    _check_sizes(num_ids, num_samples, counts)
+    if num_samples >= num_ids:
+        return torch.arange(num_ids)
+    if counts is not None:
+        return _first_arrivals(counts, num_samples, generator)
+    if 2 * num_samples > num_ids:  # then it is cheaper to draw those that stay out
+        kept = torch.ones(num_ids, dtype=torch.bool)
+        kept[_draw_distinct(num_ids, num_ids - num_samples, generator)] = False
+        return kept.nonzero().squeeze(1)
+    return _draw_distinct(num_ids, num_samples, generator).sort().values
+
+
+def _draw_distinct(num_ids: int, num_samples: int, generator: torch.Generator | None) -> Tensor:
+    """Draw until `num_samples` different ids have come; the rest of the last draws is dropped, latest first."""
+    drawn = torch.empty(0, dtype=torch.int64)
+    while drawn.numel() < num_samples:
+        missing = num_samples - drawn.numel()
+        more = torch.randint(num_ids, (missing + missing // 2 + 16,), generator=generator)
+        drawn = _without_repeats(torch.cat([drawn, more]))
+    return drawn[:num_samples]
+
+
+def _without_repeats(draws: Tensor) -> Tensor:
+    """Return the first draw of each id, in the order of drawing."""
+    values, positions = draws.sort(stable=True)
+    is_first = torch.ones_like(values, dtype=torch.bool)
+    is_first[1:] = values[1:] != values[:-1]
+    return draws[positions[is_first].sort().values]
+
+
+def _first_arrivals(counts: Tensor, num_samples: int, generator: torch.Generator | None) -> Tensor:
+    ids = torch.empty(0, dtype=torch.int64)
+    arrivals = torch.empty(0, dtype=torch.float64)
+    for start in range(0, counts.numel(), RACE_BLOCK):
+        rates = counts[start : start + RACE_BLOCK].to("cpu", torch.float64)
+        times = torch.rand(rates.numel(), dtype=torch.float64, generator=generator).neg_().log1p_().neg_()
+        arrivals = torch.cat([arrivals, times / rates.clamp(min=1e-200)])  # never counted: after all others
+        ids = torch.cat([ids, torch.arange(start, start + rates.numel())])
+        if ids.numel() > num_samples:
+            arrivals, kept = arrivals.topk(num_samples, largest=False)
+            ids = ids[kept]
+    return ids.sort().values
+
+
+def _check_sizes(num_ids: int, num_samples: int, counts: Tensor | None) -> None:
+    for name, value in (("num_ids", num_ids), ("num_samples", num_samples)):
+        if value < 0:
+            raise ValueError(f"{name} must not be negative, got {value}.")
+    if counts is None:
+        return
+    if counts.shape != (num_ids,):
+        raise ValueError(f"counts must have shape ({num_ids},), one count per id, got {tuple(counts.shape)}.")
+    if num_ids and not bool((counts.min() >= 0) & counts.max().isfinite()):
+        raise ValueError(f"counts must be finite and not negative, got values down to {counts.min().item()}.")

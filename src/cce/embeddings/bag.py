@@ -1,0 +1,132 @@
+"""Bags of ids: any table, composed first and pooled after.
+
+The order matters. Pooling the pieces before they are composed, as some public code does, gives other vectors for every
+bag of more than one id wherever composing is not linear in the pieces of all ids at once.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from cce.checks import check_choice, check_range
+from cce.embeddings.base import Embedding
+
+Mode = Literal["sum", "mean", "max"]
+
+
+class EmbeddingBag(nn.Module):
+    """`torch.nn.EmbeddingBag`'s call around any `table`.
+
+    Ids `(n)` with `offsets` `(bags)`, or ids `(bags, length)`, give vectors `(bags, embedding_dim)`. Ids equal to
+    `padding_idx` (by default the table's) are left out of the pool and its mean; an empty bag gives zeros.
+    """
+
+    def __init__(
+        self,
+        table: Embedding,
+        *,
+        mode: Mode = "mean",
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> None:
+        super().__init__()
+        check_choice("mode", mode, ("sum", "mean", "max"))
+        self.table = table
+        self.mode = mode
+        self.include_last_offset = include_last_offset
+        self.padding_idx = table.padding_idx if padding_idx is None else padding_idx
+        if self.padding_idx is not None:
+            check_range("padding_idx", self.padding_idx, -table.num_embeddings, table.num_embeddings)
+            self.padding_idx %= table.num_embeddings
+
+    @property
+    def num_embeddings(self) -> int:
+        """The size of the vocabulary."""
+        return self.table.num_embeddings
+
+    @property
+    def embedding_dim(self) -> int:
+        """The length of a vector."""
+        return self.table.embedding_dim
+
+    def forward(self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        """One pooled vector for each bag, `(bags, embedding_dim)`."""
+        if per_sample_weights is not None:
+            self._check_weights(ids, per_sample_weights)
+        bag, num_bags = self._bags(ids, offsets)  # which bag each id is in
+        flat = ids.reshape(-1)
+        vectors = self.table(flat)  # composed: (n, embedding_dim)
+        if per_sample_weights is not None:
+            vectors = vectors * per_sample_weights.reshape(-1, 1).to(vectors.dtype)
+        kept = torch.ones_like(flat, dtype=torch.bool) if self.padding_idx is None else flat != self.padding_idx
+        return _pool_max(vectors, bag, kept, num_bags) if self.mode == "max" else self._pool(vectors, bag, kept, num_bags)
+
+    def _pool(self, vectors: Tensor, bag: Tensor, kept: Tensor, num_bags: int) -> Tensor:
+        vectors = torch.where(kept.unsqueeze(-1), vectors, 0)
+        sums = vectors.new_zeros(num_bags, self.embedding_dim).index_add(0, bag, vectors)
+        if self.mode == "sum":
+            return sums
+        counts = vectors.new_zeros(num_bags).index_add(0, bag, kept.to(vectors.dtype))
+        return sums / counts.clamp(min=1).unsqueeze(-1)
+
+    def _bags(self, ids: Tensor, offsets: Tensor | None) -> tuple[Tensor, int]:
+        if ids.dim() == 2:
+            if offsets is not None:
+                raise ValueError("offsets must be None when ids are 2-D: each row of ids is a bag.")
+            bags = torch.arange(ids.shape[0], device=ids.device)
+            return bags.repeat_interleave(ids.shape[1]), ids.shape[0]
+        if ids.dim() != 1:
+            raise ValueError(f"ids must be 1-D with offsets, or 2-D, got shape {tuple(ids.shape)}.")
+        if offsets is None:
+            raise ValueError("offsets must be given when ids are 1-D.")
+        starts = self._check_offsets(ids, offsets)
+        places = torch.arange(ids.shape[0], device=ids.device)
+        return torch.searchsorted(starts, places, right=True) - 1, starts.shape[0]
+
+    def _check_offsets(self, ids: Tensor, offsets: Tensor) -> Tensor:
+        """The starts of the bags, int64; values are looked at where that costs no synchronisation."""
+        if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64):
+            raise ValueError(f"offsets must be a 1-D int32 or int64 tensor, got {offsets.dtype} of {offsets.dim()}-D.")
+        if self.include_last_offset and offsets.numel() == 0:
+            raise ValueError("offsets must hold at least one number with include_last_offset=True, got none.")
+        if offsets.device.type == "cpu" and not torch.compiler.is_compiling():
+            _check_offset_values(offsets, ids.shape[0], include_last=self.include_last_offset)
+        return (offsets[:-1] if self.include_last_offset else offsets).long()
+
+    def _check_weights(self, ids: Tensor, weights: Tensor) -> None:
+        if self.mode != "sum":
+            raise ValueError(f"per_sample_weights need mode='sum', got mode={self.mode!r}.")
+        if weights.shape != ids.shape:
+            raise ValueError(
+                f"per_sample_weights must have the shape of ids, got {tuple(weights.shape)} for {tuple(ids.shape)}."
+            )
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        return f"mode={self.mode!r}"
+
+
+def _pool_max(vectors: Tensor, bag: Tensor, kept: Tensor, num_bags: int) -> Tensor:
+    lowest = torch.where(kept.unsqueeze(-1), vectors, float("-inf"))
+    start = vectors.new_full((num_bags, vectors.shape[1]), float("-inf"))
+    tops = start.scatter_reduce(0, bag.unsqueeze(-1).expand_as(vectors), lowest, "amax")
+    return torch.where(tops.isneginf(), 0, tops)  # empty bags
+
+
+def _check_offset_values(offsets: Tensor, num_ids: int, *, include_last: bool) -> None:
+    if offsets.numel() == 0:
+        if num_ids:
+            raise ValueError(f"offsets must start at 0, got no offsets for {num_ids} ids.")
+        return
+    first, last = int(offsets[0]), int(offsets[-1])
+    if first != 0:
+        raise ValueError(f"offsets must start at 0, got {first}.")
+    if last > num_ids or (include_last and last != num_ids):
+        raise ValueError(f"offsets must end at the number of ids, {num_ids}, or before it; got {last}.")
+    falls = offsets[1:] < offsets[:-1]
+    if falls.any():
+        place = int(falls.nonzero()[0]) + 1
+        raise ValueError(f"offsets must not fall, got {int(offsets[place])} after {int(offsets[place - 1])}.")

@@ -1,0 +1,62 @@
+"""Compositional embeddings by concatenation: a piece from each of several narrow tables, side by side.
+
+Shi et al. (KDD 2020), see `compositional`. `H` has one 1 in each block of rows, and M is block-diagonal.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cce.checks import check_divides
+from cce.embeddings.compositional import Split, default_columns, make_split, size_split
+from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.linear import RandomEmbedding, column_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+    from torch import Tensor
+
+
+class CompositionalConcatEmbedding(RandomEmbedding):
+    """`T[x] = [M_1[h_1(x)] | … | M_c[h_c(x)]]` with `num_columns` tables of `embedding_dim / num_columns` numbers."""
+
+    method = "ce-concat"
+    offsets: Tensor
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        num_rows: int,
+        num_columns: int | None = None,
+        split: Split = "hash",
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        num_columns = num_columns or default_columns(embedding_dim)
+        check_divides("num_columns", num_columns, "embedding_dim", embedding_dim)
+        self.split = make_split(split, num_embeddings, num_tables=num_columns, num_rows=num_rows, generator=generator)
+        self.register_buffer("offsets", column_offsets(self.split.rows_per_column), persistent=False)
+        total, width = sum(self.split.rows_per_column), embedding_dim // num_columns
+        self.codebook = normal_table(total, width, variance=output_variance(embedding_dim), generator=generator)
+
+    def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
+        """One row of each column's table."""
+        return (self.split(ids) + self.offsets).unsqueeze(-1), None  # (n, num_columns, 1)
+
+    @classmethod
+    def sizes(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Equal tables for hashed columns; for quotient–remainder, the remainder's table takes what is left."""
+        num_tables = options["num_columns"] or default_columns(embedding_dim)
+        check_divides("num_columns", num_tables, "embedding_dim", embedding_dim)
+        width = embedding_dim // num_tables
+        return size_split(
+            cls.method, options["split"], num_embeddings, num_tables=num_tables, width=width, num_params=num_params
+        )

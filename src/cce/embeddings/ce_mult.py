@@ -1,0 +1,68 @@
+"""Compositional embeddings by product: a row from each of several tables, multiplied number by number.
+
+Shi et al. (KDD 2020), see `compositional`. Not linear in its tables; the CCE paper calls it hard to train.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cce.embeddings.base import Embedding
+from cce.embeddings.compositional import Split, make_split, size_split
+from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.linear import column_offsets
+from cce.kernels import gather_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+    from torch import Tensor
+
+
+class CompositionalProductEmbedding(Embedding):
+    """`T[x] = M_1[h_1(x)] ⊙ … ⊙ M_t[h_t(x)]` with `num_tables` tables of full width."""
+
+    method = "ce-mult"
+    offsets: Tensor
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        num_rows: int,
+        num_tables: int = 2,
+        split: Split = "hash",
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        self.split = make_split(split, num_embeddings, num_tables=num_tables, num_rows=num_rows, generator=generator)
+        self.register_buffer("offsets", column_offsets(self.split.rows_per_column), persistent=False)
+        variance = output_variance(embedding_dim) ** (1 / num_tables)  # variances of independent factors multiply
+        total = sum(self.split.rows_per_column)
+        self.codebook = normal_table(total, embedding_dim, variance=variance, generator=generator)
+
+    def compose(self, ids: Tensor) -> Tensor:
+        """The product of one row of each table."""
+        return gather_rows(self.codebook, self.split(ids) + self.offsets, sparse=self.sparse).prod(dim=1)
+
+    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+        """Refused: the nearest product of shared rows is a hard problem."""
+        raise ValueError("method 'ce-mult' cannot start from a trained table; ce-sum and ce-concat can.")
+
+    @classmethod
+    def sizes(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Equal tables for hashing; for quotient–remainder, the remainder's table takes what is left."""
+        return size_split(
+            cls.method,
+            options["split"],
+            num_embeddings,
+            num_tables=options["num_tables"],
+            width=embedding_dim,
+            num_params=num_params,
+        )

@@ -1,0 +1,61 @@
+"""Compositional embeddings by sum: a row from each of several tables, added up.
+
+Shi et al. (KDD 2020), see `compositional`. Unlike in hash embeddings every function has a table of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cce.embeddings.compositional import Split, make_split, size_split
+from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.linear import RandomEmbedding, column_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+    from torch import Tensor
+
+
+class CompositionalSumEmbedding(RandomEmbedding):
+    """`T[x] = M_1[h_1(x)] + … + M_t[h_t(x)]` with `num_tables` tables of full width."""
+
+    method = "ce-sum"
+    offsets: Tensor
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        num_rows: int,
+        num_tables: int = 2,
+        split: Split = "hash",
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        self.split = make_split(split, num_embeddings, num_tables=num_tables, num_rows=num_rows, generator=generator)
+        self.register_buffer("offsets", column_offsets(self.split.rows_per_column), persistent=False)
+        total, variance = sum(self.split.rows_per_column), output_variance(embedding_dim) / num_tables
+        self.codebook = normal_table(total, embedding_dim, variance=variance, generator=generator)
+
+    def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
+        """One row of each table, all in one column."""
+        return (self.split(ids) + self.offsets).unsqueeze(1), None  # (n, 1, num_tables)
+
+    @classmethod
+    def sizes(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Equal tables for hashing; for quotient–remainder, the remainder's table takes what is left."""
+        return size_split(
+            cls.method,
+            options["split"],
+            num_embeddings,
+            num_tables=options["num_tables"],
+            width=embedding_dim,
+            num_params=num_params,
+        )

@@ -1,0 +1,121 @@
+"""Learning to collide: train a thin table first, then cluster its rows into a hash function.
+
+Ghaemmaghami et al., "Learning to collide: recommendation system model compression with learned hash functions" (2022).
+The thin table has a row for every id, so it cannot be smaller than the vocabulary: "a horizontal sketch, rather than a
+vertical" (the CCE paper).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from cce.checks import check_range
+from cce.clustering.quantize import ClusterSettings, ProductQuantizer, fit_to_sample
+from cce.embeddings.base import Embedding, check_budget, check_weight
+from cce.embeddings.clusterable import Clusterable, ClusterEvent
+from cce.embeddings.initialization import normal_table, output_variance, projection_table
+from cce.embeddings.low_rank import low_rank_factors
+from cce.indexing import Assignments
+from cce.indexing.assignments import blocks
+from cce.indexing.multiply_shift import MAX_ROWS
+from cce.kernels import gather_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class CollidingEmbedding(Embedding, Clusterable):
+    """`T[x] = N[x] · P` with `thin_dim` numbers per id until `cluster()`; from then on `T[x] = M[p(x)]`.
+
+    `cluster()` replaces the parameters: make the optimizer anew. It can be called once.
+    """
+
+    method = "collide"
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        num_rows: int,
+        thin_dim: int = 1,
+        settings: ClusterSettings | None = None,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        check_range("num_rows", num_rows, 1, MAX_ROWS)
+        check_range("thin_dim", thin_dim, 1, embedding_dim + 1)
+        self.num_rows = num_rows
+        self.settings = settings or ClusterSettings()
+        variance = output_variance(embedding_dim)
+        self.codebook = normal_table(num_embeddings, thin_dim, variance=variance, generator=generator)
+        self.projection: nn.Parameter | None = projection_table(thin_dim, embedding_dim, generator=generator)
+        self.assignments: Assignments | None = None
+
+    def compose(self, ids: Tensor) -> Tensor:
+        """The widened thin row, or after clustering the row that the id points to."""
+        if self.assignments is not None:
+            return gather_rows(self.codebook, self.assignments(ids).squeeze(-1), sparse=self.sparse)
+        return gather_rows(self.codebook, ids, sparse=self.sparse) @ self.projection
+
+    @torch.no_grad()
+    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+        """The best thin table and projection of `weight`, or after clustering the best row for each cluster."""
+        del generator
+        check_weight(self, weight)
+        if self.projection is None:
+            raise ValueError("method 'collide' can start from a trained table only before it is clustered.")
+        thin, projection = low_rank_factors(weight, self.projection.shape[0])
+        self.codebook.copy_(thin)
+        self.projection.copy_(projection)
+
+    @torch.no_grad()
+    def cluster(self, *, generator: torch.Generator | None = None) -> ClusterEvent:
+        """Let ids collide whose thin rows are near each other; their common row starts at the middle of theirs."""
+        if self.projection is None:
+            raise RuntimeError("a 'collide' table can be clustered once, and this one has been.")
+        started = time.perf_counter()
+        quantizer = ProductQuantizer(1, self.num_rows, self.settings)
+        fit_to_sample(quantizer, self._thin_rows, self.num_embeddings, generator=generator)
+        assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator)
+        for ids in blocks(self.num_embeddings, self.settings.block_size):
+            assignments.write(ids, quantizer.encode(self._thin_rows(ids).float()))
+        rows = quantizer.codebooks[0].to(self.projection) @ self.projection
+        self._become_clustered(rows, assignments.to(rows.device))
+        seconds = time.perf_counter() - started
+        return ClusterEvent(self.num_embeddings, self.num_rows, quantizer.inertias, 1.0, seconds, True)
+
+    @classmethod
+    def sizes(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The thin table as wide, and later the codebook as tall, as the budget holds."""
+        del options
+        per_dim = num_embeddings + embedding_dim
+        check_budget(cls.method, num_params, per_dim)
+        return {"num_rows": num_params // embedding_dim, "thin_dim": min(num_params // per_dim, embedding_dim)}
+
+    def _thin_rows(self, ids: Tensor) -> Tensor:
+        return self.codebook.detach()[ids.to(self.codebook.device)]
+
+    def _become_clustered(self, rows: Tensor, assignments: Assignments) -> None:
+        requires_grad = self.codebook.requires_grad
+        self.codebook = nn.Parameter(rows, requires_grad=requires_grad)
+        self.projection = None
+        self.assignments = assignments
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Take the form of the checkpoint first: thin, or clustered."""
+        clustered = prefix + "codebook" in state_dict and prefix + "projection" not in state_dict
+        if clustered and self.assignments is None:
+            rows = torch.empty_like(state_dict[prefix + "codebook"], device=self.codebook.device)
+            self._become_clustered(
+                rows.to(self.codebook.dtype), Assignments(self.num_embeddings, 1, self.num_rows).to(rows.device)
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -1,0 +1,55 @@
+"""What the three compositional embeddings share: how an id is split into one row of each of several small tables.
+
+Shi et al., "Compositional embeddings using complementary partitions for memory-efficient recommendation systems"
+(KDD 2020) split an id by quotient and remainder; hash functions serve as well and leave the sizes free.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+
+from cce.checks import check_choice, check_range
+from cce.embeddings.base import check_budget
+from cce.indexing import MultiplyShift, QuotientRemainder, balanced_radices, radices_within
+from cce.indexing.multiply_shift import MAX_ROWS
+
+Split = Literal["hash", "quotient-remainder"]
+PAPER_COLUMNS = 4  # "The value c = 4 was chosen to match" Shi et al.
+
+
+def default_columns(embedding_dim: int) -> int:
+    """The divisor of `embedding_dim` nearest to the paper's 4, the larger of two as near."""
+    divisors = (n for n in range(1, embedding_dim + 1) if embedding_dim % n == 0)
+    return min(divisors, key=lambda n: (abs(n - PAPER_COLUMNS), -n))
+
+
+def make_split(
+    split: Split, num_embeddings: int, *, num_tables: int, num_rows: int, generator: torch.Generator | None
+) -> MultiplyShift | QuotientRemainder:
+    """`num_tables` functions from ids to rows; by quotient–remainder the first table has `num_rows` rows."""
+    check_choice("split", split, ("hash", "quotient-remainder"))
+    check_range("num_rows", num_rows, 1, MAX_ROWS)
+    if split == "hash":
+        return MultiplyShift(num_tables, num_rows, generator=generator)
+    quotients = -(-num_embeddings // num_rows)
+    rest = balanced_radices(quotients, num_tables - 1) if num_tables > 1 else ()
+    if math.prod((num_rows, *rest)) < num_embeddings:
+        raise ValueError(f"num_rows must be num_embeddings={num_embeddings} with a single table, got {num_rows}.")
+    return QuotientRemainder((num_rows, *rest), num_embeddings)
+
+
+def size_split(
+    method: str, split: Split, num_embeddings: int, *, num_tables: int, width: int, num_params: int
+) -> dict[str, Any]:
+    """The `num_rows` that spends a budget of `num_params` on tables of this `width`."""
+    if split == "hash":
+        check_budget(method, num_params, num_tables * width)
+        return {"num_rows": num_params // (num_tables * width)}
+    radices = radices_within(num_embeddings, num_tables, num_params // width)
+    smallest = sum(balanced_radices(num_embeddings, num_tables)) * width
+    check_budget(method, num_params, smallest)
+    assert radices is not None  # the balanced radices fit
+    return {"num_rows": radices[0]}

@@ -1,0 +1,105 @@
+"""Deep hash embeddings: many hashes of the id in [-1, 1], then a small network.
+
+Kang et al., "Learning to embed categorical features without embedding tables for recommendation" (KDD 2021), in the
+form that the CCE paper sizes: Mish, as many hashes as the layers are wide, an input layer, two hidden layers and an
+output layer, no biases. `H` is dense and random; what follows is not linear.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cce.embeddings.base import Embedding, check_budget
+from cce.embeddings.initialization import output_variance
+from cce.indexing import UnitInterval
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NUM_HIDDEN = 2
+NUM_PROBES = 1024  # ids on which the starting scale is measured
+TOLERATED_EXCESS = 0.01  # the paper rounds the width to the nearest: 64,192 numbers for a budget of 64,000
+
+
+class DeepHashEmbedding(Embedding):
+    """`T[x] = W_out · mish(… mish(W_in · u(x)))` with `width` hashes `u(x)` and layers of `width`.
+
+    Every id touches every weight, so its gradients are dense: `sparse=True` is refused.
+    """
+
+    method = "dhe"
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        width: int,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        if sparse:
+            raise ValueError("sparse must be False for method 'dhe': every id touches all of its weights.")
+        self.hash = UnitInterval(width, generator=generator)
+        widths = [width] * (NUM_HIDDEN + 2) + [embedding_dim]
+        self.layers = nn.ParameterList(
+            torch.randn(after, before, generator=generator, device="cpu")
+            for before, after in zip(widths, widths[1:], strict=False)
+        )
+        self._scale_start()
+
+    def compose(self, ids: Tensor) -> Tensor:
+        """The hashes, sent through the network."""
+        *hidden, last = self.layers
+        activations = self.hash(ids, dtype=last.dtype)
+        for layer in hidden:
+            activations = functional.mish(functional.linear(activations, layer))
+        return functional.linear(activations, last)
+
+    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+        """Refused: a network has no closed form for it."""
+        raise ValueError("method 'dhe' cannot start from a trained table: its network must be trained.")
+
+    @classmethod
+    def sizes(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The root of `3 width² + embedding_dim · width = num_params`, rounded as in the paper."""
+        del num_embeddings, options
+        check_budget(cls.method, num_params, _count(1, embedding_dim))
+        squares = NUM_HIDDEN + 1
+        root = (math.sqrt(embedding_dim**2 + 4 * squares * num_params) - embedding_dim) / (2 * squares)
+        width = max(1, round(root))
+        if _count(width, embedding_dim) > num_params * (1 + TOLERATED_EXCESS):
+            width = int(root)
+        return {"width": width}
+
+    @torch.no_grad()
+    def _scale_start(self) -> None:
+        """Give each layer's output mean square 1 on a sample of ids, and the last one mean 0 and the common variance.
+
+        Measured rather than derived: Mish has no closed form for it, and its outputs are not centred.
+        """
+        ids = torch.linspace(0, self.num_embeddings - 1, min(NUM_PROBES, self.num_embeddings), dtype=torch.float64)
+        activations = self.hash(ids.long(), dtype=self.layers[0].dtype)
+        *hidden, last = self.layers
+        for layer in hidden:
+            outputs = functional.linear(activations, layer)
+            scale = outputs.square().mean().rsqrt()
+            layer.mul_(scale)
+            activations = functional.mish(outputs * scale)
+        centre = activations.mean(0)
+        last.sub_(torch.outer(last @ centre, centre) / centre.square().sum())
+        mean_square = functional.linear(activations, last).square().mean()
+        last.mul_((output_variance(self.embedding_dim) / mean_square).sqrt())
+
+
+def _count(width: int, embedding_dim: int) -> int:
+    return (NUM_HIDDEN + 1) * width**2 + width * embedding_dim

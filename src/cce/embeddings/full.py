@@ -1,0 +1,47 @@
+"""The full table: one row per id. `H` is the identity; every other method is measured against it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cce.embeddings.base import check_budget
+from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.linear import RandomEmbedding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+    from torch import Tensor
+
+
+class FullEmbedding(RandomEmbedding):
+    """`T = M`: `num_embeddings` rows of `embedding_dim` numbers."""
+
+    method = "full"
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        variance = output_variance(embedding_dim)
+        self.codebook = normal_table(num_embeddings, embedding_dim, variance=variance, generator=generator)
+
+    def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
+        """Each id is its own row."""
+        return ids.view(-1, 1, 1), None
+
+    @classmethod
+    def sizes(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """There is nothing to choose: the budget must hold all of it."""
+        del options
+        check_budget(cls.method, num_params, num_embeddings * embedding_dim)
+        return {}

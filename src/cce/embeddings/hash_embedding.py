@@ -1,0 +1,83 @@
+"""Hash embeddings: every id is the sum of a few rows of one shared table.
+
+Svenstrup, Hansen and Winther, "Hash embeddings for efficient word representations" (NIPS 2017). `H` has `num_hashes`
+non-zeros in each row: ones, or, in the weighted form of the paper, trained importance weights `P[h'(x)]`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from cce.checks import check_range
+from cce.embeddings.base import check_budget
+from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.linear import RandomEmbedding
+from cce.indexing import MultiplyShift
+from cce.indexing.multiply_shift import MAX_ROWS
+from cce.kernels import gather_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WEIGHT_SHARE = 4  # a quarter of a budget goes to the importance weights
+
+
+class HashEmbedding(RandomEmbedding):
+    """`T[x] = Σ_j w_j(x) · M[h_j(x)]` over `num_hashes` functions into the same `num_rows` rows.
+
+    All weights are 1 unless `weighted`; then they are trained, from 1 on. Ids share `num_weights` rows of them by
+    hashing, or have their own where there are as many rows as ids (the default).
+    """
+
+    method = "hash-embedding"
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        num_rows: int,
+        num_hashes: int = 2,
+        weighted: bool = False,
+        num_weights: int | None = None,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        check_range("num_hashes", num_hashes, 1, MAX_ROWS)
+        self.hash = MultiplyShift(num_hashes, num_rows, generator=generator)
+        variance = output_variance(embedding_dim) / num_hashes
+        self.codebook = normal_table(num_rows, embedding_dim, variance=variance, generator=generator)
+        self.importance: nn.Parameter | None = None
+        self.importance_hash: MultiplyShift | None = None
+        if weighted:
+            num_weights = num_embeddings if num_weights is None else num_weights
+            check_range("num_weights", num_weights, 1, num_embeddings + 1)
+            self.importance = nn.Parameter(torch.ones(num_weights, num_hashes, device="cpu"))
+            if num_weights < num_embeddings:
+                self.importance_hash = MultiplyShift(1, num_weights, generator=generator)
+
+    def lookup(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:
+        """`num_hashes` hashed rows, with their importance."""
+        rows = self.hash(ids).unsqueeze(1)  # (n, 1, num_hashes)
+        if self.importance is None:
+            return rows, None
+        shared = ids if self.importance_hash is None else self.importance_hash(ids).squeeze(-1)
+        return rows, gather_rows(self.importance, shared, sparse=self.sparse).unsqueeze(1)
+
+    @classmethod
+    def sizes(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """All of the budget for rows; when `weighted`, a quarter of it for the weights unless `num_weights` is given."""
+        num_hashes, num_weights = options["num_hashes"], 0
+        if options["weighted"]:
+            share = max(1, num_params // (WEIGHT_SHARE * num_hashes))
+            num_weights = options["num_weights"] or min(share, num_embeddings)
+        check_budget(cls.method, num_params, embedding_dim + num_weights * num_hashes)
+        num_rows = (num_params - num_weights * num_hashes) // embedding_dim
+        return {"num_rows": num_rows} | ({"num_weights": num_weights} if num_weights else {})

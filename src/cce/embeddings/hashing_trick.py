@@ -1,0 +1,56 @@
+"""The hashing trick: ids share rows at random.
+
+Weinberger et al., "Feature hashing for large scale multitask learning" (ICML 2009). `H` has a single ±1 in each row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cce.embeddings.base import check_budget
+from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.linear import RandomEmbedding
+from cce.indexing import MultiplyShift
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+    from torch import Tensor
+
+
+class HashingTrickEmbedding(RandomEmbedding):
+    """`T[x] = s(x) · M[h(x)]`, with `num_rows` rows; the sign `s` is 1 unless `signed`."""
+
+    method = "hash"
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        num_rows: int,
+        signed: bool = False,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        self.hash = MultiplyShift(1, num_rows, generator=generator)
+        self.sign = MultiplyShift(1, 2, generator=generator) if signed else None
+        variance = output_variance(embedding_dim)
+        self.codebook = normal_table(num_rows, embedding_dim, variance=variance, generator=generator)
+
+    def lookup(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:
+        """One hashed row, with its sign."""
+        rows = self.hash(ids).unsqueeze(1)  # (n, 1, 1)
+        return rows, None if self.sign is None else self.sign.signs(ids).unsqueeze(1)
+
+    @classmethod
+    def sizes(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """As many rows as the budget holds."""
+        del num_embeddings, options
+        check_budget(cls.method, num_params, embedding_dim)
+        return {"num_rows": num_params // embedding_dim}

@@ -1,0 +1,136 @@
+"""Mixed dimensions: frequent ids get wide vectors, rare ids narrow ones that a projection widens.
+
+Ginart et al., "Mixed dimension embeddings with application to memory-efficient recommendation systems" (ISIT 2021).
+Ids are numbered by falling frequency, so the id is the rank; under Zipf's law its popularity falls as `1 / rank`, and
+the dimension as `popularity^temperature`, rounded to `embedding_dim` halved some number of times.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from cce.checks import check_range
+from cce.embeddings.base import Embedding, check_budget, check_weight
+from cce.embeddings.initialization import normal_table, output_variance, projection_table
+from cce.embeddings.low_rank import low_rank_factors
+from cce.kernels import gather_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TEMPERATURE = 0.3  # the paper's best on Criteo
+
+
+class MixedDimensionEmbedding(Embedding):
+    """`T[x] = N_b[x − start_b] · P_b`, where block `b` of consecutive ids has vectors of `block_dims[b]` numbers.
+
+    A block of full dimension has no projection.
+    """
+
+    method = "mixed-dim"
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        block_sizes: Sequence[int],
+        block_dims: Sequence[int],
+        temperature: float = TEMPERATURE,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        _check_blocks(block_sizes, block_dims, num_embeddings, embedding_dim)
+        self.temperature = temperature  # what the blocks were sized with
+        self.starts = tuple(accumulate(block_sizes, initial=0))[:-1]
+        variance = output_variance(embedding_dim)
+        self.narrow, self.projections = nn.ParameterList(), nn.ParameterList()
+        for size, dim in zip(block_sizes, block_dims, strict=True):
+            self.narrow.append(normal_table(size, dim, variance=variance, generator=generator))
+            if dim < embedding_dim:
+                self.projections.append(projection_table(dim, embedding_dim, generator=generator))
+
+    def compose(self, ids: Tensor) -> Tensor:
+        """Every block answers for the ids it holds; shapes never depend on which ids came."""
+        wide = len(self.narrow) - len(self.projections)  # 1 if the first block needs no projection
+        vectors = None
+        for block, (start, narrow) in enumerate(zip(self.starts, self.narrow, strict=True)):
+            inside = gather_rows(narrow, (ids - start).clamp(0, len(narrow) - 1), sparse=self.sparse)
+            if block >= wide:
+                inside = inside @ self.projections[block - wide]
+            vectors = inside if vectors is None else torch.where((ids >= start).unsqueeze(-1), inside, vectors)
+        assert vectors is not None  # there is at least one block
+        return vectors
+
+    @torch.no_grad()
+    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+        """The best narrow table and projection of each block, by singular values."""
+        del generator
+        check_weight(self, weight)
+        wide = len(self.narrow) - len(self.projections)
+        for block, (start, narrow) in enumerate(zip(self.starts, self.narrow, strict=True)):
+            part = weight[start : start + len(narrow)]
+            if block < wide:
+                narrow.copy_(part)
+            else:
+                factors = low_rank_factors(part, narrow.shape[1])
+                narrow.copy_(factors[0])
+                self.projections[block - wide].copy_(factors[1])
+
+    @classmethod
+    def sizes(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The largest number of full-width ids, by bisection; each halving reaches `2^(1/temperature)` times further."""
+        temperature = options["temperature"]
+        if not 0.05 <= temperature <= 1:
+            raise ValueError(f"temperature must lie in [0.05, 1], got {temperature}.")
+        smallest = _blocks(num_embeddings, embedding_dim, 0, temperature)
+        check_budget(cls.method, num_params, _count(*smallest, embedding_dim))
+        low, high = 0, num_embeddings
+        while low < high:
+            middle = (low + high + 1) // 2
+            if _count(*_blocks(num_embeddings, embedding_dim, middle, temperature), embedding_dim) <= num_params:
+                low = middle
+            else:
+                high = middle - 1
+        sizes, dims = _blocks(num_embeddings, embedding_dim, low, temperature)
+        return {"block_sizes": sizes, "block_dims": dims}
+
+
+def _blocks(num_ids: int, full_dim: int, num_full: int, temperature: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Block sizes and dimensions when the first `num_full` ids have the full dimension."""
+    reach = 2 ** (1 / temperature)
+    sizes, dims = [], []
+    end, dim = 0, full_dim
+    while end < num_ids:
+        last = dim == 1 or num_full == 0
+        start, end = end, num_ids if last else min(num_ids, max(end + 1, int(num_full * reach ** len(dims))))
+        dim = 1 if num_full == 0 else dim
+        sizes.append(end - start)
+        dims.append(dim)
+        dim = max(1, dim // 2)
+    return tuple(sizes), tuple(dims)
+
+
+def _count(sizes: Sequence[int], dims: Sequence[int], full_dim: int) -> int:
+    pairs = zip(sizes, dims, strict=True)
+    return sum(size * dim + (dim * full_dim if dim < full_dim else 0) for size, dim in pairs)
+
+
+def _check_blocks(sizes: Sequence[int], dims: Sequence[int], num_ids: int, full_dim: int) -> None:
+    if len(sizes) != len(dims) or not sizes:
+        raise ValueError(f"block_sizes and block_dims must be equally long and not empty, got {sizes} and {dims}.")
+    if sum(sizes) != num_ids:
+        raise ValueError(f"block_sizes must sum to num_embeddings={num_ids}, got {sizes}, which sum to {sum(sizes)}.")
+    for size, dim in zip(sizes, dims, strict=True):
+        check_range("block_sizes", size, 1, num_ids + 1)
+        check_range("block_dims", dim, 1, full_dim + 1)
+    if list(dims) != sorted(dims, reverse=True) or full_dim in dims[1:]:
+        raise ValueError(f"block_dims must fall, got {dims}.")

@@ -1,0 +1,91 @@
+"""Product quantisation of a trained table: the post-training baseline.
+
+Jégou, Douze and Schmid (2011), see `clustering.quantize`. `H` has one 1 per column, learned by k-means from a table
+that was trained in full. With `residual`, codebooks are full-width and add up (residual quantisation).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from cce.checks import check_divides, check_range
+from cce.clustering.quantize import ClusterSettings, ProductQuantizer, ResidualQuantizer, fit_to_sample
+from cce.embeddings.base import check_budget, check_weight
+from cce.embeddings.compositional import default_columns
+from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.linear import LinearEmbedding, column_offsets
+from cce.indexing import Assignments
+from cce.indexing.assignments import blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ProductQuantizedEmbedding(LinearEmbedding):
+    """`T[x] = [M_1[p_1(x)] | … | M_c[p_c(x)]]` with stored pointers `p`: random until `from_table` learns them.
+
+    The codebook trains on; the pointers are fixed from then on.
+    """
+
+    method = "pq"
+    offsets: Tensor
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        num_rows: int,
+        num_columns: int | None = None,
+        residual: bool = False,
+        settings: ClusterSettings | None = None,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        num_columns, width = _shape(embedding_dim, num_columns, residual=residual)
+        self.residual = residual
+        self.settings = settings or ClusterSettings()
+        self.assignments = Assignments(num_embeddings, num_columns, num_rows, generator=generator)
+        self.register_buffer("offsets", column_offsets([num_rows] * num_columns), persistent=False)
+        variance = output_variance(embedding_dim) / (num_columns if residual else 1)
+        self.codebook = normal_table(num_columns * num_rows, width, variance=variance, generator=generator)
+
+    def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
+        """One row of each codebook: side by side, or summed when residual."""
+        return (self.assignments(ids) + self.offsets).unsqueeze(1 if self.residual else -1), None
+
+    @torch.no_grad()
+    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+        """Quantise `weight`: k-means for the codebooks, the nearest rows for the pointers."""
+        check_weight(self, weight)
+        kind = ResidualQuantizer if self.residual else ProductQuantizer
+        quantizer = kind(self.assignments.num_columns, self.assignments.num_rows, self.settings)
+        fit_to_sample(quantizer, weight.__getitem__, self.num_embeddings, generator=generator)
+        for ids in blocks(self.num_embeddings, self.settings.block_size):
+            self.assignments.write(ids, quantizer.encode(weight[ids].float()))
+        self.codebook.copy_(quantizer.codebooks.flatten(0, 1))
+
+    @classmethod
+    def sizes(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """As many rows in every codebook as the budget holds."""
+        del num_embeddings
+        num_columns, width = _shape(embedding_dim, options["num_columns"], residual=options["residual"])
+        check_budget(cls.method, num_params, num_columns * width)
+        return {"num_rows": num_params // (num_columns * width)}
+
+
+def _shape(embedding_dim: int, num_columns: int | None, *, residual: bool) -> tuple[int, int]:
+    """The number of codebooks and their width."""
+    num_columns = default_columns(embedding_dim) if num_columns is None else num_columns
+    check_range("num_columns", num_columns, 1, 2**31)
+    if residual:
+        return num_columns, embedding_dim
+    check_divides("num_columns", num_columns, "embedding_dim", embedding_dim)
+    return num_columns, embedding_dim // num_columns

@@ -1,0 +1,67 @@
+"""ROBE: every vector is cut from one circular array, block by block, at hashed places.
+
+Desai, Chou and Shrivastava, "Random offset block embedding" (MLSys 2022). The table that is not stored is laid out as
+one long row of `num_embeddings · embedding_dim` numbers and cut into blocks of `block_size`; block `b` lies at
+`h(b), h(b) + 1, …` of the array, going on at its beginning when it passes the end. Blocks may overlap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from cce.checks import check_range
+from cce.embeddings.base import MAX_IDS, check_budget
+from cce.embeddings.compositional import default_columns
+from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.linear import RandomEmbedding
+from cce.indexing import MultiplyShift
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class RobeEmbedding(RandomEmbedding):
+    """`T[x]_i = M[(h(p // Z) + p mod Z) mod size]` with `p = x · embedding_dim + i` and `Z = block_size`.
+
+    By default a vector is four blocks, as CE and CCE have four columns.
+    """
+
+    method = "robe"
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        size: int,
+        block_size: int | None = None,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        check_range("num_embeddings · embedding_dim", num_embeddings * embedding_dim, 1, MAX_IDS)
+        self.block_size = block_size or embedding_dim // default_columns(embedding_dim)
+        check_range("block_size", self.block_size, 1, MAX_IDS)
+        self.hash = MultiplyShift(1, size, generator=generator)
+        self.codebook = normal_table(size, 1, variance=output_variance(embedding_dim), generator=generator)
+
+    def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
+        """One place of the array for each number of the vector."""
+        steps = torch.arange(self.embedding_dim, device=ids.device)
+        positions = ids.unsqueeze(-1) * self.embedding_dim + steps  # (n, embedding_dim)
+        block = torch.div(positions, self.block_size, rounding_mode="floor")
+        places = (self.hash(block).squeeze(-1) + positions % self.block_size) % self.hash.num_rows
+        return places.unsqueeze(-1), None
+
+    @classmethod
+    def sizes(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The array is the budget."""
+        del num_embeddings, embedding_dim, options
+        check_budget(cls.method, num_params, 1)
+        return {"size": num_params}

@@ -1,0 +1,20 @@
+"""H: which rows of the codebook an id points to, by hashing, by arithmetic, or learned."""
+
+from cce.indexing.assignments import Assignments, smallest_unsigned
+from cce.indexing.ids import check_ids
+from cce.indexing.multiply_shift import MultiplyShift, hash32
+from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
+from cce.indexing.unit_interval import UnitInterval
+
+__all__ = [
+    "Assignments",
+    "MultiplyShift",
+    "QuotientRemainder",
+    "UnitInterval",
+    "balanced_radices",
+    "check_ids",
+    "hash32",
+    "mixed_radix_digits",
+    "radices_within",
+    "smallest_unsigned",
+]

@@ -1,0 +1,37 @@
+"""The rule for ids: int32 or int64, from 0 up to the size of the vocabulary.
+
+Hashing would swallow any number, and a negative one would wrap to the last row, so the rule is checked at the door.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
+
+
+def check_ids(ids: Tensor, num_embeddings: int, *, always: bool = False) -> None:
+    """Refuse ids of another type or outside `[0, num_embeddings)`.
+
+    Looking at the values costs a synchronisation on a GPU, so there it is done only when `always` is set. Inside
+    `torch.compile`, `torch.export`, `torch.vmap` and on the meta device there are no values to look at.
+    """
+    if not isinstance(ids, Tensor):
+        raise TypeError(f"ids must be a Tensor of int32 or int64 in [0, {num_embeddings}), got {type(ids).__name__}.")
+    if ids.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"ids must be int32 or int64 in [0, {num_embeddings}), got {ids.dtype}{_example(ids)}.")
+    if ids.numel() and _readable(ids) and (always or ids.device.type == "cpu"):
+        smallest, largest = (int(bound) for bound in torch.aminmax(ids.reshape(-1)))
+        if smallest < 0 or largest >= num_embeddings:
+            wrong = smallest if smallest < 0 else largest
+            raise IndexError(f"ids must lie in [0, {num_embeddings}), got {wrong}.")
+
+
+def _readable(ids: Tensor) -> bool:
+    return not (torch.compiler.is_compiling() or ids.is_meta or is_functorch_wrapped_tensor(ids))
+
+
+def _example(ids: Tensor) -> str:
+    if not ids.numel() or not _readable(ids):
+        return ""
+    return f" (the first is {ids.reshape(-1)[0].item()})"

@@ -1,0 +1,74 @@
+"""Universal hashing of 64-bit ids by pair-multiply-shift.
+
+An id `x` is cut into its low and high 32 bits. With three random 64-bit integers `a, b, c`,
+
+    h(x) = ((a + low) · (b + high) + c mod 2⁶⁴) >> 32
+
+is strongly universal into 32 bits: any two ids get independent, uniform values (Dietzfelbinger et al., "A reliable
+randomized algorithm for the closest-pair problem", 1997; the pair form: Thorup, "High speed hashing for integers and
+strings", 2015). A value is brought into `[0, num_rows)` by `(h · num_rows) >> 32`, which needs no division and is off
+uniform by at most `num_rows / 2³²`.
+
+Signed 64-bit products wrap around in torch, in compiled kernels and in onnxruntime alike, so all give the same bits.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from cce.checks import check_range
+
+MASK32 = 0xFFFF_FFFF
+MAX_ROWS = 2**31  # (h · num_rows) must fit in 63 bits
+
+
+def draw_seeds(num_hashes: int, generator: torch.Generator | None = None) -> Tensor:
+    """Three random 64-bit integers for each hash function, `(num_hashes, 3)`."""
+    halves = torch.randint(0, 2**32, (2, num_hashes, 3), generator=generator, device="cpu", dtype=torch.int64)
+    return (halves[0] << 32) | halves[1]
+
+
+def hash32(ids: Tensor, seeds: Tensor) -> Tensor:
+    """The 32-bit hashes of ids `(*s)` under seeds `(num_hashes, 3)`: int64 in [0, 2³²), `(*s, num_hashes)`."""
+    low, high = (ids & MASK32).unsqueeze(-1), (ids >> 32).unsqueeze(-1)
+    a, b, c = seeds.unbind(-1)
+    return (((low + a) * (high + b) + c) >> 32) & MASK32
+
+
+class MultiplyShift(nn.Module):
+    """`num_hashes` independent random functions from ids to `[0, num_rows)`.
+
+    Ids `(*s)` give rows `(*s, num_hashes)`. The seeds are a buffer: saved with the module and moved with it.
+    """
+
+    seeds: Tensor
+
+    def __init__(self, num_hashes: int, num_rows: int, *, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        check_range("num_hashes", num_hashes, 0, MAX_ROWS)
+        check_range("num_rows", num_rows, 1, MAX_ROWS)
+        self.num_hashes = num_hashes
+        self.num_rows = num_rows
+        self.register_buffer("seeds", draw_seeds(num_hashes, generator))
+
+    @property
+    def rows_per_column(self) -> tuple[int, ...]:
+        """How many rows each of the functions can name."""
+        return (self.num_rows,) * self.num_hashes
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Rows `(*s, num_hashes)` of ids `(*s)`."""
+        return (hash32(ids, self.seeds) * self.num_rows) >> 32
+
+    def signs(self, ids: Tensor) -> Tensor:
+        """+1 or −1, `(*s, num_hashes)`, from the top bit: use functions of their own for signs and rows."""
+        return 1 - 2 * (hash32(ids, self.seeds) >> 31)
+
+    def redraw(self, generator: torch.Generator | None = None) -> None:
+        """Become other random functions, in place."""
+        self.seeds.copy_(draw_seeds(self.num_hashes, generator))
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        return f"num_hashes={self.num_hashes}, num_rows={self.num_rows}"

@@ -1,0 +1,30 @@
+"""Hashes of ids into [-1, 1]: the dense random H of deep hash embeddings (Kang et al., KDD 2021)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from cce.checks import check_range
+from cce.indexing.multiply_shift import MASK32, MAX_ROWS, draw_seeds, hash32
+
+
+class UnitInterval(nn.Module):
+    """`num_hashes` independent random functions from ids to [-1, 1], uniform, with mean exactly 0 and variance 1/3."""
+
+    seeds: Tensor
+
+    def __init__(self, num_hashes: int, *, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        check_range("num_hashes", num_hashes, 1, MAX_ROWS)
+        self.num_hashes = num_hashes
+        self.register_buffer("seeds", draw_seeds(num_hashes, generator))
+
+    def forward(self, ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Numbers `(*s, num_hashes)` for ids `(*s)`."""
+        centred = 2 * hash32(ids, self.seeds) - MASK32  # an odd integer in [-MASK32, MASK32]
+        return (centred.to(torch.float64) / MASK32).to(dtype)
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        return f"num_hashes={self.num_hashes}"
