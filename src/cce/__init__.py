@@ -1,0 +1,87 @@
+"""cce: embedding tables 10 to 10,000 times smaller while they train, in plain PyTorch.
+
+Names are loaded when they are first used, so that `cce --help` does not wait for torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from cce.version import __version__
+
+if TYPE_CHECKING:
+    from cce.clustering import ClusterSettings
+    from cce.compression import CompressionPlan, compress
+    from cce.diagnostics import Summary, entropies, summary
+    from cce.embeddings import (
+        Clusterable,
+        ClusteredEmbedding,
+        ClusterEvent,
+        CollidingEmbedding,
+        CompositionalConcatEmbedding,
+        CompositionalProductEmbedding,
+        CompositionalSumEmbedding,
+        DeepHashEmbedding,
+        Embedding,
+        EmbeddingBag,
+        FullEmbedding,
+        HashEmbedding,
+        HashingTrickEmbedding,
+        MixedDimensionEmbedding,
+        ProductQuantizedEmbedding,
+        RobeEmbedding,
+        TensorTrainEmbedding,
+        create_embedding,
+        list_methods,
+    )
+
+__all__ = [
+    "ClusterEvent",
+    "ClusterSettings",
+    "Clusterable",
+    "ClusteredEmbedding",
+    "CollidingEmbedding",
+    "CompositionalConcatEmbedding",
+    "CompositionalProductEmbedding",
+    "CompositionalSumEmbedding",
+    "CompressionPlan",
+    "DeepHashEmbedding",
+    "Embedding",
+    "EmbeddingBag",
+    "FullEmbedding",
+    "HashEmbedding",
+    "HashingTrickEmbedding",
+    "MixedDimensionEmbedding",
+    "ProductQuantizedEmbedding",
+    "RobeEmbedding",
+    "Summary",
+    "TensorTrainEmbedding",
+    "__version__",
+    "compress",
+    "create_embedding",
+    "entropies",
+    "list_methods",
+    "summary",
+]
+
+_HOMES = {
+    "ClusterSettings": "cce.clustering",
+    "CompressionPlan": "cce.compression",
+    "Summary": "cce.diagnostics",
+    "compress": "cce.compression",
+    "entropies": "cce.diagnostics",
+    "summary": "cce.diagnostics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'cce' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "cce.embeddings")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,6 +2,7 @@
 
 from cce.clustering.kmeans import KMeans, kmeans
 from cce.clustering.nearest import nearest_centroid
+from cce.clustering.quantize import ClusterSettings
 from cce.clustering.sampling import sample_ids
 
-__all__ = ["KMeans", "kmeans", "nearest_centroid", "sample_ids"]
+__all__ = ["ClusterSettings", "KMeans", "kmeans", "nearest_centroid", "sample_ids"]

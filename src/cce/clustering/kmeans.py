@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cce.clustering.checks import checked_points, checked_weights
+from cce.clustering.compiled_lloyd import CompiledLloyd
 from cce.clustering.lloyd import Assigned, Lloyd, PlainLloyd
 from cce.clustering.nearest import choose_backend
 from cce.clustering.start import starting_centroids
@@ -47,8 +48,8 @@ def kmeans(
     _check_numbers(rows, num_clusters, num_iterations, tolerance)
     name = choose_backend(backend, rows)
     centroids = starting_centroids(rows, num_clusters, weights=mass, start=start, generator=generator)
-    del name
-    return _iterate(PlainLloyd(rows, mass), centroids, num_iterations, tolerance)
+    lloyd = CompiledLloyd(rows, mass) if name == "compiled" else PlainLloyd(rows, mass)
+    return _iterate(lloyd, centroids, num_iterations, tolerance)
 
 
 def _iterate(lloyd: Lloyd, centroids: Tensor, num_iterations: int, tolerance: float) -> KMeans:
@@ -56,7 +57,7 @@ def _iterate(lloyd: Lloyd, centroids: Tensor, num_iterations: int, tolerance: fl
     for _ in range(num_iterations):
         assigned = lloyd.assign(centroids)
         inertias.append(assigned.inertia)
-        moved = _moved(centroids, assigned, lloyd.points)
+        moved = _moved(centroids, assigned, lloyd)
         unchanged = torch.equal(moved, centroids)
         centroids = moved
         if unchanged or _has_converged(inertias, tolerance):
@@ -64,24 +65,24 @@ def _iterate(lloyd: Lloyd, centroids: Tensor, num_iterations: int, tolerance: fl
     return KMeans(centroids, tuple(inertias))
 
 
-def _moved(centroids: Tensor, assigned: Assigned, points: Tensor) -> Tensor:
+def _moved(centroids: Tensor, assigned: Assigned, lloyd: Lloyd) -> Tensor:
     """Return the mean of every cluster; an empty one moves to a badly served point, or stays if there is none."""
     is_empty = assigned.totals == 0
     means = assigned.sums / assigned.totals.masked_fill(is_empty, 1.0)[:, None]
     moved = torch.where(is_empty[:, None], centroids, means.to(centroids.dtype))
     empty = is_empty.nonzero().squeeze(1)
     if empty.numel():
-        rows = _badly_served(assigned, empty.numel())
-        moved[empty[: rows.numel()]] = points[rows]
+        rows = _badly_served(assigned, lloyd.weights, empty.numel())
+        moved[empty[: rows.numel()]] = lloyd.points[rows]
     return moved
 
 
-def _badly_served(assigned: Assigned, num_wanted: int) -> Tensor:
+def _badly_served(assigned: Assigned, weights: Tensor, num_wanted: int) -> Tensor:
     """Return the worst point of each of the clusters with the largest errors, one point per cluster, worst first.
 
     One per cluster, because the worst points of all are often copies of one another.
     """
-    nearest, errors = assigned.nearest.long(), assigned.errors
+    nearest, errors = assigned.nearest.long(), assigned.squares * weights
     cluster_errors = torch.zeros_like(assigned.totals).index_add_(0, nearest, errors.double())
     worst = torch.zeros_like(assigned.totals, dtype=errors.dtype).scatter_reduce_(0, nearest, errors, "amax")
     candidates = ((errors == worst[nearest]) & (errors > 0)).nonzero().squeeze(1)

@@ -18,7 +18,7 @@ class Assigned:
     sums: Tensor  # (num_clusters, width) float64, weighted sum of the points of each cluster
     totals: Tensor  # (num_clusters,) float64, weight of each cluster
     nearest: Tensor  # (n,) integers, the cluster of each point
-    errors: Tensor  # (n,) float32, squared distance of each point times its weight
+    squares: Tensor  # (n,) float32, squared distance of each point to its centroid
     inertia: float
 
 
@@ -26,6 +26,7 @@ class Lloyd(Protocol):
     """A pass over points that do not change, called with the centroids of each iteration."""
 
     points: Tensor  # (n, width) in the order in which `Assigned` speaks of them
+    weights: Tensor  # (n,) in the same order
 
     def assign(self, centroids: Tensor) -> Assigned:
         """Find every point's nearest centroid and sum the points of each cluster."""
@@ -46,5 +47,4 @@ class PlainLloyd:
         sums = torch.zeros_like(centroids, dtype=torch.float64)
         sums.index_add_(0, nearest, self.points.double() * weights[:, None])
         totals = torch.zeros_like(sums[:, 0]).index_add_(0, nearest, weights)
-        errors = squares * self.weights
-        return Assigned(sums, totals, nearest, errors, float(errors.double().sum()))
+        return Assigned(sums, totals, nearest, squares, float((squares * weights).sum()))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cce import compiled
 from cce.clustering.checks import check_same_space, checked_points
+from cce.clustering.compiled_nearest import compiled_nearest
 
 BACKENDS = ("auto", "torch", "compiled", "faiss", "sklearn")
 WIDEST_COMPILED = 32
@@ -29,7 +30,8 @@ def nearest_centroid(points: Tensor, centroids: Tensor, *, backend: str = "auto"
     check_same_space(rows, centers, "centroids")
     if centers.shape[0] == 0:
         raise ValueError("centroids must have at least one row, got 0.")
-    choose_backend(backend, rows)
+    if choose_backend(backend, rows) == "compiled":
+        return compiled_nearest(rows, centers)
     return plain_nearest(rows, centers)[0]
 
 

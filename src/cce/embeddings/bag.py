@@ -62,7 +62,9 @@ class EmbeddingBag(nn.Module):
         if per_sample_weights is not None:
             vectors = vectors * per_sample_weights.reshape(-1, 1).to(vectors.dtype)
         kept = torch.ones_like(flat, dtype=torch.bool) if self.padding_idx is None else flat != self.padding_idx
-        return _pool_max(vectors, bag, kept, num_bags) if self.mode == "max" else self._pool(vectors, bag, kept, num_bags)
+        return (
+            _pool_max(vectors, bag, kept, num_bags) if self.mode == "max" else self._pool(vectors, bag, kept, num_bags)
+        )
 
     def _pool(self, vectors: Tensor, bag: Tensor, kept: Tensor, num_bags: int) -> Tensor:
         vectors = torch.where(kept.unsqueeze(-1), vectors, 0)

@@ -143,7 +143,9 @@ class Embedding(nn.Module, ABC):
 def check_budget(method: str, num_params: int, smallest: int) -> None:
     """Refuse a budget below the smallest table of a method, and say how large that is."""
     if num_params < smallest:
-        raise ValueError(f"num_params must be at least {smallest} for method {method!r} of these sizes, got {num_params}.")
+        raise ValueError(
+            f"num_params must be at least {smallest} for method {method!r} of these sizes, got {num_params}."
+        )
 
 
 def check_weight(table: Embedding, weight: Tensor) -> None:

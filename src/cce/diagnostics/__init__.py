@@ -1,0 +1,6 @@
+"""Facts about tables: what they weigh, and whether their pointers have collapsed."""
+
+from cce.diagnostics.entropy import entropies
+from cce.diagnostics.memory import Summary, TableSummary, summary
+
+__all__ = ["Summary", "TableSummary", "entropies", "summary"]

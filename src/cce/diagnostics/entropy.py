@@ -1,0 +1,65 @@
+"""Entropies of pointers: the paper's measure of table collapse (appendix "Table Collapse").
+
+`H_j` is the smallest entropy, over all choices of j columns, of the distribution of their pointers over the vocabulary.
+A low `H_1` means that a column uses few of its rows; a low `H_2` that two columns say the same. Random pointers come
+near the upper bounds `j · log(num_rows)` and `log(num_embeddings)`; learned ones should lie where product quantisation
+of a trained table puts them.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import torch
+
+from cce.checks import check_range
+from cce.embeddings.linear import LinearEmbedding
+from cce.indexing import Assignments
+from cce.indexing.assignments import blocks
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cce.embeddings.base import Embedding
+
+MAX_COLUMNS_FOR_ALL = 6  # beyond, the number of choices of columns explodes
+
+
+def entropies(table: Embedding, *, max_order: int | None = None) -> tuple[float, ...]:
+    """`H_1, H_2, … H_c` in nats, of the learned pointers, or of the rows that H names where nothing is learned.
+
+    `max_order` stops earlier; by default all are given up to six columns, and two beyond.
+    """
+    pointers = pointer_table(table)
+    num_columns = pointers.shape[1]
+    if max_order is None:
+        max_order = num_columns if num_columns <= MAX_COLUMNS_FOR_ALL else 2
+    check_range("max_order", max_order, 1, num_columns + 1)
+    return tuple(
+        min(_entropy(pointers[:, list(columns)]) for columns in combinations(range(num_columns), order))
+        for order in range(1, max_order + 1)
+    )
+
+
+@torch.no_grad()
+def pointer_table(table: Embedding) -> Tensor:
+    """Which row each id `(num_embeddings)` names in each column: `(num_embeddings, num_columns)`, int64, on the CPU."""
+    learned = next((module for module in table.modules() if isinstance(module, Assignments)), None)
+    if learned is not None:
+        device = learned.hash.seeds.device
+        return torch.cat([learned(ids.to(device)).cpu() for ids in blocks(learned.num_learned or table.num_embeddings)])
+    if not isinstance(table, LinearEmbedding):
+        raise TypeError(f"table must look up rows to have entropies; method {table.method!r} does not.")
+    device = table.codebook.device
+    return torch.cat([table.lookup(ids.to(device))[0].flatten(1).cpu() for ids in blocks(table.num_embeddings)])
+
+
+def _entropy(pointers: Tensor) -> float:
+    """Of the joint distribution of columns `(n, j)`."""
+    code = pointers[:, 0]
+    for column in pointers.unbind(1)[1:]:  # renumbered at each step, so that codes never overflow
+        code = torch.unique(code * (int(column.max()) + 1) + column, return_inverse=True)[1]
+    counts = torch.unique(code, return_counts=True)[1].double()
+    shares = counts / counts.sum()
+    return float(-(shares * shares.log()).sum()) + 0.0  # no negative zero

@@ -1,0 +1,46 @@
+"""Tables and numbers as text, for everything that is printed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, num_left: int = 1) -> str:
+    """Columns under headers, the first `num_left` of them set left and the rest right."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    rule = ["-" * width for width in widths]
+    return "\n".join(_line(row, widths, num_left) for row in [list(headers), rule, *cells])
+
+
+def format_markdown(headers: Sequence[str], rows: Iterable[Sequence[object]], *, num_left: int = 1) -> str:
+    """The same as a Markdown table."""
+    rule = [":--" if index < num_left else "--:" for index in range(len(headers))]
+    lines = [list(headers), rule, *([str(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def format_bytes(count: int) -> str:
+    """`1536` as `1.5 kB`, in powers of ten."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def format_ratio(ratio: float) -> str:
+    """`123.4` as `123×`."""
+    return f"{ratio:,.1f}×" if ratio < 100 else f"{ratio:,.0f}×"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], num_left: int) -> str:
+    padded = [
+        cell.ljust(width) if index < num_left else cell.rjust(width)
+        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(padded).rstrip()
