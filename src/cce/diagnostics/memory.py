@@ -19,18 +19,9 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-HEADERS = (
-    "table",
-    "method",
-    "ids",
-    "dim",
-    "params",
-    "codebook",
-    "pointers",
-    "optimizer",
-    "fewer params",
-    "fewer bytes",
-)
+SIZES = ("params", "codebook", "pointers", "optimizer", "fewer params", "fewer bytes")
+HEADERS = ("table", "method", "ids", "dim", *SIZES)
+Table = Embedding | nn.Embedding | nn.EmbeddingBag
 
 
 @dataclass(frozen=True)
@@ -105,7 +96,8 @@ class Summary:
             return "no embedding tables"
         rows = [_row(table) for table in self.tables]
         largest = self.largest
-        rows.append(_row(self.total)[:2] + (f"{self.total.num_embeddings:,}", "") + _row(self.total)[4:])
+        name, method, num_ids, _, *sizes = _row(self.total)
+        rows.append((name, method, num_ids, "", *sizes))
         note = f"largest table: {largest.name}, {format_ratio(largest.compression)} fewer params"
         note += f", {format_ratio(largest.byte_compression)} fewer bytes"
         return f"{format_table(HEADERS, rows, num_left=2)}\n{note}"
@@ -116,20 +108,24 @@ def summary(model: nn.Module, optimizer: Optimizer | None = None) -> Summary:
     return Summary(tuple(_summarize(name or "(model)", table, optimizer) for name, table in _tables(model)))
 
 
-def _tables(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+def _tables(model: nn.Module) -> Iterator[tuple[str, Table]]:
+    seen: set[int] = set()
     for name, module in model.named_modules():
-        if isinstance(module, Embedding | nn.Embedding | nn.EmbeddingBag):
-            yield name, module
+        if isinstance(module, Table):
+            weights = {id(parameter) for parameter in module.parameters()}
+            if not weights <= seen:  # tied tables are counted once
+                yield name, module
+            seen |= weights
 
 
-def _summarize(name: str, table: nn.Module, optimizer: Optimizer | None) -> TableSummary:
+def _summarize(name: str, table: Table, optimizer: Optimizer | None) -> TableSummary:
     parameters = list(table.parameters())
-    full_params = int(table.num_embeddings) * int(table.embedding_dim)  # type: ignore[call-overload]
+    full_params = table.num_embeddings * table.embedding_dim
     return TableSummary(
         name=name,
         method=table.method if isinstance(table, Embedding) else f"nn.{type(table).__name__}",
-        num_embeddings=int(table.num_embeddings),  # type: ignore[call-overload]
-        embedding_dim=int(table.embedding_dim),  # type: ignore[call-overload]
+        num_embeddings=table.num_embeddings,
+        embedding_dim=table.embedding_dim,
         num_params=sum(parameter.numel() for parameter in parameters),
         codebook_nbytes=sum(parameter.nbytes for parameter in parameters),
         pointer_nbytes=table.pointer_nbytes if isinstance(table, Embedding) else 0,

@@ -6,13 +6,15 @@ bag of more than one id wherever composing is not linear in the pieces of all id
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
 from cce.checks import check_choice, check_range
-from cce.embeddings.base import Embedding
+
+if TYPE_CHECKING:
+    from cce.embeddings.base import Embedding
 
 Mode = Literal["sum", "mean", "max"]
 

@@ -51,6 +51,7 @@ class CompositionalProductEmbedding(Embedding):
 
     def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Refused: the nearest product of shared rows is a hard problem."""
+        del weight, generator
         raise ValueError("method 'ce-mult' cannot start from a trained table; ce-sum and ce-concat can.")
 
     @classmethod

@@ -167,7 +167,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         return learned
 
     def _start_helpers_at_residual(self, learned: _Learned, source: Source) -> None:
-        """Set each helper row to the mean of what is left over for the ids that hash to it, one helper after another."""
+        """Set helper rows to the mean of what is left over for the ids that hash to them, one helper after another."""
         columns = range(self.num_columns)
         helpers = range(1, 1 + self.num_helpers)
         if self.combine == "sum":  # every table is full-width: all of them share one residual

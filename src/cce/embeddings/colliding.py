@@ -60,9 +60,9 @@ class CollidingEmbedding(Embedding, Clusterable):
 
     def compose(self, ids: Tensor) -> Tensor:
         """The widened thin row, or after clustering the row that the id points to."""
-        if self.assignments is not None:
-            return gather_rows(self.codebook, self.assignments(ids).squeeze(-1), sparse=self.sparse)
-        return gather_rows(self.codebook, ids, sparse=self.sparse) @ self.projection
+        rows = ids if self.assignments is None else self.assignments(ids).squeeze(-1)
+        vectors = gather_rows(self.codebook, rows, sparse=self.sparse)
+        return vectors if self.projection is None else vectors @ self.projection
 
     @torch.no_grad()
     def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
@@ -89,7 +89,14 @@ class CollidingEmbedding(Embedding, Clusterable):
         rows = quantizer.codebooks[0].to(self.projection) @ self.projection
         self._become_clustered(rows, assignments.to(rows.device))
         seconds = time.perf_counter() - started
-        return ClusterEvent(self.num_embeddings, self.num_rows, quantizer.inertias, 1.0, seconds, True)
+        return ClusterEvent(
+            num_ids=self.num_embeddings,
+            num_rows=self.num_rows,
+            inertias=quantizer.inertias,
+            moved=1.0,
+            seconds=seconds,
+            parameters_replaced=True,
+        )
 
     @classmethod
     def sizes(

@@ -7,14 +7,15 @@ Shi et al., "Compositional embeddings using complementary partitions for memory-
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from cce.checks import check_choice, check_range
 from cce.embeddings.base import check_budget
 from cce.indexing import MultiplyShift, QuotientRemainder, balanced_radices, radices_within
 from cce.indexing.multiply_shift import MAX_ROWS
+
+if TYPE_CHECKING:
+    import torch
 
 Split = Literal["hash", "quotient-remainder"]
 PAPER_COLUMNS = 4  # "The value c = 4 was chosen to match" Shi et al.

@@ -8,6 +8,7 @@ output layer, no biases. `H` is dense and random; what follows is not linear.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,8 +51,7 @@ class DeepHashEmbedding(Embedding):
         self.hash = UnitInterval(width, generator=generator)
         widths = [width] * (NUM_HIDDEN + 2) + [embedding_dim]
         self.layers = nn.ParameterList(
-            torch.randn(after, before, generator=generator, device="cpu")
-            for before, after in zip(widths, widths[1:], strict=False)
+            torch.randn(after, before, generator=generator, device="cpu") for before, after in pairwise(widths)
         )
         self._scale_start()
 
@@ -65,6 +65,7 @@ class DeepHashEmbedding(Embedding):
 
     def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Refused: a network has no closed form for it."""
+        del weight, generator
         raise ValueError("method 'dhe' cannot start from a trained table: its network must be trained.")
 
     @classmethod

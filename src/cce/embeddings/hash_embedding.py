@@ -73,7 +73,7 @@ class HashEmbedding(RandomEmbedding):
     def sizes(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """All of the budget for rows; when `weighted`, a quarter of it for the weights unless `num_weights` is given."""
+        """All of the budget for rows; when `weighted`, a quarter for the weights unless `num_weights` is given."""
         num_hashes, num_weights = options["num_hashes"], 0
         if options["weighted"]:
             share = max(1, num_params // (WEIGHT_SHARE * num_hashes))

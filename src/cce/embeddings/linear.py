@@ -72,8 +72,8 @@ def column_offsets(rows_per_column: Sequence[int]) -> Tensor:
 def _transposed_product(table: LinearEmbedding, weight: Tensor) -> Tensor:
     """`Hᵀ · weight`."""
     total = torch.zeros_like(table.codebook, dtype=torch.float64)
-    for ids in blocks(table.num_embeddings):
-        ids = ids.to(weight.device)
+    for block in blocks(table.num_embeddings):
+        ids = block.to(weight.device)
         _scatter_add(total, table, ids, weight[ids].double())
     return total
 
@@ -81,8 +81,8 @@ def _transposed_product(table: LinearEmbedding, weight: Tensor) -> Tensor:
 def _normal_product(table: LinearEmbedding, codebook: Tensor) -> Tensor:
     """`Hᵀ · H · codebook`."""
     total = torch.zeros_like(codebook)
-    for ids in blocks(table.num_embeddings):
-        ids = ids.to(codebook.device)
+    for block in blocks(table.num_embeddings):
+        ids = block.to(codebook.device)
         _scatter_add(total, table, ids, gather_sum(codebook, *table.lookup(ids)))
     return total
 

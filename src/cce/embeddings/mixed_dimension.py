@@ -87,7 +87,7 @@ class MixedDimensionEmbedding(Embedding):
     def sizes(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The largest number of full-width ids, by bisection; each halving reaches `2^(1/temperature)` times further."""
+        """The most full-width ids, by bisection; each halving of the width reaches `2^(1/temperature)` times further."""
         temperature = options["temperature"]
         if not 0.05 <= temperature <= 1:
             raise ValueError(f"temperature must lie in [0.05, 1], got {temperature}.")
@@ -107,7 +107,8 @@ class MixedDimensionEmbedding(Embedding):
 def _blocks(num_ids: int, full_dim: int, num_full: int, temperature: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Block sizes and dimensions when the first `num_full` ids have the full dimension."""
     reach = 2 ** (1 / temperature)
-    sizes, dims = [], []
+    sizes: list[int] = []
+    dims: list[int] = []
     end, dim = 0, full_dim
     while end < num_ids:
         last = dim == 1 or num_full == 0

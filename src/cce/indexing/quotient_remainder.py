@@ -78,7 +78,7 @@ def _with_first(num_ids: int, num_digits: int, first: int) -> tuple[int, ...]:
 
 def _ceil_root(value: int, degree: int) -> int:
     """The smallest integer whose `degree`-th power is at least `value`."""
-    root = max(1, round(value ** (1 / degree)))  # a float guess, then exact steps
+    root: int = max(1, round(value ** (1 / degree)))  # a float guess, then exact steps
     while root**degree < value:
         root += 1
     while root > 1 and (root - 1) ** degree >= value:
