@@ -15,6 +15,7 @@ import numpy.typing as npt
 from cce.compiled import compile_loops
 
 Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
 Dims = tuple[int, ...]
 
 LANES = 16
@@ -45,8 +46,8 @@ def packed(centers: Floats) -> Floats:
 def square_between(rows: Floats, row: int, centers: Floats, center: int, dims: Dims) -> np.float32:
     """Return the squared distance of a row to a centroid: the definition, in its order."""
     total = np.float32(0)
-    for d in range(len(dims)):
-        difference = rows[row, d] - centers[center, d]
+    for d in range(np.uint64(len(dims))):
+        difference = rows[np.uint64(row), d] - centers[np.uint64(center), d]
         total += difference * difference
     return total
 
@@ -63,27 +64,35 @@ def square_to_lane(rows: Floats, row: int, blocks: Floats, block: int, lane: int
 
 
 @compile_loops
-def smallest_bits_of_block(rows: Floats, row: int, blocks: Floats, block: int, dims: Dims) -> np.int32:
-    """Return the bits of the smallest squared distance of a row to the sixteen lanes of a block."""
+def smallest_bits_of_block(
+    rows: Floats, row: int, blocks: Floats, ids: Ints, block: int, known: np.int32, dims: Dims
+) -> np.int32:
+    """Return the bits of the smallest squared distance of a row to the sixteen lanes of a block, but for `known`."""
     offset = np.uint64(block * len(dims) * LANES)
+    first = np.uint64(block * LANES)
     smallest = np.int32(LARGEST_BITS)
     for lane in range(np.uint64(LANES)):
         total = np.float32(0)
         for d in range(np.uint64(len(dims))):
             difference = rows[row, d] - blocks[offset + np.uint64(LANES) * d + lane]
             total += difference * difference
-        smallest = min(smallest, np.float32(total).view(np.int32))
+        bits = np.float32(total).view(np.int32)
+        is_other = np.int32(ids[first + lane] ^ known)  # as a number: a comparison here becomes a branch
+        smallest = min(smallest, bits if is_other != 0 else np.int32(LARGEST_BITS))
     return smallest
 
 
 @compile_loops
-def squares_to_all(rows: Floats, row: int, blocks: Floats, num_blocks: int, squares: Floats, dims: Dims) -> None:
-    """Write the squared distance of a row to every lane of the first `num_blocks` blocks into `squares`."""
+def squares_to_box(
+    low: Floats, high: Floats, box: int, blocks: Floats, num_blocks: int, squares: Floats, dims: Dims
+) -> None:
+    """Write the squared distance of every lane of the first `num_blocks` blocks to the box into `squares`."""
     for block in range(np.uint64(num_blocks)):
         offset = block * np.uint64(len(dims) * LANES)
         for lane in range(np.uint64(LANES)):
             total = np.float32(0)
             for d in range(np.uint64(len(dims))):
-                difference = rows[row, d] - blocks[offset + np.uint64(LANES) * d + lane]
-                total += difference * difference
+                value = blocks[offset + np.uint64(LANES) * d + lane]
+                outside = max(max(low[box, d] - value, value - high[box, d]), np.float32(0))
+                total += outside * outside
             squares[block * np.uint64(LANES) + lane] = total

@@ -69,12 +69,13 @@ class EmbeddingBag(nn.Module):
         )
 
     def _pool(self, vectors: Tensor, bag: Tensor, kept: Tensor, num_bags: int) -> Tensor:
-        vectors = torch.where(kept.unsqueeze(-1), vectors, 0)
-        sums = vectors.new_zeros(num_bags, self.embedding_dim).index_add(0, bag, vectors)
-        if self.mode == "sum":
-            return sums
-        counts = vectors.new_zeros(num_bags).index_add(0, bag, kept.to(vectors.dtype))
-        return sums / counts.clamp(min=1).unsqueeze(-1)
+        wide = torch.promote_types(vectors.dtype, torch.float32)  # half precision cannot count beyond a few hundred
+        terms = torch.where(kept.unsqueeze(-1), vectors, 0).to(wide)
+        pooled = terms.new_zeros(num_bags, self.embedding_dim).index_add(0, bag, terms)
+        if self.mode == "mean":
+            counts = terms.new_zeros(num_bags).index_add(0, bag, kept.to(wide))
+            pooled = pooled / counts.clamp(min=1).unsqueeze(-1)
+        return pooled.to(vectors.dtype)
 
     def _bags(self, ids: Tensor, offsets: Tensor | None) -> tuple[Tensor, int]:
         if ids.dim() == 2:

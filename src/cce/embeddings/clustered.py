@@ -109,7 +109,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
         """A learned row and a hashed row of each helper, for each column."""
         learned = self.assignments(ids).unsqueeze(-1)  # (n, num_columns, 1)
-        hashed = self.helper(ids).view(-1, self.num_columns, self.num_helpers)
+        hashed = self.helper(ids).view(ids.shape[0], self.num_columns, self.num_helpers)
         rows = torch.cat([learned, hashed], dim=-1) + self.offsets  # (n, num_columns, 1 + num_helpers)
         return self._arrange(rows), None
 
@@ -232,7 +232,7 @@ class _Learned:
 
     def rows(self, ids: Tensor) -> Tensor:
         """Rows `(n, num_columns, 1 + num_helpers)` within each table."""
-        hashed = self.helper(ids).view(len(ids), self.tables.shape[0], -1)
+        hashed = self.helper(ids).view(len(ids), *self.tables.shape[:1], self.tables.shape[1] - 1)
         return torch.cat([self.assignments(ids).unsqueeze(-1), hashed], dim=-1)
 
 

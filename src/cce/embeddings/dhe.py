@@ -89,17 +89,22 @@ class DeepHashEmbedding(Embedding):
         Measured rather than derived: Mish has no closed form for it, and its outputs are not centred.
         """
         ids = torch.linspace(0, self.num_embeddings - 1, min(NUM_PROBES, self.num_embeddings), dtype=torch.float64)
-        activations = self.hash(ids.long(), dtype=self.layers[0].dtype)
+        activations = self.hash(ids.long(), dtype=torch.float64)  # double, so that no thread count shows in the result
         *hidden, last = self.layers
         for layer in hidden:
-            outputs = functional.linear(activations, layer)
+            outputs = functional.linear(activations, layer.double())
             scale = outputs.square().mean().rsqrt()
             layer.mul_(scale)
             activations = functional.mish(outputs * scale)
-        centre = activations.mean(0)
-        last.sub_(torch.outer(last @ centre, centre) / centre.square().sum())
-        mean_square = functional.linear(activations, last).square().mean()
-        last.mul_((output_variance(self.embedding_dim) / mean_square).sqrt())
+        centred = _without_direction(last.double(), activations.mean(0))
+        if self.hash.num_hashes == 1 or len(ids) == 1:  # nothing would be left
+            centred = last.double()
+        mean_square = functional.linear(activations, centred).square().mean()
+        last.copy_(centred * (output_variance(self.embedding_dim) / mean_square).sqrt())
+
+
+def _without_direction(rows: Tensor, direction: Tensor) -> Tensor:
+    return rows - torch.outer(rows @ direction, direction) / direction.square().sum()
 
 
 def _count(width: int, embedding_dim: int) -> int:

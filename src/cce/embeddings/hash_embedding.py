@@ -76,7 +76,7 @@ class HashEmbedding(RandomEmbedding):
         """All of the budget for rows; when `weighted`, a quarter for the weights unless `num_weights` is given."""
         num_hashes, num_weights = options["num_hashes"], 0
         if options["weighted"]:
-            share = max(1, num_params // (WEIGHT_SHARE * num_hashes))
+            share = max(1, min(num_params // WEIGHT_SHARE, num_params - embedding_dim) // num_hashes)
             num_weights = options["num_weights"] or min(share, num_embeddings)
         check_budget(cls.method, num_params, embedding_dim + num_weights * num_hashes)
         num_rows = (num_params - num_weights * num_hashes) // embedding_dim

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def low_rank_factors(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """`(n, rank)` and `(rank, dim)` whose product is nearest to `weight` `(n, dim)`; missing directions are zero.
+    """`(n, rank)` and `(rank, dim)` whose product is nearest to `weight` `(n, dim)`; `rank` is at most `dim`.
 
     From the `dim × dim` Gram matrix, so that a tall table costs one pass over it.
     """

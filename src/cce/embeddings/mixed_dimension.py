@@ -7,7 +7,7 @@ the dimension as `popularity^temperature`, rounded to `embedding_dim` halved som
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TEMPERATURE = 0.3  # the paper's best on Criteo
+BISECTIONS = 100  # halvings of [0, num_embeddings]: to the last bit
 
 
 class MixedDimensionEmbedding(Embedding):
@@ -87,37 +88,30 @@ class MixedDimensionEmbedding(Embedding):
     def sizes(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The most full-width ids, by bisection; each halving of the width reaches `2^(1/temperature)` times further."""
+        """The most full-width ids, by bisection; each halving of the width reaches `2^(1/temperature)` as far."""
         temperature = options["temperature"]
         if not 0.05 <= temperature <= 1:
             raise ValueError(f"temperature must lie in [0.05, 1], got {temperature}.")
         smallest = _blocks(num_embeddings, embedding_dim, 0, temperature)
         check_budget(cls.method, num_params, _count(*smallest, embedding_dim))
-        low, high = 0, num_embeddings
-        while low < high:
-            middle = (low + high + 1) // 2
+        low, high = 0.0, float(num_embeddings)
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
             if _count(*_blocks(num_embeddings, embedding_dim, middle, temperature), embedding_dim) <= num_params:
                 low = middle
             else:
-                high = middle - 1
+                high = middle
         sizes, dims = _blocks(num_embeddings, embedding_dim, low, temperature)
         return {"block_sizes": sizes, "block_dims": dims}
 
 
-def _blocks(num_ids: int, full_dim: int, num_full: int, temperature: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Block sizes and dimensions when the first `num_full` ids have the full dimension."""
-    reach = 2 ** (1 / temperature)
-    sizes: list[int] = []
-    dims: list[int] = []
-    end, dim = 0, full_dim
-    while end < num_ids:
-        last = dim == 1 or num_full == 0
-        start, end = end, num_ids if last else min(num_ids, max(end + 1, int(num_full * reach ** len(dims))))
-        dim = 1 if num_full == 0 else dim
-        sizes.append(end - start)
-        dims.append(dim)
-        dim = max(1, dim // 2)
-    return tuple(sizes), tuple(dims)
+def _blocks(num_ids: int, full_dim: int, scale: float, temperature: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes and dimensions of the blocks when ids below `scale · 2^(level / temperature)` are halved `level` times."""
+    dims = [full_dim >> level for level in range(full_dim.bit_length())]
+    ends = [min(num_ids, int(scale * 2 ** (level / temperature))) for level in range(len(dims) - 1)]
+    sizes = [end - start for start, end in pairwise([0, *ends, num_ids])]
+    kept = [(size, dim) for size, dim in zip(sizes, dims, strict=True) if size > 0]
+    return tuple(size for size, _ in kept), tuple(dim for _, dim in kept)
 
 
 def _count(sizes: Sequence[int], dims: Sequence[int], full_dim: int) -> int:

@@ -75,9 +75,9 @@ class TensorTrainEmbedding(Embedding):
         tensor = padded.view(n3, n2, n1, d1, d2, d3).permute(2, 3, 1, 4, 0, 5)  # (n1, d1, n2, d2, n3, d3)
         first, rest = _split_rank(tensor.reshape(n1 * d1, -1), r1)
         middle, last = _split_rank(rest.reshape(r1 * n2 * d2, n3 * d3), r2)
-        self.cores[0].copy_(first.view(n1, d1 * r1))
-        self.cores[1].copy_(middle.view(r1, n2, d2, r2).permute(1, 0, 2, 3).reshape(n2, -1))
-        self.cores[2].copy_(last.view(r2, n3, d3).permute(1, 0, 2).reshape(n3, -1))
+        self.cores[0].copy_(first.reshape(n1, d1 * r1))
+        self.cores[1].copy_(middle.reshape(r1, n2, d2, r2).permute(1, 0, 2, 3).reshape(n2, -1))
+        self.cores[2].copy_(last.reshape(r2, n3, d3).permute(1, 0, 2).reshape(n3, -1))
 
     @classmethod
     def sizes(
@@ -106,7 +106,9 @@ def dimension_factors(embedding_dim: int) -> tuple[int, int, int]:
         for first in _divisors(embedding_dim)
         for second in _divisors(embedding_dim // first)
     )
-    return min((triple for triple in triples if list(triple) == sorted(triple)), key=max)
+    return min(
+        (triple for triple in triples if list(triple) == sorted(triple)), key=lambda triple: (max(triple), sum(triple))
+    )
 
 
 def _divisors(value: int) -> list[int]:

@@ -7,6 +7,7 @@ data-parallel training does not send them again at every step. `state_dict` hold
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,6 @@ from cce.indexing.multiply_shift import MultiplyShift
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 BLOCK = 1 << 20  # ids per block when the whole vocabulary is walked
 
@@ -40,7 +40,8 @@ class Assignments(nn.Module):
 
     At the start they point where a random hash function says. Only ids below `num_learned` are stored and can be
     learned; with ids numbered by falling frequency these are the frequent ones. The others stay hashed and cost
-    nothing. With `path` the pointers are mapped from that file instead of held in memory.
+    nothing. With `path` the pointers are mapped from that file instead of held in memory: from what an existing file
+    holds, or from a new one.
     """
 
     def __init__(
@@ -59,9 +60,11 @@ class Assignments(nn.Module):
         self.num_embeddings = num_embeddings
         self.num_learned = num_learned
         self.hash = MultiplyShift(num_columns, num_rows, generator=generator)
+        kept = path is not None and Path(path).exists()
         self.pointers = _allocate(num_learned, num_columns, smallest_unsigned(num_rows), path)
-        for ids in blocks(num_learned):
-            self.write(ids, self.hash(ids))
+        if not kept:
+            for ids in blocks(num_learned):
+                self.write(ids, self.hash(ids))
 
     @property
     def num_rows(self) -> int:
@@ -128,6 +131,16 @@ class Assignments(nn.Module):
         else:
             self.pointers.copy_(loaded)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and deepcopy, which cannot rebuild a tensor of uint16: its bytes travel instead."""
+        state = self.__dict__.copy()
+        state["pointers"] = (self.pointers.contiguous().view(torch.uint8).clone(), self.pointers.dtype)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        stored, dtype = state["pointers"]
+        super().__setstate__(state | {"pointers": stored.view(dtype)})
+
     def extra_repr(self) -> str:
         """What `print` shows."""
         dtype = str(self.pointers.dtype).removeprefix("torch.")
@@ -137,5 +150,11 @@ class Assignments(nn.Module):
 def _allocate(num_ids: int, num_columns: int, dtype: torch.dtype, path: Path | str | None) -> Tensor:
     if path is None or num_ids == 0:
         return torch.empty(num_ids, num_columns, dtype=dtype, device="cpu")
+    expected = num_ids * num_columns * dtype.itemsize
+    if Path(path).exists() and Path(path).stat().st_size != expected:
+        found = Path(path).stat().st_size
+        raise ValueError(
+            f"path must hold {expected} bytes for ({num_ids}, {num_columns}) of {dtype}, got {found}: {path}."
+        )
     flat = torch.from_file(str(path), shared=True, size=num_ids * num_columns, dtype=dtype)
     return flat.view(num_ids, num_columns)

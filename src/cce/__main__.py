@@ -1,0 +1,7 @@
+"""`python -m cce`."""
+
+import sys
+
+from cce.cli import main
+
+sys.exit(main())

@@ -1,0 +1,37 @@
+"""The words typed in a shell: `cce VERB …`. Verbs load what they need when they are called, so help comes at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from cce.cli import demo
+from cce.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; 0 if it went well, 2 with one clear line if the input was wrong, 130 if interrupted."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (ValueError, TypeError, OSError) as error:
+        print(f"cce {options.verb}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"cce {options.verb}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="cce", description="Embedding tables 10 to 10,000 times smaller while they train."
+    )
+    parser.add_argument("--version", action="version", version=f"cce {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    demo.add_verb(verbs)
+    return parser

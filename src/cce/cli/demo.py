@@ -1,0 +1,51 @@
+"""`cce demo`: train a small recommender with three kinds of table, on data that it makes itself."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+EXAMPLE = """example:
+  cce demo --out runs/demo
+  cce demo --rows 100000 --epochs 3 --json"""
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the verb to the parser's."""
+    parser = verbs.add_parser(
+        "demo",
+        help="train a small recommender with three kinds of table and compare them",
+        description="Train a small recommender on clicks with planted clusters, with the full table, the hashing trick "
+        "and CCE, and compare what each weighs and scores.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder of the report (default: %(default)s)")
+    parser.add_argument("--rows", type=int, default=None, help="rows to train on (default: 400000)")
+    parser.add_argument("--epochs", type=int, default=None, help="passes over the rows (default: 6)")
+    parser.add_argument("--cap", type=int, default=None, help="trainable numbers of a table at most (default: 8000)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print the records as JSON instead of a table")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train, print, and write the report."""
+    from cce.checks import check_range
+    from cce.experiments.demo import DemoConfig, demo_table, run_demo, write_report
+
+    given = {"num_rows": options.rows, "num_epochs": options.epochs, "cap": options.cap}
+    for name, value in given.items():
+        if value is not None:
+            check_range(name, value, 1, 2**31)
+    config = DemoConfig(seed=options.seed, **{name: value for name, value in given.items() if value is not None})
+    records, oracle_bce = run_demo(config, progress=not options.json)
+    report = write_report(records, oracle_bce, options.out)
+    if options.json:
+        print(json.dumps({"oracle_bce": oracle_bce, "report": str(report), "runs": [asdict(r) for r in records]}))
+    else:
+        print(demo_table(records, oracle_bce))
+        print(f"report: {report}")

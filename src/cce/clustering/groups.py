@@ -1,0 +1,128 @@
+"""Points in an order that keeps neighbours together, cut into small boxes: the leaves of a k-d tree (Bentley, 1975)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cce.clustering.distances import Floats, Ints
+from cce.compiled import compile_loops
+
+SAMPLE = 15  # points that choose where a node is cut
+DEEPEST = 64  # nodes that may wait to be cut; beyond it nodes are halved, which cannot go on for long
+
+
+class Boxes(NamedTuple):
+    """Runs of points, `[starts[i], starts[i + 1])`, and the smallest box around each."""
+
+    starts: Ints  # (num_boxes + 1,)
+    low: Floats  # (num_boxes, width)
+    high: Floats  # (num_boxes, width)
+
+
+class Groups(NamedTuple):
+    """Points in leaves, and leaves in parents."""
+
+    leaves: Boxes  # runs of points
+    parents: Boxes  # runs of leaves
+
+
+@compile_loops
+def sort_into_leaves(rows: Floats, leaf_size: int, parent_size: int) -> tuple[Ints, Ints, Ints]:
+    """Return an order of the points, where each leaf begins in it, and at which leaf each parent begins.
+
+    Leaves have at most `leaf_size` points, parents at most `parent_size`.
+    """
+    num_rows = rows.shape[0]
+    order = np.arange(num_rows).astype(np.int32)
+    aside = np.empty(num_rows, np.int32)
+    leaves, parents = np.empty(num_rows + 1, np.int32), np.empty(num_rows + 1, np.int32)
+    num_leaves, num_parents, parent_end = 0, 0, 0
+    waiting = np.empty(2 * DEEPEST, np.int64)  # ends of the nodes still to be cut: each begins where the last one ended
+    waiting[0] = num_rows
+    num_waiting, begin = 1, 0
+    while num_waiting > 0:
+        end = waiting[num_waiting - 1]
+        if begin >= parent_end and end - begin <= parent_size:
+            parents[num_parents] = num_leaves
+            num_parents += 1
+            parent_end = end
+        if end - begin <= leaf_size:
+            leaves[num_leaves] = begin
+            num_leaves += 1
+            num_waiting -= 1
+            begin = end
+        else:
+            waiting[num_waiting] = cut(rows, order, begin, end, aside, num_waiting < DEEPEST)
+            num_waiting += 1
+    leaves[num_leaves] = num_rows
+    parents[num_parents] = num_leaves
+    return order, leaves[: num_leaves + 1], parents[: num_parents + 1]
+
+
+@compile_loops
+def cut(rows: Floats, order: Ints, begin: int, end: int, aside: Ints, by_value: bool) -> int:  # noqa: FBT001
+    """Part the points at positions `[begin, end)` at the median of their widest dimension; return the cut."""
+    dimension, value = choose_cut(rows, order, begin, end)
+    left, right = np.uint64(begin), np.uint64(0)
+    if by_value:
+        for position in range(np.uint64(begin), np.uint64(end)):  # without a branch, which would be a coin toss
+            row = order[position]
+            is_left = np.uint64(rows[np.uint64(row), dimension] < value)
+            order[left] = row
+            aside[right] = row
+            left += is_left
+            right += np.uint64(1) - is_left
+    for index in range(right):
+        order[left + index] = aside[index]
+    middle = np.int64(left)
+    return middle if begin < middle < end else (begin + end) // 2  # the latter for equal points
+
+
+@compile_loops
+def choose_cut(rows: Floats, order: Ints, begin: int, end: int) -> tuple[np.uint64, np.float32]:
+    """Return the dimension in which a sample of the points spreads most, and the sample's median there."""
+    num_sampled = min(SAMPLE, end - begin)
+    step = (end - begin) // num_sampled
+    values = np.empty(SAMPLE, np.float32)
+    widest, best_dimension = np.float32(-1), 0
+    for dimension in range(rows.shape[1]):
+        low = high = rows[order[begin], dimension]
+        for index in range(1, num_sampled):
+            value = rows[order[begin + index * step], dimension]
+            low, high = min(low, value), max(high, value)
+        if high - low > widest:
+            widest, best_dimension = high - low, dimension
+    for index in range(num_sampled):
+        value = rows[order[begin + index * step], best_dimension]
+        place = index
+        while place > 0 and values[place - 1] > value:
+            values[place] = values[place - 1]
+            place -= 1
+        values[place] = value
+    return np.uint64(best_dimension), values[num_sampled // 2]
+
+
+@compile_loops
+def measure_groups(rows: Floats, leaves: Ints, parents: Ints) -> Groups:
+    """Return the boxes of leaves and parents of rows that are already in order."""
+    width = rows.shape[1]
+    low, high = np.empty((leaves.shape[0] - 1, width), np.float32), np.empty((leaves.shape[0] - 1, width), np.float32)
+    measure_boxes(rows, rows, leaves, low, high)
+    outer_low = np.empty((parents.shape[0] - 1, width), np.float32)
+    outer_high = np.empty((parents.shape[0] - 1, width), np.float32)
+    measure_boxes(low, high, parents, outer_low, outer_high)
+    return Groups(Boxes(leaves, low, high), Boxes(parents, outer_low, outer_high))
+
+
+@compile_loops
+def measure_boxes(lows: Floats, highs: Floats, starts: Ints, low: Floats, high: Floats) -> None:
+    """Write the extremes of every run of rows into `low` and `high`."""
+    for box in range(starts.shape[0] - 1):
+        for d in range(lows.shape[1]):
+            smallest, largest = lows[starts[box], d], highs[starts[box], d]
+            for row in range(starts[box] + 1, starts[box + 1]):
+                smallest = min(smallest, lows[row, d])
+                largest = max(largest, highs[row, d])
+            low[box, d], high[box, d] = smallest, largest

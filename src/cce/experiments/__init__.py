@@ -1,0 +1,1 @@
+"""Experiments: a recipe in, records of runs out."""

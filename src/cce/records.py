@@ -1,0 +1,54 @@
+"""What a finished run leaves behind: one JSON line, without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One training run: what was asked, what it weighs, what it scored, how long it took."""
+
+    method: str
+    seed: int
+    num_params: int  # of all tables
+    nbytes: int  # of all tables, pointers included
+    bce: float  # on the test rows
+    auc: float
+    seconds: float
+    config: dict[str, Any] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)  # scores by epoch
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> RunRecord:
+        """The record that `to_json` wrote."""
+        return cls(**json.loads(line))
+
+
+def write_records(records: Iterable[RunRecord], path: Path) -> None:
+    """A file of JSON lines, whole or not at all."""
+    write_whole(path, "".join(record.to_json() + "\n" for record in records))
+
+
+def read_records(path: Path) -> list[RunRecord]:
+    """The records of a file of JSON lines."""
+    return [RunRecord.from_json(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write aside and rename, so that an interruption leaves the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(path.name + ".part")
+    aside.write_text(text)
+    os.replace(aside, path)

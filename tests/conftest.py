@@ -1,0 +1,40 @@
+"""What every test may ask for."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="session")
+def new_process():
+    """A process that shares nothing with this one but files: `new_process(function, *arguments)`."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield lambda function, *arguments: pool.submit(function, *arguments).result()
+
+
+@pytest.fixture
+def num_threads():
+    """`num_threads(n)` sets torch's threads, and the test's end sets them back."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def real_data():
+    """`real_data(name)`: the path of a real data set, or a skipped test."""
+
+    def find(name: str) -> Path:
+        beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+        folder = Path(os.environ.get("CCE_DATA", beside))
+        if not (folder / name).exists():
+            pytest.skip(f"{name} is not there: set CCE_DATA to the folder of the real data sets")
+        return folder / name
+
+    return find

@@ -1,0 +1,379 @@
+"""`EmbeddingBag` is torch's own, around any table, composing before pooling."""
+
+import copy
+import re
+
+import pytest
+import torch
+
+from cce.embeddings import (
+    ClusteredEmbedding,
+    CompositionalProductEmbedding,
+    CompositionalSumEmbedding,
+    DeepHashEmbedding,
+    EmbeddingBag,
+    FullEmbedding,
+    HashingTrickEmbedding,
+    TensorTrainEmbedding,
+)
+
+NUM_IDS, DIM = 20, 4
+MODES = ["sum", "mean", "max"]
+FLAT_IDS = [3, 7, 7, 0, 19, 2, 3, 3, 11, 5]
+OFFSETS = {
+    "no empty bag": [0, 2, 3, 7],
+    "an empty first bag": [0, 0, 4],
+    "an empty bag in the middle": [0, 4, 4, 4, 6],
+    "an empty last bag": [0, 6, 10],
+    "only one bag": [0],
+    "a bag for each id": list(range(10)),
+}
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def twins(*, mode, include_last_offset=False, padding_idx=None, dtype=torch.float64, sparse=False):
+    """Our bag around a full table, and torch's with the same numbers."""
+    table = FullEmbedding(NUM_IDS, DIM, sparse=sparse, generator=seeded()).to(dtype)
+    ours = EmbeddingBag(table, mode=mode, include_last_offset=include_last_offset, padding_idx=padding_idx)
+    theirs = torch.nn.EmbeddingBag(
+        NUM_IDS,
+        DIM,
+        mode=mode,
+        include_last_offset=include_last_offset,
+        padding_idx=padding_idx,
+        dtype=dtype,
+        sparse=sparse,
+    )
+    with torch.no_grad():
+        theirs.weight.copy_(table.codebook)
+    return ours, theirs
+
+
+def assert_alike(ours, theirs, *args, **options):
+    """The same vectors, and the same gradient of the table for the same gradient from above."""
+    our_vectors, their_vectors = ours(*args, **options), theirs(*args, **options)
+    assert our_vectors.shape == their_vectors.shape
+    assert our_vectors.dtype == their_vectors.dtype
+    assert torch.allclose(our_vectors, their_vectors)
+    upstream = torch.randn(our_vectors.shape, generator=seeded(1), dtype=our_vectors.dtype)
+    our_vectors.backward(upstream)
+    their_vectors.backward(upstream)
+    assert torch.allclose(ours.table.codebook.grad.to_dense(), theirs.weight.grad.to_dense())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("offsets", OFFSETS.values(), ids=OFFSETS.keys())
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_flat_ids_with_offsets_give_torchs_vectors_and_gradients(mode, offsets, dtype):
+    ours, theirs = twins(mode=mode)
+    assert_alike(ours, theirs, torch.tensor(FLAT_IDS, dtype=dtype), torch.tensor(offsets, dtype=dtype))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("offsets", OFFSETS.values(), ids=OFFSETS.keys())
+def test_a_last_offset_may_be_included(mode, offsets):
+    ours, theirs = twins(mode=mode, include_last_offset=True)
+    assert_alike(ours, theirs, torch.tensor(FLAT_IDS), torch.tensor([*offsets, len(FLAT_IDS)]))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("shape", [(2, 5), (5, 2), (10, 1), (1, 10)])
+@pytest.mark.parametrize("include_last_offset", [False, True])
+def test_each_row_of_2d_ids_is_a_bag(mode, dtype, shape, include_last_offset):
+    ours, theirs = twins(mode=mode, include_last_offset=include_last_offset)
+    assert_alike(ours, theirs, torch.tensor(FLAT_IDS, dtype=dtype).view(shape))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_2d_ids_that_are_not_contiguous_are_pooled_row_by_row(mode):
+    ours, _ = twins(mode=mode)
+    ids = torch.tensor(FLAT_IDS).view(5, 2).T
+    assert torch.equal(ours(ids), ours(ids.contiguous()))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("padding_idx", [3, 0, -1, -NUM_IDS])
+@pytest.mark.parametrize("offsets", OFFSETS.values(), ids=OFFSETS.keys())
+def test_padding_is_left_out_of_the_pool_as_in_torch(mode, padding_idx, offsets):
+    ours, theirs = twins(mode=mode, padding_idx=padding_idx)
+    assert_alike(ours, theirs, torch.tensor(FLAT_IDS), torch.tensor(offsets))
+    assert ours.padding_idx == theirs.padding_idx == padding_idx % NUM_IDS
+
+
+def test_padding_counts_neither_for_the_mean_nor_for_the_maximum():
+    table = FullEmbedding(3, 1)
+    with torch.no_grad():
+        table.codebook.copy_(torch.tensor([[100.0], [-2.0], [-4.0]]))
+    ids = torch.tensor([[0, 1, 2], [0, 0, 2], [0, 0, 0]])
+    assert EmbeddingBag(table, mode="sum", padding_idx=0)(ids).tolist() == [[-6.0], [-4.0], [0.0]]
+    assert EmbeddingBag(table, mode="mean", padding_idx=0)(ids).tolist() == [[-3.0], [-4.0], [0.0]]
+    assert EmbeddingBag(table, mode="max", padding_idx=0)(ids).tolist() == [[-2.0], [-4.0], [0.0]]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_tables_own_padding_is_the_bags_unless_told_otherwise(mode):
+    table = FullEmbedding(NUM_IDS, DIM, padding_idx=-2, generator=seeded())
+    ids = torch.tensor([[18, 3, 18]])
+    assert EmbeddingBag(table, mode=mode).padding_idx == 18
+    assert torch.equal(EmbeddingBag(table, mode=mode)(ids), table(torch.tensor([3])))
+    assert EmbeddingBag(table, mode=mode, padding_idx=3).padding_idx == 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_bags_of_padding_only_give_zeros_and_no_gradient(mode):
+    ours, _ = twins(mode=mode, padding_idx=3)
+    vectors = ours(torch.tensor([[3, 3], [3, 3]]))
+    vectors.sum().backward()
+    assert not vectors.any()
+    assert not ours.table.codebook.grad.any()
+
+
+@pytest.mark.parametrize("offsets", OFFSETS.values(), ids=OFFSETS.keys())
+@pytest.mark.parametrize("padding_idx", [None, 3])
+def test_weights_of_single_ids_give_torchs_vectors_and_gradients(offsets, padding_idx):
+    ours, theirs = twins(mode="sum", padding_idx=padding_idx)
+    our_weights, their_weights = (
+        torch.randn(10, generator=seeded(2), dtype=torch.float64).requires_grad_() for _ in range(2)
+    )
+    ids, starts = torch.tensor(FLAT_IDS), torch.tensor(offsets)
+    upstream = torch.randn(len(offsets), DIM, generator=seeded(1), dtype=torch.float64)
+    our_vectors = ours(ids, starts, per_sample_weights=our_weights)
+    their_vectors = theirs(ids, starts, per_sample_weights=their_weights)
+    assert torch.allclose(our_vectors, their_vectors)
+    our_vectors.backward(upstream)
+    their_vectors.backward(upstream)
+    assert torch.allclose(our_weights.grad, their_weights.grad)
+    assert torch.allclose(ours.table.codebook.grad, theirs.weight.grad)
+
+
+def test_weights_of_2d_ids_give_torchs_vectors_and_gradients():
+    ours, theirs = twins(mode="sum")
+    weights = torch.randn(2, 5, generator=seeded(2), dtype=torch.float64)
+    assert_alike(ours, theirs, torch.tensor(FLAT_IDS).view(2, 5), per_sample_weights=weights)
+
+
+def test_weights_may_be_given_by_position_as_in_torch():
+    ours, theirs = twins(mode="sum")
+    weights = torch.randn(10, generator=seeded(2), dtype=torch.float64)
+    assert_alike(ours, theirs, torch.tensor(FLAT_IDS), torch.tensor([0, 4]), weights)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_all_bags_may_be_empty(mode):
+    ours, theirs = twins(mode=mode)
+    assert_alike(ours, theirs, torch.empty(0, dtype=torch.int64), torch.tensor([0, 0, 0]))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_there_may_be_no_bags(mode):
+    ours, _ = twins(mode=mode)
+    nothing = torch.empty(0, dtype=torch.int64)
+    assert ours(nothing, nothing).shape == (0, DIM)
+    assert ours(torch.empty(0, 5, dtype=torch.int64)).shape == (0, DIM)
+    ours.include_last_offset = True
+    assert ours(nothing, torch.tensor([0])).shape == (0, DIM)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_of_no_ids_are_empty_bags(mode):
+    ours, _ = twins(mode=mode)
+    vectors = ours(torch.empty(3, 0, dtype=torch.int64))
+    assert vectors.shape == (3, DIM)
+    assert not vectors.any()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_a_sparse_table_gets_torchs_sparse_gradient(mode):
+    ours, theirs = twins(mode=mode, sparse=True)
+    assert_alike(ours, theirs, torch.tensor(FLAT_IDS), torch.tensor([0, 4, 4]))
+    assert ours.table.codebook.grad.is_sparse
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_vectors_have_the_type_of_the_table(mode, dtype):
+    ours, theirs = twins(mode=mode, dtype=dtype)
+    vectors = ours(torch.tensor(FLAT_IDS), torch.tensor([0, 4]))
+    expected = theirs(torch.tensor(FLAT_IDS), torch.tensor([0, 4]))
+    assert vectors.dtype is dtype
+    assert torch.allclose(vectors.float(), expected.float(), rtol=0, atol=4 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.xfail(reason="ids are counted in the table's type, where 256 + 1 is 256", strict=True)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_mean_of_a_long_bag_is_right_in_half_precision(dtype):
+    table = FullEmbedding(2, 1).to(dtype)
+    with torch.no_grad():
+        table.codebook.copy_(torch.tensor([[1.0], [0.0]]))
+    ids = torch.tensor([[0, 1] * 3000])
+    assert EmbeddingBag(table, mode="mean")(ids).item() == 0.5
+
+
+@pytest.mark.xfail(reason="the sum overflows float16 before it is divided", strict=True)
+def test_the_mean_of_a_bag_whose_sum_overflows_float16_is_right():
+    table = FullEmbedding(1, 1).half()
+    with torch.no_grad():
+        table.codebook.fill_(100.0)
+    assert EmbeddingBag(table, mode="mean")(torch.zeros(1, 1000, dtype=torch.int64)).item() == 100.0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_agree_with_finite_differences(mode):
+    ours, _ = twins(mode=mode, padding_idx=7)
+    ids, offsets = torch.tensor(FLAT_IDS), torch.tensor([0, 3, 3, 6])
+
+    def pooled(codebook):
+        return torch.func.functional_call(ours, {"table.codebook": codebook}, (ids, offsets))
+
+    assert torch.autograd.gradcheck(pooled, (ours.table.codebook.detach().clone().requires_grad_(),))
+
+
+TABLES = {
+    "hash": lambda: HashingTrickEmbedding(NUM_IDS, DIM, num_rows=7, signed=True, generator=seeded()),
+    "ce-sum": lambda: CompositionalSumEmbedding(NUM_IDS, DIM, num_rows=5, generator=seeded()),
+    "ce-mult": lambda: CompositionalProductEmbedding(NUM_IDS, DIM, num_rows=5, generator=seeded()),
+    "cce": lambda: ClusteredEmbedding(NUM_IDS, DIM, num_rows=5, num_columns=2, generator=seeded()),
+    "dhe": lambda: DeepHashEmbedding.from_budget(NUM_IDS, DIM, num_params=60, generator=seeded()),
+    "tt": lambda: TensorTrainEmbedding(NUM_IDS, DIM, ranks=(2, 2), generator=seeded()),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("make", TABLES.values(), ids=TABLES.keys())
+def test_a_compressed_table_pools_the_rows_of_the_table_it_stands_for(mode, make):
+    table = make().double()
+    ids, offsets = torch.tensor(FLAT_IDS), torch.tensor([0, 3, 3, 4])
+    expected = torch.nn.functional.embedding_bag(ids, table.to_dense(), offsets, mode=mode, padding_idx=19)
+    assert torch.allclose(EmbeddingBag(table, mode=mode, padding_idx=19)(ids, offsets), expected)
+
+
+def test_pooling_before_composing_would_give_something_else():
+    table = TABLES["ce-mult"]()
+    ids = torch.tensor([[3, 7, 11]])
+    pieces = table.codebook[table.split(ids) + table.offsets]  # (1, 3, num_tables, DIM)
+    pooled_first = pieces.sum(dim=1).prod(dim=1)
+    composed_first = pieces.prod(dim=2).sum(dim=1)
+    vectors = EmbeddingBag(table, mode="sum")(ids)
+    assert torch.allclose(vectors, composed_first)
+    assert not torch.allclose(vectors, pooled_first, atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_compiled_it_gives_the_same_vectors_and_gradients(mode):
+    eager = EmbeddingBag(TABLES["cce"](), mode=mode, padding_idx=3)
+    compiled_bag = copy.deepcopy(eager)
+    compiled = torch.compile(compiled_bag, backend="aot_eager", fullgraph=True)
+    for args in [(torch.tensor(FLAT_IDS), torch.tensor([0, 4, 4])), (torch.tensor(FLAT_IDS).view(5, 2),)]:
+        expected, vectors = eager(*args), compiled(*args)
+        assert torch.allclose(vectors, expected)
+        expected.square().sum().backward()
+        vectors.square().sum().backward()
+    assert torch.allclose(compiled_bag.table.codebook.grad, eager.table.codebook.grad)
+
+
+def test_compiled_it_weighs_single_ids():
+    bag = EmbeddingBag(TABLES["ce-mult"](), mode="sum", include_last_offset=True)
+    compiled = torch.compile(bag, backend="aot_eager", fullgraph=True)
+    args = torch.tensor(FLAT_IDS), torch.tensor([0, 4, 10]), torch.rand(10, generator=seeded())
+    assert torch.allclose(compiled(*args), bag(*args))
+
+
+def test_it_saves_and_loads_its_table():
+    first, second = (EmbeddingBag(FullEmbedding(NUM_IDS, DIM, generator=seeded(seed))) for seed in (0, 1))
+    second.load_state_dict(first.state_dict())
+    assert list(first.state_dict()) == ["table.codebook"]
+    assert torch.equal(first(torch.tensor([FLAT_IDS])), second(torch.tensor([FLAT_IDS])))
+
+
+def test_it_tells_its_sizes_and_takes_the_mean_by_default_as_torch_does():
+    bag = EmbeddingBag(FullEmbedding(NUM_IDS, DIM))
+    assert (bag.num_embeddings, bag.embedding_dim, bag.mode) == (NUM_IDS, DIM, "mean")
+    assert bag.extra_repr() == "mode='mean'"
+
+
+def test_an_unknown_mode_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=re.escape("mode must be one of sum, mean, max; got 'median'.")):
+        EmbeddingBag(FullEmbedding(NUM_IDS, DIM), mode="median")
+
+
+@pytest.mark.parametrize("padding_idx", [20, -21])
+def test_padding_outside_the_vocabulary_is_refused(padding_idx):
+    with pytest.raises(ValueError, match=re.escape(f"padding_idx must lie in [-20, 20), got {padding_idx}.")):
+        EmbeddingBag(FullEmbedding(NUM_IDS, DIM), padding_idx=padding_idx)
+
+
+IDS = torch.tensor(FLAT_IDS)
+WRONG_CALLS = {
+    "2-D ids with offsets": (
+        (IDS.view(2, 5), torch.tensor([0])),
+        "offsets must be None when ids are 2-D: each row of ids is a bag.",
+    ),
+    "3-D ids": ((IDS.view(1, 2, 5),), "ids must be 1-D with offsets, or 2-D, got shape (1, 2, 5)."),
+    "an id without a shape": ((torch.tensor(3),), "ids must be 1-D with offsets, or 2-D, got shape ()."),
+    "1-D ids without offsets": ((IDS,), "offsets must be given when ids are 1-D."),
+    "2-D offsets": ((IDS, torch.tensor([[0]])), "offsets must be a 1-D int32 or int64 tensor, got torch.int64 of 2-D."),
+    "float offsets": (
+        (IDS, torch.tensor([0.0])),
+        "offsets must be a 1-D int32 or int64 tensor, got torch.float32 of 1-D.",
+    ),
+    "no offsets": ((IDS, torch.empty(0, dtype=torch.int64)), "offsets must start at 0, got no offsets for 10 ids."),
+    "a late start": ((IDS, torch.tensor([1, 3])), "offsets must start at 0, got 1."),
+    "a negative start": ((IDS, torch.tensor([-1, 3])), "offsets must start at 0, got -1."),
+    "a late end": ((IDS, torch.tensor([0, 11])), "offsets must end at the number of ids, 10, or before it; got 11."),
+    "falling offsets": ((IDS, torch.tensor([0, 5, 4, 6])), "offsets must not fall, got 4 after 5."),
+}
+
+
+@pytest.mark.parametrize(("args", "message"), WRONG_CALLS.values(), ids=WRONG_CALLS.keys())
+def test_a_wrong_call_is_refused_with_the_rule_and_the_value(args, message):
+    bag, _ = twins(mode="sum")
+    with pytest.raises(ValueError, match=re.escape(message)):
+        bag(*args)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        ([], "offsets must hold at least one number with include_last_offset=True, got none."),
+        ([0, 9], "offsets must end at the number of ids, 10, or before it; got 9."),
+        ([0, 11], "offsets must end at the number of ids, 10, or before it; got 11."),
+    ],
+)
+def test_a_wrong_last_offset_is_refused(offsets, message):
+    bag, _ = twins(mode="sum", include_last_offset=True)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        bag(IDS, torch.tensor(offsets, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("mode", ["mean", "max"])
+def test_weights_of_single_ids_need_the_sum(mode):
+    bag, _ = twins(mode=mode)
+    with pytest.raises(ValueError, match=re.escape(f"per_sample_weights need mode='sum', got mode='{mode}'.")):
+        bag(IDS, torch.tensor([0]), per_sample_weights=torch.ones(10))
+
+
+@pytest.mark.parametrize(("ids", "weights"), [(IDS, torch.ones(9)), (IDS.view(2, 5), torch.ones(10))])
+def test_weights_of_another_shape_are_refused_with_both_shapes(ids, weights):
+    bag, _ = twins(mode="sum")
+    shapes = f"got {tuple(weights.shape)} for {tuple(ids.shape)}."
+    with pytest.raises(ValueError, match=re.escape(f"per_sample_weights must have the shape of ids, {shapes}")):
+        bag(ids, torch.tensor([0]) if ids.dim() == 1 else None, per_sample_weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "message"),
+    [
+        ([[20, 3]], IndexError, "ids must lie in [0, 20), got 20."),
+        ([[-1, 3]], IndexError, "ids must lie in [0, 20), got -1."),
+        ([[0.5, 3.0]], TypeError, "ids must be int32 or int64 in [0, 20), got torch.float32 (the first is 0.5)."),
+        ([[True]], TypeError, "ids must be int32 or int64 in [0, 20), got torch.bool (the first is True)."),
+    ],
+)
+def test_wrong_ids_are_refused_by_the_table(ids, error, message):
+    bag, _ = twins(mode="sum")
+    with pytest.raises(error, match=re.escape(message)):
+        bag(torch.tensor(ids))

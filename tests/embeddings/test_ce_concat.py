@@ -1,0 +1,57 @@
+import pytest
+import torch
+from helpers import slow
+from helpers.contract import LinearContract
+
+import cce
+
+
+class TestHashed(LinearContract):
+    method = "ce-concat"
+
+    def reference(self, table, x):
+        num_rows = table.split.num_rows
+        pieces = [
+            table.codebook[column * num_rows + slow.row(x, seeds, num_rows)]
+            for column, seeds in enumerate(table.split.seeds)
+        ]
+        return torch.cat(pieces)
+
+
+class TestQuotientRemainder(LinearContract):
+    method = "ce-concat"
+    options = {"split": "quotient-remainder"}  # noqa: RUF012
+    num_variance_seeds = 100  # the quotients' tables have a few rows only
+    fills_budget = False  # the remainder's table cannot use more rows than there are ids
+
+    def reference(self, table, x):
+        pieces, start = [], 0
+        for digit, radix in zip(slow.digits(x, table.split.rows_per_column), table.split.rows_per_column, strict=True):
+            pieces.append(table.codebook[start + digit])
+            start += radix
+        return torch.cat(pieces)
+
+    @pytest.mark.parametrize("dim", [2, 3, 7, 10, 24])  # 13 has no divisor near 4: one column would be the full table
+    def test_any_embedding_dim_works_by_default(self, dim):
+        super().test_any_embedding_dim_works_by_default(dim)
+
+    def test_no_two_ids_share_a_vector(self):
+        assert len(torch.unique(self.make().to_dense(), dim=0)) == 1000
+
+
+def test_columns_that_do_not_divide_the_dimension_are_refused_by_name():
+    message = "embedding_dim must be a multiple of num_columns, got embedding_dim=10 and num_columns=4"
+    with pytest.raises(ValueError, match=message):
+        cce.CompositionalConcatEmbedding(100, 10, num_rows=5, num_columns=4)
+    with pytest.raises(ValueError, match=message):
+        cce.create_embedding("ce-concat", 100, 10, compression=4, num_columns=4)
+
+
+def test_each_column_starts_at_the_mean_of_a_trained_table():
+    weight = torch.randn(300, 8, dtype=torch.float64)
+    table = cce.CompositionalConcatEmbedding.from_table(weight, num_params=160, num_columns=4)
+    rows = table.lookup(torch.arange(300))[0].squeeze(-1)
+    for column in range(4):
+        row = rows[0, column]
+        mean = weight[rows[:, column] == row, 2 * column : 2 * column + 2].mean(0)
+        torch.testing.assert_close(table.codebook[row].detach(), mean, atol=1e-5, rtol=1e-5)

@@ -1,0 +1,271 @@
+import copy
+
+import pytest
+import torch
+from helpers import slow
+from helpers.contract import LinearContract
+
+import cce
+
+
+class TestBeforeClustering(LinearContract):
+    method = "cce"
+
+    def reference(self, table, x):
+        rows, pieces = table.num_rows, []
+        for column in range(table.num_columns):
+            base = column * (1 + table.num_helpers) * rows
+            piece = table.codebook[base + int(table.assignments.pointers[x, column])]
+            for helper in range(table.num_helpers):
+                seeds = table.helper.seeds[column * table.num_helpers + helper]
+                piece = piece + table.codebook[base + (1 + helper) * rows + slow.row(x, seeds, rows)]
+            pieces.append(piece)
+        return sum(pieces) if table.combine == "sum" else torch.cat(pieces)
+
+    def test_the_first_pointers_are_those_of_a_hash_function(self):
+        table = self.make()
+        for x in (0, 17, 999):
+            expected = [slow.row(x, seeds, table.num_rows) for seeds in table.assignments.hash.seeds]
+            assert table.assignments.pointers[x].tolist() == expected
+
+
+class TestAfterClustering(TestBeforeClustering):
+    def make(self, *args, **kwargs):
+        table = super().make(*args, **kwargs)
+        if table.method == "cce":
+            table.cluster(generator=torch.Generator().manual_seed(0))
+            with torch.no_grad():  # train on: helpers at zero would hide mistakes
+                noise = torch.randn(table.codebook.shape, generator=torch.Generator().manual_seed(1))
+                table.codebook.add_(0.1 * noise.to(table.codebook))
+        return table
+
+    test_starts_with_the_common_mean_and_variance = None  # it is no start any more
+    test_the_first_pointers_are_those_of_a_hash_function = None
+    test_all_float_types = None  # the pointers are learned in the type
+    test_any_sizes_and_budgets = None
+
+
+class TestNoHelper(TestBeforeClustering):
+    options = {"num_helpers": 0}  # noqa: RUF012
+
+
+class TestTwoHelpers(TestBeforeClustering):
+    options = {"num_helpers": 2, "num_columns": 2}  # noqa: RUF012
+    test_any_embedding_dim_works_by_default = None
+    test_any_sizes_and_budgets = None
+
+
+class TestSum(TestBeforeClustering):
+    options = {"combine": "sum", "num_columns": 2}  # noqa: RUF012
+
+
+class TestLearnedForFrequentIdsOnly(LinearContract):
+    method = "cce"
+    options = {"num_learned": 25}  # noqa: RUF012
+
+    def reference(self, table, x):
+        rows, pieces = table.num_rows, []
+        for column in range(table.num_columns):
+            hashed = slow.row(x, table.assignments.hash.seeds[column], rows)
+            main = int(table.assignments.pointers[x, column]) if x < 25 else hashed
+            helper = slow.row(x, table.helper.seeds[column], rows)
+            pieces.append(table.codebook[2 * column * rows + main] + table.codebook[(2 * column + 1) * rows + helper])
+        return torch.cat(pieces)
+
+    test_any_sizes_and_budgets = None  # vocabularies below 25
+    test_the_first_pointers_are_those_of_a_hash_function = None
+
+
+def trained(num_ids=3000, num_groups=20, dim=8, *, noise=0.0, **options):
+    """A table whose dense form has planted groups: helpers zero, rows spread out, every id pointed by hand."""
+    g = torch.Generator().manual_seed(0)
+    options.setdefault("settings", cce.ClusterSettings(start="k-means++"))
+    table = cce.ClusteredEmbedding(num_ids, dim, num_rows=num_groups, num_columns=4, generator=g, **options)
+    groups = torch.randint(0, num_groups, (num_ids, 4), generator=g)
+    with torch.no_grad():
+        table.codebook.zero_()
+        tables = table.codebook.view(4, 1 + table.num_helpers, num_groups, -1)
+        tables[:, 0] = torch.randn(4, num_groups, tables.shape[-1], generator=g)
+        if noise:
+            tables[:, 1:] = noise * torch.randn(tables[:, 1:].shape, generator=g)
+        table.assignments.write(torch.arange(num_ids), groups)
+    return table, groups
+
+
+def test_clustering_keeps_a_table_that_k_rows_can_express():
+    table, _ = trained()
+    before = table.to_dense()
+    event = table.cluster(generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(table.to_dense(), before)
+    assert max(event.inertias) < 1e-6
+
+
+def test_clustering_recovers_planted_groups_from_under_the_helper_s_noise():
+    table, groups = trained(noise=0.02)
+    table.cluster(generator=torch.Generator().manual_seed(1))
+    for column in range(4):
+        found = table.assignments.pointers[:, column].long()
+        together = torch.zeros(20, 20).index_put_((found, groups[:, column]), torch.ones(3000), accumulate=True)
+        assert together.max(0).values.sum() / 3000 > 0.9  # most ids of a group share a row
+
+
+def test_every_id_points_at_the_centroid_nearest_to_its_old_vector_whatever_the_block_size():
+    results = []
+    for block_size in (7, 1000, 10**6):
+        table, _ = trained(noise=0.5, settings=cce.ClusterSettings(block_size=block_size))
+        old = table.to_dense().view(-1, 4, 2)
+        table.cluster(generator=torch.Generator().manual_seed(1))
+        centroids = table.codebook.detach().view(4, 2, 20, 2)[:, 0]
+        for column in range(4):
+            distances = torch.cdist(old[:, column].double(), centroids[column].double())
+            rows = table.assignments.pointers[:, column].long()
+            chosen = distances.gather(1, rows.unsqueeze(1)).squeeze(1)
+            torch.testing.assert_close(chosen, distances.min(1).values, atol=1e-6, rtol=1e-6)
+        results.append(table.state_dict())
+    for other in results[1:]:
+        assert all(torch.equal(tensor, results[0][name]) for name, tensor in other.items())
+
+
+def test_after_clustering_helpers_are_zero_and_hashed_anew():
+    table, _ = trained(noise=0.5)
+    seeds = table.helper.seeds.clone()
+    table.cluster()
+    assert not table.codebook.view(4, 2, 20, 2)[:, 1].any()
+    assert not torch.equal(table.helper.seeds, seeds)
+
+
+def test_clustering_works_in_place_and_keeps_the_number_of_parameters():
+    table, _ = trained(noise=0.5)
+    codebook, address, size = table.codebook, table.codebook.data_ptr(), table.num_params
+    event = table.cluster()
+    assert table.codebook is codebook
+    assert table.codebook.data_ptr() == address
+    assert table.num_params == size
+    assert not event.parameters_replaced
+    assert 0 < event.moved <= 1
+    assert event.num_ids == 3000
+    assert event.seconds > 0
+
+
+@pytest.mark.parametrize("num_helpers", [1, 2])
+@pytest.mark.parametrize("combine", ["concat", "sum"])
+def test_a_residual_start_changes_the_table_less_than_a_zero_start(combine, num_helpers):
+    moved = {}
+    for helper_start in ("zero", "residual"):
+        g = torch.Generator().manual_seed(0)
+        table = cce.ClusteredEmbedding(
+            300, 8, num_rows=40, num_helpers=num_helpers, combine=combine, helper_start=helper_start, generator=g
+        )
+        before = table.to_dense()
+        table.cluster(generator=torch.Generator().manual_seed(1))
+        moved[helper_start] = (table.to_dense() - before).norm()
+    assert moved["residual"] < 0.97 * moved["zero"]
+
+
+def test_a_residual_start_is_the_mean_of_what_is_left():
+    g = torch.Generator().manual_seed(0)
+    table = cce.ClusteredEmbedding(300, 8, num_rows=10, helper_start="residual", generator=g)
+    old = table.to_dense()
+    table.cluster(generator=torch.Generator().manual_seed(1))
+    tables = table.codebook.detach().view(4, 2, 10, 2)
+    rows = table.helper(torch.arange(300))
+    left = old.view(300, 4, 2)[:, 2] - tables[2, 0][table.assignments.pointers[:, 2].long()]
+    for row in range(10):
+        if (rows[:, 2] == row).any():
+            torch.testing.assert_close(tables[2, 1, row], left[rows[:, 2] == row].mean(0))
+
+
+def test_ids_beyond_num_learned_stay_hashed():
+    table, _ = trained(noise=0.5)
+    partial = cce.ClusteredEmbedding(3000, 8, num_rows=20, num_learned=100)
+    ids = torch.arange(3000)
+    before = partial.assignments(ids)
+    partial.cluster()
+    after = partial.assignments(ids)
+    assert torch.equal(after[100:], before[100:])
+    assert not torch.equal(after[:100], before[:100])
+    assert partial.pointer_nbytes < table.pointer_nbytes / 10
+
+
+def test_without_learned_ids_there_is_nothing_to_cluster():
+    with pytest.raises(ValueError, match="num_learned must be at least 1 to cluster, got 0"):
+        cce.ClusteredEmbedding(30, 8, num_rows=2, num_learned=0).cluster()
+
+
+def test_circular_columns_are_clustered_by_the_others():
+    """If columns 2 and 3 are constant, columns 0 and 1 are grouped by each other's pieces."""
+    table, groups = trained(combine="circular")
+    with torch.no_grad():
+        table.codebook.view(4, 2, 20, 2)[2:] = 0
+    table.cluster(generator=torch.Generator().manual_seed(1))
+    found = table.assignments.pointers[:, 0].long()
+    assert torch.unique(torch.stack([found, groups[:, 1]]), dim=1).shape[1] == 20
+
+
+def test_more_rows_before_the_first_clustering_than_after():
+    table = cce.ClusteredEmbedding(500, 8, num_rows=10, first_rows=60)
+    assert table.num_params == 60 * 16
+    twin = copy.deepcopy(table)
+    parameter = table.codebook
+    event = table.cluster()
+    assert event.parameters_replaced
+    assert table.num_params == 10 * 16
+    assert table.codebook is parameter  # the same object, of another shape
+    table(torch.arange(500)).sum().backward()
+    assert table.codebook.grad.shape == (80, 2)
+    assert int(table.assignments.pointers.max()) < 10
+    twin.load_state_dict(table.state_dict())
+    assert torch.equal(twin.to_dense(), table.to_dense())
+    assert not table.cluster().parameters_replaced
+
+
+def test_tables_seeded_by_product_quantisation():
+    weight = torch.randn(2000, 8, generator=torch.Generator().manual_seed(0))
+    seeded = cce.ClusteredEmbedding.from_table(weight, num_params=16 * 50, generator=torch.Generator().manual_seed(1))
+    plain = cce.ProductQuantizedEmbedding.from_table(
+        weight, num_params=8 * 50, generator=torch.Generator().manual_seed(1)
+    )
+    error, expected = ((t.to_dense() - weight).square().mean() for t in (seeded, plain))
+    assert error < 1.05 * expected
+
+
+def test_seeds_make_clustering_repeatable_on_any_number_of_threads(num_threads):
+    states = []
+    for threads in (1, 2):
+        num_threads(threads)
+        table, _ = trained(noise=0.5)
+        table.cluster(generator=torch.Generator().manual_seed(1))
+        states.append(table.state_dict())
+    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
+
+
+def test_more_rows_than_ids_is_an_ordinary_input():
+    table = cce.ClusteredEmbedding(5, 8, num_rows=50)
+    before = table.to_dense()
+    table.cluster()
+    torch.testing.assert_close(table.to_dense(), before)
+    assert torch.isfinite(table.codebook).all()
+
+
+def test_duplicate_vectors_are_an_ordinary_input():
+    table = cce.ClusteredEmbedding(500, 8, num_rows=20)
+    with torch.no_grad():
+        table.codebook.fill_(0.25)
+    table.cluster()
+    assert torch.equal(table.to_dense(), torch.full((500, 8), 0.5))
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"combine": "product"}, "combine must be one of concat, circular, sum; got 'product'"),
+        ({"helper_start": "one"}, "helper_start must be one of zero, residual; got 'one'"),
+        ({"num_helpers": -1}, r"num_helpers must lie in \[0, 2\*\*31\), got -1"),
+        ({"num_columns": 3}, "embedding_dim must be a multiple of num_columns, got embedding_dim=8 and num_columns=3"),
+        ({"num_learned": 101}, r"num_learned must lie in \[0, 101\), got 101"),
+        ({"num_rows": 0}, r"num_rows must lie in \[1, 2\*\*31\), got 0"),
+    ],
+)
+def test_wrong_arguments_are_named(option, message):
+    with pytest.raises(ValueError, match=message):
+        cce.ClusteredEmbedding(100, 8, **{"num_rows": 4, **option})

@@ -1,0 +1,46 @@
+import math
+
+import pytest
+import torch
+from helpers import slow
+from helpers.contract import EmbeddingContract
+
+import cce
+
+
+class TestDeepHash(EmbeddingContract):
+    method = "dhe"
+    has_sparse = False
+
+    def test_one_and_two_threads_give_equal_bits(self, num_threads):
+        """The start does; the products of matrices are torch's own, which promise less."""
+        states = []
+        for threads in (1, 2):
+            num_threads(threads)
+            states.append(self.make().state_dict())
+        assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
+
+    def reference(self, table, x):
+        vector = [slow.unit(x, seeds) for seeds in table.hash.seeds]
+        *hidden, last = table.layers
+        for layer in hidden:
+            sums = [sum(float(w) * v for w, v in zip(row, vector, strict=True)) for row in layer]
+            vector = [s * math.tanh(math.log1p(math.exp(s))) for s in sums]
+        return torch.stack([sum(w * v for w, v in zip(row, vector, strict=True)) for row in last])
+
+
+def test_the_paper_s_example():
+    table = cce.create_embedding("dhe", 1_000_000, 64, num_params=64_000)
+    assert table.hash.num_hashes == 136
+    assert table.num_params == 64_192
+
+
+def test_small_budgets_are_never_exceeded_by_much():
+    for budget in range(20, 400):
+        table = cce.create_embedding("dhe", 1000, 16, num_params=budget)
+        assert table.num_params <= 1.01 * budget
+
+
+def test_cannot_start_from_a_trained_table():
+    with pytest.raises(ValueError, match="its network must be trained"):
+        cce.DeepHashEmbedding.from_table(torch.randn(100, 8), num_params=200)

@@ -1,0 +1,24 @@
+import torch
+from helpers.contract import LinearContract
+
+import cce
+
+
+class TestFull(LinearContract):
+    method = "full"
+    compression = 1
+
+    def reference(self, table, x):
+        return table.codebook[x]
+
+    def test_equals_torch(self):
+        table, ids = self.make(), self.ids(4, 5)
+        assert torch.equal(table(ids), torch.nn.functional.embedding(ids, table.codebook))
+
+    def test_needs_no_budget(self):
+        assert cce.create_embedding("full", 10, 4).num_params == 40
+
+    def test_starts_from_a_trained_table_exactly(self):
+        weight = torch.randn(50, 8)
+        table = cce.FullEmbedding.from_table(weight, num_params=400)
+        torch.testing.assert_close(table.to_dense(), weight)

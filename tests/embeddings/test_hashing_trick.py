@@ -1,0 +1,36 @@
+import pytest
+import torch
+from helpers import slow
+from helpers.contract import LinearContract
+
+import cce
+
+
+class TestHashingTrick(LinearContract):
+    method = "hash"
+
+    def reference(self, table, x):
+        return table.codebook[slow.row(x, table.hash.seeds[0], table.hash.num_rows)]
+
+
+class TestSignedHashingTrick(LinearContract):
+    method = "hash"
+    options = {"signed": True}  # noqa: RUF012
+
+    def reference(self, table, x):
+        row = slow.row(x, table.hash.seeds[0], table.hash.num_rows)
+        return slow.sign(x, table.sign.seeds[0]) * table.codebook[row]
+
+
+def test_starting_from_a_trained_table_takes_the_mean_of_the_ids_that_share_a_row():
+    weight = torch.randn(300, 4, dtype=torch.float64)
+    table = cce.HashingTrickEmbedding.from_table(weight, num_params=80)
+    rows = table.hash(torch.arange(300)).squeeze(1)
+    for row in range(20):
+        if (rows == row).any():
+            torch.testing.assert_close(table.codebook[row].detach(), weight[rows == row].mean(0))
+
+
+def test_a_number_of_rows_below_one_is_refused():
+    with pytest.raises(ValueError, match=r"num_rows must lie in \[1, 2\*\*31\), got 0\."):
+        cce.HashingTrickEmbedding(10, 4, num_rows=0)

@@ -1,0 +1,59 @@
+"""The low-rank product is the best there is: what Eckart and Young leave over, no more."""
+
+import pytest
+import torch
+
+from cce.embeddings.low_rank import low_rank_factors
+
+
+def random_table(num_rows, dim, *, dtype=torch.float64):
+    return torch.randn(num_rows, dim, dtype=dtype, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("shape", [(40, 8), (8, 8), (5, 8)])
+@pytest.mark.parametrize("rank", [1, 3, 8])
+def test_the_error_is_that_of_the_truncated_singular_values(shape, rank):
+    weight = random_table(*shape)
+    narrow, projection = low_rank_factors(weight, rank)
+    left_over = torch.linalg.svdvals(weight)[rank:].square().sum().sqrt()
+    assert (narrow.shape, projection.shape) == ((shape[0], rank), (rank, 8))
+    assert torch.allclose(torch.linalg.norm(weight - narrow @ projection), left_over, atol=1e-10)
+
+
+def test_a_table_of_that_rank_is_given_back():
+    weight = random_table(50, 3) @ random_table(3, 12)
+    narrow, projection = low_rank_factors(weight, 3)
+    assert torch.allclose(narrow @ projection, weight)
+
+
+def test_directions_that_a_table_does_not_have_are_zero():
+    weight = random_table(2, 8)
+    narrow, projection = low_rank_factors(weight, 5)
+    assert torch.allclose(narrow @ projection, weight)
+    assert torch.allclose(narrow[:, 2:], torch.zeros(2, 3, dtype=torch.float64), atol=1e-10)
+
+
+def test_the_projection_has_orthonormal_rows_strongest_first():
+    narrow, projection = low_rank_factors(random_table(100, 8), 4)
+    strengths = narrow.square().sum(0)
+    assert torch.allclose(projection @ projection.T, torch.eye(4, dtype=torch.float64), atol=1e-12)
+    assert (strengths[:-1] >= strengths[1:]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_factors_have_the_type_of_the_table(dtype):
+    weight = random_table(30, 4, dtype=torch.float32).to(dtype)
+    narrow, projection = low_rank_factors(weight, 4)
+    assert narrow.dtype is projection.dtype is dtype
+    assert torch.allclose((narrow @ projection).float(), weight.float(), atol=20 * torch.finfo(dtype).eps)
+
+
+def test_a_table_of_zeros_gives_a_product_of_zeros():
+    narrow, projection = low_rank_factors(torch.zeros(10, 4), 2)
+    assert not (narrow @ projection).any()
+
+
+@pytest.mark.xfail(reason="no zero directions are added beyond the dimension, as the docstring says", strict=True)
+def test_a_rank_above_the_dimension_is_filled_with_zeros():
+    narrow, projection = low_rank_factors(random_table(10, 3), 5)
+    assert (narrow.shape, projection.shape) == ((10, 5), (5, 3))

@@ -1,0 +1,61 @@
+import pytest
+import torch
+from helpers.contract import EmbeddingContract
+
+import cce
+
+
+class TestMixedDimension(EmbeddingContract):
+    method = "mixed-dim"
+
+    def reference(self, table, x):
+        block = max(i for i, start in enumerate(table.starts) if start <= x)
+        narrow = table.narrow[block][x - table.starts[block]]
+        skipped = len(table.narrow) - len(table.projections)
+        if block < skipped:
+            return narrow
+        return sum(n * row for n, row in zip(narrow, table.projections[block - skipped], strict=True))
+
+
+def test_frequent_ids_are_wider():
+    table = cce.create_embedding("mixed-dim", 10_000, 16, compression=8, seed=0)
+    dims = [narrow.shape[1] for narrow in table.narrow]
+    sizes = [len(narrow) for narrow in table.narrow]
+    assert dims == [16, 8, 4, 2, 1]
+    assert sizes[:4] == sorted(sizes[:4])
+    assert sum(sizes) == 10_000
+
+
+def test_a_lower_temperature_spreads_the_width_more_evenly():
+    steep, even = (
+        cce.create_embedding("mixed-dim", 10_000, 16, compression=8, temperature=temperature)
+        for temperature in (1.0, 0.2)
+    )
+    assert len(steep.narrow[0]) > len(even.narrow[0])
+    assert len(steep.narrow[-1]) > len(even.narrow[-1])
+
+
+def test_a_table_of_low_rank_is_recovered():
+    weight = torch.randn(60, 2, dtype=torch.float64) @ torch.randn(2, 8, dtype=torch.float64)
+    table = cce.MixedDimensionEmbedding(60, 8, block_sizes=(10, 50), block_dims=(8, 2)).double()
+    table.approximate(weight)
+    torch.testing.assert_close(table.to_dense(), weight)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dims", "message"),
+    [
+        ((5, 5), (8,), "equally long"),
+        ((5, 6), (8, 4), "must sum to num_embeddings=10"),
+        ((5, 5), (4, 8), "must fall"),
+        ((5, 5), (8, 9), r"block_dims must lie in \[1, 9\)"),
+    ],
+)
+def test_wrong_blocks_are_refused(sizes, dims, message):
+    with pytest.raises(ValueError, match=message):
+        cce.MixedDimensionEmbedding(10, 8, block_sizes=sizes, block_dims=dims)
+
+
+def test_a_wrong_temperature_is_refused():
+    with pytest.raises(ValueError, match=r"temperature must lie in \[0.05, 1\], got 0"):
+        cce.create_embedding("mixed-dim", 100, 8, compression=2, temperature=0)

@@ -1,0 +1,35 @@
+import torch
+from helpers import slow
+from helpers.contract import LinearContract
+
+import cce
+
+
+class TestRobe(LinearContract):
+    method = "robe"
+
+    def reference(self, table, x):
+        size, numbers = len(table.codebook), []
+        for i in range(table.embedding_dim):
+            block, within = divmod(x * table.embedding_dim + i, table.block_size)
+            numbers.append(table.codebook[(slow.row(block, table.hash.seeds[0], size) + within) % size, 0])
+        return torch.stack(numbers)
+
+
+class TestBlocksOfOne(TestRobe):
+    options = {"block_size": 1}  # noqa: RUF012
+
+
+class TestBlocksLargerThanAVector(TestRobe):
+    options = {"block_size": 24}  # noqa: RUF012
+
+
+def test_a_block_is_contiguous_and_wraps_around():
+    table = cce.RobeEmbedding(5000, 8, size=13, block_size=8)
+    rows = table.lookup(torch.arange(5000))[0].squeeze(-1)
+    assert torch.equal((rows[:, 1:] - rows[:, :-1]) % 13, torch.ones(5000, 7, dtype=torch.long))
+    assert (rows[:, 1:] < rows[:, :-1]).any()  # some blocks did pass the end
+
+
+def test_by_default_a_vector_is_four_blocks():
+    assert cce.RobeEmbedding(100, 16, size=50).block_size == 4

@@ -1,0 +1,31 @@
+"""The formulas of the papers with Python's own integers: slow, and independent of the library's code."""
+
+from __future__ import annotations
+
+MASK32 = 2**32 - 1
+MASK64 = 2**64 - 1
+
+
+def hash32(x: int, seeds) -> int:
+    a, b, c = (int(seed) for seed in seeds)
+    return (((x % 2**32 + a) * (x // 2**32 + b) + c) & MASK64) >> 32
+
+
+def row(x: int, seeds, num_rows: int) -> int:
+    return hash32(x, seeds) * num_rows // 2**32
+
+
+def sign(x: int, seeds) -> int:
+    return -1 if hash32(x, seeds) >= 2**31 else 1
+
+
+def unit(x: int, seeds) -> float:
+    return (2 * hash32(x, seeds) - MASK32) / MASK32
+
+
+def digits(x: int, radices) -> list[int]:
+    out = []
+    for radix in radices:
+        x, digit = divmod(x, radix)
+        out.append(digit)
+    return out

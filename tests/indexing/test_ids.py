@@ -1,0 +1,93 @@
+"""Ids are int32 or int64 in [0, num_embeddings), and whatever else is refused by name."""
+
+import re
+
+import pytest
+import torch
+
+from cce.indexing import check_ids
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("shape", [(), (10,), (2, 5), (5, 1, 2)])
+def test_ids_from_zero_to_the_last_pass_in_any_shape(dtype, shape):
+    count = torch.Size(shape).numel()
+    check_ids(torch.arange(10, dtype=dtype)[-count:].reshape(shape), 10)
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0)])
+def test_no_ids_at_all_pass(shape):
+    check_ids(torch.empty(shape, dtype=torch.int64), 1)
+
+
+def test_ids_that_are_not_contiguous_pass_and_are_checked():
+    ids = torch.tensor([[0, 99], [1, 99], [2, 99]])
+    check_ids(ids[:, 0], 3)
+    with pytest.raises(IndexError, match=re.escape("ids must lie in [0, 3), got 99.")):
+        check_ids(ids.T, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize(("ids", "named"), [([0, 10], 10), ([3, 12, 11], 12), ([-1, 3], -1), ([-7, 50, -2], -7)])
+@pytest.mark.parametrize("always", [False, True])
+def test_an_id_outside_the_vocabulary_is_named_with_the_range_and_negative_ones_first(ids, named, dtype, always):
+    with pytest.raises(IndexError, match=re.escape(f"ids must lie in [0, 10), got {named}.")):
+        check_ids(torch.tensor(ids, dtype=dtype), 10, always=always)
+
+
+def test_a_single_id_without_a_shape_is_checked_too():
+    with pytest.raises(IndexError, match=re.escape("ids must lie in [0, 10), got 10.")):
+        check_ids(torch.tensor(10), 10)
+
+
+def test_the_ends_of_int64_are_told_apart_to_the_last_bit():
+    check_ids(torch.tensor([2**63 - 2]), 2**63 - 1)
+    with pytest.raises(IndexError, match=re.escape(f"ids must lie in [0, {2**63 - 1}), got {2**63 - 1}.")):
+        check_ids(torch.tensor([2**63 - 1]), 2**63 - 1)
+    with pytest.raises(IndexError, match=re.escape(f"got {-(2**63)}.")):
+        check_ids(torch.tensor([-(2**63)]), 2**63)
+
+
+@pytest.mark.parametrize(
+    ("ids", "shown"),
+    [
+        (torch.tensor([1.5, 2.0]), "torch.float32 (the first is 1.5)"),
+        (torch.tensor([True, False]), "torch.bool (the first is True)"),
+        (torch.tensor([[7]], dtype=torch.uint8), "torch.uint8 (the first is 7)"),
+        (torch.tensor([7], dtype=torch.int16), "torch.int16 (the first is 7)"),
+        (torch.empty(0), "torch.float32"),
+        (torch.empty(2, device="meta"), "torch.float32"),
+    ],
+)
+def test_ids_of_another_type_are_refused_with_type_range_and_an_example(ids, shown):
+    with pytest.raises(TypeError, match=re.escape(f"ids must be int32 or int64 in [0, 10), got {shown}.")):
+        check_ids(ids, 10)
+
+
+@pytest.mark.parametrize(("ids", "shown"), [([1, 2], "list"), (3, "int"), (None, "NoneType")])
+def test_ids_that_are_no_tensor_are_refused_with_their_type(ids, shown):
+    message = f"ids must be a Tensor of int32 or int64 in [0, 10), got {shown}."
+    with pytest.raises(TypeError, match=re.escape(message)):
+        check_ids(ids, 10)
+
+
+def test_where_there_are_no_values_only_the_type_is_checked():
+    check_ids(torch.full((3,), 99, device="meta"), 10, always=True)
+    with pytest.raises(TypeError, match=re.escape("got torch.float32.")):
+        check_ids(torch.full((3,), 0.5, device="meta"), 10)
+
+
+def _checked(ids):
+    check_ids(ids, 10)
+    return ids + 1
+
+
+def test_inside_vmap_values_are_not_looked_at_but_types_are():
+    assert torch.equal(torch.vmap(_checked)(torch.arange(3)), torch.arange(1, 4))
+    with pytest.raises(TypeError, match=re.escape("ids must be int32 or int64 in [0, 10), got torch.float32.")):
+        torch.vmap(_checked)(torch.rand(3))
+
+
+def test_inside_torch_compile_the_check_breaks_no_graph():
+    compiled = torch.compile(_checked, backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(torch.arange(3)), torch.arange(1, 4))

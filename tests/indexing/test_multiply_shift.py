@@ -1,0 +1,263 @@
+"""Multiply-shift is what Thorup wrote, to the bit, and as random as he proved."""
+
+import copy
+import re
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from cce.indexing import MultiplyShift, hash32
+from cce.indexing.multiply_shift import MAX_ROWS, draw_seeds
+
+CORNERS = [0, 1, 2, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**40, 2**53 + 1, 2**62, 2**63 - 2, 2**63 - 1]
+PAIRS = [(0, 1), (0, 2**63 - 1), (5, 5 + 2**32), (5, 5 + 2**40), (7, 14), (2**32 - 1, 2**32), (2**62, 2**62 + 2**31)]
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def slow_hash32(identity, seeds):
+    """Thorup's formula in Python's integers, which never overflow."""
+    low, high = identity % 2**32, identity // 2**32
+    a, b, c = (int(seed) % 2**64 for seed in seeds)
+    return (((a + low) * (b + high) + c) % 2**64) // 2**32
+
+
+def random_ids(count, seed=0):
+    return torch.randint(0, 2**63 - 1, (count,), generator=seeded(seed))
+
+
+def uniformity(rows, num_rows):
+    """Chi-square of each column of rows `(n, num_hashes)` against equal loads."""
+    flat = rows + num_rows * torch.arange(rows.shape[1])
+    loads = torch.bincount(flat.flatten(), minlength=num_rows * rows.shape[1]).view(rows.shape[1], num_rows).numpy()
+    return stats.chisquare(loads, axis=1)
+
+
+def test_hashes_equal_the_formula_in_big_integers_for_every_size_of_id():
+    seeds = draw_seeds(5, seeded())
+    ids = [*CORNERS, *random_ids(200).tolist(), *(random_ids(200, seed=1) >> 32).tolist()]
+    expected = [[slow_hash32(identity, row) for row in seeds] for identity in ids]
+    assert hash32(torch.tensor(ids), seeds).tolist() == expected
+
+
+def test_hashes_equal_the_formula_for_the_seeds_that_overflow_most():
+    extremes = torch.tensor([[0, 0, 0], [-1, -1, -1], [-(2**63)] * 3, [2**63 - 1] * 3, [1, -(2**63), -1]])
+    expected = [[slow_hash32(identity, row) for row in extremes] for identity in CORNERS]
+    assert hash32(torch.tensor(CORNERS), extremes).tolist() == expected
+
+
+def test_hashes_equal_numpy_in_unsigned_64_bits():
+    seeds, ids = draw_seeds(3, seeded()), random_ids(10_000)
+    unsigned = ids.numpy().astype(np.uint64)[:, None]
+    a, b, c = seeds.numpy().view(np.uint64).T
+    low, high = unsigned & np.uint64(2**32 - 1), unsigned >> np.uint64(32)
+    expected = ((low + a) * (high + b) + c) >> np.uint64(32)
+    assert np.array_equal(hash32(ids, seeds).numpy(), expected.astype(np.int64))
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 1000, 2**16, 2**31 - 1])
+def test_rows_are_the_hash_scaled_down_exactly(num_rows):
+    functions = MultiplyShift(4, num_rows, generator=seeded())
+    ids = [*CORNERS, *random_ids(100).tolist()]
+    expected = [[slow_hash32(identity, row) * num_rows // 2**32 for row in functions.seeds] for identity in ids]
+    rows = functions(torch.tensor(ids))
+    assert rows.tolist() == expected
+    assert rows.dtype is torch.int64
+    assert 0 <= rows.min() <= rows.max() < num_rows
+
+
+def test_int32_ids_give_the_rows_of_the_same_int64_ids():
+    functions = MultiplyShift(3, 1000, generator=seeded())
+    ids = torch.tensor([0, 1, 77, 2**31 - 1])
+    assert torch.equal(functions(ids.int()), functions(ids))
+    assert torch.equal(functions.signs(ids.int()), functions.signs(ids))
+
+
+@pytest.mark.parametrize("shape", [(), (6,), (2, 3), (0,), (4, 0, 2)])
+def test_ids_of_any_shape_get_one_more_dimension(shape):
+    ids = torch.zeros(shape, dtype=torch.int64)
+    assert MultiplyShift(3, 10, generator=seeded())(ids).shape == (*shape, 3)
+
+
+def test_no_functions_give_no_rows():
+    assert MultiplyShift(0, 10)(torch.arange(4)).shape == (4, 0)
+
+
+def test_compiled_rows_are_the_same_bits():
+    functions = MultiplyShift(3, 1000, generator=seeded())
+    compiled = torch.compile(functions, backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(random_ids(500)), functions(random_ids(500)))
+
+
+@pytest.mark.parametrize("num_rows", [2, 7, 64, 1000])
+@pytest.mark.parametrize("identity", CORNERS)
+def test_over_many_functions_every_id_is_uniform(identity, num_rows):
+    rows = MultiplyShift(20_000, num_rows, generator=seeded(identity % 1009))(torch.tensor([identity]))
+    assert 1e-4 < uniformity(rows.T, num_rows).pvalue.item() < 1 - 1e-4
+
+
+@pytest.mark.parametrize("num_rows", [2, 5, 16])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_over_many_functions_two_ids_are_independent(pair, num_rows):
+    rows = MultiplyShift(50_000, num_rows, generator=seeded(num_rows))(torch.tensor(pair))
+    joint = (rows[0] * num_rows + rows[1]).unsqueeze(-1)
+    assert 1e-4 < uniformity(joint, num_rows**2).pvalue.item() < 1 - 1e-4
+
+
+@pytest.mark.parametrize("num_rows", [2, 10, 1000])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_over_many_functions_two_ids_collide_once_in_num_rows(pair, num_rows):
+    rows = MultiplyShift(200_000, num_rows, generator=seeded(3))(torch.tensor(pair))
+    collisions, probability = int((rows[0] == rows[1]).sum()), 1 / num_rows
+    deviation = np.sqrt(200_000 * probability * (1 - probability))
+    assert abs(collisions - 200_000 * probability) < 4 * deviation
+
+
+def test_the_collision_rate_of_all_pairs_averages_to_one_in_num_rows():
+    num_ids, num_rows, num_functions = 300, 50, 400
+    rows = MultiplyShift(num_functions, num_rows, generator=seeded(5))(random_ids(num_ids))
+    first, second = torch.triu_indices(num_ids, num_ids, offset=1)
+    rate = (rows[first] == rows[second]).double().mean().item()
+    assert rate == pytest.approx(1 / num_rows, rel=0.01)
+
+
+@pytest.mark.parametrize("num_rows", [2, 7, 64, 1000, 4096])
+def test_every_single_function_spreads_random_ids_evenly(num_rows):
+    pvalues = uniformity(MultiplyShift(32, num_rows, generator=seeded(1))(random_ids(20_000)), num_rows).pvalue
+    assert pvalues.min() > 1e-4
+    assert pvalues.max() < 1 - 1e-4
+
+
+@pytest.mark.parametrize("num_rows", [7, 64, 1000])
+@pytest.mark.parametrize("shift", [0, 1, 8, 20, 31, 32, 40, 48])
+@pytest.mark.parametrize("start", [0, 2**61])
+def test_most_functions_spread_equal_steps_of_a_power_of_two_evenly(num_rows, shift, start):
+    # equal steps stay equal steps under multiplication, so some functions clump them: pairwise independence bounds the
+    # average over functions (the tests above), not each one
+    ids = start + (torch.arange(10_000) << shift)
+    pvalues = uniformity(MultiplyShift(64, num_rows, generator=seeded(2))(ids), num_rows).pvalue
+    assert np.median(pvalues) > 0.1
+    assert (pvalues > 1e-4).mean() > 0.75
+
+
+@pytest.mark.parametrize("shift", [0, 20, 32])
+def test_equal_steps_collide_no_more_than_once_in_num_rows_on_average_over_functions(shift):
+    num_ids, num_rows, num_functions = 2000, 100, 1000
+    rows = MultiplyShift(num_functions, num_rows, generator=seeded(12))(torch.arange(num_ids) << shift)
+    flat = rows + num_rows * torch.arange(num_functions)
+    loads = torch.bincount(flat.flatten(), minlength=num_rows * num_functions).double()
+    collisions = (loads * (loads - 1)).sum().item() / (num_functions * num_ids * (num_ids - 1))
+    assert collisions == pytest.approx(1 / num_rows, rel=0.1)
+
+
+def test_columns_are_independent_of_each_other():
+    num_rows = 8
+    rows = MultiplyShift(6, num_rows, generator=seeded(4))(random_ids(50_000))
+    pairs = [(i, j) for i in range(6) for j in range(i)]
+    joint = torch.stack([rows[:, i] * num_rows + rows[:, j] for i, j in pairs], dim=1)
+    assert joint.shape[1] == 15
+    pvalues = uniformity(joint, num_rows**2).pvalue
+    assert pvalues.min() > 1e-4
+    assert np.abs(np.corrcoef(rows.numpy(), rowvar=False) - np.eye(6)).max() < 5 / np.sqrt(50_000)
+
+
+def test_two_ids_that_collide_in_one_column_seldom_do_in_another():
+    rows = MultiplyShift(2, 100, generator=seeded(6))(torch.arange(100_000))
+    sizes = torch.bincount(rows[:, 0] * 100 + rows[:, 1], minlength=10_000).double()
+    assert sizes.max() < 100  # 10 ids on average share both rows; a copied column would put 1000 there
+
+
+def test_ids_with_equal_low_bits_do_not_share_rows():
+    functions = MultiplyShift(4, 2**31 - 1, generator=seeded())
+    ids = torch.arange(1000)
+    for step in (2**32, 2**33, 2**48, 2**62):
+        assert (functions(ids) == functions(ids + step)).sum() == 0
+
+
+def test_ids_with_equal_high_bits_do_not_share_rows():
+    functions = MultiplyShift(4, 2**31 - 1, generator=seeded())
+    ids = torch.arange(1000) << 32
+    for step in (1, 2, 2**16, 2**31):
+        assert (functions(ids) == functions(ids + step)).sum() == 0
+
+
+def test_signs_are_plus_or_minus_one_and_balanced():
+    signs = MultiplyShift(8, 2, generator=seeded()).signs(random_ids(20_000))
+    assert signs.unique().tolist() == [-1, 1]
+    assert signs.double().mean(0).abs().max() < 4 / np.sqrt(20_000)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_over_many_functions_the_signs_of_two_ids_are_uncorrelated(pair):
+    first, second = MultiplyShift(100_000, 2, generator=seeded(9)).signs(torch.tensor(pair)).double()
+    assert abs((first * second).mean().item()) < 4 / np.sqrt(100_000)
+
+
+def test_seeds_use_all_64_bits():
+    seeds = draw_seeds(10_000, seeded())
+    bits = (seeds.flatten().unsqueeze(-1) >> torch.arange(64)) & 1
+    assert (bits.double().mean(0) - 0.5).abs().max() < 4 * 0.5 / np.sqrt(30_000)
+
+
+def test_equal_generators_draw_equal_functions_and_other_generators_others():
+    first, second, third = (MultiplyShift(2, 1000, generator=seeded(seed)) for seed in (0, 0, 1))
+    assert torch.equal(first.seeds, second.seeds)
+    assert not torch.equal(first(torch.arange(100)), third(torch.arange(100)))
+
+
+def test_without_a_generator_torch_manual_seed_rules():
+    with torch.random.fork_rng():
+        torch.manual_seed(11)
+        first = MultiplyShift(2, 1000)
+        torch.manual_seed(11)
+        second, third = MultiplyShift(2, 1000), MultiplyShift(2, 1000)
+    assert torch.equal(first.seeds, second.seeds)
+    assert not torch.equal(first.seeds, third.seeds)
+
+
+def test_seeds_are_saved_and_loaded_and_are_no_parameters():
+    first, second = MultiplyShift(2, 1000, generator=seeded(0)), MultiplyShift(2, 1000, generator=seeded(1))
+    assert list(first.state_dict()) == ["seeds"]
+    assert list(first.parameters()) == []
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(random_ids(100)), second(random_ids(100)))
+
+
+def test_a_cast_to_half_leaves_the_seeds_alone():
+    functions = MultiplyShift(2, 1000, generator=seeded())
+    before = functions.seeds.clone()
+    assert torch.equal(functions.half().double().seeds, before)
+    assert functions.seeds.dtype is torch.int64
+
+
+def test_redrawing_changes_the_functions_in_place_and_repeatably():
+    functions = MultiplyShift(2, 1000, generator=seeded())
+    twin, storage, before = copy.deepcopy(functions), functions.seeds.data_ptr(), functions(random_ids(100))
+    functions.redraw(seeded(8))
+    twin.redraw(seeded(8))
+    assert functions.seeds.data_ptr() == storage
+    assert torch.equal(functions.seeds, twin.seeds)
+    assert (functions(random_ids(100)) == before).double().mean() < 0.05
+
+
+def test_every_column_names_the_same_number_of_rows():
+    assert MultiplyShift(3, 10).rows_per_column == (10, 10, 10)
+
+
+def test_it_prints_its_sizes():
+    assert repr(MultiplyShift(3, 10)) == "MultiplyShift(num_hashes=3, num_rows=10)"
+
+
+@pytest.mark.parametrize("num_rows", [0, -1, MAX_ROWS])
+def test_a_number_of_rows_that_does_not_fit_is_refused(num_rows):
+    with pytest.raises(ValueError, match=re.escape(f"num_rows must lie in [1, 2**31), got {num_rows}.")):
+        MultiplyShift(1, num_rows)
+
+
+def test_a_negative_number_of_functions_is_refused():
+    with pytest.raises(ValueError, match=re.escape("num_hashes must lie in [0, 2**31), got -1.")):
+        MultiplyShift(-1, 10)
