@@ -88,11 +88,15 @@ def compress(
     min_params = (LARGE if names is None else 1) if min_params is None else min_params
     check_range("min_params", min_params, 0, 2**63)
     request = _Request(method, compression, cap, start, _generator(seed), options)
-    chosen = _chosen(model, _patterns(names), min_params)
-    planned = [table for group in chosen for table in _compress_group(model, group, request, dry_run=dry_run)]
-    plan = CompressionPlan(tuple(sorted(planned, key=lambda table: table.name)))
-    if not plan.compressed and not dry_run:
+    groups = _groups(model, _patterns(names), min_params)
+    swaps = [_Swap(group, _new_table(group, request, dry_run=dry_run)) for group in groups]
+    plan = CompressionPlan(tuple(sorted((t for swap in swaps for t in swap.planned()), key=lambda table: table.name)))
+    if dry_run:
+        return plan
+    if not plan.compressed:
         raise ValueError(f"compress found no table to swap.\n{plan if plan.tables else 'The model has none.'}")
+    for swap in swaps:  # only now, when nothing can go wrong any more
+        swap.apply(model)
     return plan
 
 
@@ -131,20 +135,37 @@ class _Group:
     modules: dict[str, nn.Embedding | nn.EmbeddingBag]
     reason: str
 
+    @property
+    def first(self) -> nn.Embedding | nn.EmbeddingBag:
+        """One of them: they agree in all that matters."""
+        return next(iter(self.modules.values()))
 
-def _compress_group(model: nn.Module, group: _Group, request: _Request, *, dry_run: bool) -> list[PlannedTable]:
-    old = next(iter(group.modules.values()))
+
+@dataclass(frozen=True)
+class _Swap:
+    """A group and what takes its place: a table, or a reason why nothing does."""
+
+    group: _Group
+    table: Embedding | str
+
+    def planned(self) -> list[PlannedTable]:
+        return [_planned(name, self.group.first, self.table) for name in self.group.modules]
+
+    def apply(self, model: nn.Module) -> None:
+        if isinstance(self.table, Embedding):
+            for name, module in self.group.modules.items():
+                model.set_submodule(name, _wrap(self.table, module).train(module.training))
+
+
+def _new_table(group: _Group, request: _Request, *, dry_run: bool) -> Embedding | str:
+    old = group.first
     reason = group.reason or _budget_reason(old, request) or _frozen_reason(old, request)
     if reason:
-        return [_planned(name, old, None, reason) for name in group.modules]
+        return reason
     table = request.table_for(old)
-    if not dry_run:
-        if request.start == "trained":
-            table.approximate(old.weight.detach(), generator=request.generator)
-        table.requires_grad_(old.weight.requires_grad)
-        for name, module in group.modules.items():
-            model.set_submodule(name, _wrap(table, module).train(module.training))
-    return [_planned(name, old, table, "") for name in group.modules]
+    if request.start == "trained" and not dry_run:
+        table.approximate(old.weight.detach(), generator=request.generator)
+    return table.requires_grad_(old.weight.requires_grad)
 
 
 def _wrap(table: Embedding, old: nn.Embedding | nn.EmbeddingBag) -> nn.Module:
@@ -154,7 +175,7 @@ def _wrap(table: Embedding, old: nn.Embedding | nn.EmbeddingBag) -> nn.Module:
     return EmbeddingBag(table, mode=mode, include_last_offset=old.include_last_offset)
 
 
-def _chosen(model: nn.Module, patterns: Sequence[re.Pattern[str]], min_params: int) -> list[_Group]:
+def _groups(model: nn.Module, patterns: Sequence[re.Pattern[str]], min_params: int) -> list[_Group]:
     """Every table of the model, tied ones together, each with a reason if it must be kept."""
     owners: dict[int, dict[str, nn.Module]] = defaultdict(dict)  # who holds each weight, tables or not
     for path, parameter in model.named_parameters(remove_duplicate=False):
@@ -221,14 +242,19 @@ def _generator(seed: int | None) -> torch.Generator | None:
     return None if seed is None else torch.Generator().manual_seed(seed)
 
 
-def _planned(name: str, old: nn.Embedding | nn.EmbeddingBag, table: Embedding | None, reason: str) -> PlannedTable:
+def _planned(name: str, old: nn.Embedding | nn.EmbeddingBag, new: Embedding | str) -> PlannedTable:
+    method, num_params, nbytes, reason = (
+        (None, old.weight.numel(), old.weight.nbytes, new)
+        if isinstance(new, str)
+        else (new.method, new.num_params, new.nbytes, "")
+    )
     return PlannedTable(
         name=name or "(model)",
-        method=None if table is None else table.method,
+        method=method,
         num_embeddings=old.num_embeddings,
         embedding_dim=old.embedding_dim,
-        num_params=old.weight.numel() if table is None else table.num_params,
-        nbytes=old.weight.nbytes if table is None else table.nbytes,
+        num_params=num_params,
+        nbytes=nbytes,
         reason=reason,
     )
 

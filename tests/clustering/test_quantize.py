@@ -201,10 +201,18 @@ def test_it_is_fitted_to_the_vectors_of_a_sample_of_different_ids(num_ids):
     assert quantizer.codebooks.dtype is torch.float32
 
 
-def test_fitting_to_a_sample_keeps_no_graph_of_the_source():
+@pytest.mark.parametrize("kind", KINDS)
+def test_fitting_to_a_sample_builds_no_graph_of_the_source(kind):
     weight = torch.randn(50, 4, generator=seeded()).requires_grad_()
-    quantizer = ProductQuantizer(2, 4, SPREAD)
-    fit_to_sample(quantizer, lambda ids: weight[ids] * 2, 50, generator=seeded())
+    computed = []
+
+    def source(ids):
+        computed.append(weight[ids] * 2)
+        return computed[-1]
+
+    quantizer = kind(2, 4, SPREAD)
+    fit_to_sample(quantizer, source, 50, generator=seeded())
+    assert [vectors.requires_grad for vectors in computed] == [False]
     assert not quantizer.codebooks.requires_grad
 
 

@@ -21,7 +21,7 @@ class TestHashed(LinearContract):
 class TestQuotientRemainder(LinearContract):
     method = "ce-concat"
     options = {"split": "quotient-remainder"}  # noqa: RUF012
-    num_variance_seeds = 100  # the quotients' tables have a few rows only
+    num_variance_seeds = 400  # the quotients' tables have a few rows only
     fills_budget = False  # the remainder's table cannot use more rows than there are ids
 
     def reference(self, table, x):

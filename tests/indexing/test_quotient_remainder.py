@@ -89,6 +89,20 @@ def test_balanced_radices_of_small_vocabularies(num_ids, num_digits, radices):
     assert balanced_radices(num_ids, num_digits) == radices
 
 
+@pytest.mark.parametrize(
+    ("num_ids", "num_digits", "radices"),
+    [
+        (2**53 + 3, 1, (2**53 + 3,)),  # a float would round it up
+        (2**63 - 1, 1, (2**63 - 1,)),
+        ((2**31 - 1) ** 2, 2, (2**31 - 1, 2**31 - 1)),
+        ((2**31 - 1) ** 2 + 1, 2, (2**31, 2**31 - 1)),
+        (10**18, 3, (10**6, 10**6, 10**6)),
+    ],
+)
+def test_balanced_radices_of_huge_vocabularies_are_exact(num_ids, num_digits, radices):
+    assert balanced_radices(num_ids, num_digits) == radices
+
+
 @given(st.integers(1, 2**63), st.integers(1, 8))
 @repeatable
 def test_balanced_radices_name_every_id_and_are_nearly_equal_largest_first(num_ids, num_digits):

@@ -204,39 +204,51 @@ def search_leaf(
     num_blocks = (num_outer + LANES - 1) // LANES
     squares_to_box(leaves.low, leaves.high, leaf, outer.blocks, num_blocks, inner.squares, dims)
     num_near = list_near(inner, outer.ids, num_outer, reach)
-    for row in range(begin, end):
-        if may_change(state, row):
-            walk(state, centers, inner, row, num_near, reach, dims)
+    walk_leaf(state, centers.rows, begin, end, inner, num_near, reach, dims)
 
 
 @compile_loops
-def walk(state: State, centers: Centers, near: Near, row: int, num_near: int, reach: float, dims: Dims) -> None:
-    """Search the shells for one point, which knows its guess and its squared distance to it."""
-    best = np.float32(state.squares[row]).view(np.int32)
-    second = np.int32(LARGEST_BITS)
-    winner = state.nearest[row]
-    limit = np.sqrt(state.squares[row]) * (1 + SLACK) + TINY
-    gap = reach * (1 - SLACK)
-    for block in range((num_near + LANES - 1) // LANES):
-        if near.floors[block] > limit:
-            gap = near.floors[block]
-            break
-        if block >= near.num_packed[0]:
-            pack_block(near, centers.rows, block, num_near, dims)
-        smallest = smallest_bits_of_block(state.rows, row, near.blocks, near.ids, block, winner, dims)
-        if smallest > best:
-            second = min(second, smallest)
+def walk_leaf(
+    state: State, centers: Floats, begin: int, end: int, near: Near, num_near: int, reach: np.float32, dims: Dims
+) -> None:
+    """Let every point that may change search the shells, each until they are farther than its best."""
+    num_blocks = (num_near + LANES - 1) // LANES
+    for row in range(begin, end):
+        if not may_change(state, row):
             continue
-        for lane in range(LANES):
-            center = near.ids[block * LANES + lane]
-            bits = np.float32(square_to_lane(state.rows, row, near.blocks, block, lane, dims)).view(np.int32)
-            if bits < best or (bits == best and center < winner):
-                second = best
-                best = bits
-                winner = center
-            elif center != winner:
-                second = min(second, bits)
-        limit = np.sqrt(np.int32(best).view(np.float32)) * (1 + SLACK) + TINY
-    state.nearest[row] = winner
-    state.squares[row] = np.int32(best).view(np.float32)
-    state.gaps[row] = min(gap, np.sqrt(np.int32(second).view(np.float32)))
+        best, winner = np.float32(state.squares[row]).view(np.int32), state.nearest[row]
+        second = np.int32(LARGEST_BITS)
+        limit = np.sqrt(state.squares[row]) * (1 + SLACK) + TINY
+        gap = reach * np.float32(1 - SLACK)
+        for block in range(num_blocks):
+            if near.floors[block] > limit:
+                gap = near.floors[block]
+                break
+            if block >= near.num_packed[0]:
+                pack_block(near, centers, block, num_near, dims)
+            smallest = smallest_bits_of_block(state.rows, row, near.blocks, near.ids, block, winner, dims)
+            if smallest > best:
+                second = min(second, smallest)
+            else:
+                best, second, winner = look_into_block(state.rows, row, near, block, best, second, winner, dims)
+                limit = np.sqrt(np.int32(best).view(np.float32)) * (1 + SLACK) + TINY
+        state.nearest[row] = winner
+        state.squares[row] = np.int32(best).view(np.float32)
+        state.gaps[row] = min(gap, np.sqrt(np.int32(second).view(np.float32)))
+
+
+@compile_loops
+def look_into_block(
+    rows: Floats, row: int, near: Near, block: int, best: np.int32, second: np.int32, winner: np.int32, dims: Dims
+) -> tuple[np.int32, np.int32, np.int32]:
+    """Return the best and second best squares, as bits, and the winner, after the sixteen lanes of a block."""
+    for lane in range(LANES):
+        center = near.ids[block * LANES + lane]
+        bits = np.float32(square_to_lane(rows, row, near.blocks, block, lane, dims)).view(np.int32)
+        if bits < best or (bits == best and center < winner):
+            second = best
+            best = bits
+            winner = center
+        elif center != winner:
+            second = min(second, bits)
+    return best, second, winner

@@ -10,7 +10,7 @@ import torch
 from cce.clustering.boxes import State, search
 from cce.clustering.compiled_nearest import all_centers, leaf_sizes, new_state
 from cce.clustering.distances import Floats, padded
-from cce.clustering.groups import measure_groups, sort_into_leaves
+from cce.clustering.groups import measure_groups, sort_into_leaves, take_rows
 from cce.clustering.guesses import guess_nearest
 from cce.clustering.lloyd import Assigned
 from cce.compiled import compile_loops, parallel_for
@@ -32,7 +32,7 @@ class CompiledLloyd:
     def __init__(self, points: Tensor, weights: Tensor | None) -> None:
         rows = padded(points.numpy())
         order, leaves, parents = sort_into_leaves(rows, *leaf_sizes(rows.shape[1]))
-        self.state = new_state(rows[order])
+        self.state = new_state(take_rows(rows, order))
         self.groups = measure_groups(self.state.rows, leaves, parents)
         self.points = torch.from_numpy(self.state.rows[:, : points.shape[1]])
         self.weights = points.new_ones(len(order)) if weights is None else weights[torch.from_numpy(order).long()]
@@ -60,7 +60,7 @@ class CompiledLloyd:
             first, last = index * PARENTS_IN_TASK, min((index + 1) * PARENTS_IN_TASK, num_parents)
             if is_first:
                 starts = groups.parents.starts
-                guess_nearest(state.nearest, groups.leaves, centers, starts[first], starts[last], dims)
+                guess_nearest(state, groups.leaves, centers, starts[first], starts[last], dims)
             search(state, centers, groups, first, last, dims)
 
         parallel_for(task, -(-num_parents // PARENTS_IN_TASK))

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from cce.clustering.boxes import Centers, State, search
-from cce.clustering.distances import Floats, Ints, packed, padded
-from cce.clustering.groups import measure_groups, sort_into_leaves
+from cce.clustering.distances import LANES, Floats, Ints, packed, padded
+from cce.clustering.groups import measure_groups, sort_into_leaves, take_rows
 from cce.clustering.guesses import guess_nearest
 from cce.compiled import parallel_for
 
@@ -31,8 +31,10 @@ def compiled_nearest(points: Tensor, centroids: Tensor) -> Tensor:
 def all_centers(rows: Floats, moves: Floats | None = None) -> Centers:
     """Return what the search asks of the centroids `rows`, already padded."""
     moves = np.zeros(len(rows), np.float32) if moves is None else moves
-    blocks = packed(rows)
-    return Centers(rows, blocks, np.arange(blocks.size // rows.shape[1], dtype=np.int32), moves)
+    order, _, _ = sort_into_leaves(rows, LANES, LANES)
+    ids = np.full(-(-len(rows) // LANES) * LANES, order[-1], dtype=np.int32)
+    ids[: len(rows)] = order
+    return Centers(rows, packed(rows[order]), ids, moves)
 
 
 def leaf_sizes(width: int) -> tuple[int, int]:
@@ -48,9 +50,9 @@ def new_state(rows: Floats) -> State:
 
 def _nearest_of_block(rows: Floats, centers: Centers) -> Ints:
     order, leaves, parents = sort_into_leaves(rows, *leaf_sizes(rows.shape[1]))
-    state, dims = new_state(rows[order]), (0,) * rows.shape[1]
+    state, dims = new_state(take_rows(rows, order)), (0,) * rows.shape[1]
     groups = measure_groups(state.rows, leaves, parents)
-    guess_nearest(state.nearest, groups.leaves, centers, 0, len(leaves) - 1, dims)
+    guess_nearest(state, groups.leaves, centers, 0, len(leaves) - 1, dims)
     search(state, centers, groups, 0, len(parents) - 1, dims)
     nearest = np.empty_like(order)
     nearest[order] = state.nearest

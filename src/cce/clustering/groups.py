@@ -105,6 +105,17 @@ def choose_cut(rows: Floats, order: Ints, begin: int, end: int) -> tuple[np.uint
 
 
 @compile_loops
+def take_rows(rows: Floats, order: Ints) -> Floats:
+    """Return the rows in that order."""
+    taken = np.empty_like(rows)
+    for position in range(np.uint64(rows.shape[0])):
+        row = np.uint64(order[position])
+        for d in range(np.uint64(rows.shape[1])):
+            taken[position, d] = rows[row, d]
+    return taken
+
+
+@compile_loops
 def measure_groups(rows: Floats, leaves: Ints, parents: Ints) -> Groups:
     """Return the boxes of leaves and parents of rows that are already in order."""
     width = rows.shape[1]

@@ -115,7 +115,7 @@ def write_report(records: Sequence[RunRecord], oracle_bce: float, folder: Path) 
 def _run(method: str, config: DemoConfig, train: Sample, test: Sample, *, progress: bool) -> RunRecord:
     g = torch.Generator().manual_seed(config.seed)
     model = _recommender(method, config, g)
-    optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
     started, curve = time.perf_counter(), []
     for epoch in range(config.num_epochs):
         _train_epoch(model, optimizer, train, config, g, bar=f"{method:>4}, epoch {epoch + 1}" if progress else "")
@@ -141,9 +141,7 @@ def _recommender(method: str, config: DemoConfig, generator: torch.Generator) ->
     tables = []
     for num_ids in (config.num_users, config.num_items):
         budget = None if method == "full" else config.cap
-        tables.append(
-            create_embedding(method, num_ids, config.embedding_dim, num_params=budget, generator=generator)
-        )
+        tables.append(create_embedding(method, num_ids, config.embedding_dim, num_params=budget, generator=generator))
     return Recommender(tables, GMF(config.embedding_dim))
 
 
@@ -156,7 +154,7 @@ def _train_epoch(
     *,
     bar: str,
 ) -> None:
-    batches = torch.randperm(len(train.ids), generator=generator).split(config.batch_size)
+    batches = torch.split(torch.randperm(len(train.ids), generator=generator), config.batch_size)
     for rows in tqdm(batches, desc=bar, unit="batch", leave=False, disable=None if bar else True):
         loss = functional.binary_cross_entropy_with_logits(model(train.ids[rows]), train.labels[rows])
         optimizer.zero_grad()
@@ -166,7 +164,7 @@ def _train_epoch(
 
 @torch.no_grad()
 def _evaluate(model: nn.Module, test: Sample) -> dict[str, float]:
-    logits = torch.cat([model(ids) for ids in test.ids.split(1 << 16)])
+    logits = torch.cat([model(ids) for ids in torch.split(test.ids, 1 << 16)])
     return {"bce": binary_cross_entropy(logits, test.labels), "auc": auc(logits, test.labels)}
 
 

@@ -139,7 +139,7 @@ class Assignments(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         stored, dtype = state["pointers"]
-        super().__setstate__(state | {"pointers": stored.view(dtype)})
+        super().__setstate__(state | {"pointers": stored.view(dtype)})  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:
         """What `print` shows."""
