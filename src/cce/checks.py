@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +12,11 @@ if TYPE_CHECKING:
 
 def check_range(name: str, value: int, low: int, high: int) -> None:
     """Refuse an integer outside `[low, high)`."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    try:
+        whole = operator.index(value)  # numpy's integers are welcome
+    except TypeError:
+        whole = None
+    if whole is None or isinstance(value, bool):
         raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}.")
     if not low <= value < high:
         raise ValueError(f"{name} must lie in [{low}, {_power(high)}), got {value}.")
@@ -26,6 +31,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 def check_divides(name: str, parts: int, whole_name: str, whole: int) -> None:
     """Refuse to cut `whole` into `parts` unequal pieces."""
+    check_range(name, parts, 1, 2**31)
     if whole % parts:
         raise ValueError(f"{whole_name} must be a multiple of {name}, got {whole_name}={whole} and {name}={parts}.")
 

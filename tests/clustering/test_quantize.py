@@ -12,10 +12,12 @@ from cce.clustering.quantize import (
     ClusterSettings,
     ProductQuantizer,
     ResidualQuantizer,
-    fit_to_sample,
+    draw_sample,
+    encode_all,
 )
 
-SPREAD = ClusterSettings(start="k-means++", backend="torch")
+SPREAD = ClusterSettings(start="k-means++", backend="torch")  # backends are compared in their own tests
+PLAIN = ClusterSettings(backend="torch")
 
 
 def seeded(seed=0):
@@ -49,9 +51,9 @@ def brute_force(points, centroids):
     return distances.argmin(1)
 
 
-def fitted(kind, vectors, num_columns, num_rows, *, settings=SPREAD, seed=7):
+def fitted(kind, vectors, num_columns, num_rows, *, weights=None, settings=SPREAD, seed=7):
     quantizer = kind(num_columns, num_rows, settings)
-    quantizer.fit(vectors, seeded(seed))
+    quantizer.fit(vectors, weights, seeded(seed))
     return quantizer
 
 
@@ -77,14 +79,14 @@ def test_noise_around_planted_clusters_does_not_hide_them():
 
 def test_a_product_quantizer_points_at_the_nearest_row_of_each_column():
     vectors, others = (torch.randn(200, 6, generator=seeded(seed)) for seed in (0, 1))
-    quantizer = fitted(ProductQuantizer, vectors, 3, 8, settings=ClusterSettings(num_iterations=5))
+    quantizer = fitted(ProductQuantizer, vectors, 3, 8, settings=ClusterSettings(num_iterations=5, backend="torch"))
     pieces = zip(others.chunk(3, dim=1), quantizer.codebooks, strict=True)
     assert torch.equal(quantizer.encode(others), torch.stack([brute_force(p, c) for p, c in pieces], dim=1))
 
 
 def test_a_residual_quantizer_points_at_the_nearest_row_to_what_is_left():
     vectors, others = (torch.randn(200, 4, generator=seeded(seed)) for seed in (0, 1))
-    quantizer = fitted(ResidualQuantizer, vectors, 3, 8, settings=ClusterSettings(num_iterations=5))
+    quantizer = fitted(ResidualQuantizer, vectors, 3, 8, settings=ClusterSettings(num_iterations=5, backend="torch"))
     found, left = quantizer.encode(others), others
     for column, codebook in enumerate(quantizer.codebooks):
         nearest = brute_force(left, codebook)
@@ -158,7 +160,7 @@ KINDS = [ProductQuantizer, ResidualQuantizer, CircularQuantizer]
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_rows_than_vectors_give_finite_codebooks_and_rows_in_range(kind):
     vectors = torch.randn(3, 4, generator=seeded())
-    quantizer = fitted(kind, vectors, 2, 10, settings=ClusterSettings())
+    quantizer = fitted(kind, vectors, 2, 10, settings=PLAIN)
     found = quantizer.encode(vectors)
     assert quantizer.codebooks.isfinite().all()
     assert quantizer.codebooks.shape[:2] == (2, 10)
@@ -178,54 +180,64 @@ def test_equal_vectors_are_given_back(kind):
 def test_equal_generators_fit_equal_codebooks_and_leave_the_vectors_alone(kind):
     vectors = torch.randn(200, 4, generator=seeded())
     before = vectors.clone()
-    first, second, third = (fitted(kind, vectors, 2, 6, settings=ClusterSettings(), seed=seed) for seed in (0, 0, 1))
+    first, second, third = (fitted(kind, vectors, 2, 6, settings=PLAIN, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(first.codebooks, second.codebooks)
     assert not torch.equal(first.codebooks, third.codebooks)
     assert torch.equal(vectors, before)
 
 
+@pytest.mark.parametrize("kind", [ProductQuantizer, ResidualQuantizer])
+def test_a_vector_of_weight_two_counts_as_two(kind):
+    vectors = torch.randn(60, 4, generator=seeded())
+    weights = torch.tensor([1.0, 2.0, 3.0]).repeat(20)
+    start = ClusterSettings(num_iterations=1, backend="torch")
+    weighted = fitted(kind, vectors, 1, 1, weights=weights, settings=start)
+    repeated = fitted(kind, vectors.repeat_interleave(weights.long(), dim=0), 1, 1, settings=start)
+    assert torch.allclose(weighted.codebooks, repeated.codebooks, atol=1e-6)
+
+
 @pytest.mark.parametrize("num_ids", [5, 39, 40, 41, 10_000])
-def test_it_is_fitted_to_the_vectors_of_a_sample_of_different_ids(num_ids):
-    asked = []
-
-    def source(ids):
-        asked.append(ids)
-        return torch.stack([ids, -ids], dim=1).double()
-
-    quantizer = ProductQuantizer(2, 4, ClusterSettings(points_per_row=10))
-    fit_to_sample(quantizer, source, num_ids, generator=seeded())
-    (ids,) = asked
+@pytest.mark.parametrize("sampling", ["uniform", "frequency"])
+def test_a_sample_is_of_different_ids_and_of_no_more_than_asked_for(num_ids, sampling):
+    settings = ClusterSettings(points_per_row=10, sampling=sampling)
+    ids, weights = draw_sample(num_ids, 4, settings, counts=torch.ones(num_ids), generator=seeded())
     assert len(ids) == len(set(ids.tolist())) == min(num_ids, 40)
     assert ids.min() >= 0
     assert ids.max() < num_ids
-    assert quantizer.codebooks.dtype is torch.float32
+    assert weights is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_fitting_to_a_sample_builds_no_graph_of_the_source(kind):
-    weight = torch.randn(50, 4, generator=seeded()).requires_grad_()
-    computed = []
-
-    def source(ids):
-        computed.append(weight[ids] * 2)
-        return computed[-1]
-
-    quantizer = kind(2, 4, SPREAD)
-    fit_to_sample(quantizer, source, 50, generator=seeded())
-    assert [vectors.requires_grad for vectors in computed] == [False]
-    assert not quantizer.codebooks.requires_grad
+def test_a_sample_by_frequency_takes_the_ids_that_occur():
+    counts = torch.zeros(1000).index_fill(0, torch.tensor([3, 500, 999]), 7.0)
+    settings = ClusterSettings(points_per_row=3, sampling="frequency", weighted=True)
+    ids, weights = draw_sample(1000, 1, settings, counts=counts, generator=seeded())
+    assert ids.tolist() == [3, 500, 999]
+    assert weights.tolist() == [7.0, 7.0, 7.0]
 
 
-def test_a_sample_of_all_planted_ids_recovers_them():
+@pytest.mark.parametrize("options", [{"sampling": "frequency"}, {"weighted": True}])
+def test_settings_that_need_counts_are_refused_without_them(options):
+    settings = ClusterSettings(**options)
+    assert settings.needs_counts
+    with pytest.raises(ValueError, match=re.escape("counts must be given, or tracked by the table")):
+        draw_sample(10, 2, settings)
+
+
+@pytest.mark.parametrize("block_size", [1, 7, 300, 1000])
+def test_the_whole_vocabulary_is_encoded_block_by_block_into_the_smallest_type(block_size):
     vectors, labels, _ = planted()
-    quantizer = ProductQuantizer(3, 5, SPREAD)
-    fit_to_sample(quantizer, vectors.__getitem__, len(vectors), generator=seeded())
-    found = quantizer.encode(vectors)
-    assert all(same_partition(found[:, column], labels[:, column]) for column in range(3))
+    quantizer = fitted(ProductQuantizer, vectors, 3, 5)
+    quantizer.settings = dataclasses.replace(SPREAD, block_size=block_size)
+    pointers = encode_all(quantizer, vectors.__getitem__, len(vectors))
+    assert pointers.dtype is torch.uint8
+    assert torch.equal(pointers.long(), quantizer.encode(vectors))
+    assert all(same_partition(pointers[:, column], labels[:, column]) for column in range(3))
 
 
 def test_the_defaults_are_the_papers():
-    assert ClusterSettings() == ClusterSettings(50, 256, "random", "auto", 65_536)
+    settings = ClusterSettings()
+    assert (settings.num_iterations, settings.points_per_row) == (50, 256)
+    assert (settings.start, settings.sampling, settings.weighted) == ("random", "uniform", False)
 
 
 def test_settings_cannot_be_changed_behind_a_tables_back():
@@ -251,15 +263,17 @@ def test_an_unknown_start_is_refused_with_the_known_ones():
         ClusterSettings(start="best")
 
 
+def test_an_unknown_sampling_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=re.escape("sampling must be one of uniform, frequency; got 'best'.")):
+        ClusterSettings(sampling="best")
+
+
 def test_an_unknown_backend_is_refused_when_it_is_used():
     quantizer = ProductQuantizer(1, 2, ClusterSettings(backend="abacus"))
     with pytest.raises(ValueError, match=re.escape("backend must be one of auto, torch, compiled, faiss, sklearn")):
-        quantizer.fit(torch.randn(5, 2, generator=seeded()), seeded())
+        quantizer.fit(torch.randn(5, 2, generator=seeded()), None, seeded())
 
 
-@pytest.mark.xfail(
-    reason="ClusterSettings does not look at backend, so the error comes at the first clustering", strict=True
-)
 def test_an_unknown_backend_is_refused_at_the_door():
     with pytest.raises(ValueError, match="backend must be one of"):
         ClusterSettings(backend="abacus")

@@ -203,7 +203,6 @@ def test_vectors_have_the_type_of_the_table(mode, dtype):
     assert torch.allclose(vectors.float(), expected.float(), rtol=0, atol=4 * torch.finfo(dtype).eps)
 
 
-@pytest.mark.xfail(reason="ids are counted in the table's type, where 256 + 1 is 256", strict=True)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_the_mean_of_a_long_bag_is_right_in_half_precision(dtype):
     table = FullEmbedding(2, 1).to(dtype)
@@ -213,7 +212,6 @@ def test_the_mean_of_a_long_bag_is_right_in_half_precision(dtype):
     assert EmbeddingBag(table, mode="mean")(ids).item() == 0.5
 
 
-@pytest.mark.xfail(reason="the sum overflows float16 before it is divided", strict=True)
 def test_the_mean_of_a_bag_whose_sum_overflows_float16_is_right():
     table = FullEmbedding(1, 1).half()
     with torch.no_grad():
@@ -254,7 +252,7 @@ def test_a_compressed_table_pools_the_rows_of_the_table_it_stands_for(mode, make
 def test_pooling_before_composing_would_give_something_else():
     table = TABLES["ce-mult"]()
     ids = torch.tensor([[3, 7, 11]])
-    pieces = table.codebook[table.split(ids) + table.offsets]  # (1, 3, num_tables, DIM)
+    pieces = table.codebook[table.split(ids) + torch.tensor([0, 5])]  # (1, 3, num_tables, DIM)
     pooled_first = pieces.sum(dim=1).prod(dim=1)
     composed_first = pieces.prod(dim=2).sum(dim=1)
     vectors = EmbeddingBag(table, mode="sum")(ids)
@@ -262,16 +260,17 @@ def test_pooling_before_composing_would_give_something_else():
     assert not torch.allclose(vectors, pooled_first, atol=1e-3)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_compiled_it_gives_the_same_vectors_and_gradients(mode):
+FLAT, SQUARE = (torch.tensor(FLAT_IDS), torch.tensor([0, 4, 4])), (torch.tensor(FLAT_IDS).view(5, 2),)
+
+
+@pytest.mark.parametrize(("mode", "args"), [("mean", FLAT), ("max", SQUARE)])
+def test_compiled_it_gives_the_same_vectors_and_gradients(mode, args):
     eager = EmbeddingBag(TABLES["cce"](), mode=mode, padding_idx=3)
     compiled_bag = copy.deepcopy(eager)
-    compiled = torch.compile(compiled_bag, backend="aot_eager", fullgraph=True)
-    for args in [(torch.tensor(FLAT_IDS), torch.tensor([0, 4, 4])), (torch.tensor(FLAT_IDS).view(5, 2),)]:
-        expected, vectors = eager(*args), compiled(*args)
-        assert torch.allclose(vectors, expected)
-        expected.square().sum().backward()
-        vectors.square().sum().backward()
+    vectors = torch.compile(compiled_bag, backend="aot_eager", fullgraph=True)(*args)
+    assert torch.allclose(vectors, eager(*args))
+    vectors.square().sum().backward()
+    eager(*args).square().sum().backward()
     assert torch.allclose(compiled_bag.table.codebook.grad, eager.table.codebook.grad)
 
 

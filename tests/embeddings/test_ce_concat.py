@@ -1,9 +1,9 @@
 import pytest
 import torch
-from helpers import slow
-from helpers.contract import LinearContract
 
 import cce
+from helpers import slow
+from helpers.contract import LinearContract
 
 
 class TestHashed(LinearContract):

@@ -1,9 +1,9 @@
 import pytest
 import torch
-from helpers import slow
-from helpers.contract import EmbeddingContract
 
 import cce
+from helpers import slow
+from helpers.contract import EmbeddingContract
 
 
 class TestHashed(EmbeddingContract):

@@ -2,9 +2,9 @@ import copy
 
 import pytest
 import torch
-from helpers.contract import EmbeddingContract
 
 import cce
+from helpers.contract import EmbeddingContract
 
 
 class TestColliding(EmbeddingContract):
@@ -52,7 +52,7 @@ def test_ids_with_near_thin_rows_collide():
     assert all(len(rows[cluster == c].unique()) == 1 for c in range(10))
     assert len(rows.unique()) == 10
     torch.testing.assert_close(table.to_dense(), before, atol=0.02, rtol=0)
-    assert event.parameters_replaced
+    assert list(event.replaced.values()) == [table.codebook, None]
     assert table.num_params == 10 * 8
 
 

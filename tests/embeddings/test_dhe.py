@@ -2,10 +2,10 @@ import math
 
 import pytest
 import torch
-from helpers import slow
-from helpers.contract import EmbeddingContract
 
 import cce
+from helpers import slow
+from helpers.contract import EmbeddingContract
 
 
 class TestDeepHash(EmbeddingContract):

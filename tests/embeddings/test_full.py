@@ -1,7 +1,7 @@
 import torch
-from helpers.contract import LinearContract
 
 import cce
+from helpers.contract import LinearContract
 
 
 class TestFull(LinearContract):

@@ -1,8 +1,8 @@
 import torch
-from helpers import slow
-from helpers.contract import EmbeddingContract, LinearContract
 
 import cce
+from helpers import slow
+from helpers.contract import EmbeddingContract, LinearContract
 
 
 class TestHashEmbedding(LinearContract):

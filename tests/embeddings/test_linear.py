@@ -13,7 +13,7 @@ from cce.embeddings import (
     HashingTrickEmbedding,
     RobeEmbedding,
 )
-from cce.embeddings.linear import column_offsets, least_squares_codebook
+from cce.embeddings.linear import least_squares_codebook
 from cce.indexing.assignments import BLOCK
 
 NUM_IDS, DIM = 40, 6
@@ -117,12 +117,3 @@ def test_a_trained_table_of_another_shape_is_refused_with_both_shapes(shape):
     table = TABLES["hash"]()
     with pytest.raises(ValueError, match=re.escape(f"weight must have shape (40, 6), got {shape}.")):
         table.approximate(torch.zeros(shape))
-
-
-@pytest.mark.parametrize(
-    ("rows_per_column", "offsets"),
-    [([5], [0]), ([5, 5, 5], [0, 5, 10]), ((4, 1, 7), [0, 4, 5]), ((2**40, 3), [0, 2**40])],
-)
-def test_columns_lie_one_below_the_other(rows_per_column, offsets):
-    assert column_offsets(rows_per_column).tolist() == offsets
-    assert column_offsets(rows_per_column).dtype is torch.int64

@@ -1,8 +1,8 @@
 import pytest
 import torch
-from helpers.contract import EmbeddingContract
 
 import cce
+from helpers.contract import EmbeddingContract
 
 
 class TestMixedDimension(EmbeddingContract):

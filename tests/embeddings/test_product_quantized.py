@@ -1,8 +1,8 @@
 import pytest
 import torch
-from helpers.contract import LinearContract
 
 import cce
+from helpers.contract import LinearContract
 
 
 class TestProductQuantized(LinearContract):

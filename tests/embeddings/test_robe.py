@@ -1,8 +1,8 @@
 import torch
-from helpers import slow
-from helpers.contract import LinearContract
 
 import cce
+from helpers import slow
+from helpers.contract import LinearContract
 
 
 class TestRobe(LinearContract):

@@ -1,10 +1,10 @@
 import pytest
 import torch
-from helpers import slow
-from helpers.contract import EmbeddingContract
 
 import cce
 from cce.embeddings.tensor_train import dimension_factors
+from helpers import slow
+from helpers.contract import EmbeddingContract
 
 
 class TestTensorTrain(EmbeddingContract):

@@ -195,8 +195,10 @@ class EmbeddingContract:
         """Fake tensors know their device and complain of mixed ones: what a GPU would say, without a GPU."""
         table = self.make(padding_idx=3)
         with FakeTensorMode(allow_non_fake_inputs=True):
-            state = {**dict(table.named_parameters()), **dict(table.named_buffers())}
-            moved = {name: torch.empty(t.shape, dtype=t.dtype, device="cuda") for name, t in state.items()}
+            moved = {name: torch.empty_like(p, device="cuda") for name, p in table.named_parameters()}
+            for module in table.modules():
+                for name in getattr(module, "moved_facts", ()):
+                    setattr(module, name, torch.empty_like(getattr(module, name), device="cuda"))
             ids = torch.zeros(7, 3, dtype=torch.int64, device="cuda")
             vectors = torch.func.functional_call(table, moved, (ids,))
         assert vectors.device.type == "cuda"
@@ -205,6 +207,16 @@ class EmbeddingContract:
     def test_autocast(self):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert torch.isfinite(self.make()(self.ids(5))).all()
+
+    def test_has_no_buffers_that_averaging_or_data_parallel_training_would_touch(self):
+        assert list(self.make().buffers()) == []
+
+    def test_an_averaged_copy_of_the_model_keeps_facts_whole(self):
+        table, ids = self.make(), self.ids(50)
+        averaged = torch.optim.swa_utils.AveragedModel(table, use_buffers=True)
+        for _ in range(2):
+            averaged.update_parameters(table)
+        torch.testing.assert_close(averaged(ids), table(ids))
 
     # -- randomness ------------------------------------------------------------------------------------------------
 
@@ -253,10 +265,7 @@ class EmbeddingContract:
     def test_num_params_and_bytes_are_exact(self):
         table = self.make()
         assert table.num_params == sum(parameter.numel() for parameter in table.parameters())
-        stored = sum(tensor.nbytes for tensor in table.state_dict().values())
-        persistent = set(table.state_dict())
-        derived = sum(buffer.nbytes for name, buffer in table.named_buffers() if name not in persistent)
-        assert table.nbytes == stored + derived
+        assert table.nbytes == sum(tensor.nbytes for tensor in table.state_dict().values())
         assert table.nbytes == table.codebook_nbytes + table.pointer_nbytes
 
     def test_a_budget_is_met_from_below_and_nearly_spent(self):

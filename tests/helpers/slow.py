@@ -6,8 +6,15 @@ MASK32 = 2**32 - 1
 MASK64 = 2**64 - 1
 
 
+def scramble(x: int) -> int:
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK64
+    return x ^ (x >> 31)
+
+
 def hash32(x: int, seeds) -> int:
     a, b, c = (int(seed) for seed in seeds)
+    x = scramble(x)
     return (((x % 2**32 + a) * (x // 2**32 + b) + c) & MASK64) >> 32
 
 

@@ -147,7 +147,7 @@ def test_a_vocabulary_longer_than_a_block_is_filled_to_its_end():
 def test_pointers_are_neither_parameters_nor_buffers():
     assignments = make()
     assert list(assignments.parameters()) == []
-    assert [name for name, _ in assignments.named_buffers()] == ["hash.seeds"]
+    assert not any("pointers" in name for name, _ in assignments.named_buffers())
 
 
 @pytest.mark.parametrize("num_rows", [10, 300, 70_000])
@@ -263,11 +263,20 @@ def test_two_maps_of_one_file_see_the_same_pointers(tmp_path):
     assert (second(torch.arange(3)) == 7).all()
 
 
-@pytest.mark.xfail(reason="the constructor fills an existing file with hashes anew", strict=True)
 def test_learned_pointers_in_a_file_survive_that_it_is_opened_again(tmp_path):
     rows = torch.randint(0, 300, (50, 3), generator=seeded(1))
     make(path=tmp_path / "pointers").write(torch.arange(50), rows)
     assert torch.equal(make(seed=2, path=tmp_path / "pointers")(torch.arange(50)), rows)
+
+
+def test_a_file_of_another_size_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "pointers"
+    make(path=path)
+    before = path.read_bytes()
+    message = f"path must hold 600 bytes for (50, 3) of torch.int32, got 300: {path}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make(num_rows=70_000, path=path)
+    assert path.read_bytes() == before
 
 
 def test_loading_a_checkpoint_into_a_mapped_file_writes_it_there(tmp_path):
@@ -287,22 +296,8 @@ def pickled(module):
     return pickle.loads(pickle.dumps(module))
 
 
-PICKLED_UINT16 = pytest.param(
-    pickled,
-    300,
-    marks=pytest.mark.xfail(reason="torch cannot unpickle uint16 tensors", raises=AttributeError, strict=True),
-)
-COPIES = [
-    (copy.deepcopy, 10),
-    (copy.deepcopy, 300),
-    (copy.deepcopy, 70_000),
-    (pickled, 10),
-    PICKLED_UINT16,
-    (pickled, 70_000),
-]
-
-
-@pytest.mark.parametrize(("copied", "num_rows"), COPIES)
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+@pytest.mark.parametrize("num_rows", [10, 300, 70_000])
 @pytest.mark.parametrize("mapped", [False, True])
 def test_a_copy_is_equal_and_writes_neither_into_the_first_nor_into_its_file(copied, num_rows, mapped, tmp_path):
     path = tmp_path / "pointers"
@@ -317,14 +312,12 @@ def test_a_copy_is_equal_and_writes_neither_into_the_first_nor_into_its_file(cop
     assert not mapped or path.read_bytes() == on_disk
 
 
-@pytest.mark.parametrize("num_learned", [0, 20, 50])
-def test_compiled_pointers_follow_what_is_written_later(num_learned):
-    assignments = make(num_learned=num_learned)
+def test_compiled_pointers_follow_what_is_written_later():
+    assignments = make(num_learned=20)
     compiled = torch.compile(assignments, backend="aot_eager", fullgraph=True)
     assert torch.equal(compiled(torch.arange(50)), assignments(torch.arange(50)))
-    if num_learned:
-        assignments.write(torch.arange(5), torch.full((5, 3), 7))
-        assert (compiled(torch.arange(50))[:5] == 7).all()
+    assignments.write(torch.arange(5), torch.full((5, 3), 7))
+    assert (compiled(torch.arange(50))[:5] == 7).all()
 
 
 def test_it_prints_what_it_stores():

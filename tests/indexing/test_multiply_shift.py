@@ -9,7 +9,8 @@ import torch
 from scipy import stats
 
 from cce.indexing import MultiplyShift, hash32
-from cce.indexing.multiply_shift import MAX_ROWS, draw_seeds
+from cce.indexing.multiply_shift import MAX_ROWS, draw_seeds, scramble
+from helpers import slow
 
 CORNERS = [0, 1, 2, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**40, 2**53 + 1, 2**62, 2**63 - 2, 2**63 - 1]
 PAIRS = [(0, 1), (0, 2**63 - 1), (5, 5 + 2**32), (5, 5 + 2**40), (7, 14), (2**32 - 1, 2**32), (2**62, 2**62 + 2**31)]
@@ -21,6 +22,7 @@ def seeded(seed=0):
 
 def slow_hash32(identity, seeds):
     """Thorup's formula in Python's integers, which never overflow."""
+    identity = slow.scramble(identity)
     low, high = identity % 2**32, identity // 2**32
     a, b, c = (int(seed) % 2**64 for seed in seeds)
     return (((a + low) * (b + high) + c) % 2**64) // 2**32
@@ -52,7 +54,7 @@ def test_hashes_equal_the_formula_for_the_seeds_that_overflow_most():
 
 def test_hashes_equal_numpy_in_unsigned_64_bits():
     seeds, ids = draw_seeds(3, seeded()), random_ids(10_000)
-    unsigned = ids.numpy().astype(np.uint64)[:, None]
+    unsigned = np.array([slow.scramble(identity) for identity in ids.tolist()], dtype=np.uint64)[:, None]
     a, b, c = seeds.numpy().view(np.uint64).T
     low, high = unsigned & np.uint64(2**32 - 1), unsigned >> np.uint64(32)
     expected = ((low + a) * (high + b) + c) >> np.uint64(32)
@@ -68,6 +70,21 @@ def test_rows_are_the_hash_scaled_down_exactly(num_rows):
     assert rows.tolist() == expected
     assert rows.dtype is torch.int64
     assert 0 <= rows.min() <= rows.max() < num_rows
+
+
+def test_scrambling_is_a_bijection():
+    ids = torch.cat([torch.arange(10_000), random_ids(10_000), torch.tensor(CORNERS)]).unique()
+    assert len(scramble(ids).unique()) == len(ids)
+
+
+def test_no_function_lets_consecutive_ids_collide_much_more_than_chance():
+    """Multiply-shift alone does, up to a dozen times, for one function in twenty."""
+    num_ids, num_rows = 10_000, 1_000
+    rows = MultiplyShift(300, num_rows, generator=seeded())(torch.arange(num_ids))
+    expected = num_ids * (num_ids - 1) / 2 / num_rows
+    for column in rows.unbind(1):
+        loads = torch.bincount(column, minlength=num_rows).double()
+        assert (loads * (loads - 1) / 2).sum() < 1.05 * expected
 
 
 def test_int32_ids_give_the_rows_of_the_same_int64_ids():
@@ -246,6 +263,12 @@ def test_redrawing_changes_the_functions_in_place_and_repeatably():
 
 def test_every_column_names_the_same_number_of_rows():
     assert MultiplyShift(3, 10).rows_per_column == (10, 10, 10)
+
+
+def test_stacked_rows_lie_in_tables_one_below_the_other():
+    functions = MultiplyShift(3, 10, generator=seeded())
+    ids = torch.arange(12).view(3, 4)
+    assert torch.equal(functions.stacked(ids), functions(ids) + torch.tensor([0, 10, 20]))
 
 
 def test_it_prints_its_sizes():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cce.indexing import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
 
-repeatable = settings(deadline=None, derandomize=True, database=None, max_examples=200)
+repeatable = settings(deadline=None, derandomize=True, database=None, max_examples=100)
 
 
 def python_digits(identity, radices):
@@ -66,6 +66,12 @@ def test_the_module_tells_how_many_rows_each_column_has():
     assert split.rows_per_column == (4, 3)
     assert repr(split) == "QuotientRemainder(radices=(4, 3))"
     assert list(split.state_dict()) == []
+
+
+def test_stacked_rows_lie_in_tables_one_below_the_other():
+    split = QuotientRemainder((4, 1, 7), 28)
+    ids = torch.arange(28).view(7, 4)
+    assert torch.equal(split.stacked(ids), split(ids) + torch.tensor([0, 4, 5]))
 
 
 def test_radices_too_small_for_the_vocabulary_are_refused():

@@ -23,7 +23,9 @@ def add_verb(verbs: Any) -> None:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder of the report (default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/demo"), help="folder of the report (default: %(default)s)"
+    )
     parser.add_argument("--rows", type=int, default=None, help="rows to train on (default: 400000)")
     parser.add_argument("--epochs", type=int, default=None, help="passes over the rows (default: 6)")
     parser.add_argument("--cap", type=int, default=None, help="trainable numbers of a table at most (default: 8000)")

@@ -1,6 +1,7 @@
 """Vectors → centroids and the nearest centroid of each: k-means, exact assignment, sampling of ids."""
 
-from cce.clustering.kmeans import KMeans, kmeans
+from cce.clustering.fit import KMeans
+from cce.clustering.kmeans import kmeans
 from cce.clustering.nearest import nearest_centroid
 from cce.clustering.quantize import ClusterSettings
 from cce.clustering.sampling import sample_ids

@@ -1,20 +1,20 @@
 """Exact search for nearest centroids that looks only where it must.
 
-Points come in leaves, small boxes of neighbours, and parents, boxes of leaves. Every point brings a guess: some centroid,
-best its nearest of the last iteration. A centroid farther from a box than all points inside are from their guesses
-cannot be the nearest of any. So the centroids are thinned out once per parent, again per leaf, laid in shells of growing
-distance from the leaf, and every point walks the shells until they are farther than the best it has found.
+Points come in leaves, small boxes of neighbours, and parents, boxes of leaves. Every point brings a guess: some
+centroid, best its nearest of the last iteration. A centroid farther from a box than all points inside are from their
+guesses cannot be the nearest of any. So the centroids are thinned out once per parent, again per leaf, laid in shells
+of growing distance from the leaf, and every point walks the shells until they are farther than the best it has found.
 
 Across the iterations of k-means, a point does not walk at all while its gap, a lower bound on the distance to any other
-centroid, exceeds the distance to its own (Hamerly, 2010). The gap shrinks by the largest move among the centroids near the
-parent only.
+centroid, exceeds the distance to its own (Hamerly, 2010). The gap shrinks by the largest move among the centroids near
+the parent only.
 
 All bounds are loosened by `SLACK`, far above the rounding of float32, so that rounding never discards the true winner.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,13 +30,14 @@ from cce.clustering.distances import (
     square_to_lane,
     squares_to_box,
 )
-from cce.clustering.groups import Boxes, Groups
 from cce.compiled import compile_loops
+
+if TYPE_CHECKING:
+    from cce.clustering.groups import Boxes, Groups
 
 SLACK = 1e-5  # relative; float32 distances of up to 32 dimensions are off by less than 2e-6
 TINY = 1e-18  # absolute, for squares that underflow
 NUM_SHELLS = 32
-PARENT_MARGIN = 1.25  # look this much farther than needed: gaps last longer
 
 
 class State(NamedTuple):
@@ -85,15 +86,18 @@ def new_near(num_centers: int, width: int) -> Near:
 
 
 @compile_loops
-def search(state: State, centers: Centers, groups: Groups, first: int, last: int, dims: Dims) -> None:
-    """Find the nearest centroids of the points of the parents `[first, last)`."""
+def search(state: State, centers: Centers, groups: Groups, first: int, last: int, margin: float, dims: Dims) -> None:
+    """Find the nearest centroids of the points of the parents `[first, last)`.
+
+    A `margin` of 1 looks as far as it must for that; a larger one makes the gaps larger, for later searches.
+    """
     num_centers, width = centers.rows.shape
     outer, inner = new_near(num_centers, width), new_near(num_centers, width)
     leaves, parents = groups.leaves, groups.parents
     for parent in range(first, last):
         begin, end = parents.starts[parent], parents.starts[parent + 1]
         farthest = measure_guesses(state, centers, leaves.starts[begin], leaves.starts[end], dims)
-        reach = np.float32(np.sqrt(farthest) * PARENT_MARGIN + TINY)
+        reach = np.float32(np.sqrt(farthest) * margin * (1 + 4 * SLACK) + TINY)
         squares_to_box(
             parents.low, parents.high, parent, centers.blocks, (num_centers + LANES - 1) // LANES, outer.squares, dims
         )
@@ -129,19 +133,19 @@ def find_largest_move(centers: Centers, near: Near, num_near: int) -> np.float32
 @compile_loops
 def list_near(near: Near, ids: Ints, num_ids: int, reach: np.float32) -> int:
     """List the candidates that are not beyond `reach`, shell by shell around the box; return how many."""
-    num_near = keep_near(near, num_ids, reach)
+    num_near = int(keep_near(near, num_ids, reach))
     starts = np.zeros(NUM_SHELLS + 2, np.int32)
-    for index in range(num_near):
+    for index in range(np.uint64(num_near)):
         starts[np.uint64(near.shells[np.uint64(near.kept[index])]) + np.uint64(1)] += 1
     for shell in range(NUM_SHELLS):
         starts[shell + 1] += starts[shell]
         for block in range((starts[shell] + LANES - 1) // LANES, (starts[shell + 1] + LANES - 1) // LANES):
             near.floors[block] = shell * (reach / NUM_SHELLS) * (1 - SLACK)
-    for index in range(num_near):
-        candidate = np.uint64(near.kept[index])
-        shell = np.uint64(near.shells[candidate])
-        near.ids[np.uint64(starts[shell])] = ids[candidate]
-        starts[shell] += 1
+    for position in range(np.uint64(num_near)):
+        candidate = np.uint64(near.kept[position])
+        own_shell = np.uint64(near.shells[candidate])
+        near.ids[np.uint64(starts[own_shell])] = ids[candidate]
+        starts[own_shell] += 1
     near.num_packed[0] = 0
     return num_near
 

@@ -8,23 +8,30 @@ from torch import Tensor
 
 from cce.clustering.boxes import Centers, State, search
 from cce.clustering.distances import LANES, Floats, Ints, packed, padded
-from cce.clustering.groups import measure_groups, sort_into_leaves, take_rows
+from cce.clustering.groups import sort_into_leaves, sort_points
 from cce.clustering.guesses import guess_nearest
+from cce.clustering.wide import wide_nearest
 from cce.compiled import parallel_for
 
-BLOCK = 1 << 16  # points in one task: their rows and lists stay in the cache
+WIDEST_BOXES = 8  # beyond, a matrix product serves better
+LARGEST_BLOCK = 1 << 20  # points sorted together: more make smaller boxes, but take memory
+SMALLEST_BLOCK = 1 << 16
 
 
 def compiled_nearest(points: Tensor, centroids: Tensor) -> Tensor:
     """Return the `(n,)` int64 indices of the nearest centroids."""
-    rows, centers = points.numpy(), all_centers(padded(centroids.numpy()))
+    rows = points.numpy()
+    if rows.shape[1] > WIDEST_BOXES:
+        return torch.from_numpy(wide_nearest(rows, centroids.numpy()).nearest).long()
+    centers = all_centers(padded(centroids.numpy()))
     nearest = np.empty(len(rows), np.int64)
+    size = min(LARGEST_BLOCK, max(SMALLEST_BLOCK, -(-len(rows) // torch.get_num_threads())))
 
     def task(index: int) -> None:
-        part = slice(index * BLOCK, min((index + 1) * BLOCK, len(rows)))
+        part = slice(index * size, min((index + 1) * size, len(rows)))
         nearest[part] = _nearest_of_block(padded(rows[part]), centers)
 
-    parallel_for(task, -(-len(rows) // BLOCK))
+    parallel_for(task, -(-len(rows) // size))
     return torch.from_numpy(nearest)
 
 
@@ -37,11 +44,6 @@ def all_centers(rows: Floats, moves: Floats | None = None) -> Centers:
     return Centers(rows, packed(rows[order]), ids, moves)
 
 
-def leaf_sizes(width: int) -> tuple[int, int]:
-    """Return how many points a leaf and a parent may have: boxes of many dimensions part less, so they are larger."""
-    return (64, 1024) if width <= 4 else (512, 4096)
-
-
 def new_state(rows: Floats) -> State:
     """Return the state of points of which nothing is known."""
     num_rows = len(rows)
@@ -49,11 +51,10 @@ def new_state(rows: Floats) -> State:
 
 
 def _nearest_of_block(rows: Floats, centers: Centers) -> Ints:
-    order, leaves, parents = sort_into_leaves(rows, *leaf_sizes(rows.shape[1]))
-    state, dims = new_state(take_rows(rows, order)), (0,) * rows.shape[1]
-    groups = measure_groups(state.rows, leaves, parents)
-    guess_nearest(state, groups.leaves, centers, 0, len(leaves) - 1, dims)
-    search(state, centers, groups, 0, len(parents) - 1, dims)
+    order, taken, groups = sort_points(rows)
+    state, dims = new_state(taken), (0,) * rows.shape[1]
+    guess_nearest(state, groups, centers, 0, len(groups.parents.low), dims)
+    search(state, centers, groups, 0, len(groups.parents.low), 1.0, dims)
     nearest = np.empty_like(order)
     nearest[order] = state.nearest
     return nearest

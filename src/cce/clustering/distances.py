@@ -1,8 +1,8 @@
 """Squared distances in compiled loops, many centroids at a time.
 
 Centroids are packed sixteen to a block, dimension by dimension (`packed[block, dimension, lane]`, flat), so that one
-vector instruction serves eight of them. `dims` is a tuple whose length is the width: a length that the compiler knows, so
-that the loop over dimensions disappears. Indices are unsigned, because numba checks signed ones for being negative,
+vector instruction serves eight of them. `dims` is a tuple whose length is the width: a length that the compiler knows,
+so that the loop over dimensions disappears. Indices are unsigned, because numba checks signed ones for being negative,
 which would keep the loops from being vectorised. Squares are compared as integers: the bits of floats that are not
 negative have the order of the floats, and the smallest integer can be found sixteen lanes at a time.
 """
@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int32]
 Dims = tuple[int, ...]
 
 LANES = 16
-WIDTHS = (4, 8, 12, 16, 24, 32)  # widths that are compiled; others are padded with zeros, which add exactly nothing
+WIDTHS = (4, 8)  # widths that are compiled; others are padded with zeros, which add exactly nothing
 FAR_AWAY = 1e30  # coordinate of the lanes that hold no centroid: their squares are infinite
 LARGEST_BITS = 0x7FFFFFFF
 
@@ -93,6 +93,6 @@ def squares_to_box(
             total = np.float32(0)
             for d in range(np.uint64(len(dims))):
                 value = blocks[offset + np.uint64(LANES) * d + lane]
-                outside = max(max(low[box, d] - value, value - high[box, d]), np.float32(0))
+                outside = max(low[box, d] - value, value - high[box, d], np.float32(0))
                 total += outside * outside
             squares[block * np.uint64(LANES) + lane] = total

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cce.clustering.distances import Floats, Ints
-from cce.compiled import compile_loops
+from cce.compiled import compile_loops, parallel_for
 
+if TYPE_CHECKING:
+    from cce.clustering.distances import Floats, Ints
+
+PIECE = 1 << 15  # points cut into leaves at once: they stay in the cache
 SAMPLE = 15  # points that choose where a node is cut
 DEEPEST = 64  # nodes that may wait to be cut; beyond it nodes are halved, which cannot go on for long
 
@@ -28,6 +31,39 @@ class Groups(NamedTuple):
     parents: Boxes  # runs of leaves
 
 
+def sort_points(rows: Floats) -> tuple[Ints, Floats, Groups]:
+    """Return an order of the points, the points in that order, and their groups.
+
+    Points are first cut into pieces that fit the cache, then each piece into leaves.
+    """
+    coarse, starts, _ = sort_into_leaves(rows, PIECE, PIECE)
+    taken = take_rows(rows, coarse)
+    pieces = [(taken[0:0], coarse, starts, starts)] * (len(starts) - 1)
+
+    def task(piece: int) -> None:
+        part = slice(starts[piece], starts[piece + 1])
+        order, leaves, parents = sort_into_leaves(taken[part], *_group_sizes(rows.shape[1]))
+        pieces[piece] = (take_rows(taken[part], order), coarse[part][order], leaves, parents)
+
+    parallel_for(task, len(pieces))
+    taken = np.concatenate([rows for rows, _, _, _ in pieces])
+    order = np.concatenate([order for _, order, _, _ in pieces])
+    leaves = _chained([leaves for _, _, leaves, _ in pieces])
+    return order, taken, measure_groups(taken, leaves, _chained([parents for _, _, _, parents in pieces]))
+
+
+def _group_sizes(width: int) -> tuple[int, int]:
+    """Return how many points a leaf and a parent may have: boxes of many dimensions part less, so they are larger."""
+    return (96, 1024) if width <= 4 else (512, 4096)
+
+
+def _chained(starts: list[Ints]) -> Ints:
+    """Join runs of starts, each of which begins at 0 and ends at its own length."""
+    ends = np.cumsum([run[-1] for run in starts])
+    shifted = [run[1:] + (end - run[-1]) for run, end in zip(starts, ends, strict=True)]
+    return np.concatenate([np.zeros(1, np.int32), *shifted]).astype(np.int32)
+
+
 @compile_loops
 def sort_into_leaves(rows: Floats, leaf_size: int, parent_size: int) -> tuple[Ints, Ints, Ints]:
     """Return an order of the points, where each leaf begins in it, and at which leaf each parent begins.
@@ -36,7 +72,7 @@ def sort_into_leaves(rows: Floats, leaf_size: int, parent_size: int) -> tuple[In
     """
     num_rows = rows.shape[0]
     order = np.arange(num_rows).astype(np.int32)
-    aside = np.empty(num_rows, np.int32)
+    aside, values = np.empty(num_rows, np.int32), np.empty(SAMPLE, np.float32)
     leaves, parents = np.empty(num_rows + 1, np.int32), np.empty(num_rows + 1, np.int32)
     num_leaves, num_parents, parent_end = 0, 0, 0
     waiting = np.empty(2 * DEEPEST, np.int64)  # ends of the nodes still to be cut: each begins where the last one ended
@@ -54,7 +90,7 @@ def sort_into_leaves(rows: Floats, leaf_size: int, parent_size: int) -> tuple[In
             num_waiting -= 1
             begin = end
         else:
-            waiting[num_waiting] = cut(rows, order, begin, end, aside, num_waiting < DEEPEST)
+            waiting[num_waiting] = cut(rows, order, begin, end, aside, values, num_waiting < DEEPEST)
             num_waiting += 1
     leaves[num_leaves] = num_rows
     parents[num_parents] = num_leaves
@@ -62,9 +98,17 @@ def sort_into_leaves(rows: Floats, leaf_size: int, parent_size: int) -> tuple[In
 
 
 @compile_loops
-def cut(rows: Floats, order: Ints, begin: int, end: int, aside: Ints, by_value: bool) -> int:  # noqa: FBT001
+def cut(
+    rows: Floats,
+    order: Ints,
+    begin: int,
+    end: int,
+    aside: Ints,
+    values: Floats,
+    by_value: bool,  # noqa: FBT001
+) -> int:
     """Part the points at positions `[begin, end)` at the median of their widest dimension; return the cut."""
-    dimension, value = choose_cut(rows, order, begin, end)
+    dimension, value = choose_cut(rows, order, begin, end, values)
     left, right = np.uint64(begin), np.uint64(0)
     if by_value:
         for position in range(np.uint64(begin), np.uint64(end)):  # without a branch, which would be a coin toss
@@ -76,16 +120,15 @@ def cut(rows: Floats, order: Ints, begin: int, end: int, aside: Ints, by_value: 
             right += np.uint64(1) - is_left
     for index in range(right):
         order[left + index] = aside[index]
-    middle = np.int64(left)
+    middle = int(left)
     return middle if begin < middle < end else (begin + end) // 2  # the latter for equal points
 
 
 @compile_loops
-def choose_cut(rows: Floats, order: Ints, begin: int, end: int) -> tuple[np.uint64, np.float32]:
+def choose_cut(rows: Floats, order: Ints, begin: int, end: int, values: Floats) -> tuple[np.uint64, np.float32]:
     """Return the dimension in which a sample of the points spreads most, and the sample's median there."""
     num_sampled = min(SAMPLE, end - begin)
     step = (end - begin) // num_sampled
-    values = np.empty(SAMPLE, np.float32)
     widest, best_dimension = np.float32(-1), 0
     for dimension in range(rows.shape[1]):
         low = high = rows[order[begin], dimension]

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from cce.clustering.checks import checked_points, checked_weights
-from cce.clustering.compiled_lloyd import CompiledLloyd
+from cce.clustering.compiled_lloyd import compiled_lloyd
+from cce.clustering.faiss_peer import faiss_kmeans
+from cce.clustering.fit import KMeans
 from cce.clustering.lloyd import Assigned, Lloyd, PlainLloyd
 from cce.clustering.nearest import choose_backend
+from cce.clustering.sklearn_peer import sklearn_kmeans
 from cce.clustering.start import starting_centroids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@dataclass(frozen=True)
-class KMeans:
-    """What a fit gives back."""
-
-    centroids: Tensor  # (num_clusters, width) float32, on the device of the points
-    inertias: tuple[float, ...]  # weighted sum of squared distances before each update, one per iteration
+PEERS = {"faiss": faiss_kmeans, "sklearn": sklearn_kmeans}
 
 
 def kmeans(
@@ -48,7 +45,11 @@ def kmeans(
     _check_numbers(rows, num_clusters, num_iterations, tolerance)
     name = choose_backend(backend, rows)
     centroids = starting_centroids(rows, num_clusters, weights=mass, start=start, generator=generator)
-    lloyd = CompiledLloyd(rows, mass) if name == "compiled" else PlainLloyd(rows, mass)
+    if num_iterations == 0:
+        return KMeans(centroids, ())
+    if name in PEERS:
+        return PEERS[name](rows, centroids, weights=mass, num_iterations=num_iterations, tolerance=tolerance)
+    lloyd = compiled_lloyd(rows, mass) if name == "compiled" else PlainLloyd(rows, mass)
     return _iterate(lloyd, centroids, num_iterations, tolerance)
 
 

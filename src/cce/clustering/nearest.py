@@ -12,8 +12,11 @@ from torch import Tensor
 from cce import compiled
 from cce.clustering.checks import check_same_space, checked_points
 from cce.clustering.compiled_nearest import compiled_nearest
+from cce.clustering.faiss_peer import faiss_nearest
+from cce.clustering.sklearn_peer import sklearn_nearest
 
 BACKENDS = ("auto", "torch", "compiled", "faiss", "sklearn")
+SEARCHES = {"compiled": compiled_nearest, "faiss": faiss_nearest, "sklearn": sklearn_nearest}
 WIDEST_COMPILED = 32
 PAIRS_AT_ONCE = 1 << 18  # distances in one piece of work on a CPU: 1 MB, which stays in its cache
 PAIRS_AT_ONCE_GPU = 1 << 26
@@ -30,9 +33,10 @@ def nearest_centroid(points: Tensor, centroids: Tensor, *, backend: str = "auto"
     check_same_space(rows, centers, "centroids")
     if centers.shape[0] == 0:
         raise ValueError("centroids must have at least one row, got 0.")
-    if choose_backend(backend, rows) == "compiled":
-        return compiled_nearest(rows, centers)
-    return plain_nearest(rows, centers)[0]
+    name = choose_backend(backend, rows)
+    if rows.shape[0] == 0 or name == "torch":
+        return plain_nearest(rows, centers)[0]
+    return SEARCHES[name](rows, centers)
 
 
 def choose_backend(backend: str, points: Tensor) -> str:
@@ -54,7 +58,7 @@ def plain_nearest(points: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
     """Return `(n,)` int64 indices of the nearest centroids and `(n,)` float32 squared distances to them."""
     pairs = PAIRS_AT_ONCE if points.device.type == "cpu" else PAIRS_AT_ONCE_GPU
     rows_at_once = max(1, pairs // centroids.shape[0])
-    pieces = [_nearest_of_rows(rows, centroids) for rows in points.split(rows_at_once)]
+    pieces = [_nearest_of_rows(rows, centroids) for rows in torch.split(points, rows_at_once)]
     return torch.cat([index for index, _ in pieces]), torch.cat([square for _, square in pieces])
 
 

@@ -18,8 +18,10 @@ from torch import Tensor
 
 from cce.checks import check_choice, check_range
 from cce.clustering.kmeans import kmeans
-from cce.clustering.nearest import nearest_centroid
+from cce.clustering.nearest import BACKENDS, nearest_centroid
 from cce.clustering.sampling import sample_ids
+from cce.indexing import smallest_unsigned
+from cce.indexing.assignments import blocks
 
 Source = Callable[[Tensor], Tensor]  # ids (n) → vectors (n, dim)
 
@@ -31,6 +33,8 @@ class ClusterSettings:
     num_iterations: int = 50  # paper, "K-means"
     points_per_row: int = 256  # paper: at most 256 sampled ids for each centroid
     start: str = "random"
+    sampling: str = "uniform"  # or "frequency": ids are sampled by how often they occur
+    weighted: bool = False  # k-means weighs a sampled id by how often it occurs
     backend: str = "auto"
     block_size: int = 1 << 16  # ids encoded at a time
 
@@ -39,6 +43,13 @@ class ClusterSettings:
         check_range("points_per_row", self.points_per_row, 1, 2**31)
         check_range("block_size", self.block_size, 1, 2**31)
         check_choice("start", self.start, ("random", "k-means++"))
+        check_choice("backend", self.backend, BACKENDS)
+        check_choice("sampling", self.sampling, ("uniform", "frequency"))
+
+    @property
+    def needs_counts(self) -> bool:
+        """Whether it must be known how often ids occur."""
+        return self.weighted or self.sampling == "frequency"
 
 
 class Quantizer(ABC):
@@ -53,18 +64,21 @@ class Quantizer(ABC):
         self.settings = settings
 
     @abstractmethod
-    def fit(self, vectors: Tensor, generator: torch.Generator | None) -> None:
-        """Learn the codebooks from vectors `(n, dim)`."""
+    def fit(self, vectors: Tensor, weights: Tensor | None, generator: torch.Generator | None) -> None:
+        """Learn the codebooks from vectors `(n, dim)`, weighted `(n)` or equally."""
 
     @abstractmethod
     def encode(self, vectors: Tensor) -> Tensor:
         """Rows `(n, num_columns)` of the codebooks for vectors `(n, dim)`."""
 
-    def cluster(self, points: Tensor, generator: torch.Generator | None) -> tuple[Tensor, float]:
+    def cluster(
+        self, points: Tensor, weights: Tensor | None, generator: torch.Generator | None
+    ) -> tuple[Tensor, float]:
         """Centroids of `points`, and the inertia before the last step."""
         fitted = kmeans(
             points,
             self.num_rows,
+            weights=weights,
             num_iterations=self.settings.num_iterations,
             start=self.settings.start,
             generator=generator,
@@ -80,9 +94,9 @@ class Quantizer(ABC):
 class ProductQuantizer(Quantizer):
     """Every column of the vectors is clustered by itself."""
 
-    def fit(self, vectors: Tensor, generator: torch.Generator | None) -> None:
+    def fit(self, vectors: Tensor, weights: Tensor | None, generator: torch.Generator | None) -> None:
         """k-means of each column."""
-        fits = [self.cluster(piece.contiguous(), generator) for piece in vectors.chunk(self.num_columns, dim=1)]
+        fits = [self.cluster(p.contiguous(), weights, generator) for p in vectors.chunk(self.num_columns, dim=1)]
         self.codebooks = torch.stack([centroids for centroids, _ in fits])
         self.inertias = tuple(inertia for _, inertia in fits)
 
@@ -96,11 +110,11 @@ class ProductQuantizer(Quantizer):
 class ResidualQuantizer(Quantizer):
     """Every codebook is as wide as the vectors and is fitted to what the ones before it leave over."""
 
-    def fit(self, vectors: Tensor, generator: torch.Generator | None) -> None:
+    def fit(self, vectors: Tensor, weights: Tensor | None, generator: torch.Generator | None) -> None:
         """k-means of the vectors, then of the residuals, and so on."""
         codebooks, inertias = [], []
         for _ in range(self.num_columns):
-            centroids, inertia = self.cluster(vectors, generator)
+            centroids, inertia = self.cluster(vectors, weights, generator)
             vectors = vectors - centroids[self.nearest(vectors, centroids)]
             codebooks.append(centroids)
             inertias.append(inertia)
@@ -122,15 +136,15 @@ class CircularQuantizer(Quantizer):
     The paper's appendix tried this and saw the columns' pointers become alike ("table collapse").
     """
 
-    def fit(self, vectors: Tensor, generator: torch.Generator | None) -> None:
+    def fit(self, vectors: Tensor, weights: Tensor | None, generator: torch.Generator | None) -> None:
         """k-means of the other columns, then the mean of the column's own pieces in each cluster."""
         pieces = vectors.chunk(self.num_columns, dim=1)
-        fits = [self.cluster(self._others(pieces, column), generator) for column in range(self.num_columns)]
+        fits = [self.cluster(self._others(pieces, i), weights, generator) for i in range(self.num_columns)]
         self.centroids = [centroids for centroids, _ in fits]
         self.inertias = tuple(inertia for _, inertia in fits)
         rows = self.encode(vectors)
         self.codebooks = torch.stack(
-            [_means(piece, rows[:, column], self.num_rows) for column, piece in enumerate(pieces)]
+            [_means(piece, rows[:, column], self.num_rows, weights) for column, piece in enumerate(pieces)]
         )
 
     def encode(self, vectors: Tensor) -> Tensor:
@@ -145,18 +159,37 @@ class CircularQuantizer(Quantizer):
         return torch.cat([piece for other, piece in enumerate(pieces) if other != column], dim=1)
 
 
-@torch.no_grad()
-def fit_to_sample(
-    quantizer: Quantizer, source: Source, num_ids: int, *, generator: torch.Generator | None = None
-) -> None:
-    """Fit on the vectors of at most `points_per_row · num_rows` sampled ids."""
-    num_samples = quantizer.settings.points_per_row * quantizer.num_rows
-    ids = sample_ids(num_ids, num_samples, generator=generator)
-    quantizer.fit(source(ids).float(), generator)
+def draw_sample(
+    num_ids: int,
+    num_rows: int,
+    settings: ClusterSettings,
+    *,
+    counts: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """At most `points_per_row · num_rows` ids to fit on, and their weights where the settings ask for weights."""
+    if settings.needs_counts and counts is None:
+        raise ValueError("counts must be given, or tracked by the table, for these settings: how often each id occurs.")
+    counts = counts[:num_ids] if counts is not None else None
+    by_frequency = counts if settings.sampling == "frequency" else None
+    ids = sample_ids(num_ids, settings.points_per_row * num_rows, counts=by_frequency, generator=generator)
+    if not settings.weighted or counts is None or not bool((counts[ids] > 0).any()):
+        return ids, None
+    return ids, counts[ids].float()
 
 
-def _means(points: Tensor, rows: Tensor, num_rows: int) -> Tensor:
-    """The mean of the points of each row; zero for rows that have none."""
-    sums = points.new_zeros(num_rows, points.shape[1], dtype=torch.float64).index_add_(0, rows, points.double())
-    counts = torch.bincount(rows, minlength=num_rows).clamp(min=1).unsqueeze(-1)
-    return (sums / counts).to(points.dtype)
+def encode_all(quantizer: Quantizer, source: Source, num_ids: int) -> Tensor:
+    """The rows of all ids below `num_ids`, `(num_ids, num_columns)` in the smallest type, block by block."""
+    pointers = torch.empty(num_ids, quantizer.num_columns, dtype=smallest_unsigned(quantizer.num_rows))
+    for ids in blocks(num_ids, quantizer.settings.block_size):
+        rows = quantizer.encode(source(ids).float())
+        pointers[int(ids[0]) : int(ids[-1]) + 1] = rows.cpu().to(pointers.dtype)
+    return pointers
+
+
+def _means(points: Tensor, rows: Tensor, num_rows: int, weights: Tensor | None) -> Tensor:
+    """The weighted mean of the points of each row; zero for rows that have none."""
+    mass = torch.ones_like(points[:, :1]) if weights is None else weights.to(points).unsqueeze(-1)
+    weighted = torch.cat([points * mass, mass], dim=1).double()
+    sums = weighted.new_zeros(num_rows, weighted.shape[1]).index_add_(0, rows, weighted)
+    return (sums[:, :-1] / sums[:, -1:].clamp(min=1e-30)).to(points.dtype)

@@ -8,12 +8,12 @@ of a trained table puts them.
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 import torch
 
 from cce.checks import check_range
+from cce.clustering.agreement import pointer_entropies
 from cce.embeddings.linear import LinearEmbedding
 from cce.indexing import Assignments
 from cce.indexing.assignments import blocks
@@ -36,10 +36,7 @@ def entropies(table: Embedding, *, max_order: int | None = None) -> tuple[float,
     if max_order is None:
         max_order = num_columns if num_columns <= MAX_COLUMNS_FOR_ALL else 2
     check_range("max_order", max_order, 1, num_columns + 1)
-    return tuple(
-        min(_entropy(pointers[:, list(columns)]) for columns in combinations(range(num_columns), order))
-        for order in range(1, max_order + 1)
-    )
+    return pointer_entropies(pointers, max_order)
 
 
 @torch.no_grad()
@@ -53,13 +50,3 @@ def pointer_table(table: Embedding) -> Tensor:
         raise TypeError(f"table must look up rows to have entropies; method {table.method!r} does not.")
     device = table.codebook.device
     return torch.cat([table.lookup(ids.to(device))[0].flatten(1).cpu() for ids in blocks(table.num_embeddings)])
-
-
-def _entropy(pointers: Tensor) -> float:
-    """Of the joint distribution of columns `(n, j)`."""
-    code = pointers[:, 0]
-    for column in pointers.unbind(1)[1:]:  # renumbered at each step, so that codes never overflow
-        code = torch.unique(code * (int(column.max()) + 1) + column, return_inverse=True)[1]
-    counts = torch.unique(code, return_counts=True)[1].double()
-    shares = counts / counts.sum()
-    return float(-(shares * shares.log()).sum()) + 0.0  # no negative zero

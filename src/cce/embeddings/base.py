@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_range
-from cce.indexing import Assignments, check_ids
+from cce.indexing import FactModule, check_ids
 from cce.indexing.assignments import blocks
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ class Embedding(nn.Module, ABC):
         complete = cls.complete_options(options)
         num_params = min(num_params, num_embeddings * embedding_dim)
         sizes = cls.sizes(num_embeddings, embedding_dim, num_params, complete)
+        for name, size in sizes.items():
+            if options.get(name) not in (None, size):
+                raise ValueError(f"{name} follows from num_params here: leave it out, got {name}={options[name]}.")
         return cls(num_embeddings, embedding_dim, **(options | sizes))
 
     @classmethod
@@ -116,8 +119,7 @@ class Embedding(nn.Module, ABC):
     @property
     def pointer_nbytes(self) -> int:
         """Bytes of what says where to look: learned pointers and the seeds of hash functions."""
-        pointers = sum(module.nbytes for module in self.modules() if isinstance(module, Assignments))
-        return pointers + sum(buffer.nbytes for buffer in self.buffers())
+        return sum(module.nbytes for module in self.modules() if isinstance(module, FactModule))
 
     @property
     def nbytes(self) -> int:

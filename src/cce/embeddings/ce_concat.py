@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cce.checks import check_divides
 from cce.embeddings.compositional import Split, default_columns, make_split, size_split
 from cce.embeddings.initialization import normal_table, output_variance
-from cce.embeddings.linear import RandomEmbedding, column_offsets
+from cce.embeddings.linear import RandomEmbedding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,6 @@ class CompositionalConcatEmbedding(RandomEmbedding):
     """`T[x] = [M_1[h_1(x)] | … | M_c[h_c(x)]]` with `num_columns` tables of `embedding_dim / num_columns` numbers."""
 
     method = "ce-concat"
-    offsets: Tensor
 
     def __init__(
         self,
@@ -38,23 +37,23 @@ class CompositionalConcatEmbedding(RandomEmbedding):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
-        num_columns = num_columns or default_columns(embedding_dim)
+        num_columns = default_columns(embedding_dim) if num_columns is None else num_columns
         check_divides("num_columns", num_columns, "embedding_dim", embedding_dim)
         self.split = make_split(split, num_embeddings, num_tables=num_columns, num_rows=num_rows, generator=generator)
-        self.register_buffer("offsets", column_offsets(self.split.rows_per_column), persistent=False)
         total, width = sum(self.split.rows_per_column), embedding_dim // num_columns
         self.codebook = normal_table(total, width, variance=output_variance(embedding_dim), generator=generator)
 
     def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
         """One row of each column's table."""
-        return (self.split(ids) + self.offsets).unsqueeze(-1), None  # (n, num_columns, 1)
+        return self.split.stacked(ids).unsqueeze(-1), None  # (n, num_columns, 1)
 
     @classmethod
     def sizes(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Equal tables for hashed columns; for quotient–remainder, the remainder's table takes what is left."""
-        num_tables = options["num_columns"] or default_columns(embedding_dim)
+        given = options["num_columns"]
+        num_tables = default_columns(embedding_dim) if given is None else given
         check_divides("num_columns", num_tables, "embedding_dim", embedding_dim)
         width = embedding_dim // num_tables
         return size_split(

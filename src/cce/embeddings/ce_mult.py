@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from cce.embeddings.base import Embedding
 from cce.embeddings.compositional import Split, make_split, size_split
 from cce.embeddings.initialization import normal_table, output_variance
-from cce.embeddings.linear import column_offsets
 from cce.kernels import gather_rows
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ class CompositionalProductEmbedding(Embedding):
     """`T[x] = M_1[h_1(x)] ⊙ … ⊙ M_t[h_t(x)]` with `num_tables` tables of full width."""
 
     method = "ce-mult"
-    offsets: Tensor
 
     def __init__(
         self,
@@ -40,14 +38,13 @@ class CompositionalProductEmbedding(Embedding):
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
         self.split = make_split(split, num_embeddings, num_tables=num_tables, num_rows=num_rows, generator=generator)
-        self.register_buffer("offsets", column_offsets(self.split.rows_per_column), persistent=False)
         variance = output_variance(embedding_dim) ** (1 / num_tables)  # variances of independent factors multiply
         total = sum(self.split.rows_per_column)
         self.codebook = normal_table(total, embedding_dim, variance=variance, generator=generator)
 
     def compose(self, ids: Tensor) -> Tensor:
         """The product of one row of each table."""
-        return gather_rows(self.codebook, self.split(ids) + self.offsets, sparse=self.sparse).prod(dim=1)
+        return gather_rows(self.codebook, self.split.stacked(ids), sparse=self.sparse).prod(dim=1)
 
     def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Refused: the nearest product of shared rows is a hard problem."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.compositional import Split, make_split, size_split
 from cce.embeddings.initialization import normal_table, output_variance
-from cce.embeddings.linear import RandomEmbedding, column_offsets
+from cce.embeddings.linear import RandomEmbedding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,6 @@ class CompositionalSumEmbedding(RandomEmbedding):
     """`T[x] = M_1[h_1(x)] + … + M_t[h_t(x)]` with `num_tables` tables of full width."""
 
     method = "ce-sum"
-    offsets: Tensor
 
     def __init__(
         self,
@@ -38,13 +37,12 @@ class CompositionalSumEmbedding(RandomEmbedding):
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
         self.split = make_split(split, num_embeddings, num_tables=num_tables, num_rows=num_rows, generator=generator)
-        self.register_buffer("offsets", column_offsets(self.split.rows_per_column), persistent=False)
         total, variance = sum(self.split.rows_per_column), output_variance(embedding_dim) / num_tables
         self.codebook = normal_table(total, embedding_dim, variance=variance, generator=generator)
 
     def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
         """One row of each table, all in one column."""
-        return (self.split(ids) + self.offsets).unsqueeze(1), None  # (n, 1, num_tables)
+        return self.split.stacked(ids).unsqueeze(1), None  # (n, 1, num_tables)
 
     @classmethod
     def sizes(

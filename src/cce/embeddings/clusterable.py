@@ -2,32 +2,110 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
     import torch
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class RowTransfer:
+    """Which rows of a parameter changed their meaning, so that an optimizer's state can be made to follow.
+
+    Row `new_rows[i]` took over `counts[i]` ids (of a sample) from row `old_rows[i]`. Rows `restarted` began anew, as
+    rows `old_restarted` had been. The parameter may have another number of rows than before.
+    """
+
+    parameter: nn.Parameter
+    new_rows: Tensor
+    old_rows: Tensor
+    counts: Tensor
+    restarted: Tensor
+    old_restarted: Tensor
 
 
 @dataclass(frozen=True)
 class ClusterEvent:
-    """What one clustering did.
-
-    `parameters_replaced` says that parameters changed their shape: an optimizer must be made anew.
-    """
+    """What one clustering did. Churn, entropies and distance are measured on the sampled ids."""
 
     num_ids: int  # whose pointers were learned
     num_rows: int  # of each column's codebook
+    seconds: dict[str, float]  # by step
     inertias: tuple[float, ...]  # of each column's k-means on the sample
-    moved: float  # share of pointers that name another row than before
-    seconds: float
-    parameters_replaced: bool
+    churn: float  # share of pointers that changed, whatever the rows are called
+    dead_rows: int  # that no id points to, over all columns
+    overfull_rows: int  # that hold more than eight times the mean number of ids
+    entropies_before: tuple[float, ...]  # H1, H2
+    entropies_after: tuple[float, ...]
+    moved: float  # root mean square change of the vectors, relative to their size
+    transfer: RowTransfer | None = None  # what an optimizer must repair
+    replaced: dict[nn.Parameter, nn.Parameter | None] = field(default_factory=dict)  # parameters that are new objects
+
+    @property
+    def total_seconds(self) -> float:
+        """All steps together."""
+        return sum(self.seconds.values())
 
 
 class Clusterable(ABC):
     """A table that can be clustered between two steps of training."""
 
     @abstractmethod
-    def cluster(self, *, generator: torch.Generator | None = None) -> ClusterEvent:
-        """Learn H from the table as it is now."""
+    def cluster(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> ClusterEvent:
+        """Learn H from the table as it is now; `counts` say how often each id occurs."""
+
+    @property
+    @abstractmethod
+    def can_cluster(self) -> bool:
+        """Whether there is anything left to learn."""
+
+
+class StepTimer:
+    """Seconds by step: `with timer("fit"): …`."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, step: str) -> Iterator[None]:
+        """Time the block."""
+        started = time.perf_counter()
+        yield
+        self.seconds[step] = time.perf_counter() - started
+
+
+@contextmanager
+def clean_interrupts() -> Iterator[None]:
+    """Let a Ctrl-C that arrives inside a compiled loop look like any other: numba wraps it in a SystemError."""
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C until the block is done, so that a table is swapped whole or not at all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals only ever interrupt the main thread
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held and callable(before):
+        before(*held[0])

@@ -7,20 +7,19 @@ vertical" (the CCE paper).
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from cce.checks import check_range
-from cce.clustering.quantize import ClusterSettings, ProductQuantizer, fit_to_sample
+from cce.clustering.agreement import count_rows, pointer_entropies
+from cce.clustering.quantize import ClusterSettings, ProductQuantizer, draw_sample, encode_all
 from cce.embeddings.base import Embedding, check_budget, check_weight
-from cce.embeddings.clusterable import Clusterable, ClusterEvent
+from cce.embeddings.clusterable import Clusterable, ClusterEvent, StepTimer, uninterrupted
 from cce.embeddings.initialization import normal_table, output_variance, projection_table
 from cce.embeddings.low_rank import low_rank_factors
 from cce.indexing import Assignments
-from cce.indexing.assignments import blocks
 from cce.indexing.multiply_shift import MAX_ROWS
 from cce.kernels import gather_rows
 
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
 class CollidingEmbedding(Embedding, Clusterable):
     """`T[x] = N[x] · P` with `thin_dim` numbers per id until `cluster()`; from then on `T[x] = M[p(x)]`.
 
-    `cluster()` replaces the parameters: make the optimizer anew. It can be called once.
+    `cluster()` replaces the parameters and can be called once. An optimizer must be told (`ClusterSchedule` does) or
+    made anew.
     """
 
     method = "collide"
@@ -58,6 +58,11 @@ class CollidingEmbedding(Embedding, Clusterable):
         self.projection: nn.Parameter | None = projection_table(thin_dim, embedding_dim, generator=generator)
         self.assignments: Assignments | None = None
 
+    @property
+    def can_cluster(self) -> bool:
+        """Once."""
+        return self.projection is not None
+
     def compose(self, ids: Tensor) -> Tensor:
         """The widened thin row, or after clustering the row that the id points to."""
         rows = ids if self.assignments is None else self.assignments(ids).squeeze(-1)
@@ -66,7 +71,7 @@ class CollidingEmbedding(Embedding, Clusterable):
 
     @torch.no_grad()
     def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
-        """The best thin table and projection of `weight`, or after clustering the best row for each cluster."""
+        """The best thin table and projection of `weight`."""
         del generator
         check_weight(self, weight)
         if self.projection is None:
@@ -76,26 +81,38 @@ class CollidingEmbedding(Embedding, Clusterable):
         self.projection.copy_(projection)
 
     @torch.no_grad()
-    def cluster(self, *, generator: torch.Generator | None = None) -> ClusterEvent:
+    def cluster(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> ClusterEvent:
         """Let ids collide whose thin rows are near each other; their common row starts at the middle of theirs."""
         if self.projection is None:
             raise RuntimeError("a 'collide' table can be clustered once, and this one has been.")
-        started = time.perf_counter()
+        timer = StepTimer()
         quantizer = ProductQuantizer(1, self.num_rows, self.settings)
-        fit_to_sample(quantizer, self._thin_rows, self.num_embeddings, generator=generator)
-        assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator)
-        for ids in blocks(self.num_embeddings, self.settings.block_size):
-            assignments.write(ids, quantizer.encode(self._thin_rows(ids).float()))
-        rows = quantizer.codebooks[0].to(self.projection) @ self.projection
-        self._become_clustered(rows, assignments.to(rows.device))
-        seconds = time.perf_counter() - started
+        with timer("sample"):
+            ids, weights = draw_sample(
+                self.num_embeddings, self.num_rows, self.settings, counts=counts, generator=generator
+            )
+        with timer("fit"):
+            quantizer.fit(self._thin_rows(ids).float(), weights, generator)
+        with timer("assign"):
+            pointers = encode_all(quantizer, self._thin_rows, self.num_embeddings)
+        before = self.to_dense(ids.to(self.codebook.device))
+        old, projection = self.codebook, self.projection
+        with timer("swap"):
+            self._become_clustered(quantizer.codebooks[0].to(projection) @ projection, pointers, generator)
+        moved = (self.to_dense(ids.to(before.device)) - before).norm() / before.norm()
+        dead, overfull = count_rows(pointers.long(), self.num_rows)
         return ClusterEvent(
             num_ids=self.num_embeddings,
             num_rows=self.num_rows,
+            seconds=timer.seconds,
             inertias=quantizer.inertias,
-            moved=1.0,
-            seconds=seconds,
-            parameters_replaced=True,
+            churn=1.0,
+            dead_rows=dead,
+            overfull_rows=overfull,
+            entropies_before=(),
+            entropies_after=pointer_entropies(pointers.long(), 1),
+            moved=float(moved),
+            replaced={old: self.codebook, projection: None},
         )
 
     @classmethod
@@ -111,18 +128,20 @@ class CollidingEmbedding(Embedding, Clusterable):
     def _thin_rows(self, ids: Tensor) -> Tensor:
         return self.codebook.detach()[ids.to(self.codebook.device)]
 
-    def _become_clustered(self, rows: Tensor, assignments: Assignments) -> None:
-        requires_grad = self.codebook.requires_grad
-        self.codebook = nn.Parameter(rows, requires_grad=requires_grad)
-        self.projection = None
-        self.assignments = assignments
+    def _become_clustered(
+        self, rows: Tensor, pointers: Tensor | None, generator: torch.Generator | None = None
+    ) -> None:
+        """Swap the parameters."""
+        assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator).to(rows.device)
+        if pointers is not None:
+            assignments.replace(pointers, self.num_rows)
+        codebook = nn.Parameter(rows, requires_grad=self.codebook.requires_grad)
+        with uninterrupted():
+            self.codebook, self.projection, self.assignments = codebook, None, assignments
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Take the form of the checkpoint first: thin, or clustered."""
         clustered = prefix + "codebook" in state_dict and prefix + "projection" not in state_dict
         if clustered and self.assignments is None:
-            rows = torch.empty_like(state_dict[prefix + "codebook"], device=self.codebook.device)
-            self._become_clustered(
-                rows.to(self.codebook.dtype), Assignments(self.num_embeddings, 1, self.num_rows).to(rows.device)
-            )
+            self._become_clustered(self.codebook.new_zeros(self.num_rows, self.embedding_dim).detach(), None)
         super()._load_from_state_dict(state_dict, prefix, *args)

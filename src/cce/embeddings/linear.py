@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +10,6 @@ from torch import Tensor, nn
 from cce.embeddings.base import Embedding, check_weight
 from cce.indexing.assignments import blocks
 from cce.kernels import gather_sum
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MAX_CG_STEPS = 100
 CG_TOLERANCE = 1e-6  # of the first residual's norm
@@ -61,12 +57,6 @@ def least_squares_codebook(table: LinearEmbedding, weight: Tensor) -> Tensor:
         previous, size = size, residual.square().sum()
         direction = residual + (size / previous) * direction
     return solution.to(table.codebook.dtype)
-
-
-def column_offsets(rows_per_column: Sequence[int]) -> Tensor:
-    """Where each column's rows begin in a codebook that holds the columns one below the other."""
-    counts = torch.tensor([0, *rows_per_column[:-1]], device="cpu")
-    return counts.cumsum(0)
 
 
 def _transposed_product(table: LinearEmbedding, weight: Tensor) -> Tensor:

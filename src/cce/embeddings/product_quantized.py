@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_divides, check_range
-from cce.clustering.quantize import ClusterSettings, ProductQuantizer, ResidualQuantizer, fit_to_sample
+from cce.clustering.quantize import ClusterSettings, ProductQuantizer, ResidualQuantizer, draw_sample, encode_all
 from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.compositional import default_columns
 from cce.embeddings.initialization import normal_table, output_variance
-from cce.embeddings.linear import LinearEmbedding, column_offsets
+from cce.embeddings.linear import LinearEmbedding
 from cce.indexing import Assignments
-from cce.indexing.assignments import blocks
+from cce.indexing.multiply_shift import stack_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,6 @@ class ProductQuantizedEmbedding(LinearEmbedding):
     """
 
     method = "pq"
-    offsets: Tensor
 
     def __init__(
         self,
@@ -51,13 +50,13 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         self.residual = residual
         self.settings = settings or ClusterSettings()
         self.assignments = Assignments(num_embeddings, num_columns, num_rows, generator=generator)
-        self.register_buffer("offsets", column_offsets([num_rows] * num_columns), persistent=False)
         variance = output_variance(embedding_dim) / (num_columns if residual else 1)
         self.codebook = normal_table(num_columns * num_rows, width, variance=variance, generator=generator)
 
     def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
         """One row of each codebook: side by side, or summed when residual."""
-        return (self.assignments(ids) + self.offsets).unsqueeze(1 if self.residual else -1), None
+        rows = stack_rows(self.assignments(ids), self.assignments.num_rows)
+        return rows.unsqueeze(1 if self.residual else -1), None
 
     @torch.no_grad()
     def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
@@ -65,9 +64,10 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         check_weight(self, weight)
         kind = ResidualQuantizer if self.residual else ProductQuantizer
         quantizer = kind(self.assignments.num_columns, self.assignments.num_rows, self.settings)
-        fit_to_sample(quantizer, weight.__getitem__, self.num_embeddings, generator=generator)
-        for ids in blocks(self.num_embeddings, self.settings.block_size):
-            self.assignments.write(ids, quantizer.encode(weight[ids].float()))
+        ids, _ = draw_sample(self.num_embeddings, quantizer.num_rows, self.settings, generator=generator)
+        quantizer.fit(weight[ids].float(), None, generator)
+        pointers = encode_all(quantizer, weight.__getitem__, self.num_embeddings)
+        self.assignments.replace(pointers, quantizer.num_rows)
         self.codebook.copy_(quantizer.codebooks.flatten(0, 1))
 
     @classmethod

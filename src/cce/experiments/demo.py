@@ -24,7 +24,7 @@ from cce.records import RunRecord, write_records, write_whole
 from cce.text import format_bytes, format_markdown, format_ratio, format_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 METHODS = ("full", "hash", "cce")
@@ -158,7 +158,7 @@ def _train_epoch(
     for rows in tqdm(batches, desc=bar, unit="batch", leave=False, disable=None if bar else True):
         loss = functional.binary_cross_entropy_with_logits(model(train.ids[rows]), train.labels[rows])
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
 

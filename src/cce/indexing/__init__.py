@@ -1,6 +1,8 @@
 """H: which rows of the codebook an id points to, by hashing, by arithmetic, or learned."""
 
 from cce.indexing.assignments import Assignments, smallest_unsigned
+from cce.indexing.counts import IdCounts
+from cce.indexing.facts import FactModule
 from cce.indexing.ids import check_ids
 from cce.indexing.multiply_shift import MultiplyShift, hash32
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
@@ -8,6 +10,8 @@ from cce.indexing.unit_interval import UnitInterval
 
 __all__ = [
     "Assignments",
+    "FactModule",
+    "IdCounts",
     "MultiplyShift",
     "QuotientRemainder",
     "UnitInterval",

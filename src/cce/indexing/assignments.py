@@ -1,8 +1,7 @@
 """Learned pointers: for every id and column, the row of the codebook that the id points to.
 
-Pointers are facts, not weights. They live on the CPU in the smallest unsigned type, so a vocabulary on a GPU costs the
-GPU nothing, and outside of both parameters and buffers: no optimizer sees them, `.to()` leaves them where they are, and
-data-parallel training does not send them again at every step. `state_dict` holds them all the same.
+They live on the CPU in the smallest unsigned type, so that a vocabulary costs a GPU nothing, and `.to()` leaves them
+there (see `facts` for why they are neither parameters nor buffers).
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cce.checks import check_range
+from cce.indexing.facts import FactModule
 from cce.indexing.multiply_shift import MultiplyShift
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def blocks(num_ids: int, size: int = BLOCK) -> Iterator[Tensor]:
         yield torch.arange(start, min(start + size, num_ids), device="cpu")
 
 
-class Assignments(nn.Module):
+class Assignments(FactModule):
     """Pointers of `num_embeddings` ids in `num_columns` columns into `num_rows` rows each.
 
     At the start they point where a random hash function says. Only ids below `num_learned` are stored and can be
@@ -43,6 +43,8 @@ class Assignments(nn.Module):
     nothing. With `path` the pointers are mapped from that file instead of held in memory: from what an existing file
     holds, or from a new one.
     """
+
+    facts = ("pointers",)
 
     def __init__(
         self,
@@ -60,8 +62,9 @@ class Assignments(nn.Module):
         self.num_embeddings = num_embeddings
         self.num_learned = num_learned
         self.hash = MultiplyShift(num_columns, num_rows, generator=generator)
-        kept = path is not None and Path(path).exists()
-        self.pointers = _allocate(num_learned, num_columns, smallest_unsigned(num_rows), path)
+        self.path = None if path is None else Path(path)
+        kept = self.path is not None and self.path.exists()
+        self.pointers = _allocate(num_learned, num_columns, smallest_unsigned(num_rows), self.path)
         if not kept:
             for ids in blocks(num_learned):
                 self.write(ids, self.hash(ids))
@@ -75,11 +78,6 @@ class Assignments(nn.Module):
     def num_columns(self) -> int:
         """How many pointers an id has."""
         return self.hash.num_hashes
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the stored pointers."""
-        return self.pointers.numel() * self.pointers.element_size()
 
     def forward(self, ids: Tensor) -> Tensor:
         """Rows `(*s, num_columns)`, int64 and on the device of the ids `(*s)`."""
@@ -95,6 +93,16 @@ class Assignments(nn.Module):
         start = int(ids[0])
         self.pointers[start : start + len(ids)] = rows.to(self.pointers.dtype)
 
+    def replace(self, pointers: Tensor, num_rows: int) -> None:
+        """Point all learned ids elsewhere at once, `(num_learned, num_columns)`, into `num_rows` rows.
+
+        A mapped file is written aside and renamed, so that an interruption leaves the old pointers or the new ones.
+        """
+        if self.path is not None and len(pointers):
+            pointers = _write_file(pointers, self.path)
+        self.pointers = pointers
+        self.hash.num_rows = num_rows
+
     def _read(self, ids: Tensor) -> Tensor:
         stored = self.pointers
         if stored.dtype is torch.uint16:  # torch cannot gather from uint16: read it as int16 and mend the sign
@@ -104,42 +112,9 @@ class Assignments(nn.Module):
             rows = rows & 0xFFFF
         return rows.view(*ids.shape, self.num_columns).to(ids.device)
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:  # noqa: FBT001
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + "pointers"] = self.pointers
-
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: dict[str, Any],
-        strict: bool,  # noqa: FBT001
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
-        key = prefix + "pointers"
-        loaded = state_dict.pop(key, None)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
-        if loaded is None:
-            missing_keys.append(key)
-        elif (loaded.shape, loaded.dtype) != (self.pointers.shape, self.pointers.dtype):
-            ours, theirs = (f"{tuple(p.shape)} of {p.dtype}" for p in (self.pointers, loaded))
-            error_msgs.append(f"pointers mismatch for {key}: the checkpoint has {theirs}, the module {ours}.")
-        else:
-            self.pointers.copy_(loaded)
-
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and deepcopy, which cannot rebuild a tensor of uint16: its bytes travel instead."""
-        state = self.__dict__.copy()
-        state["pointers"] = (self.pointers.contiguous().view(torch.uint8).clone(), self.pointers.dtype)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        stored, dtype = state["pointers"]
-        super().__setstate__(state | {"pointers": stored.view(dtype)})  # type: ignore[no-untyped-call]
+        """A copy does not share the file of the first."""
+        return super().__getstate__() | {"path": None}
 
     def extra_repr(self) -> str:
         """What `print` shows."""
@@ -147,14 +122,26 @@ class Assignments(nn.Module):
         return f"num_learned={self.num_learned}, num_columns={self.num_columns}, dtype={dtype}"
 
 
-def _allocate(num_ids: int, num_columns: int, dtype: torch.dtype, path: Path | str | None) -> Tensor:
+def _write_file(pointers: Tensor, path: Path) -> Tensor:
+    num_ids, num_columns = pointers.shape
+    aside = path.with_name(path.name + ".part")
+    aside.unlink(missing_ok=True)
+    _map_file(aside, num_ids, num_columns, pointers.dtype).copy_(pointers)
+    aside.replace(path)
+    return _map_file(path, num_ids, num_columns, pointers.dtype)
+
+
+def _map_file(path: Path, num_ids: int, num_columns: int, dtype: torch.dtype) -> Tensor:
+    return torch.from_file(str(path), shared=True, size=num_ids * num_columns, dtype=dtype).view(num_ids, num_columns)
+
+
+def _allocate(num_ids: int, num_columns: int, dtype: torch.dtype, path: Path | None) -> Tensor:
     if path is None or num_ids == 0:
         return torch.empty(num_ids, num_columns, dtype=dtype, device="cpu")
     expected = num_ids * num_columns * dtype.itemsize
-    if Path(path).exists() and Path(path).stat().st_size != expected:
-        found = Path(path).stat().st_size
+    found = path.stat().st_size if path.exists() else expected
+    if found != expected:
         raise ValueError(
             f"path must hold {expected} bytes for ({num_ids}, {num_columns}) of {dtype}, got {found}: {path}."
         )
-    flat = torch.from_file(str(path), shared=True, size=num_ids * num_columns, dtype=dtype)
-    return flat.view(num_ids, num_columns)
+    return _map_file(path, num_ids, num_columns, dtype)

@@ -7,6 +7,7 @@ Shi et al., "Compositional embeddings using complementary partitions" (KDD 2020)
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
@@ -66,6 +67,11 @@ class QuotientRemainder(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """Rows `(*s, num_columns)` of ids `(*s)`."""
         return mixed_radix_digits(ids, self.rows_per_column)
+
+    def stacked(self, ids: Tensor) -> Tensor:
+        """Rows `(*s, num_columns)` of one codebook that holds the columns' tables one below the other."""
+        starts = torch.tensor([0, *accumulate(self.rows_per_column[:-1])], device=ids.device)
+        return self(ids) + starts  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         """What `print` shows."""

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cce.checks import check_range
+from cce.indexing.facts import FactModule
 from cce.indexing.multiply_shift import MASK32, MAX_ROWS, draw_seeds, hash32
 
 
-class UnitInterval(nn.Module):
+class UnitInterval(FactModule):
     """`num_hashes` independent random functions from ids to [-1, 1], uniform, with mean exactly 0 and variance 1/3."""
 
-    seeds: Tensor
+    facts = ("seeds",)
+    moved_facts = ("seeds",)
 
     def __init__(self, num_hashes: int, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
         check_range("num_hashes", num_hashes, 1, MAX_ROWS)
         self.num_hashes = num_hashes
-        self.register_buffer("seeds", draw_seeds(num_hashes, generator))
+        self.seeds = draw_seeds(num_hashes, generator)
 
     def forward(self, ids: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Numbers `(*s, num_hashes)` for ids `(*s)`."""

@@ -1,0 +1,58 @@
+"""Cluster between epochs: clicks with planted clusters, hashing and CCE at the same budget, and the oracle."""
+
+import torch
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+import cce
+from cce.data import PlantedClusters, Sample
+
+NUM_EPOCHS, NUM_CLUSTERINGS = 4, 3
+
+
+class Recommender(nn.Module):
+    """A dot product of a user's and an item's vector."""
+
+    def __init__(self, method: str, sizes: tuple[int, ...], generator: torch.Generator) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(
+            cce.create_embedding(method, size, 16, num_params=1_600, generator=generator) for size in sizes
+        )
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        users, items = (table(column) for table, column in zip(self.tables, ids.unbind(1), strict=True))
+        return (users * items).sum(-1)
+
+
+def train(method: str, sizes: tuple[int, ...], clicks: Sample) -> Recommender:
+    g = torch.Generator().manual_seed(0)
+    model = Recommender(method, sizes, g)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for epoch in range(NUM_EPOCHS):
+        for rows in torch.randperm(len(clicks.ids), generator=g).split(500):
+            loss = binary_cross_entropy_with_logits(model(clicks.ids[rows]), clicks.labels[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        tables = [table for table in model.tables if isinstance(table, cce.Clusterable)]
+        if tables and epoch < NUM_CLUSTERINGS:
+            for table in tables:
+                table.cluster(generator=g)
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.02)  # the old moments belong to other rows
+    return model
+
+
+def main() -> None:
+    g = torch.Generator().manual_seed(0)
+    world = PlantedClusters((2_000, 500), num_clusters=8, generator=g)
+    clicks, test = world.sample(40_000, generator=g), world.sample(10_000, generator=g)
+    for method in ("hash", "cce"):
+        model = train(method, world.vocabulary_sizes, clicks)
+        with torch.no_grad():
+            bce = binary_cross_entropy_with_logits(model(test.ids), test.labels).item()
+        print(f"{method:7} {cce.summary(model).total.num_params:,} params  BCE {bce:.4f}")
+    print(f"oracle  {'':14}BCE {test.oracle_bce:.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Two clusterings compared, and one looked at: churn, entropies, dead and overfull rows."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+OVERFULL = 8  # times the mean number of ids in a row
+
+
+def pointer_entropies(pointers: Tensor, max_order: int) -> tuple[float, ...]:
+    """`H_1 … H_max_order` in nats of pointers `(n, num_columns)`: see `diagnostics.entropy`."""
+    columns = range(pointers.shape[1])
+    return tuple(
+        min(_joint_entropy(pointers[:, list(chosen)]) for chosen in combinations(columns, order))
+        for order in range(1, max_order + 1)
+    )
+
+
+def churn(before: Tensor, after: Tensor) -> float:
+    """The share of pointers that changed, `(n, num_columns)` before and after, whatever the rows are called.
+
+    Rows are matched greedily, the pair with the most ids in common first.
+    """
+    if before.numel() == 0:
+        return 0.0
+    kept = sum(_matched(old, new) for old, new in zip(before.unbind(1), after.unbind(1), strict=True))
+    return 1 - kept / before.numel()
+
+
+def count_rows(pointers: Tensor, num_rows: int) -> tuple[int, int]:
+    """How many of the rows of all columns are dead (no id points there) and overfull (8 times the mean)."""
+    counts = torch.stack([torch.bincount(column, minlength=num_rows) for column in pointers.unbind(1)])
+    mean = len(pointers) / num_rows
+    return int((counts == 0).sum()), int((counts > OVERFULL * max(mean, 1)).sum())
+
+
+def contingency(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Every pair of rows that some id `(n)` went between: old rows, new rows, and how many ids did."""
+    scale = int(after.max()) + 1 if len(after) else 1
+    codes, counts = torch.unique(before * scale + after, return_counts=True)
+    return torch.div(codes, scale, rounding_mode="floor"), codes % scale, counts
+
+
+def _joint_entropy(pointers: Tensor) -> float:
+    """Of the joint distribution of columns `(n, j)`."""
+    code = pointers[:, 0]
+    for column in pointers.unbind(1)[1:]:  # renumbered at each step, so that codes never overflow
+        code = torch.unique(code * (int(column.max()) + 1) + column, return_inverse=True)[1]
+    counts = torch.unique(code, return_counts=True)[1].double()
+    shares = counts / counts.sum()
+    return float(-(shares * shares.log()).sum()) + 0.0  # no negative zero
+
+
+def _matched(before: Tensor, after: Tensor) -> int:
+    """Ids that stay together under the greedy matching, in rounds: pairs that are each other's best are matched."""
+    old, new, counts = contingency(before, after)
+    kept = 0
+    while len(counts):
+        order = torch.argsort(counts, stable=True)  # ties by place, so that the best is unique
+        rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+        best = (_best(old, rank) == rank) & (_best(new, rank) == rank)
+        kept += int(counts[best].sum())
+        left = ~(torch.isin(old, old[best]) | torch.isin(new, new[best]))
+        old, new, counts = old[left], new[left], counts[left]
+    return kept
+
+
+def _best(rows: Tensor, rank: Tensor) -> Tensor:
+    """For each pair, the highest rank among the pairs of the same row."""
+    highest = torch.full((int(rows.max()) + 1,), -1).scatter_reduce_(0, rows, rank, "amax")
+    return highest[rows]

@@ -1,0 +1,184 @@
+"""One clustering of a CCE table, in five steps: sample, fit, assign, swap, and say what changed.
+
+Everything before the swap is computed aside, from the table as it was: an error or an interruption on the way leaves
+the old table. The table that CCE stands for, as tall as the vocabulary, is never in memory: vectors are computed for
+the sample and then block by block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cce.clustering.agreement import churn, contingency, count_rows, pointer_entropies
+from cce.clustering.quantize import (
+    CircularQuantizer,
+    ProductQuantizer,
+    Quantizer,
+    ResidualQuantizer,
+    Source,
+    draw_sample,
+    encode_all,
+)
+from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StepTimer, clean_interrupts
+from cce.indexing import MultiplyShift
+from cce.indexing.assignments import blocks
+from cce.kernels import gather_sum
+
+if TYPE_CHECKING:
+    from cce.embeddings.clustered import ClusteredEmbedding
+
+QUANTIZERS: dict[str, type[Quantizer]] = {
+    "concat": ProductQuantizer,
+    "circular": CircularQuantizer,
+    "sum": ResidualQuantizer,
+}
+MAX_MEASURED = 1 << 16  # sampled ids on which the change of the vectors is measured
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a clustering found, before it takes effect."""
+
+    pointers: Tensor  # (num_learned, num_columns), in the smallest type
+    helper: MultiplyShift  # the new hash functions of the helpers
+    tables: Tensor  # (num_columns, 1 + num_helpers, num_rows, width)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of each table."""
+        return self.tables.shape[2]
+
+
+class ClusterStep:
+    """Algorithm 3, "Cluster", for one table: its vectors come from `source`, which is the table itself or another."""
+
+    def __init__(self, table: ClusteredEmbedding, source: Source, generator: torch.Generator | None) -> None:
+        self.table = table
+        self.source = source
+        self.generator = generator
+        self.timer = StepTimer()
+        self.quantizer = QUANTIZERS[table.combine](table.num_columns, table.rows_after, table.settings)
+
+    @torch.no_grad()
+    def run(self, counts: Tensor | None) -> ClusterEvent:
+        """All steps in order."""
+        with clean_interrupts():
+            ids, learned = self._learn(counts)
+        before = _Before(self.table, ids)
+        with self.timer("swap"):
+            self.table.swap(learned)
+        return self._event(before, ids)
+
+    def _learn(self, counts: Tensor | None) -> tuple[Tensor, Learned]:
+        """The sampled ids, and all that the clustering changes, computed aside."""
+        table, num_learned = self.table, self.table.assignments.num_learned
+        with self.timer("sample"):
+            ids, weights = draw_sample(
+                num_learned, table.rows_after, table.settings, counts=counts, generator=self.generator
+            )
+            vectors = self.source(ids).float()
+        with self.timer("fit"):
+            self.quantizer.fit(vectors, weights, self.generator)
+            del vectors
+        with self.timer("assign"):
+            pointers = encode_all(self.quantizer, self.source, num_learned)
+        with self.timer("helpers"):
+            return ids, self._start_helpers(pointers)
+
+    def _start_helpers(self, pointers: Tensor) -> Learned:
+        """New hash functions for the helpers, and their rows at zero or at what the centroids leave over."""
+        table = self.table
+        helper = MultiplyShift(table.helper.num_hashes, table.rows_after, generator=self.generator)
+        tables = self.quantizer.codebooks.unsqueeze(1)  # (num_columns, 1, num_rows, width)
+        tables = functional.pad(tables, (0, 0, 0, 0, 0, table.num_helpers)).to(table.codebook)
+        learned = Learned(pointers, helper.to(tables.device), tables)
+        if table.helper_start == "residual":
+            for group in self._helper_groups():
+                self._add_mean_residual(learned, group)
+        return learned
+
+    def _helper_groups(self) -> list[list[tuple[int, int]]]:
+        """(column, helper) pairs that can be filled in one pass over the ids, since they share no residual."""
+        columns, helpers = range(self.table.num_columns), range(1, 1 + self.table.num_helpers)
+        if self.table.combine == "sum":
+            return [[(column, helper)] for helper in helpers for column in columns]
+        return [[(column, helper) for column in columns] for helper in helpers]
+
+    def _add_mean_residual(self, learned: Learned, group: list[tuple[int, int]]) -> None:
+        """Set the helper rows of `group` to the mean residual of the ids that hash to them."""
+        sums, counts = torch.zeros_like(learned.tables), torch.zeros_like(learned.tables[..., :1])
+        for ids in blocks(len(learned.pointers), self.table.settings.block_size):
+            hashed = learned.helper(ids.to(sums.device)).view(len(ids), *sums.shape[:1], -1)  # (n, columns, helpers)
+            residual = self.source(ids).to(sums) - self._decode(learned, ids)
+            for column, helper in group:
+                piece = self._piece(residual, column)
+                rows = hashed[:, column, helper - 1]
+                sums[column, helper].index_add_(0, rows, piece)
+                counts[column, helper].index_add_(0, rows, torch.ones_like(piece[:, :1]))
+        learned.tables.add_(sums / counts.clamp(min=1))
+
+    def _decode(self, learned: Learned, ids: Tensor) -> Tensor:
+        """The vectors of consecutive ids, as they will be after the swap."""
+        main = learned.pointers[int(ids[0]) : int(ids[-1]) + 1].long().to(learned.tables.device)
+        hashed = learned.helper(ids.to(main.device))
+        return gather_sum(learned.tables.flatten(0, 2), self.table.arrange(main, hashed, learned.num_rows))
+
+    def _piece(self, vectors: Tensor, column: int) -> Tensor:
+        if self.table.combine == "sum":
+            return vectors
+        return vectors.chunk(self.table.num_columns, dim=1)[column]
+
+    def _event(self, before: _Before, ids: Tensor) -> ClusterEvent:
+        table = self.table
+        after = _Before(table, ids)
+        dead, overfull = count_rows(table.assignments.pointers.long(), table.num_rows)
+        order = min(2, table.num_columns)
+        return ClusterEvent(
+            num_ids=table.assignments.num_learned,
+            num_rows=table.num_rows,
+            seconds=self.timer.seconds,
+            inertias=self.quantizer.inertias,
+            churn=churn(before.pointers, after.pointers),
+            dead_rows=dead,
+            overfull_rows=overfull,
+            entropies_before=pointer_entropies(before.pointers, order),
+            entropies_after=pointer_entropies(after.pointers, order),
+            moved=float((after.vectors - before.vectors).norm() / before.vectors.norm().clamp(min=1e-30)),
+            transfer=_transfer(table, before, after),
+        )
+
+
+class _Before:
+    """What the sampled ids looked like at some moment."""
+
+    def __init__(self, table: ClusteredEmbedding, ids: Tensor) -> None:
+        device = table.codebook.device
+        self.pointers = table.assignments(ids.to(device)).cpu()
+        self.num_rows = table.num_rows
+        self.vectors = table.compose(ids[:: 1 + len(ids) // MAX_MEASURED].to(device)).float()
+
+
+def _transfer(table: ClusteredEmbedding, before: _Before, after: _Before) -> RowTransfer:
+    """Which row of the codebook each clustered row took its ids from, counted on the sample."""
+    pairs = [contingency(old, new) for old, new in zip(before.pointers.T, after.pointers.T, strict=True)]
+    terms = 1 + table.num_helpers
+    old_rows = torch.cat([old + column * terms * before.num_rows for column, (old, _, _) in enumerate(pairs)])
+    new_rows = torch.cat([new + column * terms * after.num_rows for column, (_, new, _) in enumerate(pairs)])
+    return RowTransfer(
+        parameter=table.codebook,
+        new_rows=new_rows,
+        old_rows=old_rows,
+        counts=torch.cat([count for _, _, count in pairs]),
+        restarted=_helper_rows(table, after.num_rows),
+        old_restarted=_helper_rows(table, before.num_rows),
+    )
+
+
+def _helper_rows(table: ClusteredEmbedding, num_rows: int) -> Tensor:
+    every = torch.arange(table.num_tables * num_rows).view(table.num_columns, 1 + table.num_helpers, num_rows)
+    return every[:, 1:].flatten()

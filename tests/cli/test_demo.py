@@ -1,0 +1,169 @@
+"""`cce demo` as it is typed: what it prints, what it writes, and what it refuses."""
+
+import json
+import signal
+import sys
+
+import pytest
+
+from cce.cli import main
+from cce.records import read_records
+
+SMALL = ("demo", "--rows", "2000", "--epochs", "1", "--cap", "320")
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """A run with a table, and the same one with JSON: (exit, stdout, stderr, folder) of each."""
+    runs = {}
+    for kind, options in (("table", ()), ("json", ("--json",))):
+        folder = tmp_path_factory.mktemp(kind) / "deep" / "demo"
+        with pytest.MonkeyPatch.context() as patch:
+            out, err = Recorder(), Recorder()
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = main([*SMALL, "--out", str(folder), *options])
+        runs[kind] = (code, out.text, err.text, folder)
+    return runs
+
+
+class Recorder:
+    """A stream that is not a terminal and remembers."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return False
+
+
+def test_it_prints_a_table_and_where_the_report_is(printed):
+    code, out, err, folder = printed["table"]
+    lines = out.splitlines()
+    assert code == 0
+    assert " ".join(lines[0].split()) == "table params fewer bytes fewer test BCE test AUC seconds"
+    assert [line.split()[:2] for line in lines[2:5]] == [["full", "400,000"], ["hash", "640"], ["cce", "640"]]
+    assert lines[5].startswith("(oracle)")
+    assert lines[6] == f"report: {folder / 'report.md'}"
+    assert len(lines) == 7
+    assert err == ""  # progress is for terminals
+
+
+def test_json_is_all_that_stdout_holds(printed):
+    code, out, err, folder = printed["json"]
+    data = json.loads(out)
+    assert code == 0
+    assert err == ""
+    assert set(data) == {"oracle_bce", "report", "runs"}
+    assert data["report"] == str(folder / "report.md")
+    assert [run["method"] for run in data["runs"]] == ["full", "hash", "cce"]
+    assert data["runs"][1]["config"]["num_rows"] == 2000
+    assert data["runs"][1]["config"]["num_epochs"] == 1
+    assert data["runs"][1]["config"]["cap"] == 320
+    assert data["runs"][1]["config"]["num_users"] == 20_000  # what was not given keeps its default
+
+
+def test_both_ways_to_print_leave_the_same_files(printed):
+    for _, _, _, folder in printed.values():
+        assert {path.name for path in folder.iterdir()} == {"report.md", "records.jsonl"}
+    curves = [[record.curve for record in read_records(p[3] / "records.jsonl")] for p in printed.values()]
+    assert curves[0] == curves[1]
+
+
+def test_the_records_written_are_those_printed(printed):
+    _, out, _, folder = printed["json"]
+    records = read_records(folder / "records.jsonl")
+    assert [run["bce"] for run in json.loads(out)["runs"]] == [record.bce for record in records]
+
+
+@pytest.mark.parametrize(("option", "name"), [("--rows", "num_rows"), ("--epochs", "num_epochs"), ("--cap", "cap")])
+@pytest.mark.parametrize("value", ["0", "-3", str(2**31)])
+def test_a_number_out_of_range_is_one_line_and_exit_2(option, name, value, capsys, tmp_path):
+    assert main(["demo", f"{option}={value}", "--out", str(tmp_path / "x")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == f"cce demo: {name} must lie in [1, 2**31), got {value}.\n"
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_cap_below_one_row_is_one_line_and_exit_2(capsys, tmp_path):
+    assert main(["demo", "--rows", "64", "--epochs", "1", "--cap", "15", "--out", str(tmp_path / "x")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "cce demo: num_params must be at least 16 for method 'hash' of these sizes, got 15.\n"
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line_and_exit_2(capsys, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert main(["demo", "--rows", "64", "--epochs", "1", "--cap", "160", "--out", str(tmp_path / "file" / "x")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("cce demo: ")
+    assert str(tmp_path / "file") in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_word_for_a_number_is_refused_by_name(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["demo", "--rows", "many"])
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1] == "cce demo: error: argument --rows: invalid int value: 'many'"
+
+
+@pytest.mark.xfail(strict=True, reason="says `auc needs labels of both kinds` after training, not what to change")
+def test_too_few_rows_to_test_on_are_refused_by_name(capsys, tmp_path):
+    assert main(["demo", "--rows", "1", "--epochs", "1", "--cap", "160", "--out", str(tmp_path / "x")]) == 2
+    assert "rows" in capsys.readouterr().err
+
+
+@pytest.mark.xfail(strict=True, reason="says `Overflow when unpacking long long`")
+def test_a_seed_beyond_64_bits_is_refused_by_name(capsys, tmp_path):
+    assert main(["demo", "--rows", "64", "--seed", str(2**70), "--out", str(tmp_path / "x")]) == 2
+    assert "seed" in capsys.readouterr().err
+
+
+def test_an_interruption_is_one_line_and_exit_130_and_leaves_nothing(capsys, tmp_path):
+    """Half a second into a run of a minute, as Ctrl-C would."""
+    import cce.experiments.demo  # noqa: F401  # loaded before the clock starts
+
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        code = main(["demo", "--json", "--out", str(tmp_path / "x")])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert code == 130
+    assert capsys.readouterr() == ("", "cce demo: interrupted\n")
+    assert not (tmp_path / "x").exists()
+
+
+def test_help_has_an_example_and_every_option(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["demo", "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: cce demo ")
+    assert "example:\n  cce demo --out runs/demo\n" in text
+    for option in ("--out", "--rows", "--epochs", "--cap", "--seed", "--json"):
+        assert option in text
+
+
+def test_the_defaults_that_help_tells_are_the_real_ones(capsys):
+    from cce.experiments.demo import DemoConfig
+
+    with pytest.raises(SystemExit):
+        main(["demo", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    config = DemoConfig()
+    for number in (config.num_rows, config.num_epochs, config.cap, config.seed):
+        assert f"(default: {number})" in text

@@ -1,0 +1,79 @@
+"""`cce` as a command: its verbs, its version, its help, and what it says to a wrong word."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cce
+from cce.cli import main
+
+
+def exits(arguments, capsys):
+    """The exit code of arguments that never reach a verb, and what was printed."""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    return caught.value.code, *capsys.readouterr()
+
+
+def test_version_is_that_of_the_package(capsys):
+    assert exits(["--version"], capsys) == (0, f"cce {cce.__version__}\n", "")
+
+
+def test_help_names_every_verb(capsys):
+    code, out, err = exits(["--help"], capsys)
+    assert (code, err) == (0, "")
+    assert out.startswith("usage: cce [-h] [--version] VERB ...")
+    assert "Embedding tables 10 to 10,000 times smaller while they train." in out
+    assert "demo" in out
+
+
+def test_an_unknown_verb_is_refused_with_the_right_ones(capsys):
+    code, out, err = exits(["dmeo"], capsys)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("cce: error: argument VERB: invalid choice: 'dmeo' (choose from ")
+    assert "demo" in err.splitlines()[-1]
+
+
+def test_no_verb_is_refused(capsys):
+    code, out, err = exits([], capsys)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == "cce: error: the following arguments are required: VERB"
+
+
+def test_an_unknown_option_is_refused_by_name(capsys):
+    code, out, err = exits(["demo", "--colour", "blue"], capsys)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1] == "cce: error: unrecognized arguments: --colour blue"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [sys.executable, "-m", "cce"],
+        pytest.param(
+            [str(Path(sys.executable).with_name("cce"))],
+            marks=pytest.mark.skipif(
+                shutil.which("cce", path=str(Path(sys.executable).parent)) is None, reason="the script is not installed"
+            ),
+        ),
+    ],
+    ids=["python -m cce", "cce"],
+)
+def test_the_shell_gets_the_exit_code(command):
+    def run(*arguments):
+        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120)
+
+    version, wrong = run("--version"), run("dmeo")
+    assert (version.returncode, version.stdout, version.stderr) == (0, f"cce {cce.__version__}\n", "")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "invalid choice: 'dmeo'" in wrong.stderr
+
+
+def test_the_shell_gets_the_exit_code_of_a_verb():
+    command = [sys.executable, "-m", "cce", "demo", "--rows", "0"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "cce demo: num_rows must lie in [1, 2**31), got 0.\n"

@@ -1,0 +1,72 @@
+"""Churn, entropies and row counts on pointers whose answer is known."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cce.clustering.agreement import churn, contingency, count_rows, pointer_entropies
+
+
+def column(*rows):
+    return torch.tensor(rows).unsqueeze(1)
+
+
+def test_the_same_pointers_have_no_churn():
+    assert churn(column(0, 1, 2, 2), column(0, 1, 2, 2)) == 0
+
+
+def test_other_names_for_the_same_rows_are_no_churn():
+    assert churn(column(0, 1, 2, 2), column(7, 0, 1, 1)) == 0
+
+
+def test_one_id_of_four_that_changes_is_a_quarter():
+    assert churn(column(0, 0, 1, 1), column(5, 5, 3, 5)) == 0.25
+
+
+def test_rows_are_matched_one_to_one():
+    """All ids in one row afterwards: only one of the two old rows can be the same one."""
+    assert churn(column(0, 0, 0, 1), column(4, 4, 4, 4)) == 0.25
+
+
+def test_churn_is_the_mean_over_columns():
+    before = torch.tensor([[0, 0], [1, 0], [0, 1], [1, 1]])
+    after = torch.tensor([[1, 0], [0, 0], [1, 0], [0, 1]])
+    assert churn(before, after) == pytest.approx(1 / 8)
+
+
+def test_no_pointers_no_churn():
+    assert churn(torch.empty(0, 2, dtype=torch.long), torch.empty(0, 2, dtype=torch.long)) == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 60), st.integers(1, 8), st.integers(0, 10**6))
+def test_relabelling_never_counts(num_ids, num_rows, seed):
+    g = torch.Generator().manual_seed(seed)
+    before = torch.randint(0, num_rows, (num_ids, 2), generator=g)
+    names = torch.randperm(num_rows, generator=g)
+    assert churn(before, names[before]) == 0
+    after = torch.randint(0, num_rows, (num_ids, 2), generator=g)
+    assert 0 <= churn(before, after) < 1
+    assert churn(before, names[after]) <= 1 - 1 / num_ids
+
+
+def test_contingency_counts_pairs():
+    old, new, counts = contingency(torch.tensor([0, 0, 2, 2]), torch.tensor([1, 1, 0, 1]))
+    assert list(zip(old.tolist(), new.tolist(), counts.tolist(), strict=True)) == [(0, 1, 2), (2, 0, 1), (2, 1, 1)]
+
+
+def test_dead_and_overfull_rows():
+    pointers = torch.stack([torch.zeros(100, dtype=torch.long), torch.arange(100) % 20], dim=1)
+    assert count_rows(pointers, 20) == (19, 1)
+
+
+def test_entropies_of_uniform_and_of_repeated_columns():
+    first = torch.arange(12) % 4
+    pointers = torch.stack([first, 3 - first, torch.arange(12) % 3], dim=1)
+    h1, h2, h3 = pointer_entropies(pointers, 3)
+    assert h1 == pytest.approx(math.log(3))
+    assert h2 == pytest.approx(math.log(4))  # the second column only renames the first
+    assert h3 == pytest.approx(math.log(12))

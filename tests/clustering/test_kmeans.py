@@ -1,0 +1,210 @@
+"""k-means as scikit-learn's users expect it: its checklist, and the inputs that break others."""
+
+import math
+
+import pytest
+import torch
+
+from cce.clustering import KMeans, kmeans, nearest_centroid
+
+OURS = ["torch", "compiled"]
+
+
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def planted(num_clusters, num_points, width, *, spread=0.01, seed=0):
+    """Points around well-parted centers: the grid corners of side 1; and the number of each point's center."""
+    generator = seeded(seed)
+    corners = torch.cartesian_prod(*[torch.arange(4.0)] * width).reshape(-1, width)
+    centers = corners[torch.randperm(len(corners), generator=generator)[:num_clusters]]
+    labels = torch.arange(num_points) % num_clusters
+    return centers[labels] + spread * torch.randn(num_points, width, generator=generator), labels, centers
+
+
+@pytest.mark.parametrize("backend", [*OURS, "faiss", "sklearn"])
+def test_planted_clusters_are_recovered_from_a_point_of_each(backend):
+    pytest.importorskip("torch" if backend in OURS else backend)
+    points, labels, centers = planted(50, 5000, 3)
+    fit = kmeans(points, 50, start=points[:50], num_iterations=20, backend=backend)
+    assert isinstance(fit, KMeans)
+    assert torch.allclose(fit.centroids, centers, atol=0.01)
+    assert torch.equal(nearest_centroid(points, fit.centroids), labels)
+
+
+def test_k_means_plus_plus_finds_nearly_every_planted_cluster():
+    points, _, centers = planted(30, 3000, 3)
+    centroids = kmeans(points, 30, start="k-means++", generator=seeded(1)).centroids
+    distances = torch.cdist(centers, centroids).min(1).values
+    assert int((distances < 0.1).sum()) >= 28
+
+
+@pytest.mark.parametrize(("width", "num_clusters"), [(1, 20), (4, 300), (8, 64), (16, 40), (4, 2)])
+def test_compiled_loops_and_torch_agree(width, num_clusters):
+    points = torch.randn(6000, width, generator=seeded(width))
+    weights = torch.rand(6000, generator=seeded(1))
+    fits = [
+        kmeans(points, num_clusters, weights=weights, num_iterations=15, generator=seeded(2), backend=backend)
+        for backend in OURS
+    ]
+    assert torch.allclose(fits[0].centroids, fits[1].centroids, rtol=1e-6, atol=1e-6)
+    assert fits[0].inertias == pytest.approx(fits[1].inertias, rel=1e-6)
+
+
+@pytest.mark.parametrize("backend", OURS)
+def test_inertia_never_rises_and_is_that_of_the_centroids_before_the_update(backend):
+    points = torch.randn(4000, 4, generator=seeded(3))
+    start = points[:100]
+    fit = kmeans(points, 100, start=start, num_iterations=12, backend=backend)
+    assert len(fit.inertias) == 12
+    assert list(fit.inertias) == sorted(fit.inertias, reverse=True)
+    first = torch.cdist(points.double(), start.double()).min(1).values.square().sum()
+    assert fit.inertias[0] == pytest.approx(first.item(), rel=1e-6)
+
+
+def test_inertia_equals_that_of_faiss_from_the_same_start():
+    pytest.importorskip("faiss")
+    points = torch.randn(30_000, 4, generator=seeded(4))
+    start = points[:256]
+    ours, theirs = (kmeans(points, 256, start=start, num_iterations=20, backend=b) for b in ("compiled", "faiss"))
+    assert ours.inertias[-1] <= 1.01 * theirs.inertias[-1]
+
+
+@pytest.mark.parametrize("backend", OURS)
+@pytest.mark.parametrize("num_distinct", [1, 3, 40])
+def test_weights_count_as_repeats(backend, num_distinct):
+    points = torch.randn(300, 3, generator=seeded(5))
+    weights = torch.randint(0, 4, (300,), generator=seeded(6))
+    start = points[:num_distinct] + 0.1
+    weighted = kmeans(points, num_distinct, weights=weights, start=start, num_iterations=10, backend=backend)
+    repeated = kmeans(
+        points.repeat_interleave(weights, 0), num_distinct, start=start, num_iterations=10, backend=backend
+    )
+    assert torch.allclose(weighted.centroids, repeated.centroids, atol=1e-5)
+    assert weighted.inertias == pytest.approx(repeated.inertias, rel=1e-5)
+
+
+@pytest.mark.parametrize("start", ["random", "k-means++"])
+def test_points_of_no_weight_never_start_a_cluster(start):
+    points = torch.arange(100.0)[:, None]
+    weights = (torch.arange(100) < 10).float()
+    centroids = kmeans(points, 10, weights=weights, start=start, num_iterations=0, generator=seeded(7)).centroids
+    assert sorted(centroids.flatten().tolist()) == list(range(10))
+
+
+@pytest.mark.parametrize("num_used", [1, 2, 5])
+@pytest.mark.parametrize("start", ["random", "k-means++"])
+def test_any_number_of_threads_gives_the_same_bits(num_threads, num_used, start):
+    points = torch.randn(70_000, 4, generator=seeded(8))
+    num_threads(1)
+    alone = kmeans(points, 64, start=start, num_iterations=5, generator=seeded(9))
+    num_threads(num_used)
+    together = kmeans(points, 64, start=start, num_iterations=5, generator=seeded(9))
+    assert torch.equal(alone.centroids, together.centroids)
+    assert alone.inertias == together.inertias
+
+
+@pytest.mark.parametrize("backend", OURS)
+def test_empty_clusters_move_to_badly_served_points(backend):
+    points, _, _ = planted(20, 2000, 3)
+    start = torch.full((20, 3), 100.0)
+    start[0] = points.mean(0)
+    fit = kmeans(points, 20, start=start, num_iterations=50, backend=backend)
+    assert int(torch.bincount(nearest_centroid(points, fit.centroids), minlength=20).min()) > 0
+    assert fit.inertias[-1] < 0.2 * fit.inertias[0]
+
+
+@pytest.mark.parametrize("backend", OURS)
+def test_centroids_and_points_given_are_not_changed(backend):
+    points = torch.randn(500, 4, generator=seeded(10))
+    start = points[:20].clone()
+    weights = torch.rand(500, generator=seeded(11))
+    copies = points.clone(), start.clone(), weights.clone()
+    fit = kmeans(points, 20, start=start, weights=weights, num_iterations=3, backend=backend)
+    assert torch.equal(points, copies[0])
+    assert torch.equal(start, copies[1])
+    assert torch.equal(weights, copies[2])
+    assert fit.centroids.data_ptr() not in (points.data_ptr(), start.data_ptr())
+
+
+@pytest.mark.parametrize("backend", OURS)
+@pytest.mark.parametrize("start", ["random", "k-means++"])
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param(torch.ones(50, 4), id="constant"),
+        pytest.param(torch.tensor([[1.0, 2.0]]), id="one point"),
+        pytest.param(torch.arange(6.0).reshape(3, 2), id="fewer points than clusters"),
+        pytest.param(torch.arange(5.0).repeat(40)[:, None], id="fewer distinct points than clusters"),
+        pytest.param(torch.full((200, 3), 1e18), id="huge"),
+        pytest.param(torch.full((200, 3), 1e-40) * torch.arange(200.0)[:, None], id="tiny"),
+        pytest.param(torch.cat([torch.zeros(500, 2), torch.randn(3, 2)]), id="mostly one point"),
+    ],
+)
+def test_awkward_points_give_finite_centroids(points, start, backend):
+    fit = kmeans(points, 8, start=start, generator=seeded(12), backend=backend)
+    assert fit.centroids.shape == (8, points.shape[1])
+    assert bool(fit.centroids.isfinite().all())
+    assert all(math.isfinite(value) for value in fit.inertias)
+
+
+@pytest.mark.parametrize("backend", OURS)
+def test_fewer_distinct_points_than_clusters_end_with_no_error(backend):
+    points = torch.arange(5.0).repeat(40)[:, None]
+    fit = kmeans(points, 8, start=torch.zeros(8, 1), backend=backend)
+    assert fit.inertias[-1] == 0.0
+    assert len(fit.inertias) < 50  # it stops when nothing changes
+
+
+@pytest.mark.parametrize("backend", OURS)
+def test_a_fit_stops_when_inertia_hardly_falls(backend):
+    points = torch.randn(3000, 4, generator=seeded(13))
+    patient = kmeans(points, 50, generator=seeded(14), backend=backend)
+    hasty = kmeans(points, 50, generator=seeded(14), tolerance=0.01, backend=backend)
+    falls = [1 - after / before for before, after in zip(hasty.inertias, hasty.inertias[1:], strict=False)]
+    assert len(hasty.inertias) < len(patient.inertias)
+    assert falls[-1] <= 0.01
+    assert all(fall > 0.01 for fall in falls[:-1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_float_types_are_clustered_in_float32(dtype):
+    points = torch.randn(400, 4, generator=seeded(15)).to(dtype)
+    fit = kmeans(points, 10, generator=seeded(16))
+    assert fit.centroids.dtype == torch.float32
+    assert torch.equal(fit.centroids, kmeans(points.float(), 10, generator=seeded(16)).centroids)
+
+
+def test_points_far_from_the_origin_keep_their_precision():
+    points, _, centers = planted(20, 2000, 3)
+    fit = kmeans(points + 1000, 20, start=points[:20] + 1000)
+    assert torch.allclose(fit.centroids - 1000, centers, atol=0.01)
+
+
+def test_wide_points_go_to_torch():
+    points = torch.randn(300, 48, generator=seeded(17))
+    assert kmeans(points, 5, generator=seeded(18)).centroids.shape == (5, 48)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_clusters": 0}, "num_clusters must be at least 1, got 0"),
+        ({"num_iterations": -1}, "num_iterations must not be negative, got -1"),
+        ({"tolerance": -0.1}, r"tolerance must not be negative, got -0\.1"),
+        ({"tolerance": math.nan}, "tolerance must not be negative, got nan"),
+        ({"start": "farthest"}, "start must be a tensor or one of random, k-means\\+\\+, got 'farthest'"),
+        ({"start": torch.zeros(3, 2)}, "start must have num_clusters = 2 rows, got 3"),
+        ({"start": torch.zeros(2, 3)}, "start must have the width of points, 2, got 3"),
+        ({"weights": torch.zeros(6)}, "weights must not all be zero"),
+        ({"backend": "cuml"}, "backend must be one of auto, torch, compiled, faiss, sklearn, got 'cuml'"),
+        ({"points": torch.empty(0, 2)}, "points must have at least one row, got 0"),
+        ({"points": torch.tensor([[1.0, math.nan]])}, "points must be finite, got NaN or inf in 1 of 1 rows"),
+    ],
+)
+def test_wrong_arguments_are_named_with_their_rule_and_value(arguments, message):
+    call = {"points": torch.zeros(6, 2), "num_clusters": 2, **arguments}
+    points = call.pop("points")
+    with pytest.raises(ValueError, match=message):
+        kmeans(points, **call)

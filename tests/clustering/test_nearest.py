@@ -1,0 +1,123 @@
+"""Nearest centroids: equal to brute force, to the bit, over many shapes."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cce.clustering import nearest_centroid
+from cce.clustering.nearest import choose_backend, plain_nearest
+
+
+def brute_force(points, centroids):
+    """The definition in numpy: float32 steps from the first dimension to the last, ties to the lower index."""
+    total = np.zeros((len(points), len(centroids)), np.float32)
+    for d in range(points.shape[1]):
+        difference = points[:, d : d + 1].numpy() - centroids[:, d].numpy()
+        total += difference * difference
+    return torch.from_numpy(total.argmin(1))
+
+
+@pytest.mark.parametrize("backend", ["torch", "compiled"])
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 8, 9, 16, 32])
+@pytest.mark.parametrize(("num_points", "num_centroids"), [(1, 1), (700, 1), (5, 900), (3000, 37), (3000, 640)])
+def test_nearest_centroids_equal_brute_force(backend, width, num_points, num_centroids):
+    generator = torch.Generator().manual_seed(width)
+    points = torch.randn(num_points, width, generator=generator)
+    centroids = torch.randn(num_centroids, width, generator=generator)
+    assert torch.equal(nearest_centroid(points, centroids, backend=backend), brute_force(points, centroids))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    width=st.sampled_from([1, 2, 4, 7, 12]),
+    num_points=st.integers(1, 400),
+    num_centroids=st.integers(1, 100),
+    num_values=st.sampled_from([1, 2, 3, 1000]),
+    scale=st.sampled_from([1e-30, 1e-20, 1e-3, 1.0, 1e6, 1e14]),
+    offset=st.sampled_from([0.0, 1.0, 1e4]),
+)
+def test_compiled_search_equals_the_definition_on_grids_full_of_ties(
+    seed, width, num_points, num_centroids, num_values, scale, offset
+):
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.randint(num_values, (num_points, width), generator=generator) * scale + offset
+    centroids = torch.randint(num_values, (num_centroids, width), generator=generator) * scale + offset
+    found = nearest_centroid(points, centroids, backend="compiled")
+    assert torch.equal(found, nearest_centroid(points, centroids, backend="torch"))
+
+
+@pytest.mark.parametrize("spread", [1e-4, 1.0])
+def test_compiled_search_equals_the_definition_on_clustered_data_with_outliers(spread):
+    generator = torch.Generator().manual_seed(0)
+    centers = torch.randn(50, 4, generator=generator) * 10
+    points = centers[torch.randint(50, (20_000,), generator=generator)]
+    points = points + spread * torch.randn(points.shape, generator=generator)
+    points[::1000] *= 1000
+    centroids = points[:2000] + 1e-3
+    found = nearest_centroid(points, centroids, backend="compiled")
+    assert torch.equal(found, nearest_centroid(points, centroids, backend="torch"))
+
+
+@pytest.mark.parametrize("backend", ["torch", "compiled"])
+def test_ties_go_to_the_lower_index(backend):
+    centroids = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
+    points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
+    assert nearest_centroid(points, centroids, backend=backend).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("backend", ["faiss", "sklearn"])
+def test_peers_agree_where_no_two_centroids_are_near(backend):
+    pytest.importorskip(backend)
+    centroids = torch.eye(6) * 10
+    points = centroids[torch.arange(60) % 6] + 0.1
+    assert nearest_centroid(points, centroids, backend=backend).tolist() == [i % 6 for i in range(60)]
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 3])
+def test_any_number_of_threads_finds_the_same(num_threads):
+    generator = torch.Generator().manual_seed(1)
+    points, centroids = torch.randn(150_000, 4, generator=generator), torch.randn(300, 4, generator=generator)
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        found = nearest_centroid(points, centroids)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found, plain_nearest(points, centroids)[0])
+
+
+def test_inputs_are_not_changed_and_may_be_strided_half_or_require_grad():
+    generator = torch.Generator().manual_seed(2)
+    points = torch.randn(8, 500, generator=generator).t().requires_grad_()
+    centroids = torch.randn(40, 8, generator=generator)
+    copies = points.detach().clone(), centroids.clone()
+    found = nearest_centroid(points, centroids)
+    assert torch.equal(points.detach(), copies[0])
+    assert torch.equal(centroids, copies[1])
+    assert torch.equal(found, brute_force(points.detach(), centroids))
+    assert nearest_centroid(points.half(), centroids).shape == (500,)
+
+
+def test_no_points_have_no_nearest():
+    assert nearest_centroid(torch.empty(0, 4), torch.zeros(2, 4)).tolist() == []
+
+
+def test_wrong_backends_and_shapes_are_named():
+    points = torch.zeros(3, 40)
+    with pytest.raises(ValueError, match="one of auto, torch, compiled, faiss, sklearn, got 'cuml'"):
+        nearest_centroid(points, points, backend="cuml")
+    with pytest.raises(ValueError, match="width <= 32, got cpu points of width 40"):
+        nearest_centroid(points, points, backend="compiled")
+    with pytest.raises(ValueError, match="centroids must have the width of points, 40, got 4"):
+        nearest_centroid(points, torch.zeros(3, 4))
+    with pytest.raises(ValueError, match="centroids must have at least one row, got 0"):
+        nearest_centroid(points, torch.zeros(0, 40))
+
+
+def test_auto_takes_compiled_loops_where_they_fit_and_torch_elsewhere():
+    assert choose_backend("auto", torch.zeros(3, 4)) == "compiled"
+    assert choose_backend("auto", torch.zeros(3, 33)) == "torch"
+    assert choose_backend("auto", torch.zeros(3, 4, device="meta")) == "torch"

@@ -1,0 +1,163 @@
+"""Data whose best model is known: Zipf's ids, clusters that decide alone, and an oracle nobody beats."""
+
+import math
+import re
+
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from cce.data import PlantedClusters
+from cce.evaluation import binary_cross_entropy
+
+SIZES = (50, 30, 20)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def planted(sizes=SIZES, *, seed=0, **options):
+    return PlantedClusters(sizes, num_clusters=4, generator=generator(seed), **options)
+
+
+@pytest.fixture(scope="module")
+def clicks():
+    return planted()
+
+
+@pytest.fixture(scope="module")
+def sample(clicks):
+    return clicks.sample(40_000, generator=generator(1))
+
+
+def expected_bce_and_its_noise(probabilities, logits, num_rows):
+    """Of logits on labels drawn from the probabilities: the mean loss, and the standard deviation of its average."""
+    loss_of_one, loss_of_zero = -torch.nn.functional.logsigmoid(logits), -torch.nn.functional.logsigmoid(-logits)
+    mean = probabilities * loss_of_one + (1 - probabilities) * loss_of_zero
+    variance = probabilities * (1 - probabilities) * (loss_of_one - loss_of_zero).square()
+    return float(mean.mean()), math.sqrt(float(variance.mean()) / num_rows)
+
+
+def test_a_sample_has_an_id_of_each_feature_and_a_label_a_row(sample):
+    assert (sample.ids.shape, sample.ids.dtype) == ((40_000, 3), torch.int64)
+    assert (sample.labels.shape, sample.labels.dtype) == ((40_000,), torch.float32)
+    assert (sample.probabilities.shape, sample.probabilities.dtype) == ((40_000,), torch.float64)
+    assert set(sample.labels.unique().tolist()) == {0, 1}
+    for column, size in zip(sample.ids.unbind(1), SIZES, strict=True):
+        assert (column.min(), column.max()) == (0, size - 1)
+
+
+def test_equal_seeds_give_equal_rows_and_other_seeds_others(clicks, sample):
+    same = planted().sample(40_000, generator=generator(1))
+    for field in ("ids", "labels", "probabilities"):
+        assert torch.equal(getattr(sample, field), getattr(same, field))
+    assert not torch.equal(clicks.sample(40_000, generator=generator(2)).ids, sample.ids)
+    assert not torch.equal(planted(seed=5).vectors[0], clicks.vectors[0])
+
+
+def test_one_generator_gives_new_rows_each_time(clicks):
+    g = generator()
+    assert not torch.equal(clicks.sample(100, generator=g).ids, clicks.sample(100, generator=g).ids)
+
+
+@pytest.mark.parametrize("zipf", [0.0, 0.7, 1.0, 1.5])
+def test_ids_follow_zipfs_law(zipf):
+    ids = planted((40, 25), zipf=zipf).sample(100_000, generator=generator(3)).ids
+    for column, size in zip(ids.unbind(1), (40, 25), strict=True):
+        weights = [rank**-zipf for rank in range(1, size + 1)]
+        expected = [100_000 * weight / sum(weights) for weight in weights]
+        assert chisquare(torch.bincount(column, minlength=size).tolist(), expected).pvalue > 0.001
+
+
+def test_features_are_drawn_independently():
+    first, second = planted((4, 3)).sample(50_000, generator=generator(4)).ids.unbind(1)
+    joint = torch.bincount(first * 3 + second, minlength=12).view(4, 3).double()
+    expected = joint.sum(1, keepdim=True) * joint.sum(0) / joint.sum()
+    assert chisquare(joint.flatten(), expected.flatten(), ddof=5).pvalue > 0.001
+
+
+def test_every_id_has_a_cluster(clicks):
+    for clusters, size in zip(clicks.clusters, SIZES, strict=True):
+        assert clusters.shape == (size,)
+        assert set(clusters.tolist()) == {0, 1, 2, 3}
+
+
+def test_the_logit_is_the_sum_of_dot_products_over_pairs_of_features(clicks, sample):
+    for ids, probability in zip(sample.ids[:50].tolist(), sample.probabilities[:50].tolist(), strict=True):
+        user, item, place = (clicks.vectors[f][clicks.clusters[f][x]] for f, x in enumerate(ids))
+        logit = float(user @ item + user @ place + item @ place)
+        assert probability == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-12)
+
+
+def test_clusters_decide_alone(clicks, sample):
+    combination = sum(4**f * clicks.clusters[f][sample.ids[:, f]] for f in range(3))
+    assert len(combination.unique()) == 64
+    for value in combination.unique():
+        probabilities = sample.probabilities[combination == value]
+        torch.testing.assert_close(probabilities, probabilities[:1].expand_as(probabilities), rtol=1e-12, atol=0)
+    assert len(sample.ids.unique(dim=0)) > 10_000  # though the ids are far more
+
+
+def test_logits_spread_by_three():
+    clicks = PlantedClusters((3_000,) * 3, num_clusters=2_000, latent_dim=6, zipf=0.0, generator=generator())
+    logits = torch.logit(clicks.sample(20_000, generator=generator(1)).probabilities)
+    assert logits.std().item() == pytest.approx(3, rel=0.03)
+
+
+def test_labels_are_as_frequent_as_their_probabilities_say(sample):
+    order = sample.probabilities.argsort()
+    for rows in order.split(4_000):
+        probabilities = sample.probabilities[rows]
+        noise = float((probabilities * (1 - probabilities)).mean() / len(rows)) ** 0.5
+        assert abs(float(sample.labels[rows].double().mean() - probabilities.mean())) < 4 * noise + 1e-9
+
+
+def test_the_oracles_bce_is_the_expected_entropy(sample):
+    logits = torch.logit(sample.probabilities)
+    entropy, noise = expected_bce_and_its_noise(sample.probabilities, logits, len(logits))
+    assert abs(sample.oracle_bce - entropy) < 4 * noise
+
+
+def test_a_model_that_knows_the_probabilities_scores_as_the_oracle(sample):
+    logits = torch.logit(sample.probabilities)
+    assert binary_cross_entropy(logits, sample.labels) == pytest.approx(sample.oracle_bce, rel=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [lambda x: 0.8 * x, lambda x: 1.25 * x, lambda x: x + 0.3, lambda x: 0 * x])
+def test_a_model_that_is_off_scores_worse_than_the_oracle(sample, wrong):
+    logits = torch.logit(sample.probabilities)
+    assert binary_cross_entropy(wrong(logits), sample.labels) > sample.oracle_bce + 0.002
+
+
+def test_no_rows_are_a_sample_too(clicks):
+    assert clicks.sample(0).ids.shape == (0, 3)
+
+
+@pytest.mark.parametrize("sizes", [(), (10,)])
+def test_fewer_than_two_features_are_refused(sizes):
+    message = f"number of vocabulary_sizes must lie in [2, 2**31), got {len(sizes)}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        PlantedClusters(sizes)
+
+
+@pytest.mark.parametrize("num_clusters", [0, -1])
+def test_no_clusters_are_refused(num_clusters):
+    with pytest.raises(ValueError, match=re.escape(f"num_clusters must lie in [1, 2**31), got {num_clusters}.")):
+        PlantedClusters((10, 10), num_clusters=num_clusters)
+    with pytest.raises(TypeError, match=r"num_clusters must be an int, got 2\.5 of type float"):
+        PlantedClusters((10, 10), num_clusters=2.5)
+
+
+@pytest.mark.xfail(strict=True, reason="an empty vocabulary, a latent_dim of 0 and negative rows meet no check")
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: PlantedClusters((10, 0)), "vocabulary_sizes"),
+        (lambda: PlantedClusters((10, 10), latent_dim=0), "latent_dim"),
+        (lambda: PlantedClusters((10, 10)).sample(-1), "num_rows"),
+    ],
+)
+def test_other_impossible_sizes_are_refused_by_name(make, name):
+    with pytest.raises(ValueError, match=name):
+        make()

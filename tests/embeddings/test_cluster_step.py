@@ -1,0 +1,205 @@
+"""One clustering: exact for every id, all or nothing, frugal, and what the settings say."""
+
+import os
+import resource
+import signal
+import threading
+
+import pytest
+import torch
+
+import cce
+from cce.embeddings.cluster_step import ClusterStep
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def state_of(table):
+    return {name: tensor.clone() for name, tensor in table.state_dict().items()}
+
+
+def same(one, other):
+    return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+class Broken(Exception):
+    pass
+
+
+@pytest.mark.parametrize("call", range(1, 6))
+def test_an_error_at_any_call_for_vectors_leaves_the_old_table(call):
+    table = cce.ClusteredEmbedding(
+        500,
+        8,
+        num_rows=10,
+        helper_start="residual",
+        settings=cce.ClusterSettings(block_size=200),
+        generator=generator(),
+    )
+    before, calls = state_of(table), []
+
+    def source(ids):
+        calls.append(len(ids))
+        if len(calls) == call:
+            raise Broken
+        return table.compose(ids).detach()
+
+    with pytest.raises(Broken):
+        ClusterStep(table, source, generator()).run(None)
+    assert same(before, table.state_dict())
+
+
+def cluster_interrupted_after(delay, table):
+    timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        timer.start()
+        table.cluster(generator=generator(1))
+        threading.Event().wait(10)  # the interrupt is still to come
+    except KeyboardInterrupt:
+        timer.join()
+
+
+def test_an_interrupt_at_any_moment_leaves_the_old_table_or_the_new_one():
+    reference = cce.ClusteredEmbedding(3000, 8, num_rows=50, generator=generator())
+    old = state_of(reference)
+    reference.cluster(generator=generator(1))
+    new, outcomes = state_of(reference), set()
+    for delay in [0.0005 * 1.35**i for i in range(24)]:
+        table = cce.ClusteredEmbedding(3000, 8, num_rows=50, generator=generator())
+        cluster_interrupted_after(delay, table)
+        found = [name for name, state in (("old", old), ("new", new)) if same(state, table.state_dict())]
+        assert len(found) == 1
+        outcomes.update(found)
+    assert outcomes == {"old", "new"}
+
+
+def test_the_table_is_never_in_memory():
+    """Asked for blocks no larger than the settings allow, and for the sample once."""
+    table = cce.ClusteredEmbedding(
+        10_000, 8, num_rows=4, settings=cce.ClusterSettings(block_size=512, points_per_row=100), generator=generator()
+    )
+    asked = []
+
+    def source(ids):
+        asked.append(len(ids))
+        return table.compose(ids).detach()
+
+    ClusterStep(table, source, generator()).run(None)
+    assert asked[0] == 400
+    assert max(asked[1:]) == 512
+    assert sum(asked[1:]) == 10_000
+
+
+def peak_of_an_event(num_ids):
+    """In a process of its own: bytes by which an event raises the peak above the module."""
+    table = cce.ClusteredEmbedding(num_ids, 16, num_rows=512, generator=generator())
+    small = cce.ClusteredEmbedding(5_000, 16, num_rows=16, generator=generator())
+    small.cluster()  # everything is loaded and compiled
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    table.cluster(generator=generator())
+    pointers = table.assignments.pointers.nbytes
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024, pointers
+
+
+@pytest.mark.slow
+def test_an_event_needs_little_more_memory_than_the_new_pointers_and_the_sample(new_process):
+    above, pointers = new_process(peak_of_an_event, 1_500_000)
+    sample = 256 * 512 * 16 * 4
+    assert above < pointers + 64e6 + 2 * sample  # the sample, and the column that k-means works on
+
+
+def planted(num_ids=2_000, **options):
+    """A table of two kinds of ids: the first tenth is frequent, the rest is not."""
+    table = cce.ClusteredEmbedding(num_ids, 4, num_rows=2, num_columns=1, generator=generator(), **options)
+    with torch.no_grad():
+        table.codebook.zero_()
+    return table
+
+
+def test_frequency_settings_need_counts():
+    table = cce.ClusteredEmbedding(100, 4, num_rows=2, settings=cce.ClusterSettings(sampling="frequency"))
+    with pytest.raises(ValueError, match="counts must be given, or tracked by the table"):
+        table.cluster()
+    table.cluster(counts=torch.arange(100))
+
+
+def test_counts_of_another_length_are_refused():
+    settings = cce.ClusterSettings(sampling="frequency", points_per_row=1)
+    table = cce.ClusteredEmbedding(100, 4, num_rows=2, settings=settings)
+    with pytest.raises(ValueError, match=r"counts must have shape \(100,\)"):
+        table.cluster(counts=torch.ones(7))
+
+
+def test_weighted_clustering_follows_the_frequent_ids():
+    """Two frequent far-apart ids and many rare ones: weights pull both centroids to the frequent ids."""
+    errors = {}
+    for weighted in (False, True):
+        settings = cce.ClusterSettings(weighted=weighted, start="k-means++")
+        table = cce.ClusteredEmbedding(400, 4, num_rows=8, settings=settings, generator=generator())
+        counts = torch.ones(400, dtype=torch.int64)
+        counts[:8] = 100_000
+        before = table.to_dense()
+        table.cluster(counts=counts, generator=generator(1))
+        errors[weighted] = (table.to_dense()[:8] - before[:8]).norm()
+    assert errors[True] < 0.5 * errors[False]
+
+
+def test_sampling_by_frequency_takes_frequent_ids():
+    settings = cce.ClusterSettings(sampling="frequency", points_per_row=5)
+    table = cce.ClusteredEmbedding(1000, 4, num_rows=4, settings=settings, generator=generator())
+    counts = torch.zeros(1000, dtype=torch.int64)
+    counts[:20] = 50
+    asked = []
+
+    def source(ids):
+        asked.append(ids)
+        return table.compose(ids).detach()
+
+    ClusterStep(table, source, generator()).run(counts)
+    assert asked[0].tolist() == list(range(20))
+
+
+def test_a_table_counts_what_it_is_trained_on():
+    table = cce.ClusteredEmbedding(100, 4, num_rows=4, num_learned=50, track_counts=True)
+    table(torch.tensor([[3, 3], [7, 99]]))
+    with torch.no_grad():
+        table(torch.tensor([3]))
+    table.eval()(torch.tensor([3]))
+    assert table.counts.counts[[3, 7]].tolist() == [2, 1]
+    assert int(table.counts.counts.sum()) == 3
+    twin = cce.ClusteredEmbedding(100, 4, num_rows=4, num_learned=50, track_counts=True)
+    twin.load_state_dict(table.state_dict())
+    assert torch.equal(twin.counts.counts, table.counts.counts)
+
+
+def test_tracked_counts_serve_a_clustering():
+    settings = cce.ClusterSettings(sampling="frequency", weighted=True)
+    table = cce.ClusteredEmbedding(100, 4, num_rows=4, track_counts=True, settings=settings)
+    table.cluster()  # nothing counted yet: all ids alike
+    table(torch.arange(100)).sum().backward()
+    assert table.cluster().num_ids == 100
+
+
+def test_pointers_mapped_from_a_file_are_replaced_whole(tmp_path):
+    file = tmp_path / "pointers"
+    table = cce.ClusteredEmbedding(1000, 8, num_rows=300, pointer_file=file, generator=generator())
+    plain = cce.ClusteredEmbedding(1000, 8, num_rows=300, generator=generator())
+    inode = file.stat().st_ino
+    for each in (table, plain):
+        each.cluster(generator=generator(1))
+    assert torch.equal(table.to_dense(), plain.to_dense())
+    assert file.stat().st_ino != inode  # written aside and renamed
+    assert list(tmp_path.iterdir()) == [file]
+    stored = torch.from_file(str(file), size=4000, dtype=torch.uint16).view(1000, 4)
+    assert torch.equal(stored, table.assignments.pointers)
+
+
+def test_half_precision_tables_cluster_too():
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        table = cce.ClusteredEmbedding(500, 8, num_rows=10, generator=generator()).to(dtype)
+        event = table.cluster(generator=generator(1))
+        assert table.codebook.dtype == dtype
+        assert torch.isfinite(table.codebook).all()
+        assert event.moved < 1

@@ -1,0 +1,135 @@
+"""A clustering tells what it did, and tells the truth."""
+
+import os
+import signal
+import threading
+from dataclasses import FrozenInstanceError
+
+import pytest
+import torch
+
+import cce
+from cce.clustering.agreement import churn, count_rows, pointer_entropies
+from cce.embeddings import METHODS
+from cce.embeddings.clusterable import StepTimer, uninterrupted
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def clustered(num_ids=500, **options):
+    """A table, what it pointed to, its vectors then, and the event of its first clustering."""
+    table = cce.ClusteredEmbedding(num_ids, 8, num_rows=10, generator=generator(), **options)
+    before, vectors = table.assignments(torch.arange(num_ids)), table.to_dense()
+    return table, before, vectors, table.cluster(generator=generator(1))
+
+
+def test_an_event_cannot_be_changed():
+    event = clustered()[-1]
+    with pytest.raises(FrozenInstanceError):
+        event.moved = 0.0
+
+
+def test_a_table_that_cannot_cluster_is_not_clusterable():
+    class Half(cce.Clusterable):
+        pass
+
+    with pytest.raises(TypeError, match=r"abstract.*cluster"):
+        Half()
+
+
+def test_the_tables_that_learn_while_they_train_are_clusterable_and_no_others():
+    assert {name for name, kind in METHODS.items() if issubclass(kind, cce.Clusterable)} == {"cce", "collide"}
+
+
+def test_an_event_counts_ids_rows_and_columns():
+    table, _, _, event = clustered()
+    assert (event.num_ids, event.num_rows) == (500, 10)
+    assert len(event.inertias) == table.num_columns == 4
+    assert all(inertia > 0 for inertia in event.inertias)
+    assert 0 < event.total_seconds < 60
+
+
+def test_what_an_event_says_of_pointers_and_vectors_is_true():
+    table, before, vectors, event = clustered()
+    after = table.assignments(torch.arange(500))
+    assert event.churn == pytest.approx(churn(before, after))
+    assert event.entropies_before == pytest.approx(pointer_entropies(before, 2))
+    assert event.entropies_after == pytest.approx(pointer_entropies(after, 2))
+    assert (event.dead_rows, event.overfull_rows) == count_rows(after, 10)
+    assert event.moved == pytest.approx(float((table.to_dense() - vectors).norm() / vectors.norm()), rel=1e-5)
+
+
+def test_ids_that_stay_hashed_are_not_counted():
+    table, before, _, event = clustered(num_learned=200)
+    after = table.assignments(torch.arange(500))
+    assert event.num_ids == 200
+    assert event.churn == pytest.approx(churn(before[:200], after[:200]))
+
+
+def test_a_transfer_names_the_rows_that_ids_came_from_and_went_to():
+    table, before, _, event = clustered()
+    after, transfer = table.assignments(torch.arange(500)), event.transfer
+    assert transfer.parameter is table.codebook
+    assert int(transfer.counts.sum()) == 500 * 4
+    pairs = {
+        (int(o), int(n)): int(c) for o, n, c in zip(transfer.old_rows, transfer.new_rows, transfer.counts, strict=True)
+    }
+    for column in range(4):
+        base = column * 2 * 10  # a clustered table and a helper for each column
+        for old, new in zip(before[:50, column].tolist(), after[:50, column].tolist(), strict=True):
+            together = ((before[:, column] == old) & (after[:, column] == new)).sum()
+            assert pairs[base + old, base + new] == together
+    helpers = [row for column in range(4) for row in range(column * 20 + 10, column * 20 + 20)]
+    assert transfer.restarted.tolist() == transfer.old_restarted.tolist() == helpers
+
+
+def test_a_transfer_follows_a_change_of_size():
+    table, _, _, event = clustered(first_rows=25)
+    assert event.num_rows == table.num_rows == 10
+    assert int(event.transfer.new_rows.max()) < 80 <= int(event.transfer.old_rows.max()) < 200
+    assert (len(event.transfer.restarted), len(event.transfer.old_restarted)) == (40, 100)
+
+
+def test_learning_to_collide_says_which_parameters_it_replaced():
+    table = cce.CollidingEmbedding(300, 8, num_rows=12, generator=generator())
+    thin, projection = table.codebook, table.projection
+    assert table.can_cluster
+    event = table.cluster(generator=generator(1))
+    assert event.replaced == {thin: table.codebook, projection: None}
+    assert (event.num_ids, event.num_rows, len(event.inertias)) == (300, 12, 1)
+    assert not table.can_cluster
+
+
+def test_a_timer_keeps_seconds_by_step():
+    timer = StepTimer()
+    with timer("one"):
+        pass
+    with timer("two"):
+        threading.Event().wait(0.01)
+    assert list(timer.seconds) == ["one", "two"]
+    assert timer.seconds["two"] >= 0.01 > timer.seconds["one"] >= 0
+
+
+def test_an_interrupt_waits_until_the_block_is_done():
+    done = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("whole")
+    assert done == ["whole"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_without_an_interrupt_nothing_happens_in_any_thread():
+    results = []
+
+    def swap():
+        with uninterrupted():
+            results.append(1)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    thread.join()
+    swap()
+    assert results == [1, 1]

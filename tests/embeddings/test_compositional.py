@@ -1,0 +1,133 @@
+"""How ids are split over several small tables, and how a budget is."""
+
+import re
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cce.embeddings.compositional import default_columns, make_split, size_split
+from cce.indexing import MultiplyShift, QuotientRemainder
+
+
+@pytest.mark.parametrize(
+    ("dim", "columns"),
+    [
+        *((4, 4), (8, 4), (16, 4), (64, 4), (128, 4), (12, 4), (20, 4)),  # the paper's
+        *((1, 1), (2, 2), (3, 3), (6, 3), (9, 3), (18, 3)),
+        *((5, 5), (10, 5), (15, 5), (25, 5), (30, 5)),  # 3 is as near as 5: the larger
+        *((14, 2), (22, 2), (49, 7)),  # 7 and 1 are as near: the larger
+        *((7, 7), (21, 3), (35, 5)),
+        *((11, 1), (13, 1), (17, 1), (31, 1), (127, 1)),  # primes whose other divisor is too far
+    ],
+)
+def test_the_number_of_columns_is_the_divisor_nearest_to_four(dim, columns):
+    assert default_columns(dim) == columns
+
+
+@given(dim=st.integers(1, 3000))
+def test_no_other_divisor_is_nearer_to_four(dim):
+    columns = default_columns(dim)
+    assert dim % columns == 0
+    for other in range(1, 8):
+        if dim % other == 0:
+            assert (abs(columns - 4), -columns) <= (abs(other - 4), -other)
+
+
+def generator():
+    return torch.Generator().manual_seed(0)
+
+
+def test_hashed_tables_have_as_many_rows_each():
+    split = make_split("hash", 1000, num_tables=3, num_rows=7, generator=generator())
+    assert isinstance(split, MultiplyShift)
+    assert split.rows_per_column == (7, 7, 7)
+    expected = MultiplyShift(3, 7, generator=generator())
+    assert torch.equal(split(torch.arange(1000)), expected(torch.arange(1000)))
+
+
+@pytest.mark.parametrize(
+    ("num_ids", "num_tables", "num_rows", "rows_per_column"),
+    [
+        (1000, 2, 32, (32, 32)),  # the square root
+        (1000, 2, 100, (100, 10)),
+        (1000, 2, 300, (300, 4)),
+        (1000, 3, 10, (10, 10, 10)),
+        (1000, 4, 40, (40, 3, 3, 3)),
+        (1000, 1, 1000, (1000,)),
+        (1000, 3, 1000, (1000, 1, 1)),
+        (7, 2, 100, (100, 1)),
+    ],
+)
+def test_by_quotient_and_remainder_the_first_table_has_the_rows_and_the_others_what_ids_need(
+    num_ids, num_tables, num_rows, rows_per_column
+):
+    split = make_split("quotient-remainder", num_ids, num_tables=num_tables, num_rows=num_rows, generator=None)
+    assert isinstance(split, QuotientRemainder)
+    assert split.rows_per_column == rows_per_column
+    ids = torch.arange(num_ids)
+    assert torch.equal(split(ids)[:, 0], ids % num_rows)
+    assert len(split(ids).unique(dim=0)) == num_ids
+
+
+def test_one_table_by_quotient_and_remainder_must_hold_all_ids():
+    message = "num_rows must be num_embeddings=1000 with a single table, got 999."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make_split("quotient-remainder", 1000, num_tables=1, num_rows=999, generator=None)
+
+
+@pytest.mark.parametrize("split", ["hash", "quotient-remainder"])
+@pytest.mark.parametrize("num_rows", [0, -1, 2**31])
+def test_rows_out_of_range_are_refused(split, num_rows):
+    with pytest.raises(ValueError, match=re.escape(f"num_rows must lie in [1, 2**31), got {num_rows}.")):
+        make_split(split, 1000, num_tables=2, num_rows=num_rows, generator=None)
+
+
+def test_a_wrong_split_is_refused_with_the_right_ones():
+    with pytest.raises(ValueError, match=re.escape("split must be one of hash, quotient-remainder; got 'modulo'.")):
+        make_split("modulo", 1000, num_tables=2, num_rows=10, generator=None)
+
+
+def test_a_hashed_budget_is_cut_evenly():
+    sizes = size_split("ce-sum", "hash", 1000, num_tables=3, width=4, num_params=127)
+    assert sizes == {"num_rows": 10}  # 120 of 127: eleven rows would be 132
+
+
+def test_a_budget_below_one_row_each_is_refused():
+    message = "num_params must be at least 12 for method 'ce-sum' of these sizes, got 11."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        size_split("ce-sum", "hash", 1000, num_tables=3, width=4, num_params=11)
+
+
+def test_a_budget_below_the_balanced_split_is_refused():
+    message = "num_params must be at least 256 for method 'ce-mult' of these sizes, got 255."  # (32 + 32) · 4
+    with pytest.raises(ValueError, match=re.escape(message)):
+        size_split("ce-mult", "quotient-remainder", 1000, num_tables=2, width=4, num_params=255)
+    sizes = size_split("ce-mult", "quotient-remainder", 1000, num_tables=2, width=4, num_params=256)
+    assert sizes == {"num_rows": 36}  # with 28 quotients: as many rows, and more of them for the remainder
+
+
+@settings(deadline=None)
+@given(
+    num_ids=st.integers(1, 10**5),
+    num_tables=st.integers(1, 5),
+    width=st.integers(1, 16),
+    share=st.floats(0, 1),
+    split=st.sampled_from(["hash", "quotient-remainder"]),
+)
+def test_a_split_spends_what_it_can_of_a_budget(num_ids, num_tables, width, share, split):
+    budget = max(1, int(share * num_ids * width))
+    sizes = {"num_tables": num_tables, "width": width, "num_params": budget}
+    try:
+        num_rows = size_split("ce-sum", split, num_ids, **sizes)["num_rows"]
+    except ValueError as error:
+        smallest = int(re.search(r"at least (\d+) for method 'ce-sum'", str(error))[1])
+        assert budget < smallest
+        num_rows = size_split("ce-sum", split, num_ids, **(sizes | {"num_params": smallest}))["num_rows"]
+        budget = smallest
+    tables = make_split(split, num_ids, num_tables=num_tables, num_rows=num_rows, generator=None)
+    assert sum(tables.rows_per_column) * width <= budget
+    if num_rows < num_ids:  # one row more would not fit
+        larger = make_split(split, num_ids, num_tables=num_tables, num_rows=num_rows + 1, generator=None)
+        assert sum(larger.rows_per_column) * width > budget

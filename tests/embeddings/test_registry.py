@@ -1,0 +1,260 @@
+"""Any method from one call: by name, with a budget said in either way."""
+
+import re
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import cce
+from cce.embeddings import METHODS, resolve_budget
+
+NAMES = [
+    "full",
+    "hash",
+    "hash-embedding",
+    "ce-concat",
+    "ce-sum",
+    "ce-mult",
+    "robe",
+    "dhe",
+    "tt",
+    "collide",
+    "mixed-dim",
+    "pq",
+    "cce",
+]
+
+
+def same_state(one, other):
+    ours, theirs = one.state_dict(), other.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_methods_are_those_of_the_field():
+    assert cce.list_methods() == NAMES
+
+
+def test_each_name_gives_the_class_that_carries_it():
+    for name, kind in METHODS.items():
+        table = cce.create_embedding(name, 500, 16, compression=1 if name == "full" else 3, seed=0)
+        assert type(table) is kind
+        assert table.method == kind.method == name
+
+
+def test_the_list_is_a_copy():
+    cce.list_methods().clear()
+    assert cce.list_methods() == NAMES
+
+
+@pytest.mark.parametrize("wrong", ["CCE", "", "hashing", None])
+def test_a_wrong_name_is_refused_with_the_right_ones(wrong):
+    message = f"method must be one of {', '.join(NAMES)}; got {wrong!r}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        cce.create_embedding(wrong, 100, 8, compression=2)
+
+
+# -- budgets -----------------------------------------------------------------------------------------------------------
+
+
+def test_num_params_and_compression_are_two_ways_to_say_the_same():
+    by_count = cce.create_embedding("hash", 1000, 16, num_params=1600, seed=0)
+    by_ratio = cce.create_embedding("hash", 1000, 16, compression=10, seed=0)
+    assert by_count.num_params == by_ratio.num_params == 1600
+    assert same_state(by_count, by_ratio)
+
+
+@pytest.mark.parametrize(
+    ("budget", "shown"),
+    [
+        ({}, "num_params=None and compression=None"),
+        ({"num_params": 100, "compression": 2.5}, "num_params=100 and compression=2.5"),
+    ],
+)
+def test_both_ways_or_neither_are_refused(budget, shown):
+    message = re.escape(f"give one of num_params and compression, got {shown}.")
+    with pytest.raises(ValueError, match=message):
+        cce.create_embedding("hash", 100, 8, **budget)
+    with pytest.raises(ValueError, match=message):
+        resolve_budget(100, 8, budget.get("num_params"), budget.get("compression"))
+
+
+def test_full_alone_needs_no_budget_but_still_refuses_two():
+    assert cce.create_embedding("full", 10, 4).num_params == 40
+    with pytest.raises(ValueError, match="give one of num_params and compression, got num_params=40 and compression=1"):
+        cce.create_embedding("full", 10, 4, num_params=40, compression=1)
+
+
+@pytest.mark.parametrize("compression", [0.99, 0, -4, float("nan")])
+def test_a_compression_below_one_is_refused(compression):
+    with pytest.raises(ValueError, match=re.escape(f"compression must be at least 1, got {compression}.")):
+        cce.create_embedding("hash", 100, 8, compression=compression)
+
+
+@pytest.mark.parametrize("num_params", [0, -1, 2**63])
+def test_a_budget_out_of_range_is_refused(num_params):
+    with pytest.raises(ValueError, match=re.escape(f"num_params must lie in [1, 2**63), got {num_params}.")):
+        cce.create_embedding("hash", 100, 8, num_params=num_params)
+
+
+def test_a_budget_that_is_no_integer_is_refused():
+    with pytest.raises(TypeError, match=r"num_params must be an int, got 100\.0 of type float"):
+        cce.create_embedding("hash", 100, 8, num_params=100.0)
+
+
+@pytest.mark.parametrize(("sizes", "name"), [((0, 8), "num_embeddings"), ((100, 0), "embedding_dim")])
+def test_an_empty_table_is_refused(sizes, name):
+    with pytest.raises(ValueError, match=re.escape(f"{name} must lie in [1, 2**63), got 0.")):
+        cce.create_embedding("cce", *sizes, compression=2)
+
+
+def test_full_takes_no_more_than_it_needs_and_no_less():
+    assert cce.create_embedding("full", 10, 4, num_params=10**9).num_params == 40
+    assert cce.create_embedding("full", 10, 4, compression=1).num_params == 40
+    with pytest.raises(ValueError, match="num_params must be at least 40 for method 'full' of these sizes, got 39"):
+        cce.create_embedding("full", 10, 4, num_params=39)
+    with pytest.raises(ValueError, match="num_params must be at least 40 for method 'full' of these sizes, got 20"):
+        cce.create_embedding("full", 10, 4, compression=2)
+
+
+def test_a_budget_that_holds_the_full_table_gives_it_and_keeps_the_common_options():
+    table = cce.create_embedding("cce", 10, 4, num_params=40, num_columns=2, padding_idx=-1, sparse=True, seed=0)
+    assert type(table) is cce.FullEmbedding
+    assert (table.padding_idx, table.sparse) == (9, True)
+    assert same_state(table, cce.create_embedding("full", 10, 4, seed=0))
+
+
+sizes = st.integers(1, 10**6)
+ratios = st.floats(1, 1e9) | st.integers(1, 10**9) | st.fractions(1, 1000)
+
+
+@given(num_embeddings=sizes, embedding_dim=sizes, compression=ratios)
+@example(num_embeddings=11, embedding_dim=1, compression=1.1)
+@example(num_embeddings=10**6, embedding_dim=10**6, compression=1)
+def test_a_compression_is_met_from_below_to_the_last_number(num_embeddings, embedding_dim, compression):
+    full = num_embeddings * embedding_dim
+    budget = resolve_budget(num_embeddings, embedding_dim, None, compression)
+    exact = full / Fraction(compression)
+    slack = Fraction(1, 2**50)  # a float division rounds
+    assert 1 <= budget <= full
+    assert budget <= max(1, exact * (1 + slack))
+    assert budget + 1 > exact * (1 - slack)
+
+
+@given(num_embeddings=sizes, embedding_dim=sizes, num_params=st.integers(1, 2**63 - 1))
+def test_num_params_is_taken_as_it_is(num_embeddings, embedding_dim, num_params):
+    assert resolve_budget(num_embeddings, embedding_dim, num_params, None) == num_params
+
+
+@given(num_embeddings=sizes, embedding_dim=sizes)
+def test_the_full_table_is_the_default_only_where_it_is_asked_for(num_embeddings, embedding_dim):
+    full = num_embeddings * embedding_dim
+    assert resolve_budget(num_embeddings, embedding_dim, None, None, default_full=True) == full
+    assert resolve_budget(num_embeddings, embedding_dim, None, 1) == full
+    with pytest.raises(ValueError, match="give one of num_params and compression"):
+        resolve_budget(num_embeddings, embedding_dim, None, None)
+
+
+# -- randomness, device, type ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_a_seed_is_a_new_generator_with_that_seed(method):
+    budget = {} if method == "full" else {"compression": 4}
+    seeded = cce.create_embedding(method, 300, 8, seed=3, **budget)
+    generated = cce.create_embedding(method, 300, 8, generator=torch.Generator().manual_seed(3), **budget)
+    assert same_state(seeded, generated)
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_a_generator_or_seed_leaves_torchs_own_randomness_alone(method):
+    budget = {} if method == "full" else {"compression": 4}
+    before = torch.get_rng_state()
+    cce.create_embedding(method, 300, 8, seed=3, **budget)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_generator_goes_on_from_table_to_table():
+    g = torch.Generator().manual_seed(0)
+    one, two = (cce.create_embedding("hash", 300, 8, compression=4, generator=g) for _ in range(2))
+    assert not torch.equal(one.codebook, two.codebook)
+
+
+def test_without_either_torchs_own_seed_decides():
+    tables = []
+    with torch.random.fork_rng():
+        for seed in (0, 0, 1):
+            torch.manual_seed(seed)
+            tables.append(cce.create_embedding("cce", 300, 8, compression=4))
+    assert same_state(tables[0], tables[1])
+    assert not same_state(tables[0], tables[2])
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_seed_and_a_generator_are_refused(seed):
+    with pytest.raises(ValueError, match=f"give one of seed and generator, got seed={seed} and a generator."):
+        cce.create_embedding("hash", 100, 8, compression=4, seed=seed, generator=torch.Generator())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_dtype_is_that_of_weights_and_vectors(dtype):
+    table = cce.create_embedding("cce", 300, 8, compression=4, dtype=dtype, seed=0)
+    assert {parameter.dtype for parameter in table.parameters()} == {dtype}
+    assert table(torch.tensor([1, 2])).dtype is dtype
+    assert table.helper.seeds.dtype is torch.int64
+    plain = cce.create_embedding("cce", 300, 8, compression=4, seed=0)
+    assert torch.equal(table.codebook, plain.codebook.to(dtype))
+
+
+def test_device_is_that_of_weights_and_seeds_while_pointers_stay():
+    table = cce.create_embedding("cce", 300, 8, compression=4, device="meta")
+    assert {parameter.device.type for parameter in table.parameters()} == {"meta"}
+    assert {hashes.seeds.device.type for hashes in (table.helper, table.assignments.hash)} == {"meta"}
+    assert table.assignments.pointers.device.type == "cpu"
+
+
+def test_the_default_device_does_not_decide_the_random_numbers():
+    with torch.device("meta"):
+        table = cce.create_embedding("cce", 300, 8, compression=4, seed=0)
+    assert same_state(table, cce.create_embedding("cce", 300, 8, compression=4, seed=0))
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_options_reach_the_class():
+    assert cce.create_embedding("cce", 300, 8, compression=4, num_columns=8, num_helpers=2).num_columns == 8
+    assert cce.create_embedding("hash", 300, 8, compression=4, signed=True).sign is not None
+    table = cce.create_embedding("ce-concat", 300, 8, compression=4, split="quotient-remainder", padding_idx=2)
+    assert table.split.rows_per_column[0] != table.split.rows_per_column[-1]
+    assert table.padding_idx == 2
+
+
+def test_an_option_of_another_method_is_refused_even_where_the_full_table_fits():
+    message = (
+        "method 'hash' has no option 'num_columns'; its options are num_rows, signed, padding_idx, sparse, generator"
+    )
+    for budget in ({"compression": 4}, {"num_params": 10**6}):
+        with pytest.raises(TypeError, match=message):
+            cce.create_embedding("hash", 100, 8, num_columns=2, **budget)
+
+
+def test_the_callers_options_are_not_changed():
+    options = {"num_columns": 2, "seed": 0, "compression": 4}
+    cce.create_embedding("cce", 100, 8, **options)
+    assert options == {"num_columns": 2, "seed": 0, "compression": 4}
+
+
+@pytest.mark.xfail(strict=True, reason="a size given beside a budget is overwritten without a word")
+@pytest.mark.parametrize(
+    ("method", "size"),
+    [("hash", {"num_rows": 5}), ("cce", {"num_rows": 5}), ("robe", {"size": 7}), ("dhe", {"width": 3})],
+)
+def test_a_size_beside_a_budget_is_refused(method, size):
+    with pytest.raises((TypeError, ValueError), match=next(iter(size))):
+        cce.create_embedding(method, 1000, 8, compression=4, **size)

@@ -1,0 +1,77 @@
+"""Facts are saved and moved, but neither trained nor averaged nor sent."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+
+from cce.indexing.facts import FactModule
+
+
+class Pointers(FactModule):
+    facts = ("table", "seeds")
+    moved_facts = ("seeds",)
+
+    def __init__(self, value=0):
+        super().__init__()
+        self.table = torch.full((3, 2), value, dtype=torch.uint16)
+        self.seeds = torch.full((4,), value)
+
+
+def test_facts_are_neither_parameters_nor_buffers_but_in_the_state():
+    module = Pointers(5)
+    assert list(module.parameters()) == list(module.buffers()) == []
+    assert set(module.state_dict()) == {"table", "seeds"}
+    assert module.nbytes == 3 * 2 * 2 + 4 * 8
+
+
+def test_facts_load_in_place_and_inside_other_modules():
+    outer, source = torch.nn.Sequential(Pointers(1)), torch.nn.Sequential(Pointers(9))
+    address = outer[0].table.data_ptr()
+    outer.load_state_dict(source.state_dict())
+    assert outer[0].table.data_ptr() == address
+    assert torch.equal(outer[0].table, source[0].table)
+    assert torch.equal(outer[0].seeds, source[0].seeds)
+
+
+def test_a_missing_or_wrong_fact_is_named():
+    state = Pointers().state_dict()
+    del state["table"]
+    with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "table"'):
+        Pointers().load_state_dict(state)
+    state = Pointers().state_dict()
+    state["table"] = torch.zeros(3, 3, dtype=torch.uint16)
+    with pytest.raises(RuntimeError, match=r"table mismatch for table: the checkpoint has \(3, 3\) of torch.uint16"):
+        Pointers().load_state_dict(state)
+    state["table"] = torch.zeros(3, 2, dtype=torch.uint8)
+    with pytest.raises(
+        RuntimeError, match=r"the checkpoint has \(3, 2\) of torch.uint8, the module \(3, 2\) of torch.ui"
+    ):
+        Pointers().load_state_dict(state)
+
+
+def test_only_moved_facts_follow_and_no_type_changes():
+    module = Pointers().to("meta")
+    assert (module.seeds.device.type, module.table.device.type) == ("meta", "cpu")
+    module = Pointers().half()
+    assert (module.seeds.dtype, module.table.dtype) == (torch.int64, torch.uint16)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))])
+def test_copies_share_nothing(duplicate):
+    module = Pointers(40_000)
+    twin = duplicate(module)
+    assert torch.equal(twin.table, module.table)
+    twin.table.fill_(1)
+    assert int(module.table[0, 0].item()) == 40_000
+
+
+def test_torch_save_of_the_state():
+    file = io.BytesIO()
+    torch.save(Pointers(40_000).state_dict(), file)
+    file.seek(0)
+    module = Pointers()
+    module.load_state_dict(torch.load(file, weights_only=True))
+    assert int(module.table[0, 0].item()) == 40_000

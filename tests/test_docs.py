@@ -1,0 +1,165 @@
+"""The documentation is true: its code runs and prints what it shows, its links lead somewhere, no method is missing."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import cce
+from cce.embeddings import METHODS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in PAGES if "_build" not in page.parts]
+WITH_CODE = [page for page in PAGES if "```python" in page.read_text()]
+FENCE = re.compile(r"^```(\S[^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page):
+    """Each `python` block: its code, its first line in the file, and the `text` block right after it, if there is one."""
+    text = page.read_text()
+    fences = list(FENCE.finditer(text))
+    for fence, after in zip(fences, [*fences[1:], None], strict=True):
+        if fence[1] == "python":
+            follows = after is not None and after[1] == "text" and not text[fence.end() : after.start()].strip()
+            yield fence[2], text.count("\n", 0, fence.start(2)), after[2] if follows else None
+
+
+def run(page, code, line, namespace):
+    """Execute one block, with the page's own line numbers, and give what it printed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n" * line + code, name_of(page), "exec"), namespace)
+    return printed.getvalue()
+
+
+def lines(text):
+    return [line.rstrip() for line in text.strip("\n").splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def own_randomness():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_code_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "documentation"}
+    for code, line, shown in blocks(page):
+        printed = run(page, code, line, namespace)
+        assert lines(printed) == lines(shown or ""), f"{name_of(page)}, the block at line {line}"
+
+
+def test_there_are_pages_and_blocks_to_run():
+    found = [block for page in WITH_CODE for block in blocks(page)]
+    assert len(WITH_CODE) >= 20
+    assert len(found) >= 45
+    assert sum(shown is not None for _, _, shown in found) >= 30
+
+
+def test_every_python_block_is_executed():
+    """No page marks a block as not to be run."""
+    for page in WITH_CODE:
+        assert page.read_text().count("```python") == len(list(blocks(page))), name_of(page)
+
+
+def test_every_method_has_a_page_that_is_linked_and_shows_its_use():
+    folder = ROOT / "docs" / "methods"
+    index = (folder / "index.md").read_text()
+    pages = {page.stem for page in folder.glob("*.md")} - {"index"}
+    assert pages == set(cce.list_methods())
+    for method in cce.list_methods():
+        page = (folder / f"{method}.md").read_text()
+        assert f"[`{method}`]({method}.md)" in index
+        assert f"[`{method}`](docs/methods/{method}.md)" in (ROOT / "README.md").read_text()
+        assert f"cce.{METHODS[method].__name__}" in page
+        assert "**Source.**" in page
+        assert "**Budget.**" in page or "## Budget" in page
+
+
+def test_every_public_name_is_on_the_page_of_names():
+    names = set(re.findall(r"auto(?:class|function):: cce\.(\w+)", (ROOT / "docs" / "api.md").read_text()))
+    assert names == set(cce.__all__) - {"__version__"}
+
+
+def test_every_option_of_cce_is_explained():
+    page = (ROOT / "docs" / "methods" / "cce.md").read_text()
+    sizes = {"num_rows"}
+    for option in set(cce.ClusteredEmbedding.complete_options({})) - sizes:
+        assert f"`{option}`" in page
+    for setting in cce.ClusterSettings.__dataclass_fields__:
+        assert f"`{setting}`" in page
+
+
+def test_relative_links_lead_to_files():
+    num_links = 0
+    for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]:
+        for target in LINK.findall(FENCE.sub("", page.read_text())):
+            if re.match(r"[a-z]+:", target):
+                continue
+            file, _, anchor = target.partition("#")
+            place = (page.parent / file).resolve() if file else page
+            assert place.exists(), f"{name_of(page)} links to {target}"
+            assert not anchor or anchor in anchors(place), f"{name_of(page)} links to {target}"
+            num_links += 1
+    assert num_links >= 60
+
+
+def anchors(page):
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_files_named_by_the_paper_map_exist():
+    named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "paper-map.md").read_text()))
+    assert len(named) >= 12
+    for file in named:
+        assert (ROOT / "src" / "cce" / file).exists(), file
+
+
+def test_the_architecture_names_every_room():
+    rooms = {path.stem for path in (ROOT / "src" / "cce").iterdir() if not path.stem.startswith("_")}
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    assert len(rooms) >= 12
+    assert not {room for room in rooms if f"`{room}`" not in page}
+
+
+def test_the_readme_opens_with_what_it_is_two_commands_and_ten_lines_that_run():
+    screen = (ROOT / "README.md").read_text().split("## ")[0]
+    assert "make demo" in screen
+    assert "make test" in screen
+    example, _, _ = next(blocks(ROOT / "README.md"))
+    assert len([line for line in example.splitlines() if line.strip()]) <= 10
+    for name in ("create_embedding", "table(ids)", "cluster()", "compress", "summary"):
+        assert name in example
+
+
+CONTRACT = [
+    "test_equals_the_formula_of_its_paper",
+    "test_is_the_product_of_h_and_m",
+    "test_sparse_gradients_equal_dense_ones",
+    "test_starts_with_the_common_mean_and_variance",
+    "test_num_params_and_bytes_are_exact",
+    "test_a_budget_is_met_from_below_and_nearly_spent",
+    "test_a_budget_too_small_says_the_smallest_that_works",
+]
+
+
+def test_the_worked_example_of_contributing_passes_the_contract(monkeypatch):
+    page, namespace = ROOT / "CONTRIBUTING.md", {"__name__": "documentation"}
+    for code, line, _ in blocks(page):
+        run(page, code, line, namespace)
+    monkeypatch.setitem(METHODS, "modulo", namespace["ModuloEmbedding"])
+    for name in CONTRACT:
+        getattr(namespace["TestModulo"](), name)()

@@ -1,0 +1,56 @@
+"""The examples run, quickly, and say what they promise."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
+
+
+@pytest.fixture
+def example(capsys, tmp_path, monkeypatch):
+    """`example(name)` runs a script as its user would, and gives what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name):
+        with torch.random.fork_rng(devices=[]):
+            runpy.run_path(str(EXAMPLES[0].with_name(name)), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_every_example_is_tested():
+    assert [path.name for path in EXAMPLES] == [
+        "compress_a_model.py",
+        "replace_embedding.py",
+        "train_with_clustering.py",
+    ]
+
+
+def test_replacing_a_table_keeps_the_model_trainable(example):
+    printed = example("replace_embedding.py")
+    losses = [float(loss) for loss in re.findall(r"loss (\d\.\d+) -> (\d\.\d+)", printed)[0]]
+    assert losses[1] < losses[0]
+    assert "fewer bytes" in printed
+
+
+def test_clustering_comes_nearer_to_the_oracle_than_hashing(example):
+    printed = example("train_with_clustering.py")
+    score = {
+        name: float(value) for name, value in re.findall(r"^(\w+) +(?:[\d,]+ params  )?BCE (\d\.\d+)", printed, re.M)
+    }
+    assert score.keys() == {"hash", "cce", "oracle"}
+    assert score["oracle"] < score["cce"] < score["hash"]
+
+
+def test_compressing_a_dlrm_shows_its_plan_first(example):
+    printed = example("compress_a_model.py")
+    plan, weights = printed.split("Compressed")
+    assert plan.count("(kept)") == 1
+    assert "smaller than min_params" in plan
+    assert "nn.Embedding" in weights  # the kept one
+    assert "largest table" in weights

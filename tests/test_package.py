@@ -1,0 +1,303 @@
+"""The package as a whole: who may import whom, what a method must not escape, what is loaded when."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import cce
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "cce"
+TESTS = ROOT / "tests"
+ROOMS = (  # a room imports only rooms above it
+    *("version", "checks", "text", "records", "compiled"),
+    *("indexing", "clustering", "kernels", "embeddings", "collection", "optim", "compression"),
+    *("models", "data", "evaluation", "diagnostics", "distributed", "training", "serving"),
+    *("theory", "experiments", "report", "cli"),
+)
+DOORS = ("__init__", "__main__")  # of the package itself: below all rooms
+
+
+def files() -> list[Path]:
+    found = sorted(SOURCE.rglob("*.py"))
+    assert len(found) >= 55
+    return found
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Every dotted name that a file imports, at the top, inside functions or for types only."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """The rooms among them; the package itself (`import cce`, `from cce import summary`) is its door."""
+    rooms = set()
+    for name in imports(path):
+        first, _, rest = name.partition(".")
+        if first == "cce":
+            room = rest.partition(".")[0]
+            rooms.add(room if room in ROOMS else "__init__")
+    return rooms
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120)
+
+
+# -- imports -----------------------------------------------------------------------------------------------------------
+
+
+def test_everything_in_the_package_is_a_room():
+    names = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.name not in ("__pycache__", "py.typed")}
+    assert names <= {*ROOMS, *DOORS}
+    assert len(names) >= 17
+
+
+def test_a_room_imports_only_rooms_above_it():
+    order = {name: place for place, name in enumerate((*ROOMS, *DOORS))}
+    wrong, seen = [], 0
+    for path in files():
+        room = room_of(path)
+        for other in imported_rooms(path):
+            seen += 1
+            if other != room and order[other] > order[room]:
+                wrong.append(f"{path.relative_to(SOURCE)} imports {other}")
+    assert seen >= 60
+    assert wrong == []
+
+
+def test_records_and_text_and_checks_do_without_torch():
+    for name in ("version", "checks", "text", "records"):
+        assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()
+
+
+def test_each_package_that_may_be_missing_is_imported_in_one_file():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = {requirement.partition(">")[0] for requirement in project["dependencies"]}
+    assert required == {"torch", "numpy", "tqdm"}
+    importers: dict[str, set[str]] = {}
+    for path in files():
+        for name in imports(path):
+            package = name.partition(".")[0]
+            if package not in {*required, *sys.stdlib_module_names, "cce"}:
+                importers.setdefault(package, set()).add(path.relative_to(SOURCE).as_posix())
+    assert importers["numba"] == {"compiled.py"}
+    assert {package: paths for package, paths in importers.items() if len(paths) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import cce",
+        "import cce; cce.__version__; dir(cce)",
+        "import cce.cli",
+        "import cce.cli\ntry: cce.cli.main(['--help'])\nexcept SystemExit: pass",
+        "import cce.cli\ntry: cce.cli.main(['demo', '--help'])\nexcept SystemExit: pass",
+    ],
+)
+def test_neither_the_package_nor_its_help_waits_for_torch(code):
+    result = python("-c", code + "\nimport sys\nsys.exit(sum(m in sys.modules for m in ('torch', 'numpy', 'numba')))")
+    assert result.returncode == 0, result.stderr
+
+
+def test_help_from_the_shell_comes_at_once():
+    started = time.perf_counter()
+    result = python("-X", "importtime", "-m", "cce", "--help")
+    assert time.perf_counter() - started < 10  # torch alone takes seconds; loose, as machines are busy
+    assert result.returncode == 0
+    assert "usage: cce" in result.stdout
+    assert " cce.cli" in result.stderr
+    assert " torch" not in result.stderr
+
+
+# -- the surface -------------------------------------------------------------------------------------------------------
+
+
+def test_all_public_names_are_there():
+    assert len(cce.__all__) == len(set(cce.__all__)) >= 26
+    for name in cce.__all__:
+        assert getattr(cce, name) is not None
+    assert dir(cce) == sorted(cce.__all__)
+
+
+def test_a_public_name_is_the_one_of_its_room():
+    assert cce.create_embedding is importlib.import_module("cce.embeddings").create_embedding
+    assert cce.summary is importlib.import_module("cce.diagnostics").summary
+    assert cce.compress is importlib.import_module("cce.compression").compress
+
+
+def test_type_checkers_see_the_same_names_as_users():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert imported - {"annotations", "import_module", "TYPE_CHECKING", "Any"} == set(cce.__all__)
+
+
+def test_every_method_is_public():
+    embeddings = importlib.import_module("cce.embeddings")
+    assert {kind.__name__ for kind in embeddings.METHODS.values()} <= set(cce.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'cce' has no attribute 'colour'"):
+        cce.colour  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'colour' from 'cce'"):
+        from cce import colour  # noqa: F401
+    assert not hasattr(cce, "import_everything")
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert importlib.import_module("importlib.metadata").version("clustered-embeddings") == cce.__version__
+
+
+# -- habits ------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_printed_and_nobody_exits_outside_the_command_line():
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        for path in files()
+        if room_of(path) not in ("cli", "__main__")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "sys.exit", "exit", "quit")
+    ]
+    assert wrong == []
+
+
+def test_every_file_begins_with_what_it_is():
+    assert [str(path) for path in files() if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))] == []
+
+
+def missing_tests() -> list[str]:
+    """Source files without a test file of the same name in the same folder of tests."""
+    sources = [path.relative_to(SOURCE) for path in files() if path.stem not in (*DOORS, "version")]
+    assert len(sources) >= 45
+    return [path.as_posix() for path in sources if not (TESTS / path.parent / f"test_{path.name}").exists()]
+
+
+def test_every_source_file_has_a_test_file_of_its_name():
+    assert [path for path in missing_tests() if not path.startswith("clustering/")] == []
+
+
+def test_every_source_file_of_clustering_has_a_test_file_of_its_name():
+    missing = [path for path in missing_tests() if path.startswith("clustering/")]
+    if missing:
+        pytest.skip(f"no test file of their own as yet: {', '.join(missing)}")
+
+
+# -- no method escapes its contract ------------------------------------------------------------------------------------
+
+CONTRACTS = ("EmbeddingContract", "LinearContract")
+
+
+def assigned(node: ast.ClassDef) -> dict[str, ast.expr]:
+    """Names that a class body sets, with what it sets them to."""
+    return {
+        target.id: statement.value
+        for statement in node.body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def contract_classes(path: Path) -> list[tuple[str, str, set[str]]]:
+    """Test classes of a file under contract: their name, their method, and the tests that they switch off."""
+    found: dict[str, tuple[str, set[str]]] = dict.fromkeys(CONTRACTS, ("", set()))
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        parent = next((found[ast.unparse(base)] for base in node.bases if ast.unparse(base) in found), None)
+        if parent is not None:
+            values = assigned(node)
+            method = ast.literal_eval(values["method"]) if "method" in values else parent[0]
+            off = {name for name, value in values.items() if name.startswith("test_") and ast.unparse(value) == "None"}
+            found[node.name] = (method, parent[1] | off)
+    return [(name, *facts) for name, facts in found.items() if name not in CONTRACTS]
+
+
+def all_contract_classes() -> list[tuple[str, str, set[str]]]:
+    paths = sorted((TESTS / "embeddings").glob("test_*.py"))
+    assert len(paths) >= 17
+    return [found for path in paths for found in contract_classes(path)]
+
+
+def test_every_method_is_under_contract():
+    methods = importlib.import_module("cce.embeddings").METHODS
+    classes = [found for found in all_contract_classes() if found[0].startswith("Test")]
+    assert len(classes) >= 13
+    assert {method for _, method, _ in classes} == set(methods)
+
+
+def test_every_method_passes_every_test_of_the_contract_in_some_form():
+    contract = importlib.import_module("helpers.contract")
+    names = {name for name in dir(contract.EmbeddingContract) if name.startswith("test_")}
+    assert len(names) >= 28
+    escaped = {method: set(names) for method in cce.list_methods()}
+    for _, method, off in all_contract_classes():
+        escaped[method] &= off
+    assert {method: tests for method, tests in escaped.items() if tests} == {}
+
+
+def test_every_linear_method_is_under_the_linear_contract():
+    linear = importlib.import_module("cce.embeddings").LinearEmbedding
+    methods = importlib.import_module("cce.embeddings").METHODS
+    under = set()
+    for path in sorted((TESTS / "embeddings").glob("test_*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and "LinearContract" in [ast.unparse(base) for base in node.bases]:
+                under.add(ast.literal_eval(assigned(node)["method"]))
+    assert {name for name, kind in methods.items() if issubclass(kind, linear)} == under
+
+
+def test_every_table_that_can_be_made_is_a_method():
+    embeddings = importlib.import_module("cce.embeddings")
+    for module in pkgutil.walk_packages(cce.__path__, "cce."):
+        if module.name != "cce.__main__":
+            importlib.import_module(module.name)
+    kinds, found = [embeddings.Embedding], set()
+    while kinds:
+        kinds += (kind := kinds.pop()).__subclasses__()
+        if not inspect.isabstract(kind) and kind.__module__.startswith("cce."):
+            found.add(kind)
+    assert found == set(embeddings.METHODS.values())
+    assert len(found) >= 13
+
+
+def test_the_meta_test_sees_a_class_that_inherits_by_way_of_another(tmp_path):
+    (tmp_path / "test_x.py").write_text(
+        "class TestA(LinearContract):\n    method = 'a'\n    test_one = None\n"
+        "class TestB(TestA):\n    test_two = None\n"
+        "class TestC:\n    method = 'c'\n"
+    )
+    assert contract_classes(tmp_path / "test_x.py") == [
+        ("TestA", "a", {"test_one"}),
+        ("TestB", "a", {"test_one", "test_two"}),
+    ]
+
+
+def test_the_import_test_sees_every_kind_of_import(tmp_path):
+    (tmp_path / "x.py").write_text(
+        "import cce.cli.demo\nfrom cce import compiled, summary\n"
+        "def late():\n    from cce.experiments.demo import run_demo\n"
+        "if TYPE_CHECKING:\n    from cce.models import GMF\n"
+    )
+    assert imported_rooms(tmp_path / "x.py") == {"cli", "compiled", "__init__", "experiments", "models"}
