@@ -5,8 +5,8 @@
     python benchmarks/kmeans.py --json results/kmeans.json
 
 Every figure is the median of `--repeats` runs, taken in turn (ours, faiss, scikit-learn, ours, …), so that a busy
-machine slows all alike. CPU seconds count all threads; `ratio` is a peer's CPU seconds over ours. scikit-learn runs fewer
-iterations (`--sklearn-iterations`), since its step takes seconds; figures are per iteration.
+machine slows all alike. CPU seconds count all threads; `ratio` is a peer's CPU seconds over ours. scikit-learn runs
+fewer iterations (`--sklearn-iterations`), since its step takes seconds; figures are per iteration.
 """
 
 from __future__ import annotations

@@ -23,6 +23,11 @@ autodoc_typehints = "none"  # the signatures of the source are short; types are 
 ARGUMENT = re.compile(r"(\w+): (.*)")
 
 
+def as_code(match: re.Match[str]) -> str:
+    """`code` in single backticks becomes code; a star outside of it is no markup."""
+    return "\\*" if match[0] == "*" else f"``{match[0].strip('`')}``"
+
+
 def format_docstring(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Docstrings are plain text: show `code` as code, and lines `argument: meaning` as a list."""
     del app, what, name, obj, options
@@ -30,7 +35,7 @@ def format_docstring(app: object, what: str, name: str, obj: object, options: ob
     for line in lines:
         argument = ARGUMENT.fullmatch(line)
         text = f"- ``{argument[1]}``: {argument[2]}" if argument else re.sub(r"^ {3,}", "  ", line)
-        formatted.append(re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", text))
+        formatted.append(re.sub(r"`+[^`]+`+|\*", as_code, text))
     lines[:] = formatted
 
 

@@ -21,8 +21,7 @@ class Classifier(nn.Module):
 
 def main() -> None:
     g = torch.Generator().manual_seed(0)
-    # before: words = nn.Embedding(NUM_WORDS, 32)
-    words = cce.create_embedding("cce", NUM_WORDS, 32, compression=50, generator=g)
+    words = cce.create_embedding("cce", NUM_WORDS, 32, compression=50, generator=g)  # instead of nn.Embedding
     model = Classifier(words)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 

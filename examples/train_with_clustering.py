@@ -16,7 +16,7 @@ class Recommender(nn.Module):
     def __init__(self, method: str, sizes: tuple[int, ...], generator: torch.Generator) -> None:
         super().__init__()
         self.tables = nn.ModuleList(
-            cce.create_embedding(method, size, 16, num_params=1_600, generator=generator) for size in sizes
+            cce.create_embedding(method, size, 16, num_params=960, generator=generator) for size in sizes
         )
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
@@ -44,8 +44,8 @@ def train(method: str, sizes: tuple[int, ...], clicks: Sample) -> Recommender:
 
 def main() -> None:
     g = torch.Generator().manual_seed(0)
-    world = PlantedClusters((2_000, 500), num_clusters=8, generator=g)
-    clicks, test = world.sample(40_000, generator=g), world.sample(10_000, generator=g)
+    world = PlantedClusters((1_000, 300), num_clusters=8, generator=g)
+    clicks, test = world.sample(24_000, generator=g), world.sample(8_000, generator=g)
     for method in ("hash", "cce"):
         model = train(method, world.vocabulary_sizes, clicks)
         with torch.no_grad():

@@ -24,7 +24,7 @@ def name_of(page):
 
 
 def blocks(page):
-    """Each `python` block: its code, its first line in the file, and the `text` block right after it, if there is one."""
+    """Each `python` block: its code, its first line in the file, and the `text` block right after it or None."""
     text = page.read_text()
     fences = list(FENCE.finditer(text))
     for fence, after in zip(fences, [*fences[1:], None], strict=True):
@@ -64,7 +64,7 @@ def test_code_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
 def test_there_are_pages_and_blocks_to_run():
     found = [block for page in WITH_CODE for block in blocks(page)]
     assert len(WITH_CODE) >= 20
-    assert len(found) >= 45
+    assert len(found) >= 40
     assert sum(shown is not None for _, _, shown in found) >= 30
 
 
@@ -129,9 +129,10 @@ def test_files_named_by_the_paper_map_exist():
 
 
 def test_the_architecture_names_every_room():
-    rooms = {path.stem for path in (ROOT / "src" / "cce").iterdir() if not path.stem.startswith("_")}
+    rooms = {path.stem for path in (ROOT / "src" / "cce").iterdir() if path.suffix in ("", ".py")}
+    rooms -= {"__init__", "__main__", "__pycache__"}
     page = (ROOT / "ARCHITECTURE.md").read_text()
-    assert len(rooms) >= 12
+    assert len(rooms) >= 16
     assert not {room for room in rooms if f"`{room}`" not in page}
 
 

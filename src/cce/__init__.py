@@ -35,9 +35,11 @@ if TYPE_CHECKING:
         create_embedding,
         list_methods,
     )
+    from cce.training import ClusterSchedule, paper_schedule, repair_optimizer, restart_average
 
 __all__ = [
     "ClusterEvent",
+    "ClusterSchedule",
     "ClusterSettings",
     "Clusterable",
     "ClusteredEmbedding",
@@ -62,15 +64,22 @@ __all__ = [
     "create_embedding",
     "entropies",
     "list_methods",
+    "paper_schedule",
+    "repair_optimizer",
+    "restart_average",
     "summary",
 ]
 
 _HOMES = {
+    "ClusterSchedule": "cce.training",
     "ClusterSettings": "cce.clustering",
     "CompressionPlan": "cce.compression",
     "Summary": "cce.diagnostics",
     "compress": "cce.compression",
     "entropies": "cce.diagnostics",
+    "paper_schedule": "cce.training",
+    "repair_optimizer": "cce.training",
+    "restart_average": "cce.training",
     "summary": "cce.diagnostics",
 }
 

@@ -28,7 +28,7 @@ def printed(tmp_path_factory):
 
 
 class Recorder:
-    """A stream that is not a terminal and remembers."""
+    """A stream that says it is a terminal, and remembers."""
 
     def __init__(self):
         self.text = ""
@@ -40,7 +40,7 @@ class Recorder:
         pass
 
     def isatty(self):
-        return False
+        return True
 
 
 def test_it_prints_a_table_and_where_the_report_is(printed):
@@ -52,14 +52,15 @@ def test_it_prints_a_table_and_where_the_report_is(printed):
     assert lines[5].startswith("(oracle)")
     assert lines[6] == f"report: {folder / 'report.md'}"
     assert len(lines) == 7
-    assert err == ""  # progress is for terminals
+    for bar in ("full, epoch 1", "hash, epoch 1", "cce, epoch 1"):
+        assert bar in err  # progress
 
 
 def test_json_is_all_that_stdout_holds(printed):
     code, out, err, folder = printed["json"]
     data = json.loads(out)
     assert code == 0
-    assert err == ""
+    assert err == ""  # and no progress
     assert set(data) == {"oracle_bce", "report", "runs"}
     assert data["report"] == str(folder / "report.md")
     assert [run["method"] for run in data["runs"]] == ["full", "hash", "cce"]

@@ -91,14 +91,12 @@ def test_equals_counting_and_never_falls_with_the_order(pointers):
 
 
 def test_joint_codes_never_overflow():
-    """Five columns of rows near 2**31 would need 155 bits as one number."""
-    table = cce.ProductQuantizedEmbedding(6, 5, num_rows=2, num_columns=5)
-    table.assignments = Assignments(6, 5, 2**31 - 1, num_learned=6)
-    top = 2**31 - 2
-    distinct = torch.tensor([[top - (x >> c & 1) for c in range(5)] for x in range(6)])
-    table.assignments.write(torch.arange(6), distinct)
-    assert cce.entropies(table) == pytest.approx(slow_entropies(distinct.tolist()), abs=1e-12)
-    assert cce.entropies(table)[-1] == pytest.approx(math.log(6))
+    """Written as one number in base 2**30, the pointers of these three ids would differ by multiples of 2**64 alone."""
+    top = 2**30 - 1
+    table = cce.ProductQuantizedEmbedding(3, 3, num_rows=2, num_columns=3)
+    table.assignments = Assignments(3, 3, 2**30)
+    table.assignments.write(torch.arange(3), torch.tensor([[0, top, top], [16, top, top], [32, top, top]]))
+    assert cce.entropies(table) == pytest.approx((0, 0, math.log(3)))
 
 
 def test_max_order_stops_earlier():

@@ -11,7 +11,7 @@ import torch
 import cce
 from cce.clustering.agreement import churn, count_rows, pointer_entropies
 from cce.embeddings import METHODS
-from cce.embeddings.clusterable import StepTimer, uninterrupted
+from cce.embeddings.clusterable import StepTimer, clean_interrupts, uninterrupted
 
 
 def generator(seed=0):
@@ -133,3 +133,19 @@ def test_without_an_interrupt_nothing_happens_in_any_thread():
     thread.join()
     swap()
     assert results == [1, 1]
+
+
+def test_an_interrupt_wrapped_by_a_compiled_loop_is_an_interrupt_again():
+    def wrapped(cause):
+        try:
+            try:
+                raise cause
+            except BaseException as first:
+                raise SystemError("returned a result with an exception set") from first
+        except SystemError as second:
+            raise SystemError("returned a result with an exception set") from second
+
+    with pytest.raises(KeyboardInterrupt), clean_interrupts():
+        wrapped(KeyboardInterrupt())
+    with pytest.raises(SystemError), clean_interrupts():
+        wrapped(ValueError())

@@ -14,10 +14,15 @@ import torch
 from cce.compiled import compile_loops, parallel_for
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+    from torch import Tensor
+
     from cce.clustering.distances import Floats, Ints
 
-PAIRS_AT_ONCE = 1 << 20  # scores in one product: 4 MB
-ROWS_IN_TASK = 64
+    Doubles = npt.NDArray[np.float64]
+
+PAIRS_AT_ONCE = 1 << 19  # scores in one product: 2 MB, which stay in the cache
+ROWS_AT_ONCE = 1 << 16  # rows that are shifted at once
 RUN = 64  # scores whose smallest is remembered
 ROUNDING = 2.0**-24
 
@@ -32,53 +37,72 @@ class Found(NamedTuple):
 
 def wide_nearest(rows: Floats, centers: Floats) -> Found:
     """Return the nearest centroid of every row, both around their middle: scores near the origin round less."""
-    num_rows, num_centers = len(rows), len(centers)
+    num_rows = len(rows)
     found = Found(np.empty(num_rows, np.int32), np.empty(num_rows, np.float32), np.empty(num_rows, np.float32))
     middle = centers.mean(0, dtype=np.float64).astype(np.float32)
-    columns = torch.from_numpy(centers - middle).t().contiguous()
-    halves = columns.square().sum(0).div_(2)
-    largest = float(halves.max() * 2) ** 0.5
-    size = max(ROWS_IN_TASK, PAIRS_AT_ONCE // num_centers)
-    buffer = torch.empty(min(size, num_rows), num_centers)
-    for begin in range(0, num_rows, size):
-        shifted = rows[begin : begin + size] - middle
-        scores = buffer[: len(shifted)]
-        torch.addmm(halves, torch.from_numpy(shifted), columns, alpha=-1, out=scores)
-        _settle_all(scores.numpy(), shifted, rows[begin : begin + size], centers, largest, begin, found)
+    columns = torch.zeros(rows.shape[1], -(-len(centers) // RUN) * RUN)  # whole runs
+    columns[:, : len(centers)] = torch.from_numpy(centers - middle).t()
+    for begin in range(0, num_rows, ROWS_AT_ONCE):
+        part = slice(begin, begin + ROWS_AT_ONCE)
+        here = Found(found.nearest[part], found.squares[part], found.gaps[part])
+        _search_part(rows[part], rows[part] - middle, centers, columns, here)
     return found
 
 
-def _settle_all(
-    scores: Floats, shifted: Floats, rows: Floats, centers: Floats, largest: float, begin: int, found: Found
-) -> None:
+def _search_part(rows: Floats, shifted: Floats, centers: Floats, columns: Tensor, found: Found) -> None:
+    """Score as many rows at a time as the cache holds, and settle them before the next ones come."""
+    halves = columns.square().sum(0).div_(2)
+    largest = float(halves.max() * 2) ** 0.5
+    halves[len(centers) :] = torch.inf
     norms = np.sqrt(np.square(shifted, dtype=np.float64).sum(1))
     doubts = (2 * rows.shape[1] + 16) * ROUNDING * (norms + largest) ** 2
+    size = max(64, PAIRS_AT_ONCE // len(halves))
+    buffer = torch.empty(min(size, len(rows)), len(halves))
+    points, scores = torch.from_numpy(shifted), buffer.numpy()
+    for begin in range(0, len(rows), size):
+        end = min(begin + size, len(rows))
+        torch.addmm(halves, points[begin:end], columns, alpha=-1, out=buffer[: end - begin])
+        _settle_in_threads(scores, Piece(begin, end), norms, doubts, rows, centers, found)
+
+
+class Piece(NamedTuple):
+    """The rows `[begin, end)`, whose scores stand from the first row of the buffer on."""
+
+    begin: int
+    end: int
+
+
+def _settle_in_threads(
+    scores: Floats, piece: Piece, norms: Doubles, doubts: Doubles, rows: Floats, centers: Floats, found: Found
+) -> None:
+    num_tasks = torch.get_num_threads()
+    share = -(-(piece.end - piece.begin) // num_tasks)
 
     def task(index: int) -> None:
-        first, last = index * ROWS_IN_TASK, min((index + 1) * ROWS_IN_TASK, len(rows))
-        settle(scores, norms, doubts, rows, centers, first, last, begin, found)
+        first = min(piece.begin + index * share, piece.end)
+        settle(scores, piece.begin, norms, doubts, rows, centers, first, min(first + share, piece.end), found)
 
-    parallel_for(task, -(-len(rows) // ROWS_IN_TASK))
+    parallel_for(task, num_tasks)
 
 
 @compile_loops
 def settle(
     scores: Floats,
-    norms: Floats,
-    doubts: Floats,
+    begin: int,
+    norms: Doubles,
+    doubts: Doubles,
     rows: Floats,
     centers: Floats,
     first: int,
     last: int,
-    begin: int,
     found: Found,
 ) -> None:
-    """Measure the candidates of the rows `[first, last)` of this piece, which begins at row `begin` of all."""
+    """Measure the candidates of the rows `[first, last)`; the scores begin at row `begin`."""
     bits = scores.view(np.int32)
-    num_runs = (scores.shape[1] + RUN - 1) // RUN
+    num_runs = scores.shape[1] // RUN
     smallest = np.empty(num_runs, np.int32)
     for row in range(first, last):
-        least = smallest_of_runs(bits, row, smallest)
+        least = smallest_of_runs(bits, row - begin, smallest)
         limit = np.float32(from_sortable(least) + 2 * doubts[row])
         best, winner, num_measured = np.float32(np.inf), 0, 0
         second = np.float32(np.inf)
@@ -86,28 +110,30 @@ def settle(
             if from_sortable(smallest[run]) > limit:
                 second = min(second, from_sortable(smallest[run]))
                 continue
-            for center in range(run * RUN, min((run + 1) * RUN, scores.shape[1])):
-                if scores[row, center] > limit:
-                    second = min(second, scores[row, center])
+            for center in range(run * RUN, (run + 1) * RUN):
+                score = scores[row - begin, center]
+                if score > limit:
+                    second = min(second, score)
                     continue
                 num_measured += 1
                 square = measure(rows, row, centers, center)
                 if square < best:
                     best, winner = square, center
         gap = max(0.0, 2 * (second - 2 * doubts[row]) + norms[row] ** 2)
-        found.nearest[begin + row] = winner
-        found.squares[begin + row] = best
-        found.gaps[begin + row] = np.sqrt(gap) * (1 - 1e-6) if num_measured == 1 else 0.0
+        found.nearest[row] = winner
+        found.squares[row] = best
+        found.gaps[row] = np.sqrt(gap) * (1 - 1e-6) if num_measured == 1 else 0.0
 
 
 @compile_loops
 def smallest_of_runs(bits: Ints, row: int, smallest: Ints) -> np.int32:
     """Write the smallest score of every run of a row, as sortable bits; return the smallest of all."""
+    length = np.uint64(bits.shape[1] // smallest.shape[0])  # RUN, but unknown to the compiler, which would unroll it
     least = np.int32(0x7FFFFFFF)
     for run in range(smallest.shape[0]):
         run_least = np.int32(0x7FFFFFFF)
-        for index in range(np.uint64(run * RUN), np.uint64(min((run + 1) * RUN, bits.shape[1]))):
-            value = bits[row, index]
+        for index in range(length):
+            value = bits[np.uint64(row), np.uint64(run) * length + index]
             run_least = min(run_least, np.int32(value ^ ((value >> 31) & np.int32(0x7FFFFFFF))))
         smallest[run] = run_least
         least = min(least, run_least)

@@ -176,6 +176,7 @@ def _transfer(table: ClusteredEmbedding, before: _Before, after: _Before) -> Row
         counts=torch.cat([count for _, _, count in pairs]),
         restarted=_helper_rows(table, after.num_rows),
         old_restarted=_helper_rows(table, before.num_rows),
+        num_old_rows=table.num_tables * before.num_rows,
     )
 
 

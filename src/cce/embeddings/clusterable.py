@@ -32,6 +32,7 @@ class RowTransfer:
     counts: Tensor
     restarted: Tensor
     old_restarted: Tensor
+    num_old_rows: int
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,15 @@ class StepTimer:
 
 @contextmanager
 def clean_interrupts() -> Iterator[None]:
-    """Let a Ctrl-C that arrives inside a compiled loop look like any other: numba wraps it in a SystemError."""
+    """Let a Ctrl-C that arrives inside a compiled loop look like any other: numba wraps it in SystemErrors."""
     try:
         yield
     except SystemError as error:
-        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from None
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, KeyboardInterrupt):
+                raise KeyboardInterrupt from None
+            cause = cause.__cause__
         raise
 
 

@@ -136,6 +136,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         """Become what was learned, whole or not at all: the codebook keeps its place in memory if it keeps its size."""
         with uninterrupted():
             self._resize(learned.num_rows)
+            self.codebook.grad = None  # it belonged to the old rows
             self.codebook.copy_(learned.tables.flatten(0, 2))
             self.helper.seeds.copy_(learned.helper.seeds)
             self.assignments.replace(learned.pointers, learned.num_rows)
@@ -158,7 +159,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         if num_rows != self.num_rows:
             self.helper.num_rows = num_rows
             self.codebook.data = self.codebook.new_empty(self.num_tables * num_rows, self.width)
-            self.codebook.grad = None
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """A checkpoint from after the first clustering may have other rows than the table started with."""

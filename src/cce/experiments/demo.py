@@ -17,11 +17,12 @@ from tqdm import tqdm
 
 from cce.data import PlantedClusters, Sample
 from cce.diagnostics import summary
-from cce.embeddings import Clusterable, create_embedding
+from cce.embeddings import create_embedding
 from cce.evaluation import auc, binary_cross_entropy
 from cce.models import GMF
 from cce.records import RunRecord, write_records, write_whole
 from cce.text import format_bytes, format_markdown, format_ratio, format_table
+from cce.training import ClusterSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,13 +116,19 @@ def write_report(records: Sequence[RunRecord], oracle_bce: float, folder: Path) 
 def _run(method: str, config: DemoConfig, train: Sample, test: Sample, *, progress: bool) -> RunRecord:
     g = torch.Generator().manual_seed(config.seed)
     model = _recommender(method, config, g)
-    optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
+    optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
+    num_batches = -(-config.num_rows // config.batch_size)
+    schedule = ClusterSchedule(
+        model, optimizer, every=num_batches, times=config.num_clusterings, seed=config.seed, progress=progress
+    )
     started, curve = time.perf_counter(), []
     for epoch in range(config.num_epochs):
-        _train_epoch(model, optimizer, train, config, g, bar=f"{method:>4}, epoch {epoch + 1}" if progress else "")
+        batches = torch.split(torch.randperm(config.num_rows, generator=g), config.batch_size)
+        shown = tqdm(batches, desc=f"{method:>4}, epoch {epoch + 1}", leave=False, disable=None if progress else True)
+        for rows in shown:
+            _train_step(model, optimizer, train.ids[rows], train.labels[rows])
+            schedule.step()
         curve.append(_evaluate(model, test))
-        if epoch < config.num_clusterings:
-            optimizer = _cluster(model, optimizer, config, g)
     best = min(curve, key=lambda scores: scores["bce"])
     weights = summary(model).total
     return RunRecord(
@@ -145,34 +152,14 @@ def _recommender(method: str, config: DemoConfig, generator: torch.Generator) ->
     return Recommender(tables, GMF(config.embedding_dim))
 
 
-def _train_epoch(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    train: Sample,
-    config: DemoConfig,
-    generator: torch.Generator,
-    *,
-    bar: str,
-) -> None:
-    batches = torch.split(torch.randperm(len(train.ids), generator=generator), config.batch_size)
-    for rows in tqdm(batches, desc=bar, unit="batch", leave=False, disable=None if bar else True):
-        loss = functional.binary_cross_entropy_with_logits(model(train.ids[rows]), train.labels[rows])
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+def _train_step(model: nn.Module, optimizer: torch.optim.Optimizer, ids: Tensor, labels: Tensor) -> None:
+    loss = functional.binary_cross_entropy_with_logits(model(ids), labels)
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
 
 
 @torch.no_grad()
 def _evaluate(model: nn.Module, test: Sample) -> dict[str, float]:
     logits = torch.cat([model(ids) for ids in torch.split(test.ids, 1 << 16)])
     return {"bce": binary_cross_entropy(logits, test.labels), "auc": auc(logits, test.labels)}
-
-
-def _cluster(
-    model: nn.Module, optimizer: torch.optim.Optimizer, config: DemoConfig, generator: torch.Generator
-) -> torch.optim.Optimizer:
-    """Cluster what can be clustered; its rows then mean something else, so the optimizer's memory of them goes."""
-    tables = [module for module in model.modules() if isinstance(module, Clusterable)]
-    for table in tables:
-        table.cluster(generator=generator)
-    return torch.optim.Adam(model.parameters(), lr=config.learning_rate) if tables else optimizer

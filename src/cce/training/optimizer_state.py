@@ -1,0 +1,111 @@
+"""An optimizer's memory of rows, made to follow when a clustering gives the rows another meaning.
+
+Left alone, Adam would push a new centroid along the momentum of whatever row had its place before, and Adagrad would
+freeze a new helper row because of gradients it never had.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from cce.checks import check_choice
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from cce.embeddings import ClusterEvent
+    from cce.embeddings.clusterable import RowTransfer
+
+POLICIES = ("transfer", "reset", "keep")
+SIGNED = ("momentum_buffer", "exp_avg")  # moments that point somewhere; the others say how large gradients are
+
+
+def repair_optimizer(optimizer: Optimizer, event: ClusterEvent, *, policy: str = "transfer") -> None:
+    """Make the optimizer's state follow a clustering.
+
+    transfer: a clustered row gets the mean state of the rows its ids came from, weighted by how many came. Helper rows
+        start anew: without momentum, and with the mean size of gradients that helper rows had.
+    reset: all state of the parameter as at the beginning, step counters included.
+    keep: nothing is touched, unless a parameter changed its shape.
+
+    Works on any state tensor with a row for each row of the parameter, so on optimizers it has never seen.
+    """
+    check_choice("policy", policy, POLICIES)
+    for old, new in event.replaced.items():
+        _replace_parameter(optimizer, old, new)
+    transfer = event.transfer
+    if transfer is None or transfer.parameter not in optimizer.state:
+        return
+    state = optimizer.state[transfer.parameter]
+    resized = transfer.num_old_rows != transfer.parameter.shape[0]
+    if policy == "transfer" or (policy == "keep" and resized):
+        for name, value in state.items():
+            if _has_rows(value, transfer.num_old_rows):
+                state[name] = _into(value, _transferred(name, value, transfer))
+    elif policy == "reset":
+        group = _group_of(optimizer, transfer.parameter)
+        state.update(_initial_state(state, group, transfer.parameter, transfer.num_old_rows))
+
+
+def _transferred(name: str, state: Tensor, transfer: RowTransfer) -> Tensor:
+    """The new state, row by row of the parameter."""
+    old = state.to_dense() if state.is_sparse else state
+    moved = {field: getattr(transfer, field).to(old.device) for field in ("new_rows", "old_rows", "restarted")}
+    counts = transfer.counts.to(old).view(-1, *[1] * (old.dim() - 1))
+    points_somewhere = name in SIGNED or bool((old < 0).any())
+    rest = torch.zeros_like(old[0]) if points_somewhere else old.mean(0)
+    sums = old.new_zeros(transfer.parameter.shape[0], *old.shape[1:])
+    sums.index_add_(0, moved["new_rows"], old[moved["old_rows"]] * counts)
+    totals = old.new_zeros(len(sums), *counts.shape[1:]).index_add_(0, moved["new_rows"], counts)
+    new = torch.where(totals > 0, sums / totals.clamp(min=1), rest)  # rows of no sampled id are like the average row
+    if len(moved["restarted"]):
+        had = old[transfer.old_restarted.to(old.device)]
+        new[moved["restarted"]] = torch.zeros_like(had[0]) if points_somewhere else had.mean(0)
+    return new
+
+
+def _replace_parameter(optimizer: Optimizer, old: nn.Parameter, new: nn.Parameter | None) -> None:
+    """Put `new` where `old` was, with the state of a parameter that was never stepped; None only takes `old` out."""
+    group = _group_of(optimizer, old)
+    if group is None:
+        return
+    state = optimizer.state.pop(old, {})
+    place = next(index for index, parameter in enumerate(group["params"]) if parameter is old)
+    group["params"][place : place + 1] = [] if new is None else [new]
+    if new is not None and state:
+        optimizer.state[new] = _initial_state(state, group, new, old.shape[0])
+
+
+def _initial_state(state: dict[str, Any], group: dict[str, Any] | None, like: Tensor, num_rows: int) -> dict[str, Any]:
+    """The state as the optimizer would make it for a new parameter."""
+    accumulated = (group or {}).get("initial_accumulator_value", 0.0)  # Adagrad's
+    fresh: dict[str, Any] = {}
+    for name, value in state.items():
+        if _has_rows(value, num_rows):
+            fresh[name] = torch.full_like(like, accumulated if name == "sum" else 0.0, dtype=value.dtype)
+        elif isinstance(value, Tensor):
+            fresh[name] = torch.zeros_like(value)
+        elif isinstance(value, int | float):
+            fresh[name] = type(value)(0)
+        else:
+            fresh[name] = value
+    return fresh
+
+
+def _group_of(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any] | None:
+    for group in optimizer.param_groups:
+        if any(each is parameter for each in group["params"]):
+            return group
+    return None
+
+
+def _has_rows(value: object, num_rows: int) -> bool:
+    return isinstance(value, Tensor) and value.dim() > 0 and value.shape[0] == num_rows
+
+
+def _into(place: Tensor, value: Tensor) -> Tensor:
+    """`value`, in the memory of `place` where it fits."""
+    return place.copy_(value) if not place.is_sparse and place.shape == value.shape else value
