@@ -43,12 +43,12 @@ def write_records(records: Iterable[RunRecord], path: Path) -> None:
 
 def read_records(path: Path) -> list[RunRecord]:
     """The records of a file of JSON lines."""
-    return [RunRecord.from_json(line) for line in path.read_text().splitlines() if line.strip()]
+    return [RunRecord.from_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write aside and rename, so that an interruption leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ".part")
-    aside.write_text(text)
+    aside.write_text(text, encoding="utf-8")
     os.replace(aside, path)

@@ -27,7 +27,7 @@ def format_bytes(count: int) -> str:
     """`1536` as `1.5 kB`, in powers of ten."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
+        if round(value, 1) < 1000:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
@@ -35,7 +35,7 @@ def format_bytes(count: int) -> str:
 
 def format_ratio(ratio: float) -> str:
     """`123.4` as `123×`."""
-    return f"{ratio:,.1f}×" if ratio < 100 else f"{ratio:,.0f}×"
+    return f"{ratio:,.1f}×" if round(ratio, 1) < 100 else f"{ratio:,.0f}×"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], num_left: int) -> str:

@@ -11,7 +11,7 @@ from cce.compiled import compile_loops, parallel_for
 if TYPE_CHECKING:
     from cce.clustering.distances import Floats, Ints
 
-PIECE = 1 << 15  # points cut into leaves at once: they stay in the cache
+PIECE = 1 << 17  # points cut into leaves at once: they stay in the cache
 SAMPLE = 15  # points that choose where a node is cut
 DEEPEST = 64  # nodes that may wait to be cut; beyond it nodes are halved, which cannot go on for long
 

@@ -18,7 +18,7 @@ from cce.clustering.sklearn_peer import sklearn_nearest
 BACKENDS = ("auto", "torch", "compiled", "faiss", "sklearn")
 SEARCHES = {"compiled": compiled_nearest, "faiss": faiss_nearest, "sklearn": sklearn_nearest}
 WIDEST_COMPILED = 32
-PAIRS_AT_ONCE = 1 << 18  # distances in one piece of work on a CPU: 1 MB, which stays in its cache
+PAIRS_AT_ONCE = (1 << 15) - 1  # distances in one piece of work on a CPU: in its cache, and below where torch forks
 PAIRS_AT_ONCE_GPU = 1 << 26
 
 

@@ -49,6 +49,9 @@ class PlantedClusters:
     ) -> None:
         check_range("number of vocabulary_sizes", len(vocabulary_sizes), 2, 2**31)
         check_range("num_clusters", num_clusters, 1, 2**31)
+        check_range("latent_dim", latent_dim, 1, 2**31)
+        for size in vocabulary_sizes:
+            check_range("vocabulary_sizes", size, 1, 2**63)
         self.vocabulary_sizes = tuple(vocabulary_sizes)
         self.clusters = [torch.randint(num_clusters, (n,), generator=generator) for n in vocabulary_sizes]
         num_pairs = len(vocabulary_sizes) * (len(vocabulary_sizes) - 1) / 2
@@ -61,6 +64,7 @@ class PlantedClusters:
 
     def sample(self, num_rows: int, *, generator: torch.Generator | None = None) -> Sample:
         """`num_rows` independent rows."""
+        check_range("num_rows", num_rows, 0, 2**63)
         ids = torch.stack([_draw(c, num_rows, generator) for c in self._cumulative], dim=1)
         features = [v[c[column]] for v, c, column in zip(self.vectors, self.clusters, ids.unbind(1), strict=True)]
         stacked = torch.stack(features)  # (features, n, latent_dim)

@@ -20,6 +20,6 @@ def auc(scores: Tensor, labels: Tensor) -> float:
     if num_positive == 0 or num_negative == 0:
         raise ValueError(f"auc needs labels of both kinds, got {num_positive} positive and {num_negative} negative.")
     _, group, counts = torch.unique(scores, return_inverse=True, return_counts=True)
-    mean_rank = counts.cumsum(0) - (counts - 1) / 2  # of each distinct score, from 1 on
-    rank_sum = mean_rank.double()[group[positive]].sum()
+    mean_rank = counts.cumsum(0).double() - (counts.double() - 1) / 2  # of each distinct score, from 1 on
+    rank_sum = mean_rank[group[positive]].sum()
     return float((rank_sum - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative))

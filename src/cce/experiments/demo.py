@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from tqdm import tqdm
 
+from cce.checks import check_range
 from cce.data import PlantedClusters, Sample
 from cce.diagnostics import summary
 from cce.embeddings import create_embedding
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 METHODS = ("full", "hash", "cce")
+MIN_ROWS = 1_000  # below, a score says nothing
 HEADERS = ("table", "params", "fewer", "bytes", "fewer", "test BCE", "test AUC", "seconds")
 
 
@@ -47,6 +49,12 @@ class DemoConfig:
     batch_size: int = 1024
     learning_rate: float = 0.01
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_range("num_rows", self.num_rows, MIN_ROWS, 2**31)
+        check_range("num_epochs", self.num_epochs, 1, 2**31)
+        check_range("cap", self.cap, 1, 2**31)
+        check_range("seed", self.seed, 0, 2**63)
 
 
 class Recommender(nn.Module):
@@ -69,7 +77,10 @@ def run_demo(config: DemoConfig, *, progress: bool = True) -> tuple[list[RunReco
     clicks = PlantedClusters((config.num_users, config.num_items), num_clusters=config.num_clusters, generator=g)
     train = clicks.sample(config.num_rows, generator=g)
     test = clicks.sample(config.num_rows // 8, generator=g)
-    records = [_run(method, config, train, test, progress=progress) for method in METHODS]
+    models = {
+        method: _recommender(method, config) for method in METHODS
+    }  # all of them first: a wrong cap shows at once
+    records = [_run(method, model, config, train, test, progress=progress) for method, model in models.items()]
     return records, test.oracle_bce
 
 
@@ -113,14 +124,14 @@ def write_report(records: Sequence[RunRecord], oracle_bce: float, folder: Path) 
     return folder / "report.md"
 
 
-def _run(method: str, config: DemoConfig, train: Sample, test: Sample, *, progress: bool) -> RunRecord:
+def _run(
+    method: str, model: Recommender, config: DemoConfig, train: Sample, test: Sample, *, progress: bool
+) -> RunRecord:
     g = torch.Generator().manual_seed(config.seed)
-    model = _recommender(method, config, g)
     optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
     num_batches = -(-config.num_rows // config.batch_size)
-    schedule = ClusterSchedule(
-        model, optimizer, every=num_batches, times=config.num_clusterings, seed=config.seed, progress=progress
-    )
+    steps = [num_batches * (epoch + 1) for epoch in range(config.num_clusterings)]
+    schedule = ClusterSchedule(model, optimizer, at=steps, seed=config.seed, progress=progress)
     started, curve = time.perf_counter(), []
     for epoch in range(config.num_epochs):
         batches = torch.split(torch.randperm(config.num_rows, generator=g), config.batch_size)
@@ -144,7 +155,8 @@ def _run(method: str, config: DemoConfig, train: Sample, test: Sample, *, progre
     )
 
 
-def _recommender(method: str, config: DemoConfig, generator: torch.Generator) -> Recommender:
+def _recommender(method: str, config: DemoConfig) -> Recommender:
+    generator = torch.Generator().manual_seed(config.seed)
     tables = []
     for num_ids in (config.num_users, config.num_items):
         budget = None if method == "full" else config.cap

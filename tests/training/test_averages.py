@@ -1,0 +1,92 @@
+"""Averaged copies of a model restart their clustered tables at an event, and go on averaging the rest."""
+
+import copy
+
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+import cce
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = cce.ClusteredEmbedding(
+            100, 4, num_rows=5, first_rows=8, generator=torch.Generator().manual_seed(0)
+        )
+        self.thin = cce.CollidingEmbedding(100, 4, num_rows=5)
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, ids):
+        return self.head(self.table(ids) + self.thin(ids))
+
+
+def train_step(model, optimizer, seed):
+    ids = torch.randint(0, 100, (32,), generator=torch.Generator().manual_seed(seed))
+    optimizer.zero_grad()
+    (model(ids) - 1).square().mean().backward()
+    optimizer.step()
+
+
+def run(**options):
+    model = Model()
+    averaged = AveragedModel(model, **options)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    schedule = cce.ClusterSchedule(model, optimizer, at=[5, 9], averages=[averaged])
+    return model, averaged, optimizer, schedule
+
+
+def test_at_an_event_the_averaged_table_is_the_model_s_and_the_head_stays_averaged():
+    for options in ({}, {"use_buffers": True}, {"multi_avg_fn": get_ema_multi_avg_fn(0.9)}):
+        model, averaged, optimizer, schedule = run(**options)
+        for step in range(5):
+            train_step(model, optimizer, step)
+            averaged.update_parameters(model)
+            schedule.step()
+        ids = torch.arange(100)
+        assert torch.equal(averaged.module.table(ids), model.table(ids))
+        assert torch.equal(averaged.module.thin(ids), model.thin(ids))
+        assert not torch.equal(averaged.module.head.weight, model.head.weight)
+
+
+def test_between_events_rows_are_averaged_and_pointers_are_not():
+    model, averaged, optimizer, schedule = run()
+    rows = []
+    for step in range(8):
+        train_step(model, optimizer, step)
+        averaged.update_parameters(model)
+        schedule.step()
+        if step >= 4:
+            rows.append(model.table.codebook.detach().clone())
+    assert torch.equal(averaged.module.table.assignments.pointers, model.table.assignments.pointers)
+    assert torch.equal(averaged.module.table.helper.seeds, model.table.helper.seeds)
+    assert not torch.equal(averaged.module.table.codebook, model.table.codebook)
+    low, high = torch.stack(rows).min(0).values, torch.stack(rows).max(0).values
+    average = averaged.module.table.codebook
+    assert ((average >= low - 1e-6) & (average <= high + 1e-6)).all()
+
+
+def test_an_averaged_copy_shares_no_memory_with_the_model():
+    model, averaged, _, schedule = run()
+    schedule.cluster()
+    theirs = {name: tensor.data_ptr() for name, tensor in model.state_dict().items()}
+    ours = {name: tensor.data_ptr() for name, tensor in averaged.module.state_dict().items()}
+    assert all(ours[name] != theirs[name] for name in theirs)
+
+
+def test_a_deep_copy_survives_the_clustering_of_the_first():
+    model = Model()
+    twin = copy.deepcopy(model)
+    ids, before = torch.arange(100), twin(torch.arange(100)).detach()
+    model.table.cluster()
+    model.thin.cluster()
+    assert torch.equal(twin(ids), before)
+
+
+def test_a_plain_copy_can_be_restarted_too():
+    model = Model()
+    copied = copy.deepcopy(model)
+    model.table.cluster()
+    cce.restart_average(copied, model)
+    assert torch.equal(copied.table(torch.arange(100)), model.table(torch.arange(100)))

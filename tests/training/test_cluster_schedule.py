@@ -1,0 +1,176 @@
+"""Clustering at the right steps, of all tables, repeatable and resumable."""
+
+import copy
+
+import pytest
+import torch
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score
+from torch import nn
+
+import cce
+from cce.data import PlantedClusters
+from cce.training.cluster_schedule import PAPER_SCHEDULES
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        g = torch.Generator().manual_seed(0)
+        self.user = cce.ClusteredEmbedding(200, 4, num_rows=5, generator=g)
+        self.item = cce.EmbeddingBag(cce.ClusteredEmbedding(100, 4, num_rows=5, generator=g))
+        self.full = cce.FullEmbedding(10, 4, generator=g)
+        self.thin = cce.CollidingEmbedding(50, 4, num_rows=3, generator=g)
+
+    def forward(self, ids):
+        return (self.user(ids) * self.item(ids.unsqueeze(1)) * self.thin(ids % 50)).sum() + self.full(ids % 10).sum()
+
+
+def steps_of(schedule, num_steps):
+    return [step for step in range(1, num_steps + 1) if schedule.step()]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"every": 3}, [3, 6, 9, 12]),
+        ({"every": 3, "times": 2}, [3, 6]),
+        ({"at": [2, 7]}, [2, 7]),
+        ({"at": [0.25, 0.5], "steps_per_epoch": 8}, [2, 4]),
+        ({"at": [1.0, 2], "steps_per_epoch": 5}, [2, 5]),
+        ({"total": 12, "times": 3}, [4, 8, 12]),
+        ({"total": 12, "times": 3, "rest": 6}, [2, 4, 6]),
+    ],
+)
+def test_clusterings_come_at_their_steps(options, expected):
+    model = nn.Sequential(cce.ClusteredEmbedding(20, 4, num_rows=2))
+    assert steps_of(cce.ClusterSchedule(model, **options), 12) == expected
+
+
+def test_the_next_step_is_known():
+    model = nn.Sequential(cce.ClusteredEmbedding(20, 4, num_rows=2))
+    schedule = cce.ClusterSchedule(model, at=[2, 5])
+    assert schedule.next_step == 2
+    steps_of(schedule, 3)
+    assert schedule.next_step == 5
+    steps_of(schedule, 3)
+    assert schedule.next_step is None
+    assert cce.ClusterSchedule(model, every=7).next_step == 7
+
+
+def test_the_schedules_of_the_paper():
+    assert cce.paper_schedule("best-of-10-epochs") == [1, 2, 3, 4, 5, 6]
+    assert cce.paper_schedule("one-epoch") == [0.25, 0.5]
+    assert cce.paper_schedule("strategy-1", times=4) == [0.125, 0.25, 0.375, 0.5]
+    assert cce.paper_schedule("strategy-2", times=2) == pytest.approx([1 / 3, 2 / 3])
+    assert cce.paper_schedule("strategy-3", times=3) == [0.25, 0.5, 0.75]
+    with pytest.raises(ValueError, match="name must be one of best-of-10-epochs"):
+        cce.paper_schedule("weekly")
+    for name in PAPER_SCHEDULES:
+        model = nn.Sequential(cce.ClusteredEmbedding(20, 4, num_rows=2))
+        schedule = cce.ClusterSchedule(model, at=cce.paper_schedule(name), steps_per_epoch=300_000)
+        assert schedule.next_step <= 300_000
+    assert cce.ClusterSchedule(model, at=cce.paper_schedule("one-epoch"), steps_per_epoch=300_000).steps == {
+        75_000,
+        150_000,
+    }
+
+
+def test_all_tables_are_found_and_events_told():
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.arange(100)).backward()
+    optimizer.step()
+    schedule = cce.ClusterSchedule(model, optimizer, every=1)
+    events = schedule.step()
+    assert [event.num_ids for event in events] == [200, 100, 50]
+    assert [p for group in optimizer.param_groups for p in group["params"]] == list(model.parameters())
+    assert [event.num_ids for event in schedule.step()] == [200, 100]  # learning to collide is done
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give one of every, at and total, got every=None, at=None and total=None"),
+        ({"every": 3, "at": [1]}, "give one of every, at and total"),
+        ({"every": 0}, r"every must lie in \[1, "),
+        ({"every": 3, "times": 0}, r"times must lie in \[1, "),
+        ({"at": [0]}, r"at must lie in \[1, "),
+        ({"at": [0.5]}, "steps_per_epoch must be given when at holds fractions"),
+        ({"at": [-0.5], "steps_per_epoch": 4}, "at must hold moments above 0, got -0.5"),
+        ({"total": 10}, "times must be given with total"),
+        ({"total": 10, "times": 2, "rest": 10}, r"rest must lie in \[0, 10\), got 10"),
+        ({"every": 1, "policy": "hope"}, "policy must be one of transfer, reset, keep"),
+    ],
+)
+def test_wrong_arguments_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        cce.ClusterSchedule(nn.Linear(1, 1), **options)
+
+
+def train(model, optimizer, schedule, start, stop, averaged=None):
+    for step in range(start, stop):
+        ids = torch.randint(0, 100, (32,), generator=torch.Generator().manual_seed(step))
+        optimizer.zero_grad()
+        model(ids).square().backward()
+        optimizer.step()
+        if averaged is not None:
+            averaged.update_parameters(model)
+        schedule.step()
+
+
+def start_run():
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    return model, optimizer, cce.ClusterSchedule(model, optimizer, every=7, times=3, seed=4)
+
+
+def test_a_resumed_run_ends_with_the_same_bits():
+    model, optimizer, schedule = start_run()
+    train(model, optimizer, schedule, 0, 25)
+    first, first_optimizer, first_schedule = start_run()
+    train(first, first_optimizer, first_schedule, 0, 10)
+    second = Model()
+    second.load_state_dict(first.state_dict())
+    second_optimizer = torch.optim.Adam(second.parameters(), lr=0.01)
+    second_optimizer.load_state_dict(copy.deepcopy(first_optimizer.state_dict()))
+    second_schedule = cce.ClusterSchedule(second, second_optimizer, every=7, times=3, seed=0)
+    second_schedule.load_state_dict(first_schedule.state_dict())
+    train(second, second_optimizer, second_schedule, 10, 25)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, second.state_dict()[name]), name
+
+
+def test_clustering_does_not_disturb_the_global_random_numbers():
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    cce.ClusterSchedule(Model(), every=1).step()
+    assert torch.equal(torch.rand(3), expected)
+
+
+def planted_run(method, **options):
+    """300 users in 6 hidden clusters, 200 rows for each: how well the learned vectors tell the clusters."""
+    g = torch.Generator().manual_seed(0)
+    clicks = PlantedClusters((300, 60), num_clusters=6, zipf=0.2, generator=g)
+    sample = clicks.sample(60_000, generator=g)
+    users = cce.create_embedding(method, 300, 8, num_params=1_280, generator=g, **options)
+    items = cce.FullEmbedding(60, 8, generator=g)
+    optimizer = torch.optim.Adam([*users.parameters(), *items.parameters()], lr=0.03)
+    schedule = cce.ClusterSchedule(nn.ModuleList([users, items]), optimizer, every=118, times=6)
+    for _ in range(8):
+        for rows in torch.split(torch.randperm(60_000, generator=g), 512):
+            logits = (users(sample.ids[rows, 0]) * items(sample.ids[rows, 1])).sum(-1)
+            optimizer.zero_grad()
+            nn.functional.binary_cross_entropy_with_logits(logits, sample.labels[rows]).backward()
+            optimizer.step()
+            schedule.step()
+    found = KMeans(6, n_init=5, random_state=0).fit_predict(users.to_dense())
+    return adjusted_rand_score(clicks.clusters[0], found)
+
+
+@pytest.mark.slow
+def test_six_clusterings_recover_planted_clusters_and_hashing_cannot():
+    assert planted_run("cce", num_columns=1, settings=cce.ClusterSettings(start="k-means++")) > 0.9
+    for method in ("hash", "hash-embedding", "ce-concat"):
+        assert planted_run(method) < 0.5
