@@ -132,7 +132,6 @@ def test_after_a_failure_the_next_write_succeeds(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
 
 
-@pytest.mark.xfail(strict=True, reason="written in the encoding of the machine's locale, and a report holds ×")
 def test_files_are_written_and_read_in_utf8_on_every_machine(tmp_path):
     result = python(
         "import pathlib\n"

@@ -89,21 +89,22 @@ def test_a_number_out_of_range_is_one_line_and_exit_2(option, name, value, capsy
     assert main(["demo", f"{option}={value}", "--out", str(tmp_path / "x")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == f"cce demo: {name} must lie in [1, 2**31), got {value}.\n"
+    lowest = 100 if name == "num_rows" else 1
+    assert err == f"cce demo: {name} must lie in [{lowest}, 2**31), got {value}.\n"
     assert not (tmp_path / "x").exists()
 
 
 def test_a_cap_below_one_row_is_one_line_and_exit_2(capsys, tmp_path):
-    assert main(["demo", "--rows", "64", "--epochs", "1", "--cap", "15", "--out", str(tmp_path / "x")]) == 2
+    assert main(["demo", "--rows", "128", "--epochs", "1", "--cap", "15", "--out", str(tmp_path / "x")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err == "cce demo: num_params must be at least 16 for method 'hash' of these sizes, got 15.\n"
-    assert not (tmp_path / "x").exists()
+    assert not any((tmp_path / "x").iterdir())
 
 
 def test_a_folder_that_cannot_be_made_is_one_line_and_exit_2(capsys, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    assert main(["demo", "--rows", "64", "--epochs", "1", "--cap", "160", "--out", str(tmp_path / "file" / "x")]) == 2
+    assert main(["demo", "--rows", "128", "--epochs", "1", "--cap", "160", "--out", str(tmp_path / "file" / "x")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("cce demo: ")
@@ -120,15 +121,13 @@ def test_a_word_for_a_number_is_refused_by_name(capsys):
     assert err.splitlines()[-1] == "cce demo: error: argument --rows: invalid int value: 'many'"
 
 
-@pytest.mark.xfail(strict=True, reason="says `auc needs labels of both kinds` after training, not what to change")
 def test_too_few_rows_to_test_on_are_refused_by_name(capsys, tmp_path):
     assert main(["demo", "--rows", "1", "--epochs", "1", "--cap", "160", "--out", str(tmp_path / "x")]) == 2
     assert "rows" in capsys.readouterr().err
 
 
-@pytest.mark.xfail(strict=True, reason="says `Overflow when unpacking long long`")
 def test_a_seed_beyond_64_bits_is_refused_by_name(capsys, tmp_path):
-    assert main(["demo", "--rows", "64", "--seed", str(2**70), "--out", str(tmp_path / "x")]) == 2
+    assert main(["demo", "--rows", "128", "--seed", str(2**70), "--out", str(tmp_path / "x")]) == 2
     assert "seed" in capsys.readouterr().err
 
 
@@ -145,7 +144,7 @@ def test_an_interruption_is_one_line_and_exit_130_and_leaves_nothing(capsys, tmp
         signal.signal(signal.SIGALRM, before)
     assert code == 130
     assert capsys.readouterr() == ("", "cce demo: interrupted\n")
-    assert not (tmp_path / "x").exists()
+    assert not any((tmp_path / "x").iterdir())
 
 
 def test_help_has_an_example_and_every_option(capsys):

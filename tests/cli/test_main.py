@@ -76,4 +76,4 @@ def test_the_shell_gets_the_exit_code_of_a_verb():
     command = [sys.executable, "-m", "cce", "demo", "--rows", "0"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "cce demo: num_rows must lie in [1, 2**31), got 0.\n"
+    assert result.stderr == "cce demo: num_rows must lie in [100, 2**31), got 0.\n"

@@ -117,7 +117,23 @@ def test_wrong_backends_and_shapes_are_named():
         nearest_centroid(points, torch.zeros(0, 40))
 
 
-def test_auto_takes_compiled_loops_where_they_fit_and_torch_elsewhere():
-    assert choose_backend("auto", torch.zeros(3, 4)) == "compiled"
-    assert choose_backend("auto", torch.zeros(3, 33)) == "torch"
-    assert choose_backend("auto", torch.zeros(3, 4, device="meta")) == "torch"
+@pytest.mark.parametrize(
+    ("num_points", "width", "num_centroids", "expected"),
+    [
+        (2**20, 4, 64, "compiled"),
+        (2**20, 8, 64, "compiled"),
+        (2**20, 12, 64, "faiss"),
+        (2**10, 12, 2**13, "compiled"),  # faiss wants as many points as centroids
+        (2**20, 17, 64, "compiled"),
+        (2**20, 33, 64, "torch"),
+        (2**10, 4, 64, "torch"),  # compiling would take longer
+    ],
+)
+def test_auto_takes_the_fastest_that_is_installed(num_points, width, num_centroids, expected):
+    pytest.importorskip("numba")
+    pytest.importorskip("faiss")
+    assert choose_backend("auto", torch.zeros(1, 1).expand(num_points, width), num_centroids) == expected
+
+
+def test_auto_on_another_device_is_torch():
+    assert choose_backend("auto", torch.zeros(2**20, 4, device="meta"), 64) == "torch"

@@ -268,12 +268,6 @@ def test_an_unknown_sampling_is_refused_with_the_known_ones():
         ClusterSettings(sampling="best")
 
 
-def test_an_unknown_backend_is_refused_when_it_is_used():
-    quantizer = ProductQuantizer(1, 2, ClusterSettings(backend="abacus"))
-    with pytest.raises(ValueError, match=re.escape("backend must be one of auto, torch, compiled, faiss, sklearn")):
-        quantizer.fit(torch.randn(5, 2, generator=seeded()), None, seeded())
-
-
 def test_an_unknown_backend_is_refused_at_the_door():
     with pytest.raises(ValueError, match="backend must be one of"):
         ClusterSettings(backend="abacus")

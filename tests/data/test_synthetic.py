@@ -149,7 +149,6 @@ def test_no_clusters_are_refused(num_clusters):
         PlantedClusters((10, 10), num_clusters=2.5)
 
 
-@pytest.mark.xfail(strict=True, reason="an empty vocabulary, a latent_dim of 0 and negative rows meet no check")
 @pytest.mark.parametrize(
     ("make", "name"),
     [

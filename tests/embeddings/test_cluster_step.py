@@ -61,13 +61,15 @@ def cluster_interrupted_after(delay, table):
         timer.join()
 
 
-def test_an_interrupt_at_any_moment_leaves_the_old_table_or_the_new_one():
-    reference = cce.ClusteredEmbedding(3000, 8, num_rows=50, generator=generator())
+@pytest.mark.parametrize("backend", ["torch", "compiled"])
+def test_an_interrupt_at_any_moment_leaves_the_old_table_or_the_new_one(backend):
+    settings = cce.ClusterSettings(backend=backend)
+    reference = cce.ClusteredEmbedding(3000, 8, num_rows=50, settings=settings, generator=generator())
     old = state_of(reference)
     reference.cluster(generator=generator(1))
     new, outcomes = state_of(reference), set()
     for delay in [0.0005 * 1.35**i for i in range(24)]:
-        table = cce.ClusteredEmbedding(3000, 8, num_rows=50, generator=generator())
+        table = cce.ClusteredEmbedding(3000, 8, num_rows=50, settings=settings, generator=generator())
         cluster_interrupted_after(delay, table)
         found = [name for name, state in (("old", old), ("new", new)) if same(state, table.state_dict())]
         assert len(found) == 1
@@ -90,6 +92,19 @@ def test_the_table_is_never_in_memory():
     assert asked[0] == 400
     assert max(asked[1:]) == 512
     assert sum(asked[1:]) == 10_000
+
+
+def test_a_source_is_asked_for_small_pieces_of_a_large_block():
+    table = cce.ClusteredEmbedding(100_000, 4, num_rows=4, num_columns=1, generator=generator())
+    asked = []
+
+    def source(ids):
+        asked.append(len(ids))
+        return table.compose(ids).detach()
+
+    ClusterStep(table, source, generator()).run(None)
+    assert max(asked) <= 1 << 15
+    assert sum(asked[1:]) == 100_000
 
 
 def peak_of_an_event(num_ids):

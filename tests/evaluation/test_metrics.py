@@ -78,7 +78,6 @@ def test_auc_of_labels_of_one_kind_is_refused_with_their_numbers(labels, found):
         auc(torch.zeros(len(labels)), torch.tensor(labels))
 
 
-@pytest.mark.xfail(strict=True, reason="ranks are made in float32, which cannot tell 2**23 + 1.5 from 2**23 + 2")
 def test_auc_is_exact_beyond_the_integers_of_float32():
     num_low = 2**23  # negatives below one tied pair
     scores, labels = torch.zeros(num_low + 2, dtype=torch.bool), torch.zeros(num_low + 2)

@@ -7,6 +7,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
+BLOCK = 1 << 18  # ids counted at a time
 OVERFULL = 8  # times the mean number of ids in a row
 
 
@@ -32,7 +33,9 @@ def churn(before: Tensor, after: Tensor) -> float:
 
 def count_rows(pointers: Tensor, num_rows: int) -> tuple[int, int]:
     """How many of the rows of all columns are dead (no id points there) and overfull (8 times the mean)."""
-    counts = torch.stack([torch.bincount(column, minlength=num_rows) for column in pointers.unbind(1)])
+    counts = torch.zeros(pointers.shape[1], num_rows, dtype=torch.int64)
+    for block in torch.split(pointers, BLOCK):
+        counts += torch.stack([torch.bincount(column.long(), minlength=num_rows) for column in block.unbind(1)])
     mean = len(pointers) / num_rows
     return int((counts == 0).sum()), int((counts > OVERFULL * max(mean, 1)).sum())
 

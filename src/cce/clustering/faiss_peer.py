@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from typing import Any
 
 import torch
@@ -47,3 +49,8 @@ def _faiss() -> Any:
     except ImportError as error:
         raise ImportError('backend "faiss" needs the package faiss-cpu: pip install faiss-cpu') from error
     return faiss
+
+
+def faiss_is_safe() -> bool:
+    """Whether faiss is installed where it can share a process with torch: on macOS two OpenMP runtimes crash."""
+    return sys.platform != "darwin" and importlib.util.find_spec("faiss") is not None

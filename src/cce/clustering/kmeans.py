@@ -43,7 +43,9 @@ def kmeans(
     rows = checked_points(points)
     mass = checked_weights(weights, rows)
     _check_numbers(rows, num_clusters, num_iterations, tolerance)
-    name = choose_backend(backend, rows)
+    name = choose_backend(backend, rows, num_clusters)
+    if backend == "auto" and name == "faiss" and tolerance > 0:  # which faiss does not know
+        name = "compiled"
     centroids = starting_centroids(rows, num_clusters, weights=mass, start=start, generator=generator)
     if num_iterations == 0:
         return KMeans(centroids, ())

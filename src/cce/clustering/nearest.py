@@ -12,12 +12,14 @@ from torch import Tensor
 from cce import compiled
 from cce.clustering.checks import check_same_space, checked_points
 from cce.clustering.compiled_nearest import compiled_nearest
-from cce.clustering.faiss_peer import faiss_nearest
+from cce.clustering.faiss_peer import faiss_is_safe, faiss_nearest
 from cce.clustering.sklearn_peer import sklearn_nearest
 
 BACKENDS = ("auto", "torch", "compiled", "faiss", "sklearn")
 SEARCHES = {"compiled": compiled_nearest, "faiss": faiss_nearest, "sklearn": sklearn_nearest}
 WIDEST_COMPILED = 32
+FASTER_IN_FAISS = range(9, 17)
+FEW_PAIRS = 1 << 22  # half a second for fifty iterations in plain torch
 PAIRS_AT_ONCE = (1 << 15) - 1  # distances in one piece of work on a CPU: in its cache, and below where torch forks
 PAIRS_AT_ONCE_GPU = 1 << 26
 
@@ -33,19 +35,27 @@ def nearest_centroid(points: Tensor, centroids: Tensor, *, backend: str = "auto"
     check_same_space(rows, centers, "centroids")
     if centers.shape[0] == 0:
         raise ValueError("centroids must have at least one row, got 0.")
-    name = choose_backend(backend, rows)
+    name = choose_backend(backend, rows, centers.shape[0])
     if rows.shape[0] == 0 or name == "torch":
         return plain_nearest(rows, centers)[0]
     return SEARCHES[name](rows, centers)
 
 
-def choose_backend(backend: str, points: Tensor) -> str:
-    """Resolve "auto", and refuse a backend that does not exist or cannot take these points."""
+def choose_backend(backend: str, points: Tensor, num_centroids: int) -> str:
+    """Resolve "auto", and refuse a backend that does not exist or cannot take these points.
+
+    "auto" is torch for few pairs, where compiling would take longer than searching, and otherwise the fastest that is
+    installed: compiled loops, or faiss at the widths where it was measured to be faster (benchmarks/kmeans.py).
+    """
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}.")
-    fits = compiled.available and points.device.type == "cpu" and points.shape[1] <= WIDEST_COMPILED
+    num_points, width = points.shape
+    fits = compiled.available and points.device.type == "cpu" and width <= WIDEST_COMPILED
     if backend == "auto":
-        return "compiled" if fits else "torch"
+        if not fits or num_points * num_centroids <= FEW_PAIRS:
+            return "torch"
+        faster = faiss_is_safe() and width in FASTER_IN_FAISS and num_points >= num_centroids
+        return "faiss" if faster else "compiled"
     if backend == "compiled" and not fits:
         raise ValueError(
             f'backend "compiled" needs numba and CPU points of width <= {WIDEST_COMPILED}, '

@@ -23,6 +23,7 @@ from cce.clustering.sampling import sample_ids
 from cce.indexing import smallest_unsigned
 from cce.indexing.assignments import blocks
 
+PIECE = 1 << 15  # ids that a source is asked for at a time
 Source = Callable[[Tensor], Tensor]  # ids (n) → vectors (n, dim)
 
 
@@ -36,7 +37,7 @@ class ClusterSettings:
     sampling: str = "uniform"  # or "frequency": ids are sampled by how often they occur
     weighted: bool = False  # k-means weighs a sampled id by how often it occurs
     backend: str = "auto"
-    block_size: int = 1 << 16  # ids encoded at a time
+    block_size: int = 1 << 18  # ids encoded at a time
 
     def __post_init__(self) -> None:
         check_range("num_iterations", self.num_iterations, 1, 2**31)
@@ -178,11 +179,24 @@ def draw_sample(
     return ids, counts[ids].float()
 
 
+def vectors_of(source: Source, ids: Tensor) -> Tensor:
+    """The vectors of ids `(n)` in float32, asked for in pieces, so that what a source needs on the way stays small."""
+    first, *rest = torch.split(ids, PIECE)
+    vectors = source(first).float()
+    if not rest:
+        return vectors
+    whole = vectors.new_empty(len(ids), vectors.shape[1])
+    whole[:PIECE] = vectors
+    for index, piece in enumerate(rest, start=1):
+        whole[index * PIECE : index * PIECE + len(piece)] = source(piece)
+    return whole
+
+
 def encode_all(quantizer: Quantizer, source: Source, num_ids: int) -> Tensor:
     """The rows of all ids below `num_ids`, `(num_ids, num_columns)` in the smallest type, block by block."""
     pointers = torch.empty(num_ids, quantizer.num_columns, dtype=smallest_unsigned(quantizer.num_rows))
     for ids in blocks(num_ids, quantizer.settings.block_size):
-        rows = quantizer.encode(source(ids).float())
+        rows = quantizer.encode(vectors_of(source, ids))
         pointers[int(ids[0]) : int(ids[-1]) + 1] = rows.cpu().to(pointers.dtype)
     return pointers
 

@@ -23,6 +23,7 @@ from cce.clustering.quantize import (
     Source,
     draw_sample,
     encode_all,
+    vectors_of,
 )
 from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StepTimer, clean_interrupts
 from cce.indexing import MultiplyShift
@@ -37,7 +38,7 @@ QUANTIZERS: dict[str, type[Quantizer]] = {
     "circular": CircularQuantizer,
     "sum": ResidualQuantizer,
 }
-MAX_MEASURED = 1 << 16  # sampled ids on which the change of the vectors is measured
+MAX_MEASURED = 1 << 18  # sampled ids on which change is measured and counted
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,12 @@ class ClusterStep:
         """All steps in order."""
         with clean_interrupts():
             ids, learned = self._learn(counts)
-        before = _Before(self.table, ids)
+        measured = ids[:: 1 + len(ids) // MAX_MEASURED]
+        before = _Moment(self.table, measured)
         with self.timer("swap"):
             self.table.swap(learned)
-        return self._event(before, ids)
+        with self.timer("measure"):
+            return self._event(before, _Moment(self.table, measured))
 
     def _learn(self, counts: Tensor | None) -> tuple[Tensor, Learned]:
         """The sampled ids, and all that the clustering changes, computed aside."""
@@ -81,7 +84,7 @@ class ClusterStep:
             ids, weights = draw_sample(
                 num_learned, table.rows_after, table.settings, counts=counts, generator=self.generator
             )
-            vectors = self.source(ids).float()
+            vectors = vectors_of(self.source, ids)
         with self.timer("fit"):
             self.quantizer.fit(vectors, weights, self.generator)
             del vectors
@@ -133,10 +136,9 @@ class ClusterStep:
             return vectors
         return vectors.chunk(self.table.num_columns, dim=1)[column]
 
-    def _event(self, before: _Before, ids: Tensor) -> ClusterEvent:
+    def _event(self, before: _Moment, after: _Moment) -> ClusterEvent:
         table = self.table
-        after = _Before(table, ids)
-        dead, overfull = count_rows(table.assignments.pointers.long(), table.num_rows)
+        dead, overfull = count_rows(table.assignments.pointers, table.num_rows)
         order = min(2, table.num_columns)
         return ClusterEvent(
             num_ids=table.assignments.num_learned,
@@ -153,17 +155,17 @@ class ClusterStep:
         )
 
 
-class _Before:
-    """What the sampled ids looked like at some moment."""
+class _Moment:
+    """What some ids looked like at some moment."""
 
     def __init__(self, table: ClusteredEmbedding, ids: Tensor) -> None:
         device = table.codebook.device
         self.pointers = table.assignments(ids.to(device)).cpu()
         self.num_rows = table.num_rows
-        self.vectors = table.compose(ids[:: 1 + len(ids) // MAX_MEASURED].to(device)).float()
+        self.vectors = vectors_of(lambda piece: table.compose(piece.to(device)), ids)
 
 
-def _transfer(table: ClusteredEmbedding, before: _Before, after: _Before) -> RowTransfer:
+def _transfer(table: ClusteredEmbedding, before: _Moment, after: _Moment) -> RowTransfer:
     """Which row of the codebook each clustered row took its ids from, counted on the sample."""
     pairs = [contingency(old, new) for old, new in zip(before.pointers.T, after.pointers.T, strict=True)]
     terms = 1 + table.num_helpers

@@ -100,7 +100,7 @@ class CollidingEmbedding(Embedding, Clusterable):
         with timer("swap"):
             self._become_clustered(quantizer.codebooks[0].to(projection) @ projection, pointers, generator)
         moved = (self.to_dense(ids.to(before.device)) - before).norm() / before.norm()
-        dead, overfull = count_rows(pointers.long(), self.num_rows)
+        dead, overfull = count_rows(pointers, self.num_rows)
         return ClusterEvent(
             num_ids=self.num_embeddings,
             num_rows=self.num_rows,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 METHODS = ("full", "hash", "cce")
-MIN_ROWS = 1_000  # below, a score says nothing
+MIN_ROWS = 100  # below, a score says nothing
 HEADERS = ("table", "params", "fewer", "bytes", "fewer", "test BCE", "test AUC", "seconds")
 
 
