@@ -13,7 +13,7 @@ from cce.version import __version__
 if TYPE_CHECKING:
     from cce.clustering import ClusterSettings
     from cce.compression import CompressionPlan, compress
-    from cce.diagnostics import Summary, entropies, summary
+    from cce.diagnostics import Collapse, Summary, collapse, entropies, summary
     from cce.embeddings import (
         Clusterable,
         ClusteredEmbedding,
@@ -43,6 +43,7 @@ __all__ = [
     "ClusterSettings",
     "Clusterable",
     "ClusteredEmbedding",
+    "Collapse",
     "CollidingEmbedding",
     "CompositionalConcatEmbedding",
     "CompositionalProductEmbedding",
@@ -60,6 +61,7 @@ __all__ = [
     "Summary",
     "TensorTrainEmbedding",
     "__version__",
+    "collapse",
     "compress",
     "create_embedding",
     "entropies",
@@ -73,8 +75,10 @@ __all__ = [
 _HOMES = {
     "ClusterSchedule": "cce.training",
     "ClusterSettings": "cce.clustering",
+    "Collapse": "cce.diagnostics",
     "CompressionPlan": "cce.compression",
     "Summary": "cce.diagnostics",
+    "collapse": "cce.diagnostics",
     "compress": "cce.compression",
     "entropies": "cce.diagnostics",
     "paper_schedule": "cce.training",

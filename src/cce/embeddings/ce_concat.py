@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.checks import check_divides
-from cce.embeddings.compositional import Split, default_columns, make_split, size_split
+from cce.embeddings.compositional import Split, make_split, piece_shape, size_split
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 
@@ -37,10 +36,9 @@ class CompositionalConcatEmbedding(RandomEmbedding):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
-        num_columns = default_columns(embedding_dim) if num_columns is None else num_columns
-        check_divides("num_columns", num_columns, "embedding_dim", embedding_dim)
+        num_columns, width = piece_shape(embedding_dim, num_columns)
         self.split = make_split(split, num_embeddings, num_tables=num_columns, num_rows=num_rows, generator=generator)
-        total, width = sum(self.split.rows_per_column), embedding_dim // num_columns
+        total = sum(self.split.rows_per_column)
         self.codebook = normal_table(total, width, variance=output_variance(embedding_dim), generator=generator)
 
     def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
@@ -52,10 +50,7 @@ class CompositionalConcatEmbedding(RandomEmbedding):
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Equal tables for hashed columns; for quotient–remainder, the remainder's table takes what is left."""
-        given = options["num_columns"]
-        num_tables = default_columns(embedding_dim) if given is None else given
-        check_divides("num_columns", num_tables, "embedding_dim", embedding_dim)
-        width = embedding_dim // num_tables
+        num_tables, width = piece_shape(embedding_dim, options["num_columns"])
         return size_split(
             cls.method, options["split"], num_embeddings, num_tables=num_tables, width=width, num_params=num_params
         )

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from cce.checks import check_choice, check_divides, check_range
+from cce.checks import check_choice, check_range
 from cce.clustering.quantize import ClusterSettings
 from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
 from cce.embeddings.clusterable import Clusterable, ClusterEvent, uninterrupted
-from cce.embeddings.compositional import default_columns
+from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.indexing import Assignments, IdCounts, MultiplyShift, smallest_unsigned
@@ -69,7 +69,8 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         check_choice("helper_start", helper_start, ("zero", "residual"))
         check_range("num_helpers", num_helpers, 0, 2**31)
         check_range("num_rows", num_rows, 1, 2**31)
-        self.num_columns, self.width = _shape(embedding_dim, num_columns, combine)
+        check_choice("combine", combine, QUANTIZERS)
+        self.num_columns, self.width = piece_shape(embedding_dim, num_columns, summed=combine == "sum")
         self.num_helpers = num_helpers
         self.combine = combine
         self.helper_start = helper_start
@@ -147,7 +148,8 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     ) -> dict[str, Any]:
         """As many rows in every table, helpers included, as the budget holds."""
         del num_embeddings
-        num_columns, width = _shape(embedding_dim, options["num_columns"], options["combine"])
+        summed = options["combine"] == "sum"
+        num_columns, width = piece_shape(embedding_dim, options["num_columns"], summed=summed)
         per_row = num_columns * (1 + options["num_helpers"]) * width
         check_budget(cls.method, num_params, per_row)
         return {"num_rows": num_params // per_row}
@@ -168,14 +170,3 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             dtype = smallest_unsigned(self.rows_after)
             self.assignments.replace(self.assignments.pointers.to(dtype), self.rows_after)
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def _shape(embedding_dim: int, num_columns: int | None, combine: Combine) -> tuple[int, int]:
-    """The number of columns and the width of a piece."""
-    check_choice("combine", combine, QUANTIZERS)
-    num_columns = default_columns(embedding_dim) if num_columns is None else num_columns
-    check_range("num_columns", num_columns, 1, 2**31)
-    if combine == "sum":
-        return num_columns, embedding_dim
-    check_divides("num_columns", num_columns, "embedding_dim", embedding_dim)
-    return num_columns, embedding_dim // num_columns

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from cce.checks import check_choice, check_range
+from cce.checks import check_choice, check_divides, check_range
 from cce.embeddings.base import check_budget
 from cce.indexing import MultiplyShift, QuotientRemainder, balanced_radices, radices_within
 from cce.indexing.multiply_shift import MAX_ROWS
@@ -25,6 +25,16 @@ def default_columns(embedding_dim: int) -> int:
     """The divisor of `embedding_dim` nearest to the paper's 4, the larger of two as near."""
     divisors = (n for n in range(1, embedding_dim + 1) if embedding_dim % n == 0)
     return min(divisors, key=lambda n: (abs(n - PAPER_COLUMNS), -n))
+
+
+def piece_shape(embedding_dim: int, num_columns: int | None, *, summed: bool = False) -> tuple[int, int]:
+    """The number of columns, or its default, and the width of a piece: a part of the vector, or all of it if summed."""
+    num_columns = default_columns(embedding_dim) if num_columns is None else num_columns
+    check_range("num_columns", num_columns, 1, 2**31)
+    if summed:
+        return num_columns, embedding_dim
+    check_divides("num_columns", num_columns, "embedding_dim", embedding_dim)
+    return num_columns, embedding_dim // num_columns
 
 
 def make_split(

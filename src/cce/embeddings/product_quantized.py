@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from cce.checks import check_divides, check_range
 from cce.clustering.quantize import ClusterSettings, ProductQuantizer, ResidualQuantizer, draw_sample, encode_all
 from cce.embeddings.base import check_budget, check_weight
-from cce.embeddings.compositional import default_columns
+from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.indexing import Assignments
@@ -46,7 +45,7 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
-        num_columns, width = _shape(embedding_dim, num_columns, residual=residual)
+        num_columns, width = piece_shape(embedding_dim, num_columns, summed=residual)
         self.residual = residual
         self.settings = settings or ClusterSettings()
         self.assignments = Assignments(num_embeddings, num_columns, num_rows, generator=generator)
@@ -76,16 +75,6 @@ class ProductQuantizedEmbedding(LinearEmbedding):
     ) -> dict[str, Any]:
         """As many rows in every codebook as the budget holds."""
         del num_embeddings
-        num_columns, width = _shape(embedding_dim, options["num_columns"], residual=options["residual"])
+        num_columns, width = piece_shape(embedding_dim, options["num_columns"], summed=options["residual"])
         check_budget(cls.method, num_params, num_columns * width)
         return {"num_rows": num_params // (num_columns * width)}
-
-
-def _shape(embedding_dim: int, num_columns: int | None, *, residual: bool) -> tuple[int, int]:
-    """The number of codebooks and their width."""
-    num_columns = default_columns(embedding_dim) if num_columns is None else num_columns
-    check_range("num_columns", num_columns, 1, 2**31)
-    if residual:
-        return num_columns, embedding_dim
-    check_divides("num_columns", num_columns, "embedding_dim", embedding_dim)
-    return num_columns, embedding_dim // num_columns

@@ -1,0 +1,22 @@
+"""`python -m benchmarks [--quick]`: all of them, one after the other."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import cluster_event, kmeans, lookup, recovery
+
+
+def main(argv: list[str]) -> None:
+    for benchmark, kept in (
+        (kmeans, ["--json", "results/bench/kmeans.json"]),
+        (cluster_event, []),
+        (recovery, []),
+        (lookup, []),
+    ):
+        print(f"\n== {benchmark.__name__.rpartition('.')[2]}", flush=True)
+        benchmark.main(argv + ([] if "--quick" in argv else kept))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

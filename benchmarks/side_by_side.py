@@ -1,0 +1,80 @@
+"""How every benchmark here measures: candidates take turns in one process, and medians are compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+RESULTS = Path("results/bench")
+
+
+def medians(candidates: Mapping[str, Callable[[], object]], *, rounds: int, warmup: int = 3) -> dict[str, float]:
+    """Median seconds of each candidate, measured in turns, so that a busy machine slows all alike."""
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for index in range(warmup + rounds):
+        for name, run in candidates.items():
+            started = time.perf_counter()
+            run()
+            if index >= warmup:
+                times[name].append(time.perf_counter() - started)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    model = next((line for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ": unknown")
+    return {
+        "cpu": model.split(":")[1].strip(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "load": [round(value, 2) for value in os.getloadavg()],
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def keep(name: str, figures: object) -> Path:
+    """Write the figures and the machine to `results/bench/NAME.json`."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"machine": machine(), "figures": figures}, indent=1) + "\n")
+    return path
+
+
+class PeakMemory:
+    """`with PeakMemory() as peak:` — then `peak.bytes`: how far resident memory rose above its level before."""
+
+    def __enter__(self) -> PeakMemory:
+        self.bytes = 0
+        self._before = _resident()
+        self._done = threading.Event()
+        self._watcher = threading.Thread(target=self._watch)
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.002):
+            self.bytes = max(self.bytes, _resident() - self._before)
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []

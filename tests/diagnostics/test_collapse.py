@@ -1,0 +1,67 @@
+"""Collapse is told in numbers and in words."""
+
+import math
+
+import pytest
+import torch
+
+import cce
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def table(**options):
+    return cce.ClusteredEmbedding(2_000, 8, num_rows=16, num_columns=4, generator=generator(), **options)
+
+
+def test_fresh_pointers_are_as_spread_as_random_ones():
+    found = cce.collapse(table(), generator=generator())
+    assert found.entropies[0] > 0.98 * found.bounds[0]
+    assert found.bounds == pytest.approx((math.log(16), 2 * math.log(16)))
+    assert "random pointers" in found.verdict
+
+
+def test_after_a_clustering_the_table_is_what_product_quantisation_gives():
+    clustered = table()
+    with torch.no_grad():  # skewed vectors, so that learned pointers differ from random ones
+        clustered.codebook.copy_(clustered.codebook.sign() * clustered.codebook.abs().pow(4) * 1e3)
+    clustered.cluster(generator=generator(1))
+    found = cce.collapse(clustered, generator=generator(2))
+    assert found.entropies == pytest.approx(found.golden, rel=0.05)
+    assert "healthy" in found.verdict
+
+
+def test_a_column_that_uses_one_row_has_collapsed():
+    broken = table()
+    pointers = broken.assignments(torch.arange(2_000))
+    pointers[:, 1] = 3
+    broken.assignments.write(torch.arange(2_000), pointers)
+    found = cce.collapse(broken, generator=generator())
+    assert found.entropies[0] == 0
+    assert found.dead_rows == 15
+    assert found.verdict.startswith("collapsed: a column uses few of its rows (H1 is 0.00")
+
+
+def test_columns_that_repeat_each_other_have_collapsed():
+    broken = table()
+    pointers = broken.assignments(torch.arange(2_000))
+    broken.assignments.write(torch.arange(2_000), pointers[:, :1].expand(-1, 4))
+    with torch.no_grad():  # vectors whose columns are independent
+        broken.codebook.view(4, 2, 16, 2)[:, 1] *= 30
+    found = cce.collapse(broken, generator=generator())
+    assert found.entropies[1] == pytest.approx(found.entropies[0], abs=0.01)
+    assert "two columns say nearly the same" in found.verdict
+
+
+def test_printed_it_shows_entropies_bounds_and_the_verdict():
+    text = str(cce.collapse(table(), generator=generator()))
+    assert text.startswith("H1: ")
+    assert "at most 2.773" in text
+    assert "dead rows: 0 of 64" in text
+
+
+def test_only_learned_ids_count():
+    partial = table(num_learned=100)
+    assert cce.collapse(partial, generator=generator()).bounds[1] == pytest.approx(math.log(100))
