@@ -1,5 +1,6 @@
 """One clustering: exact for every id, all or nothing, frugal, and what the settings say."""
 
+import multiprocessing
 import os
 import resource
 import signal
@@ -218,3 +219,34 @@ def test_half_precision_tables_cluster_too():
         assert table.codebook.dtype == dtype
         assert torch.isfinite(table.codebook).all()
         assert event.moved < 1
+
+
+def cluster_a_file(path, started):
+    """In a process that will be killed: two events on pointers mapped from a file."""
+    table = cce.ClusteredEmbedding(200_000, 8, num_rows=300, pointer_file=path, generator=generator())
+    started.set()
+    for seed in (1, 2):
+        table.settings = cce.ClusterSettings(num_iterations=2, points_per_row=16)
+        table.cluster(generator=generator(seed))
+
+
+@pytest.mark.slow
+def test_a_kill_leaves_a_pointer_file_whole(tmp_path):
+    states = []
+    table = cce.ClusteredEmbedding(200_000, 8, num_rows=300, generator=generator())
+    table.settings = cce.ClusterSettings(num_iterations=2, points_per_row=16)
+    for seed in (1, 2, None):
+        states.append(table.assignments.pointers.clone())
+        if seed is not None:
+            table.cluster(generator=generator(seed))
+    context = multiprocessing.get_context("spawn")
+    for index, delay in enumerate((0.02, 0.2, 0.4, 0.8)):
+        file, started = tmp_path / str(index), context.Event()
+        child = context.Process(target=cluster_a_file, args=(file, started))
+        child.start()
+        assert started.wait(60)
+        child.join(delay)
+        child.kill()
+        child.join()
+        found = torch.from_file(str(file), size=800_000, dtype=torch.uint16).view(200_000, 4)
+        assert any(torch.equal(found, state) for state in states)
