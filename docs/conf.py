@@ -20,7 +20,7 @@ html_title = f"cce {version}"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the signatures of the source are short; types are in the code
 
-ARGUMENT = re.compile(r"(\w+): (.*)")
+ARGUMENT = re.compile(r"(\w+(?:, \w+)*): (.*)")
 
 
 def as_code(match: re.Match[str]) -> str:

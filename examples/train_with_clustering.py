@@ -1,4 +1,4 @@
-"""Cluster between epochs: clicks with planted clusters, hashing and CCE at the same budget, and the oracle."""
+"""Cluster on the way: clicks with planted clusters, hashing and CCE at the same budget, and the oracle."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 import cce
 from cce.data import PlantedClusters, Sample
 
-NUM_EPOCHS, NUM_CLUSTERINGS = 4, 3
+NUM_EPOCHS, BATCH = 4, 500
 
 
 class Recommender(nn.Module):
@@ -28,17 +28,14 @@ def train(method: str, sizes: tuple[int, ...], clicks: Sample) -> Recommender:
     g = torch.Generator().manual_seed(0)
     model = Recommender(method, sizes, g)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    for epoch in range(NUM_EPOCHS):
-        for rows in torch.randperm(len(clicks.ids), generator=g).split(500):
+    schedule = cce.ClusterSchedule(model, optimizer, at=[1.0, 2.0, 3.0], steps_per_epoch=len(clicks.ids) // BATCH)
+    for _ in range(NUM_EPOCHS):
+        for rows in torch.randperm(len(clicks.ids), generator=g).split(BATCH):
             loss = binary_cross_entropy_with_logits(model(clicks.ids[rows]), clicks.labels[rows])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        tables = [table for table in model.tables if isinstance(table, cce.Clusterable)]
-        if tables and epoch < NUM_CLUSTERINGS:
-            for table in tables:
-                table.cluster(generator=g)
-            optimizer = torch.optim.Adam(model.parameters(), lr=0.02)  # the old moments belong to other rows
+            schedule.step()  # clusters when it is time, and repairs the optimizer; does nothing to hashed tables
     return model
 
 

@@ -103,6 +103,17 @@ def test_tables_are_chosen_by_size_by_pattern_or_by_regular_expression(names, ex
     assert {table.name for table in plan.compressed} == expected
 
 
+def test_a_name_is_the_whole_name():
+    model = nn.ModuleDict({"item": nn.Embedding(9_000, 16), "cheap_item": nn.Embedding(9_000, 16)})
+    plan = cce.compress(model, method="hash", compression=10, names="item")
+    assert [table.name for table in plan.compressed] == ["item"]
+
+
+def test_a_name_that_matches_nothing_is_refused():
+    with pytest.raises(ValueError, match=r"names must match tables .*typo.* they are user_table, item_table"):
+        cce.compress(Named(), method="hash", compression=10, names=["user_table", "typo*"])
+
+
 def test_min_params_chooses_by_size():
     plan = cce.compress(Named(), method="hash", compression=10, min_params=500 * 16, dry_run=True)
     assert len(plan.compressed) == 3

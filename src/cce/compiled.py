@@ -35,7 +35,11 @@ def compile_loops(function: Function) -> Function:
         return function
     import numba
 
-    return cast("Function", numba.njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")(function))
+    options: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+    try:
+        return cast("Function", numba.njit(cache=True, **options)(function))
+    except RuntimeError:  # no folder that can be written to: every process compiles anew
+        return cast("Function", numba.njit(**options)(function))
 
 
 def parallel_for(task: Callable[[int], None], num_tasks: int) -> None:

@@ -88,7 +88,9 @@ def compress(
     min_params = (LARGE if names is None else 1) if min_params is None else min_params
     check_range("min_params", min_params, 0, 2**63)
     request = _Request(method, compression, cap, start, _generator(seed), options)
-    groups = _groups(model, _patterns(names), min_params)
+    patterns = _patterns(names)
+    groups = _groups(model, patterns, min_params)
+    _check_matches(patterns, [name for group in groups for name in group.modules])
     swaps = [_Swap(group, _new_table(group, request, dry_run=dry_run)) for group in groups]
     plan = CompressionPlan(tuple(sorted((t for swap in swaps for t in swap.planned()), key=lambda table: table.name)))
     if dry_run:
@@ -231,11 +233,18 @@ def _frozen_reason(old: nn.Embedding | nn.EmbeddingBag, request: _Request) -> st
     return "it is frozen: compress it with start='trained'" if lost else ""
 
 
+def _check_matches(patterns: Sequence[re.Pattern[str]], tables: Sequence[str]) -> None:
+    for pattern in patterns:
+        if not any(pattern.search(name) for name in tables):
+            known = ", ".join(tables) or "none"
+            raise ValueError(f"names must match tables of the model, {pattern.pattern!r} does not; they are {known}.")
+
+
 def _patterns(names: Names | Iterable[Names] | None) -> list[re.Pattern[str]]:
     if names is None:
         return []
     several = [names] if isinstance(names, str | re.Pattern) else list(names)
-    return [re.compile(fnmatch.translate(name)) if isinstance(name, str) else name for name in several]
+    return [re.compile(r"\A" + fnmatch.translate(name)) if isinstance(name, str) else name for name in several]
 
 
 def _generator(seed: int | None) -> torch.Generator | None:

@@ -106,15 +106,15 @@ def test_no_points_have_no_nearest():
 
 
 def test_wrong_backends_and_shapes_are_named():
-    points = torch.zeros(3, 40)
+    points = torch.zeros(3, 5000)
     with pytest.raises(ValueError, match="one of auto, torch, compiled, faiss, sklearn, got 'cuml'"):
         nearest_centroid(points, points, backend="cuml")
-    with pytest.raises(ValueError, match="width <= 32, got cpu points of width 40"):
+    with pytest.raises(ValueError, match="width <= 4096, got cpu points of width 5000"):
         nearest_centroid(points, points, backend="compiled")
-    with pytest.raises(ValueError, match="centroids must have the width of points, 40, got 4"):
+    with pytest.raises(ValueError, match="centroids must have the width of points, 5000, got 4"):
         nearest_centroid(points, torch.zeros(3, 4))
     with pytest.raises(ValueError, match="centroids must have at least one row, got 0"):
-        nearest_centroid(points, torch.zeros(0, 40))
+        nearest_centroid(points, torch.zeros(0, 5000))
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_wrong_backends_and_shapes_are_named():
         (2**20, 8, 64, "compiled"),
         (2**20, 12, 64, "faiss"),
         (2**10, 12, 2**13, "compiled"),  # faiss wants as many points as centroids
-        (2**20, 17, 64, "compiled"),
-        (2**20, 33, 64, "torch"),
+        (2**20, 192, 64, "faiss"),
+        (2**10, 5000, 2**13, "torch"),
         (2**10, 4, 64, "torch"),  # compiling would take longer
     ],
 )

@@ -228,7 +228,7 @@ def test_the_whole_vocabulary_is_encoded_block_by_block_into_the_smallest_type(b
     vectors, labels, _ = planted()
     quantizer = fitted(ProductQuantizer, vectors, 3, 5)
     quantizer.settings = dataclasses.replace(SPREAD, block_size=block_size)
-    pointers = encode_all(quantizer, vectors.__getitem__, len(vectors))
+    pointers = encode_all(quantizer, vectors.__getitem__, len(vectors), vectors.shape[1])
     assert pointers.dtype is torch.uint8
     assert torch.equal(pointers.long(), quantizer.encode(vectors))
     assert all(same_partition(pointers[:, column], labels[:, column]) for column in range(3))

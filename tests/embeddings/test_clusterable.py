@@ -121,6 +121,19 @@ def test_an_interrupt_waits_until_the_block_is_done():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_sigterm_waits_too_and_errors_do_not_lose_it():
+    seen = []
+    before = signal.signal(signal.SIGTERM, lambda *_: seen.append("term"))
+    try:
+        with pytest.raises(RuntimeError), uninterrupted():  # noqa: PT012
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert seen == []
+            raise RuntimeError
+        assert seen == ["term"]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_without_an_interrupt_nothing_happens_in_any_thread():
     results = []
 

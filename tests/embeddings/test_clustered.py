@@ -35,7 +35,7 @@ class TestAfterClustering(TestBeforeClustering):
         if table.method == "cce":
             table.cluster(generator=torch.Generator().manual_seed(0))
             with torch.no_grad():  # train on: helpers at zero would hide mistakes
-                noise = torch.randn(table.codebook.shape, generator=torch.Generator().manual_seed(1))
+                noise = torch.randn(table.codebook.shape, generator=torch.Generator().manual_seed(1), device="cpu")
                 table.codebook.add_(0.1 * noise.to(table.codebook))
         return table
 

@@ -204,6 +204,15 @@ class EmbeddingContract:
         assert vectors.device.type == "cuda"
         assert vectors.shape == (7, 3, DIM)
 
+    def test_a_default_device_does_not_disturb(self):
+        with torch.device("meta"):
+            table = self.make()
+        assert torch.equal(table.to_dense(), self.make().to_dense())
+
+    def test_torch_s_name_for_the_argument(self):
+        table, ids = self.make(), self.ids(5)
+        assert torch.equal(table(input=ids), table(ids))
+
     def test_autocast(self):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert torch.isfinite(self.make()(self.ids(5))).all()
@@ -212,11 +221,16 @@ class EmbeddingContract:
         assert list(self.make().buffers()) == []
 
     def test_an_averaged_copy_of_the_model_keeps_facts_whole(self):
-        table, ids = self.make(), self.ids(50)
+        table = self.make()
         averaged = torch.optim.swa_utils.AveragedModel(table, use_buffers=True)
-        for _ in range(2):
+        for _ in range(3):
+            with torch.no_grad():
+                for parameter in table.parameters():
+                    parameter.add_(1)
             averaged.update_parameters(table)
-        torch.testing.assert_close(averaged(ids), table(ids))
+        weights = {name for name, _ in table.named_parameters()}
+        for name, tensor in averaged.module.state_dict().items():
+            assert torch.equal(tensor, table.state_dict()[name]) == (name not in weights)
 
     # -- randomness ------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -82,6 +83,31 @@ def test_a_deep_copy_survives_the_clustering_of_the_first():
     model.table.cluster()
     model.thin.cluster()
     assert torch.equal(twin(ids), before)
+
+
+class Wrapper(nn.Module):
+    """What DistributedDataParallel does to names."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *inputs):
+        return self.module(*inputs)
+
+
+def test_wrappers_around_the_model_do_not_matter():
+    for wrap in (Wrapper, lambda model: torch.compile(model, backend="eager")):
+        model = Model()
+        averaged = AveragedModel(model)
+        schedule = cce.ClusterSchedule(wrap(model), at=[1], averages=[averaged])
+        schedule.step()
+        assert torch.equal(averaged.module.table.to_dense(), model.table.to_dense())
+
+
+def test_a_copy_of_another_model_is_refused_at_once():
+    with pytest.raises(ValueError, match="averaged must be a copy of the model, but it has no table 'table'"):
+        cce.ClusterSchedule(Model(), at=[1], averages=[AveragedModel(nn.Linear(2, 2))])
 
 
 def test_a_plain_copy_can_be_restarted_too():

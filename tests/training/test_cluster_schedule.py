@@ -2,6 +2,7 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from sklearn.cluster import KMeans
@@ -37,7 +38,8 @@ def steps_of(schedule, num_steps):
         ({"every": 3, "times": 2}, [3, 6]),
         ({"at": [2, 7]}, [2, 7]),
         ({"at": [0.25, 0.5], "steps_per_epoch": 8}, [2, 4]),
-        ({"at": [1.0, 2], "steps_per_epoch": 5}, [2, 5]),
+        ({"at": [1.0, 2], "steps_per_epoch": 5}, [5, 10]),
+        ({"at": np.array([2, 7])}, [2, 7]),
         ({"total": 12, "times": 3}, [4, 8, 12]),
         ({"total": 12, "times": 3, "rest": 6}, [2, 4, 6]),
     ],
@@ -100,12 +102,47 @@ def test_all_tables_are_found_and_events_told():
         ({"at": [-0.5], "steps_per_epoch": 4}, "at must hold moments above 0, got -0.5"),
         ({"total": 10}, "times must be given with total"),
         ({"total": 10, "times": 2, "rest": 10}, r"rest must lie in \[0, 10\), got 10"),
+        ({"every": 3, "rest": 5}, "rest goes with total, got rest=5"),
+        ({"at": [3], "times": 2}, "times does not go with at, which says all steps, got times=2"),
         ({"every": 1, "policy": "hope"}, "policy must be one of transfer, reset, keep"),
     ],
 )
 def test_wrong_arguments_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         cce.ClusterSchedule(nn.Linear(1, 1), **options)
+
+
+def test_frozen_tables_are_left_alone():
+    table = cce.ClusteredEmbedding(50, 4, num_rows=3).requires_grad_(False)
+    before = table.to_dense()
+    assert cce.ClusterSchedule(nn.Sequential(table), every=1).step() == []
+    assert torch.equal(table.to_dense(), before)
+
+
+def test_several_optimizers_may_share_the_model():
+    model = Model()
+    tables = [*model.user.parameters(), *model.item.parameters(), *model.thin.parameters()]
+    optimizers = [torch.optim.Adam(tables), torch.optim.SGD(model.full.parameters(), lr=0.1)]
+    model(torch.arange(100)).backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    schedule = cce.ClusterSchedule(model, optimizers, every=1)
+    event = schedule.step()[0]
+    assert not optimizers[0].state[model.user.codebook]["exp_avg"][event.transfer.restarted].any()
+
+
+def test_an_optimizer_without_the_tables_is_refused_at_once():
+    model = Model()
+    with pytest.raises(ValueError, match="optimizer must hold the parameters of every clustered table"):
+        cce.ClusterSchedule(model, torch.optim.Adam(model.full.parameters()), every=1)
+
+
+def test_settings_that_need_counts_are_refused_at_once():
+    settings = cce.ClusterSettings(weighted=True)
+    with pytest.raises(ValueError, match="settings that need counts need track_counts=True"):
+        cce.ClusterSchedule(nn.Sequential(cce.ClusteredEmbedding(50, 4, num_rows=3, settings=settings)), every=1)
+    counted = cce.ClusteredEmbedding(50, 4, num_rows=3, settings=settings, track_counts=True)
+    assert cce.ClusterSchedule(nn.Sequential(counted), every=1).step()
 
 
 def train(model, optimizer, schedule, start, stop, averaged=None):

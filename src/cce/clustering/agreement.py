@@ -33,7 +33,7 @@ def churn(before: Tensor, after: Tensor) -> float:
 
 def count_rows(pointers: Tensor, num_rows: int) -> tuple[int, int]:
     """How many of the rows of all columns are dead (no id points there) and overfull (8 times the mean)."""
-    counts = torch.zeros(pointers.shape[1], num_rows, dtype=torch.int64)
+    counts = torch.zeros(pointers.shape[1], num_rows, dtype=torch.int64, device="cpu")
     for block in torch.split(pointers, BLOCK):
         counts += torch.stack([torch.bincount(column.long(), minlength=num_rows) for column in block.unbind(1)])
     mean = len(pointers) / num_rows
@@ -49,8 +49,9 @@ def contingency(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _joint_entropy(pointers: Tensor) -> float:
     """Of the joint distribution of columns `(n, j)`."""
-    code = pointers[:, 0]
-    for column in pointers.unbind(1)[1:]:  # renumbered at each step, so that codes never overflow
+    code = pointers[:, 0].long()
+    for stored in pointers.unbind(1)[1:]:  # renumbered at each step, so that codes never overflow
+        column = stored.long()
         code = torch.unique(code * (int(column.max()) + 1) + column, return_inverse=True)[1]
     counts = torch.unique(code, return_counts=True)[1].double()
     shares = counts / counts.sum()
@@ -63,7 +64,7 @@ def _matched(before: Tensor, after: Tensor) -> int:
     kept = 0
     while len(counts):
         order = torch.argsort(counts, stable=True)  # ties by place, so that the best is unique
-        rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+        rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device="cpu"))
         best = (_best(old, rank) == rank) & (_best(new, rank) == rank)
         kept += int(counts[best].sum())
         left = ~(torch.isin(old, old[best]) | torch.isin(new, new[best]))
@@ -73,5 +74,5 @@ def _matched(before: Tensor, after: Tensor) -> int:
 
 def _best(rows: Tensor, rank: Tensor) -> Tensor:
     """For each pair, the highest rank among the pairs of the same row."""
-    highest = torch.full((int(rows.max()) + 1,), -1).scatter_reduce_(0, rows, rank, "amax")
+    highest = torch.full((int(rows.max()) + 1,), -1, device="cpu").scatter_reduce_(0, rows, rank, "amax")
     return highest[rows]

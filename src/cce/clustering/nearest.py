@@ -17,8 +17,8 @@ from cce.clustering.sklearn_peer import sklearn_nearest
 
 BACKENDS = ("auto", "torch", "compiled", "faiss", "sklearn")
 SEARCHES = {"compiled": compiled_nearest, "faiss": faiss_nearest, "sklearn": sklearn_nearest}
-WIDEST_COMPILED = 32
-FASTER_IN_FAISS = range(9, 17)
+WIDEST_COMPILED = 4096
+WIDEST_PRUNED = 8  # beyond, boxes prune little, and faiss was measured to be faster (benchmarks/kmeans.py)
 FEW_PAIRS = 1 << 22  # half a second for fifty iterations in plain torch
 PAIRS_AT_ONCE = (1 << 15) - 1  # distances in one piece of work on a CPU: in its cache, and below where torch forks
 PAIRS_AT_ONCE_GPU = 1 << 26
@@ -45,7 +45,7 @@ def choose_backend(backend: str, points: Tensor, num_centroids: int) -> str:
     """Resolve "auto", and refuse a backend that does not exist or cannot take these points.
 
     "auto" is torch for few pairs, where compiling would take longer than searching, and otherwise the fastest that is
-    installed: compiled loops, or faiss at the widths where it was measured to be faster (benchmarks/kmeans.py).
+    installed: compiled loops, or faiss for wide points.
     """
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}.")
@@ -54,7 +54,7 @@ def choose_backend(backend: str, points: Tensor, num_centroids: int) -> str:
     if backend == "auto":
         if not fits or num_points * num_centroids <= FEW_PAIRS:
             return "torch"
-        faster = faiss_is_safe() and width in FASTER_IN_FAISS and num_points >= num_centroids
+        faster = faiss_is_safe() and width > WIDEST_PRUNED and num_points >= num_centroids
         return "faiss" if faster else "compiled"
     if backend == "compiled" and not fits:
         raise ValueError(

@@ -23,7 +23,8 @@ from cce.clustering.sampling import sample_ids
 from cce.indexing import smallest_unsigned
 from cce.indexing.assignments import blocks
 
-PIECE = 1 << 15  # ids that a source is asked for at a time
+PIECE = 1 << 19  # numbers that a source is asked for at a time
+BLOCK = 1 << 22  # numbers encoded at a time: 16 MB
 Source = Callable[[Tensor], Tensor]  # ids (n) → vectors (n, dim)
 
 
@@ -37,7 +38,7 @@ class ClusterSettings:
     sampling: str = "uniform"  # or "frequency": ids are sampled by how often they occur
     weighted: bool = False  # k-means weighs a sampled id by how often it occurs
     backend: str = "auto"
-    block_size: int = 1 << 18  # ids encoded at a time
+    block_size: int = 1 << 18  # ids encoded at a time, at most
 
     def __post_init__(self) -> None:
         check_range("num_iterations", self.num_iterations, 1, 2**31)
@@ -51,6 +52,15 @@ class ClusterSettings:
     def needs_counts(self) -> bool:
         """Whether it must be known how often ids occur."""
         return self.weighted or self.sampling == "frequency"
+
+
+def checked_settings(settings: ClusterSettings | None) -> ClusterSettings:
+    """`settings`, or the paper's; refuse anything else, such as a dictionary."""
+    if settings is None:
+        return ClusterSettings()
+    if not isinstance(settings, ClusterSettings):
+        raise TypeError(f"settings must be ClusterSettings, got {type(settings).__name__}.")
+    return settings
 
 
 class Quantizer(ABC):
@@ -171,6 +181,8 @@ def draw_sample(
     """At most `points_per_row · num_rows` ids to fit on, and their weights where the settings ask for weights."""
     if settings.needs_counts and counts is None:
         raise ValueError("counts must be given, or tracked by the table, for these settings: how often each id occurs.")
+    if counts is not None and len(counts) < num_ids:
+        raise ValueError(f"counts must have shape ({num_ids},), one count per id, got {tuple(counts.shape)}.")
     counts = counts[:num_ids] if counts is not None else None
     by_frequency = counts if settings.sampling == "frequency" else None
     ids = sample_ids(num_ids, settings.points_per_row * num_rows, counts=by_frequency, generator=generator)
@@ -179,24 +191,32 @@ def draw_sample(
     return ids, counts[ids].float()
 
 
-def vectors_of(source: Source, ids: Tensor) -> Tensor:
-    """The vectors of ids `(n)` in float32, asked for in pieces, so that what a source needs on the way stays small."""
-    first, *rest = torch.split(ids, PIECE)
+def vectors_of(source: Source, ids: Tensor, dim: int) -> Tensor:
+    """The vectors `(n, dim)` of ids in float32, asked for in pieces: what a source needs on the way stays small."""
+    first, *rest = torch.split(ids, piece_size(dim))
     vectors = source(first).float()
     if not rest:
         return vectors
-    whole = vectors.new_empty(len(ids), vectors.shape[1])
-    whole[:PIECE] = vectors
-    for index, piece in enumerate(rest, start=1):
-        whole[index * PIECE : index * PIECE + len(piece)] = source(piece)
+    whole = vectors.new_empty(len(ids), dim)
+    whole[: len(first)] = vectors
+    start = len(first)
+    for piece in rest:
+        whole[start : start + len(piece)] = source(piece)
+        start += len(piece)
     return whole
 
 
-def encode_all(quantizer: Quantizer, source: Source, num_ids: int) -> Tensor:
+def piece_size(dim: int) -> int:
+    """How many ids of `dim` numbers a source is asked for at a time."""
+    return max(1, PIECE // dim)
+
+
+def encode_all(quantizer: Quantizer, source: Source, num_ids: int, dim: int) -> Tensor:
     """The rows of all ids below `num_ids`, `(num_ids, num_columns)` in the smallest type, block by block."""
-    pointers = torch.empty(num_ids, quantizer.num_columns, dtype=smallest_unsigned(quantizer.num_rows))
-    for ids in blocks(num_ids, quantizer.settings.block_size):
-        rows = quantizer.encode(vectors_of(source, ids))
+    dtype = smallest_unsigned(quantizer.num_rows)
+    pointers = torch.empty(num_ids, quantizer.num_columns, dtype=dtype, device="cpu")
+    for ids in blocks(num_ids, min(quantizer.settings.block_size, max(1, BLOCK // dim))):
+        rows = quantizer.encode(vectors_of(source, ids, dim))
         pointers[int(ids[0]) : int(ids[-1]) + 1] = rows.cpu().to(pointers.dtype)
     return pointers
 

@@ -23,11 +23,11 @@ def sample_ids(
     """
     _check_sizes(num_ids, num_samples, counts)
     if num_samples >= num_ids:
-        return torch.arange(num_ids)
+        return torch.arange(num_ids, device="cpu")
     if counts is not None:
         return _first_arrivals(counts, num_samples, generator)
     if 2 * num_samples > num_ids:  # then it is cheaper to draw those that stay out
-        kept = torch.ones(num_ids, dtype=torch.bool)
+        kept = torch.ones(num_ids, dtype=torch.bool, device="cpu")
         kept[_draw_distinct(num_ids, num_ids - num_samples, generator)] = False
         return kept.nonzero().squeeze(1)
     return _draw_distinct(num_ids, num_samples, generator).sort().values
@@ -35,10 +35,10 @@ def sample_ids(
 
 def _draw_distinct(num_ids: int, num_samples: int, generator: torch.Generator | None) -> Tensor:
     """Draw until `num_samples` different ids have come; the rest of the last draws is dropped, latest first."""
-    drawn = torch.empty(0, dtype=torch.int64)
+    drawn = torch.empty(0, dtype=torch.int64, device="cpu")
     while drawn.numel() < num_samples:
         missing = num_samples - drawn.numel()
-        more = torch.randint(num_ids, (missing + missing // 2 + 16,), generator=generator)
+        more = torch.randint(num_ids, (missing + missing // 2 + 16,), generator=generator, device="cpu")
         drawn = _without_repeats(torch.cat([drawn, more]))
     return drawn[:num_samples]
 
@@ -52,13 +52,13 @@ def _without_repeats(draws: Tensor) -> Tensor:
 
 
 def _first_arrivals(counts: Tensor, num_samples: int, generator: torch.Generator | None) -> Tensor:
-    ids = torch.empty(0, dtype=torch.int64)
-    arrivals = torch.empty(0, dtype=torch.float64)
+    ids = torch.empty(0, dtype=torch.int64, device="cpu")
+    arrivals = torch.empty(0, dtype=torch.float64, device="cpu")
     for start in range(0, counts.numel(), RACE_BLOCK):
         rates = counts[start : start + RACE_BLOCK].to("cpu", torch.float64)
-        times = torch.rand(rates.numel(), dtype=torch.float64, generator=generator).neg_().log1p_().neg_()
+        times = torch.rand(rates.numel(), dtype=torch.float64, generator=generator, device="cpu").neg_().log1p_().neg_()
         arrivals = torch.cat([arrivals, times / rates.clamp(min=1e-200)])  # never counted: after all others
-        ids = torch.cat([ids, torch.arange(start, start + rates.numel())])
+        ids = torch.cat([ids, torch.arange(start, start + rates.numel(), device="cpu")])
         if ids.numel() > num_samples:
             arrivals, kept = arrivals.topk(num_samples, largest=False)
             ids = ids[kept]

@@ -42,7 +42,7 @@ def _random_rows(
 ) -> Tensor:
     """Draw different rows, by weight; with fewer points than clusters, begin again from the first."""
     rows = sample_ids(points.shape[0], num_clusters, counts=weights, generator=generator)
-    return rows[torch.arange(num_clusters) % rows.numel()].to(points.device)
+    return rows[torch.arange(num_clusters, device="cpu") % rows.numel()].to(points.device)
 
 
 def _spread_rows(
@@ -50,7 +50,7 @@ def _spread_rows(
 ) -> Tensor:
     """Draw each next row in proportion to its weight times its squared distance to the rows drawn before."""
     mass = torch.ones(points.shape[0], device=points.device) if weights is None else weights
-    draws = torch.rand(num_clusters, dtype=torch.float64, generator=generator).tolist()
+    draws = torch.rand(num_clusters, dtype=torch.float64, generator=generator, device="cpu").tolist()
     rows = torch.empty(num_clusters, dtype=torch.int64, device=points.device)
     rows[0] = _row_at(mass, draws[0])
     nearest = _squares_to(points, rows[0])

@@ -15,7 +15,7 @@ import torch
 from cce.checks import check_range
 from cce.clustering.agreement import pointer_entropies
 from cce.embeddings.linear import LinearEmbedding
-from cce.indexing import Assignments
+from cce.indexing import Assignments, smallest_unsigned
 from cce.indexing.assignments import blocks
 
 if TYPE_CHECKING:
@@ -39,13 +39,21 @@ def entropies(table: Embedding, *, max_order: int | None = None) -> tuple[float,
     return pointer_entropies(pointers, max_order)
 
 
+def hashed_pointers(assignments: Assignments, num_ids: int) -> Tensor:
+    """Where the first `num_ids` ids would point if nothing were learned, in the smallest type."""
+    hashes, dtype = assignments.hash, smallest_unsigned(assignments.num_rows)
+    device = hashes.seeds.device
+    return torch.cat([hashes(ids.to(device)).cpu().to(dtype) for ids in blocks(num_ids)])
+
+
 @torch.no_grad()
 def pointer_table(table: Embedding) -> Tensor:
-    """Which row each id `(num_embeddings)` names in each column: `(num_embeddings, num_columns)`, int64, on the CPU."""
+    """Which row each id names in each column, on the CPU: the learned pointers as stored, or the rows of H in int64."""
     learned = next((module for module in table.modules() if isinstance(module, Assignments)), None)
+    if learned is not None and learned.num_learned:
+        return learned.pointers
     if learned is not None:
-        device = learned.hash.seeds.device
-        return torch.cat([learned(ids.to(device)).cpu() for ids in blocks(learned.num_learned or table.num_embeddings)])
+        return hashed_pointers(learned, table.num_embeddings)
     if not isinstance(table, LinearEmbedding):
         raise TypeError(f"table must look up rows to have entropies; method {table.method!r} does not.")
     device = table.codebook.device

@@ -54,8 +54,14 @@ class EmbeddingBag(nn.Module):
         """The length of a vector."""
         return self.table.embedding_dim
 
-    def forward(self, ids: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        input: Tensor,  # noqa: A002  # torch's name for it
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
         """One pooled vector for each bag, `(bags, embedding_dim)`."""
+        ids = input
         if per_sample_weights is not None:
             self._check_weights(ids, per_sample_weights)
         bag, num_bags = self._bags(ids, offsets)  # which bag each id is in

@@ -47,8 +47,9 @@ class Embedding(nn.Module, ABC):
         self.sparse = sparse
         self.check_ids: bool | None = None
 
-    def forward(self, ids: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`."""
+        ids = input
         if self.check_ids is not False:
             check_ids(ids, self.num_embeddings, always=self.check_ids is True)
         vectors = self.compose(ids.reshape(-1).long()).reshape(*ids.shape, self.embedding_dim)

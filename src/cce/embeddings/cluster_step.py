@@ -23,6 +23,7 @@ from cce.clustering.quantize import (
     Source,
     draw_sample,
     encode_all,
+    piece_size,
     vectors_of,
 )
 from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StepTimer, clean_interrupts
@@ -38,7 +39,7 @@ QUANTIZERS: dict[str, type[Quantizer]] = {
     "circular": CircularQuantizer,
     "sum": ResidualQuantizer,
 }
-MAX_MEASURED = 1 << 18  # sampled ids on which change is measured and counted
+MAX_MEASURED = 1 << 22  # numbers of sampled ids on which change is measured and counted
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class ClusterStep:
         """All steps in order."""
         with clean_interrupts():
             ids, learned = self._learn(counts)
-        measured = ids[:: 1 + len(ids) // MAX_MEASURED]
+        measured = ids[:: 1 + len(ids) * self.table.embedding_dim // MAX_MEASURED]
         before = _Moment(self.table, measured)
         with self.timer("swap"):
             self.table.swap(learned)
@@ -84,12 +85,12 @@ class ClusterStep:
             ids, weights = draw_sample(
                 num_learned, table.rows_after, table.settings, counts=counts, generator=self.generator
             )
-            vectors = vectors_of(self.source, ids)
+            vectors = vectors_of(self.source, ids, table.embedding_dim)
         with self.timer("fit"):
             self.quantizer.fit(vectors, weights, self.generator)
             del vectors
         with self.timer("assign"):
-            pointers = encode_all(self.quantizer, self.source, num_learned)
+            pointers = encode_all(self.quantizer, self.source, num_learned, table.embedding_dim)
         with self.timer("helpers"):
             return ids, self._start_helpers(pointers)
 
@@ -115,7 +116,8 @@ class ClusterStep:
     def _add_mean_residual(self, learned: Learned, group: list[tuple[int, int]]) -> None:
         """Set the helper rows of `group` to the mean residual of the ids that hash to them."""
         sums, counts = torch.zeros_like(learned.tables), torch.zeros_like(learned.tables[..., :1])
-        for ids in blocks(len(learned.pointers), self.table.settings.block_size):
+        size = min(self.table.settings.block_size, piece_size(self.table.embedding_dim))
+        for ids in blocks(len(learned.pointers), size):
             hashed = learned.helper(ids.to(sums.device)).view(len(ids), *sums.shape[:1], -1)  # (n, columns, helpers)
             residual = self.source(ids).to(sums) - self._decode(learned, ids)
             for column, helper in group:
@@ -162,7 +164,7 @@ class _Moment:
         device = table.codebook.device
         self.pointers = table.assignments(ids.to(device)).cpu()
         self.num_rows = table.num_rows
-        self.vectors = vectors_of(lambda piece: table.compose(piece.to(device)), ids)
+        self.vectors = vectors_of(lambda piece: table.compose(piece.to(device)), ids, table.embedding_dim)
 
 
 def _transfer(table: ClusteredEmbedding, before: _Moment, after: _Moment) -> RowTransfer:
@@ -183,5 +185,7 @@ def _transfer(table: ClusteredEmbedding, before: _Moment, after: _Moment) -> Row
 
 
 def _helper_rows(table: ClusteredEmbedding, num_rows: int) -> Tensor:
-    every = torch.arange(table.num_tables * num_rows).view(table.num_columns, 1 + table.num_helpers, num_rows)
+    every = torch.arange(table.num_tables * num_rows, device="cpu").view(
+        table.num_columns, 1 + table.num_helpers, num_rows
+    )
     return every[:, 1:].flatten()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from cce.embeddings.base import Embedding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
     import torch
     from torch import Tensor, nn
+
+    from cce.clustering.quantize import ClusterSettings
+    from cce.indexing import IdCounts
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,8 @@ class ClusterEvent:
     entropies_before: tuple[float, ...]  # H1, H2
     entropies_after: tuple[float, ...]
     moved: float  # root mean square change of the vectors, relative to their size
-    transfer: RowTransfer | None = None  # what an optimizer must repair
-    replaced: dict[nn.Parameter, nn.Parameter | None] = field(default_factory=dict)  # parameters that are new objects
+    transfer: RowTransfer | None = field(default=None, repr=False)  # what an optimizer must repair
+    replaced: dict[nn.Parameter, nn.Parameter | None] = field(default_factory=dict, repr=False)  # new objects
 
     @property
     def total_seconds(self) -> float:
@@ -58,8 +63,11 @@ class ClusterEvent:
         return sum(self.seconds.values())
 
 
-class Clusterable(ABC):
+class Clusterable(Embedding):
     """A table that can be clustered between two steps of training."""
+
+    settings: ClusterSettings
+    counts: IdCounts | None  # how often ids occurred, where the table keeps count
 
     @abstractmethod
     def cluster(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> ClusterEvent:
@@ -101,15 +109,19 @@ def clean_interrupts() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C until the block is done, so that a table is swapped whole or not at all."""
+    """Hold back Ctrl-C and SIGTERM until the block is done, so that a table is swapped whole or not at all."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals only ever interrupt the main thread
         return
     held: list[tuple[int, FrameType | None]] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda number, frame: held.append((number, frame)))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if held and callable(before):
-        before(*held[0])
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for arrived, frame in held:
+            handlers[signal.Signals(arrived)](arrived, frame)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_choice, check_range
-from cce.clustering.quantize import ClusterSettings
+from cce.clustering.quantize import ClusterSettings, checked_settings
 from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
 from cce.embeddings.clusterable import Clusterable, ClusterEvent, uninterrupted
@@ -74,13 +74,13 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.num_helpers = num_helpers
         self.combine = combine
         self.helper_start = helper_start
-        self.settings = settings or ClusterSettings()
+        self.settings = checked_settings(settings)
         self.rows_after = num_rows  # from the first clustering on
         rows = num_rows if first_rows is None else first_rows
         self.assignments = Assignments(
             num_embeddings, self.num_columns, rows, num_learned=num_learned, path=pointer_file, generator=generator
         )
-        self.counts = IdCounts(self.assignments.num_learned) if track_counts else None
+        self.counts = IdCounts(self.assignments.num_learned) if track_counts and self.can_cluster else None
         self.helper = MultiplyShift(self.num_columns * num_helpers, rows, generator=generator)
         num_terms = self.num_tables // (1 if combine == "sum" else self.num_columns)
         variance = output_variance(embedding_dim) / num_terms
@@ -104,7 +104,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
         """A learned row and a hashed row of each helper, for each column."""
         if self.counts is not None and self.training and torch.is_grad_enabled():
-            self.counts.add(ids)
+            self.counts.add(ids, ignored=self.padding_idx)
         return self.arrange(self.assignments(ids), self.helper(ids), self.num_rows), None
 
     def arrange(self, learned: Tensor, hashed: Tensor, num_rows: int) -> Tensor:
@@ -135,12 +135,13 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
 
     def swap(self, learned: Learned) -> None:
         """Become what was learned, whole or not at all: the codebook keeps its place in memory if it keeps its size."""
+        pointers = self.assignments.stage(learned.pointers)
         with uninterrupted():
+            self.assignments.replace(pointers, learned.num_rows)  # first: it alone can fail, and then nothing happened
             self._resize(learned.num_rows)
             self.codebook.grad = None  # it belonged to the old rows
             self.codebook.copy_(learned.tables.flatten(0, 2))
             self.helper.seeds.copy_(learned.helper.seeds)
-            self.assignments.replace(learned.pointers, learned.num_rows)
 
     @classmethod
     def sizes(
@@ -168,5 +169,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         if codebook is not None and len(codebook) == self.num_tables * self.rows_after != len(self.codebook):
             self._resize(self.rows_after)
             dtype = smallest_unsigned(self.rows_after)
-            self.assignments.replace(self.assignments.pointers.to(dtype), self.rows_after)
+            staged = self.assignments.stage(self.assignments.pointers.to(dtype))
+            self.assignments.replace(staged, self.rows_after)
         super()._load_from_state_dict(state_dict, prefix, *args)

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from cce.checks import check_range
 from cce.clustering.agreement import count_rows, pointer_entropies
-from cce.clustering.quantize import ClusterSettings, ProductQuantizer, draw_sample, encode_all
-from cce.embeddings.base import Embedding, check_budget, check_weight
+from cce.clustering.quantize import ClusterSettings, ProductQuantizer, checked_settings, draw_sample, encode_all
+from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.clusterable import Clusterable, ClusterEvent, StepTimer, uninterrupted
 from cce.embeddings.initialization import normal_table, output_variance, projection_table
 from cce.embeddings.low_rank import low_rank_factors
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class CollidingEmbedding(Embedding, Clusterable):
+MAX_MEASURED = 1 << 22  # numbers of sampled vectors on which change is measured
+
+
+class CollidingEmbedding(Clusterable):
     """`T[x] = N[x] · P` with `thin_dim` numbers per id until `cluster()`; from then on `T[x] = M[p(x)]`.
 
     `cluster()` replaces the parameters and can be called once. An optimizer must be told (`ClusterSchedule` does) or
@@ -52,7 +55,8 @@ class CollidingEmbedding(Embedding, Clusterable):
         check_range("num_rows", num_rows, 1, MAX_ROWS)
         check_range("thin_dim", thin_dim, 1, embedding_dim + 1)
         self.num_rows = num_rows
-        self.settings = settings or ClusterSettings()
+        self.settings = checked_settings(settings)
+        self.counts = None
         variance = output_variance(embedding_dim)
         self.codebook = normal_table(num_embeddings, thin_dim, variance=variance, generator=generator)
         self.projection: nn.Parameter | None = projection_table(thin_dim, embedding_dim, generator=generator)
@@ -94,12 +98,13 @@ class CollidingEmbedding(Embedding, Clusterable):
         with timer("fit"):
             quantizer.fit(self._thin_rows(ids).float(), weights, generator)
         with timer("assign"):
-            pointers = encode_all(quantizer, self._thin_rows, self.num_embeddings)
-        before = self.to_dense(ids.to(self.codebook.device))
+            pointers = encode_all(quantizer, self._thin_rows, self.num_embeddings, self.codebook.shape[1])
+        measured = ids[:: 1 + len(ids) * self.embedding_dim // MAX_MEASURED].to(self.codebook.device)
+        before = self.to_dense(measured)
         old, projection = self.codebook, self.projection
         with timer("swap"):
             self._become_clustered(quantizer.codebooks[0].to(projection) @ projection, pointers, generator)
-        moved = (self.to_dense(ids.to(before.device)) - before).norm() / before.norm()
+        moved = (self.to_dense(measured) - before).norm() / before.norm()
         dead, overfull = count_rows(pointers, self.num_rows)
         return ClusterEvent(
             num_ids=self.num_embeddings,
@@ -110,7 +115,7 @@ class CollidingEmbedding(Embedding, Clusterable):
             dead_rows=dead,
             overfull_rows=overfull,
             entropies_before=(),
-            entropies_after=pointer_entropies(pointers.long(), 1),
+            entropies_after=pointer_entropies(pointers, 1),
             moved=float(moved),
             replaced={old: self.codebook, projection: None},
         )
@@ -134,7 +139,7 @@ class CollidingEmbedding(Embedding, Clusterable):
         """Swap the parameters."""
         assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator).to(rows.device)
         if pointers is not None:
-            assignments.replace(pointers, self.num_rows)
+            assignments.replace(assignments.stage(pointers), self.num_rows)
         codebook = nn.Parameter(rows, requires_grad=self.codebook.requires_grad)
         with uninterrupted():
             self.codebook, self.projection, self.assignments = codebook, None, assignments

@@ -88,7 +88,9 @@ class DeepHashEmbedding(Embedding):
 
         Measured rather than derived: Mish has no closed form for it, and its outputs are not centred.
         """
-        ids = torch.linspace(0, self.num_embeddings - 1, min(NUM_PROBES, self.num_embeddings), dtype=torch.float64)
+        ids = torch.linspace(
+            0, self.num_embeddings - 1, min(NUM_PROBES, self.num_embeddings), dtype=torch.float64, device="cpu"
+        )
         activations = self.hash(ids.long(), dtype=torch.float64)  # double, so that no thread count shows in the result
         *hidden, last = self.layers
         for layer in hidden:

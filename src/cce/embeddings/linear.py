@@ -12,6 +12,7 @@ from cce.indexing.assignments import blocks
 from cce.kernels import gather_sum
 
 MAX_CG_STEPS = 100
+BLOCK_NUMBERS = 1 << 21  # of the table that are looked at together
 CG_TOLERANCE = 1e-6  # of the first residual's norm
 
 
@@ -59,10 +60,14 @@ def least_squares_codebook(table: LinearEmbedding, weight: Tensor) -> Tensor:
     return solution.to(table.codebook.dtype)
 
 
+def _block_size(table: LinearEmbedding) -> int:
+    return max(1, BLOCK_NUMBERS // table.embedding_dim)
+
+
 def _transposed_product(table: LinearEmbedding, weight: Tensor) -> Tensor:
     """`Hᵀ · weight`."""
     total = torch.zeros_like(table.codebook, dtype=torch.float64)
-    for block in blocks(table.num_embeddings):
+    for block in blocks(table.num_embeddings, _block_size(table)):
         ids = block.to(weight.device)
         _scatter_add(total, table, ids, weight[ids].double())
     return total
@@ -71,7 +76,7 @@ def _transposed_product(table: LinearEmbedding, weight: Tensor) -> Tensor:
 def _normal_product(table: LinearEmbedding, codebook: Tensor) -> Tensor:
     """`Hᵀ · H · codebook`."""
     total = torch.zeros_like(codebook)
-    for block in blocks(table.num_embeddings):
+    for block in blocks(table.num_embeddings, _block_size(table)):
         ids = block.to(codebook.device)
         _scatter_add(total, table, ids, gather_sum(codebook, *table.lookup(ids)))
     return total

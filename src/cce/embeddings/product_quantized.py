@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from cce.clustering.quantize import ClusterSettings, ProductQuantizer, ResidualQuantizer, draw_sample, encode_all
+from cce.clustering.quantize import (
+    ClusterSettings,
+    ProductQuantizer,
+    ResidualQuantizer,
+    checked_settings,
+    draw_sample,
+    encode_all,
+)
 from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import normal_table, output_variance
@@ -47,7 +54,7 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
         num_columns, width = piece_shape(embedding_dim, num_columns, summed=residual)
         self.residual = residual
-        self.settings = settings or ClusterSettings()
+        self.settings = checked_settings(settings)
         self.assignments = Assignments(num_embeddings, num_columns, num_rows, generator=generator)
         variance = output_variance(embedding_dim) / (num_columns if residual else 1)
         self.codebook = normal_table(num_columns * num_rows, width, variance=variance, generator=generator)
@@ -65,8 +72,8 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         quantizer = kind(self.assignments.num_columns, self.assignments.num_rows, self.settings)
         ids, _ = draw_sample(self.num_embeddings, quantizer.num_rows, self.settings, generator=generator)
         quantizer.fit(weight[ids].float(), None, generator)
-        pointers = encode_all(quantizer, weight.__getitem__, self.num_embeddings)
-        self.assignments.replace(pointers, quantizer.num_rows)
+        pointers = encode_all(quantizer, weight.__getitem__, self.num_embeddings, self.embedding_dim)
+        self.assignments.replace(self.assignments.stage(pointers), quantizer.num_rows)
         self.codebook.copy_(quantizer.codebooks.flatten(0, 1))
 
     @classmethod

@@ -93,14 +93,23 @@ class Assignments(FactModule):
         start = int(ids[0])
         self.pointers[start : start + len(ids)] = rows.to(self.pointers.dtype)
 
-    def replace(self, pointers: Tensor, num_rows: int) -> None:
-        """Point all learned ids elsewhere at once, `(num_learned, num_columns)`, into `num_rows` rows.
+    def stage(self, pointers: Tensor) -> Tensor:
+        """Prepare `replace`: where pointers are mapped from a file, write the new ones to a file beside it."""
+        if self.path is None or not len(pointers):
+            return pointers
+        aside = _aside(self.path)
+        aside.unlink(missing_ok=True)
+        staged = _map_file(aside, len(pointers), pointers.shape[1], pointers.dtype)
+        return staged.copy_(pointers)
 
-        A mapped file is written aside and renamed, so that an interruption leaves the old pointers or the new ones.
+    def replace(self, staged: Tensor, num_rows: int) -> None:
+        """Point all learned ids elsewhere at once, to what was staged `(num_learned, num_columns)`, in `num_rows` rows.
+
+        A mapped file is renamed into place: an interruption or a kill leaves the old pointers or the new ones.
         """
-        if self.path is not None and len(pointers):
-            pointers = _write_file(pointers, self.path)
-        self.pointers = pointers
+        if self.path is not None and len(staged):
+            _aside(self.path).replace(self.path)
+        self.pointers = staged
         self.hash.num_rows = num_rows
 
     def _read(self, ids: Tensor) -> Tensor:
@@ -122,13 +131,8 @@ class Assignments(FactModule):
         return f"num_learned={self.num_learned}, num_columns={self.num_columns}, dtype={dtype}"
 
 
-def _write_file(pointers: Tensor, path: Path) -> Tensor:
-    num_ids, num_columns = pointers.shape
-    aside = path.with_name(path.name + ".part")
-    aside.unlink(missing_ok=True)
-    _map_file(aside, num_ids, num_columns, pointers.dtype).copy_(pointers)
-    aside.replace(path)
-    return _map_file(path, num_ids, num_columns, pointers.dtype)
+def _aside(path: Path) -> Path:
+    return path.with_name(path.name + ".part")
 
 
 def _map_file(path: Path, num_ids: int, num_columns: int, dtype: torch.dtype) -> Tensor:

@@ -8,6 +8,8 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from cce.indexing.facts import FactModule
 
+MOST = 2**31 - 1
+
 
 class IdCounts(FactModule):
     """A counter for each of the ids below `num_ids`, four bytes each, on the CPU; saved with the table."""
@@ -18,10 +20,14 @@ class IdCounts(FactModule):
         super().__init__()
         self.counts = torch.zeros(num_ids, dtype=torch.int32, device="cpu")
 
-    def add(self, ids: Tensor) -> None:
-        """Count ids `(n)`; those without a counter are passed over."""
-        if is_functorch_wrapped_tensor(ids):
+    def add(self, ids: Tensor, *, ignored: int | None = None) -> None:
+        """Count ids `(n)`; those without a counter, and the one to be ignored, are passed over."""
+        if not torch.compiler.is_compiling() and is_functorch_wrapped_tensor(ids):
             return
         ids = ids.cpu()
         known = ids < len(self.counts)
-        self.counts.index_add_(0, ids.clamp(max=len(self.counts) - 1), known.int())
+        if ignored is not None:
+            known = known & (ids != ignored)
+        places = ids.clamp(max=len(self.counts) - 1)
+        room = MOST - self.counts.index_select(0, places)  # a counter that is nearly full stays as it is
+        self.counts.index_add_(0, places, (known & (room > len(ids))).int())

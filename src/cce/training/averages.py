@@ -9,17 +9,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch.optim.swa_utils import AveragedModel
-
-from cce.embeddings import Clusterable, Embedding
+from cce.embeddings import Clusterable
 
 if TYPE_CHECKING:
     from torch import nn
 
+WRAPPERS = ("module", "_orig_mod")  # what AveragedModel, DDP and torch.compile put into names
+
 
 def restart_average(averaged: nn.Module, model: nn.Module) -> None:
     """Let the clusterable tables of `averaged` restart at those of `model`: rows, pointers and hash functions."""
-    copies = averaged.module if isinstance(averaged, AveragedModel) else averaged
-    for name, table in model.named_modules():
-        if isinstance(table, Clusterable) and isinstance(table, Embedding):
-            copies.get_submodule(name).load_state_dict(table.state_dict())
+    for copy, table in paired_tables(averaged, model):
+        copy.load_state_dict(table.state_dict())
+
+
+def paired_tables(averaged: nn.Module, model: nn.Module) -> list[tuple[Clusterable, Clusterable]]:
+    """The clusterable tables of both, by name, whatever wraps them (AveragedModel, DDP, torch.compile)."""
+    copies, tables = _tables_by_name(averaged), _tables_by_name(model)
+    missing = sorted(set(tables) - set(copies))
+    if missing:
+        raise ValueError(f"averaged must be a copy of the model, but it has no table {missing[0]!r}.")
+    return [(copies[name], table) for name, table in tables.items()]
+
+
+def _tables_by_name(model: nn.Module) -> dict[str, Clusterable]:
+    found = {}
+    for path, module in model.named_modules():
+        if isinstance(module, Clusterable):
+            found[".".join(part for part in path.split(".") if part not in WRAPPERS)] = module
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,12 +11,10 @@ from tqdm import tqdm
 
 from cce.checks import check_choice, check_range
 from cce.embeddings import Clusterable
-from cce.training.averages import restart_average
+from cce.training.averages import paired_tables, restart_average
 from cce.training.optimizer_state import POLICIES, repair_optimizer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import nn
     from torch.optim import Optimizer
 
@@ -40,10 +40,11 @@ def paper_schedule(name: str, times: int | None = None) -> list[float]:
 
 
 class ClusterSchedule:
-    """Clusters all tables of `model` that can be, and repairs the optimizer, at the steps that it is given.
+    """Clusters all trained tables of `model` that can be, and repairs the optimizer, at the steps that it is given.
 
+    optimizer: the one, or the several, that hold the parameters of the tables.
     every, times: every so many steps, so many times (without `times`: for ever).
-    at: the steps themselves; fractions (floats) are of an epoch, and need `steps_per_epoch`.
+    at: the steps themselves, or, with `steps_per_epoch`, moments in epochs.
     total, rest: with `times`, spread the clusterings evenly so that `rest` of `total` steps are left after the last.
     policy: what becomes of the optimizer's memory of the rows: see `repair_optimizer`.
     averages: averaged copies of the model (EMA, SWA), whose clustered tables restart: see `restart_average`.
@@ -53,7 +54,7 @@ class ClusterSchedule:
     def __init__(
         self,
         model: nn.Module,
-        optimizer: Optimizer | None = None,
+        optimizer: Optimizer | Sequence[Optimizer] | None = None,
         *,
         every: int | None = None,
         times: int | None = None,
@@ -68,15 +69,16 @@ class ClusterSchedule:
     ) -> None:
         check_choice("policy", policy, POLICIES)
         self.model = model
-        self.optimizer = optimizer
+        several = optimizer if isinstance(optimizer, Sequence) else [optimizer]
+        self.optimizers = tuple(each for each in several if each is not None)
         self.every = every
-        self.times = times
         self.steps = _steps(every, times, at, steps_per_epoch, total, rest)
         self.policy = policy
         self.averages = tuple(averages)
         self.progress = progress
         self.generator = torch.Generator().manual_seed(seed)
         self.num_steps = 0
+        self._check_tables()
 
     def step(self) -> list[ClusterEvent]:
         """Count one optimizer step; cluster if it is time, and say what happened to each table."""
@@ -100,18 +102,40 @@ class ClusterSchedule:
 
     def cluster(self) -> list[ClusterEvent]:
         """Cluster now, whatever the step."""
-        tables = [module for module in self.model.modules() if isinstance(module, Clusterable) and module.can_cluster]
         events = []
         for table in tqdm(
-            tables, desc="clustering", unit="table", leave=False, disable=None if self.progress else True
+            self.tables(), desc="clustering", unit="table", leave=False, disable=None if self.progress else True
         ):
             event = table.cluster(generator=self.generator)
-            if self.optimizer is not None:
-                repair_optimizer(self.optimizer, event, policy=self.policy)
+            for optimizer in self.optimizers:
+                repair_optimizer(optimizer, event, policy=self.policy)
             events.append(event)
         for averaged in self.averages:
             restart_average(averaged, self.model)
         return events
+
+    def tables(self) -> list[Clusterable]:
+        """The tables that are clustered: all of the model that can be, and are trained."""
+        return [
+            module
+            for module in self.model.modules()
+            if isinstance(module, Clusterable) and module.can_cluster and _is_trained(module)
+        ]
+
+    def _check_tables(self) -> None:
+        """Say now what would otherwise go wrong at the first clustering."""
+        owned = {id(p) for o in self.optimizers for group in o.param_groups for p in group["params"]}
+        for table in self.tables():
+            if self.optimizers and not all(id(parameter) in owned for parameter in table.parameters()):
+                raise ValueError(
+                    f"optimizer must hold the parameters of every clustered table, but not of this: {table}."
+                )
+            if table.settings.needs_counts and table.counts is None:
+                raise ValueError(
+                    f"settings that need counts need track_counts=True in a schedule, got {table.settings}."
+                )
+        for averaged in self.averages:
+            paired_tables(averaged, self.model)
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run must know."""
@@ -121,6 +145,10 @@ class ClusterSchedule:
         """Go on where `state_dict` was taken."""
         self.num_steps = state["num_steps"]
         self.generator.set_state(state["generator"])
+
+
+def _is_trained(table: nn.Module) -> bool:
+    return any(parameter.requires_grad for parameter in table.parameters())
 
 
 def _steps(
@@ -136,7 +164,11 @@ def _steps(
         raise ValueError(f"give one of every, at and total, got {every=}, {at=} and {total=}.")
     if times is not None:
         check_range("times", times, 1, 2**31)
+    if rest and total is None:
+        raise ValueError(f"rest goes with total, got rest={rest} without it.")
     if at is not None:
+        if times is not None:
+            raise ValueError(f"times does not go with at, which says all steps, got times={times}.")
         return frozenset(_step_number(moment, steps_per_epoch) for moment in at)
     if total is not None:
         return _spread(total, rest, times)
@@ -155,11 +187,12 @@ def _spread(total: int, rest: int, times: int | None) -> frozenset[int]:
 
 
 def _step_number(moment: float, steps_per_epoch: int | None) -> int:
-    if isinstance(moment, int):
-        check_range("at", moment, 1, 2**63)
-        return moment
     if steps_per_epoch is None:
-        raise ValueError(f"steps_per_epoch must be given when at holds fractions of an epoch, got at={moment}.")
-    if not moment > 0:
+        if moment != int(moment):
+            raise ValueError(f"steps_per_epoch must be given when at holds fractions of an epoch, got at={moment}.")
+        check_range("at", int(moment), 1, 2**63)
+        return int(moment)
+    check_range("steps_per_epoch", steps_per_epoch, 1, 2**63)
+    if not 0 < moment < math.inf:
         raise ValueError(f"at must hold moments above 0, got {moment}.")
     return max(1, round(moment * steps_per_epoch))

@@ -46,8 +46,7 @@ def repair_optimizer(optimizer: Optimizer, event: ClusterEvent, *, policy: str =
             if _has_rows(value, transfer.num_old_rows):
                 state[name] = _into(value, _transferred(name, value, transfer))
     elif policy == "reset":
-        group = _group_of(optimizer, transfer.parameter)
-        state.update(_initial_state(state, group, transfer.parameter, transfer.num_old_rows))
+        _begin_anew(optimizer, transfer.parameter)
 
 
 def _transferred(name: str, state: Tensor, transfer: RowTransfer) -> Tensor:
@@ -72,27 +71,24 @@ def _replace_parameter(optimizer: Optimizer, old: nn.Parameter, new: nn.Paramete
     group = _group_of(optimizer, old)
     if group is None:
         return
-    state = optimizer.state.pop(old, {})
+    optimizer.state.pop(old, None)
     place = next(index for index, parameter in enumerate(group["params"]) if parameter is old)
     group["params"][place : place + 1] = [] if new is None else [new]
-    if new is not None and state:
-        optimizer.state[new] = _initial_state(state, group, new, old.shape[0])
+    if new is not None:
+        _begin_anew(optimizer, new)
 
 
-def _initial_state(state: dict[str, Any], group: dict[str, Any] | None, like: Tensor, num_rows: int) -> dict[str, Any]:
-    """The state as the optimizer would make it for a new parameter."""
-    accumulated = (group or {}).get("initial_accumulator_value", 0.0)  # Adagrad's
-    fresh: dict[str, Any] = {}
-    for name, value in state.items():
-        if _has_rows(value, num_rows):
-            fresh[name] = torch.full_like(like, accumulated if name == "sum" else 0.0, dtype=value.dtype)
-        elif isinstance(value, Tensor):
-            fresh[name] = torch.zeros_like(value)
-        elif isinstance(value, int | float):
-            fresh[name] = type(value)(0)
-        else:
-            fresh[name] = value
-    return fresh
+def _begin_anew(optimizer: Optimizer, parameter: nn.Parameter) -> None:
+    """Forget all state of `parameter`. Optimizers that make state at construction (Adagrad) are asked for a new one."""
+    optimizer.state.pop(parameter, None)
+    group = _group_of(optimizer, parameter) or {}
+    settings = {name: group.get(name, default) for name, default in optimizer.defaults.items()}
+    try:
+        fresh = type(optimizer)([parameter], **settings)
+    except TypeError:  # a constructor of another form: state then comes with the first step
+        return
+    if fresh.state.get(parameter):
+        optimizer.state[parameter] = fresh.state[parameter]
 
 
 def _group_of(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any] | None:
