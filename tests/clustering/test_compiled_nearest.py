@@ -17,6 +17,17 @@ def test_blocks_do_not_change_the_answer(monkeypatch):
         assert torch.equal(room.compiled_nearest(points, centroids), expected)
 
 
+def test_many_points_for_each_centroid_are_searched_in_cells_with_the_same_answer(monkeypatch, num_threads):
+    num_threads(2)
+    generator = torch.Generator().manual_seed(3)
+    points, centroids = torch.randn(50_001, 3, generator=generator), torch.randn(90, 3, generator=generator)
+    expected = plain_nearest(points, centroids)[0]
+    monkeypatch.setattr(room, "_search_boxes", None)
+    for size in (3000, 1 << 20):
+        monkeypatch.setattr(room, "LARGEST_BLOCK", size)
+        assert torch.equal(room.compiled_nearest(points, centroids), expected)
+
+
 def test_centroids_are_packed_close_together_but_keep_their_numbers():
     rows = torch.randn(40, 4, generator=torch.Generator().manual_seed(1)).numpy()
     centers = room.all_centers(rows)

@@ -109,25 +109,35 @@ def cut(
 ) -> int:
     """Part the points at positions `[begin, end)` at the median of their widest dimension; return the cut."""
     dimension, value = choose_cut(rows, order, begin, end, values)
-    left, right = np.uint64(begin), np.uint64(0)
-    if by_value:
-        for position in range(np.uint64(begin), np.uint64(end)):  # without a branch, which would be a coin toss
-            row = order[position]
-            is_left = np.uint64(rows[np.uint64(row), dimension] < value)
-            order[left] = row
-            aside[right] = row
-            left += is_left
-            right += np.uint64(1) - is_left
-    for index in range(right):
-        order[left + index] = aside[index]
-    middle = int(left)
+    middle = part_rows(rows, order, begin, end, aside, dimension, value) if by_value else begin
     return middle if begin < middle < end else (begin + end) // 2  # the latter for equal points
 
 
 @compile_loops
+def part_rows(
+    rows: Floats, order: Ints, begin: int, end: int, aside: Ints, dimension: np.uint64, value: np.float32
+) -> int:
+    """Put the points at positions `[begin, end)` that are below the value first; return where the others begin."""
+    left, right = np.uint64(begin), np.uint64(0)
+    for position in range(np.uint64(begin), np.uint64(end)):  # without a branch, which would be a coin toss
+        row = order[position]
+        is_left = np.uint64(rows[np.uint64(row), dimension] < value)
+        order[left] = row
+        aside[right] = row
+        left += is_left
+        right += np.uint64(1) - is_left
+    for index in range(right):
+        order[left + index] = aside[index]
+    return int(left)
+
+
+@compile_loops
 def choose_cut(rows: Floats, order: Ints, begin: int, end: int, values: Floats) -> tuple[np.uint64, np.float32]:
-    """Return the dimension in which a sample of the points spreads most, and the sample's median there."""
-    num_sampled = min(SAMPLE, end - begin)
+    """Return the dimension in which a sample of the points spreads most, and the sample's median there.
+
+    `values` has room for the sample.
+    """
+    num_sampled = min(values.shape[0], end - begin)
     step = (end - begin) // num_sampled
     widest, best_dimension = np.float32(-1), 0
     for dimension in range(rows.shape[1]):
