@@ -24,7 +24,9 @@ class TestWeighted(LinearContract):
         table = super().make(*args, **kwargs)
         if table.method == "hash-embedding":  # at the start all weights are one and would hide mistakes
             with torch.no_grad():
-                table.importance.copy_(torch.linspace(0.4, 1.4, table.importance.numel()).view_as(table.importance))
+                table.importance.copy_(
+                    torch.linspace(0.4, 1.4, table.importance.numel(), device="cpu").view_as(table.importance)
+                )
         return table
 
     def reference(self, table, x):
