@@ -61,12 +61,13 @@ def main(argv: Sequence[str] | None = None) -> list[Timing]:
         faiss.omp_set_num_threads(options.threads)
     _warm_up(options)
     timings: list[Timing] = []
-    for size in QUICK_SIZES if options.quick else SIZES:
+    for size in (QUICK_SIZES if options.quick else SIZES) if "fit" in options.tasks else []:
         timings += _time_kmeans(size, options)
         _print_last(timings, size)
-    size = QUICK_ASSIGNMENT if options.quick else ASSIGNMENT
-    timings += _time_assignment(size, options)
-    _print_last(timings, size)
+    if "assign" in options.tasks:
+        size = QUICK_ASSIGNMENT if options.quick else ASSIGNMENT
+        timings += _time_assignment(size, options)
+        _print_last(timings, size)
     if options.json:
         _write(options, timings)
     return timings
@@ -80,6 +81,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--backends", nargs="+", default=["compiled", "faiss", "sklearn"])
+    parser.add_argument("--tasks", nargs="+", default=["fit", "assign"], choices=["fit", "assign"])
     parser.add_argument("--json", type=Path, help="where to write the figures")
     options = parser.parse_args(argv)
     if options.quick:

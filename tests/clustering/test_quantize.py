@@ -12,6 +12,7 @@ from cce.clustering.quantize import (
     ClusterSettings,
     ProductQuantizer,
     ResidualQuantizer,
+    Sample,
     draw_sample,
     encode_all,
 )
@@ -53,7 +54,8 @@ def brute_force(points, centroids):
 
 def fitted(kind, vectors, num_columns, num_rows, *, weights=None, settings=SPREAD, seed=7):
     quantizer = kind(num_columns, num_rows, settings)
-    quantizer.fit(vectors, weights, seeded(seed))
+    sample = Sample(vectors.__getitem__, torch.arange(len(vectors)), vectors.shape[1], weights)
+    quantizer.fit(sample, seeded(seed))
     return quantizer
 
 

@@ -20,11 +20,13 @@ from cce.checks import check_choice, check_range
 from cce.clustering.kmeans import kmeans
 from cce.clustering.nearest import BACKENDS, nearest_centroid
 from cce.clustering.sampling import sample_ids
+from cce.compiled import parallel_for
 from cce.indexing import smallest_unsigned
 from cce.indexing.assignments import blocks
 
 PIECE = 1 << 19  # numbers that a source is asked for at a time
 BLOCK = 1 << 22  # numbers encoded at a time: 16 MB
+SMALL = 1 << 20  # numbers of a sample whose columns are clustered side by side
 Source = Callable[[Tensor], Tensor]  # ids (n) → vectors (n, dim)
 
 
@@ -75,8 +77,8 @@ class Quantizer(ABC):
         self.settings = settings
 
     @abstractmethod
-    def fit(self, vectors: Tensor, weights: Tensor | None, generator: torch.Generator | None) -> None:
-        """Learn the codebooks from vectors `(n, dim)`, weighted `(n)` or equally."""
+    def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
+        """Learn the codebooks from the vectors of a sample."""
 
     @abstractmethod
     def encode(self, vectors: Tensor) -> Tensor:
@@ -97,6 +99,28 @@ class Quantizer(ABC):
         )
         return fitted.centroids, fitted.inertias[-1]
 
+    def cluster_columns(
+        self, points_of: Callable[[int], Tensor], sample: Sample, generator: torch.Generator | None
+    ) -> list[tuple[Tensor, float]]:
+        """Cluster the points of every column, each with random numbers of its own.
+
+        Small columns run in parallel over the cores. Large ones come one after another, since k-means itself then uses
+        all cores, and only one column of the sample needs to be in memory.
+        """
+        seeds = torch.randint(2**62, (self.num_columns,), generator=generator, device="cpu").tolist()
+        fits: dict[int, tuple[Tensor, float]] = {}
+
+        def fit(column: int) -> None:
+            own = torch.Generator().manual_seed(seeds[column])
+            fits[column] = self.cluster(points_of(column), sample.weights, own)
+
+        if len(sample.ids) * sample.dim <= SMALL:
+            parallel_for(fit, self.num_columns)
+        else:
+            for column in range(self.num_columns):
+                fit(column)
+        return [fits[column] for column in range(self.num_columns)]
+
     def nearest(self, points: Tensor, centroids: Tensor) -> Tensor:
         """The nearest of `centroids` for each of `points`."""
         return nearest_centroid(points, centroids, backend=self.settings.backend)
@@ -105,9 +129,13 @@ class Quantizer(ABC):
 class ProductQuantizer(Quantizer):
     """Every column of the vectors is clustered by itself."""
 
-    def fit(self, vectors: Tensor, weights: Tensor | None, generator: torch.Generator | None) -> None:
+    def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
         """k-means of each column."""
-        fits = [self.cluster(p.contiguous(), weights, generator) for p in vectors.chunk(self.num_columns, dim=1)]
+
+        def column_of(column: int) -> Tensor:
+            return sample.vectors(lambda whole: whole.chunk(self.num_columns, dim=1)[column])
+
+        fits = self.cluster_columns(column_of, sample, generator)
         self.codebooks = torch.stack([centroids for centroids, _ in fits])
         self.inertias = tuple(inertia for _, inertia in fits)
 
@@ -121,11 +149,12 @@ class ProductQuantizer(Quantizer):
 class ResidualQuantizer(Quantizer):
     """Every codebook is as wide as the vectors and is fitted to what the ones before it leave over."""
 
-    def fit(self, vectors: Tensor, weights: Tensor | None, generator: torch.Generator | None) -> None:
+    def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
         """k-means of the vectors, then of the residuals, and so on."""
+        vectors = sample.vectors()
         codebooks, inertias = [], []
         for _ in range(self.num_columns):
-            centroids, inertia = self.cluster(vectors, weights, generator)
+            centroids, inertia = self.cluster(vectors, sample.weights, generator)
             vectors = vectors - centroids[self.nearest(vectors, centroids)]
             codebooks.append(centroids)
             inertias.append(inertia)
@@ -147,15 +176,16 @@ class CircularQuantizer(Quantizer):
     The paper's appendix tried this and saw the columns' pointers become alike ("table collapse").
     """
 
-    def fit(self, vectors: Tensor, weights: Tensor | None, generator: torch.Generator | None) -> None:
+    def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
         """k-means of the other columns, then the mean of the column's own pieces in each cluster."""
+        vectors = sample.vectors()
         pieces = vectors.chunk(self.num_columns, dim=1)
-        fits = [self.cluster(self._others(pieces, i), weights, generator) for i in range(self.num_columns)]
+        fits = self.cluster_columns(lambda column: self._others(pieces, column), sample, generator)
         self.centroids = [centroids for centroids, _ in fits]
         self.inertias = tuple(inertia for _, inertia in fits)
         rows = self.encode(vectors)
         self.codebooks = torch.stack(
-            [_means(piece, rows[:, column], self.num_rows, weights) for column, piece in enumerate(pieces)]
+            [_means(piece, rows[:, column], self.num_rows, sample.weights) for column, piece in enumerate(pieces)]
         )
 
     def encode(self, vectors: Tensor) -> Tensor:
@@ -168,6 +198,20 @@ class CircularQuantizer(Quantizer):
         if self.num_columns == 1:  # there are no others
             return pieces[0].contiguous()
         return torch.cat([piece for other, piece in enumerate(pieces) if other != column], dim=1)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Ids to fit on, with weights or without; their vectors `(n, dim)` are fetched from the source when needed."""
+
+    source: Source
+    ids: Tensor
+    dim: int
+    weights: Tensor | None = None
+
+    def vectors(self, part: Callable[[Tensor], Tensor] = lambda whole: whole) -> Tensor:
+        """All vectors, or a part of each, contiguous and in float32."""
+        return vectors_of(lambda ids: part(self.source(ids)), self.ids, self.dim).contiguous()
 
 
 def draw_sample(
@@ -192,12 +236,12 @@ def draw_sample(
 
 
 def vectors_of(source: Source, ids: Tensor, dim: int) -> Tensor:
-    """The vectors `(n, dim)` of ids in float32, asked for in pieces: what a source needs on the way stays small."""
+    """The vectors of ids in float32, asked for in pieces of few numbers: what a source needs on the way stays small."""
     first, *rest = torch.split(ids, piece_size(dim))
     vectors = source(first).float()
     if not rest:
         return vectors
-    whole = vectors.new_empty(len(ids), dim)
+    whole = vectors.new_empty(len(ids), vectors.shape[1])
     whole[: len(first)] = vectors
     start = len(first)
     for piece in rest:

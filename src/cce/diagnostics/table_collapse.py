@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from cce.clustering.agreement import count_rows, pointer_entropies
-from cce.clustering.quantize import ProductQuantizer, ResidualQuantizer, draw_sample, encode_all, vectors_of
+from cce.clustering.quantize import ProductQuantizer, ResidualQuantizer, Sample, draw_sample, encode_all
 from cce.diagnostics.entropy import hashed_pointers, pointer_table
 from cce.embeddings.clustered import ClusteredEmbedding
 
@@ -82,5 +82,5 @@ def _quantized(table: ClusteredEmbedding, num_ids: int, generator: torch.Generat
 
     counts = None if table.counts is None else table.counts.counts
     ids, weights = draw_sample(num_ids, table.num_rows, table.settings, counts=counts, generator=generator)
-    quantizer.fit(vectors_of(source, ids, table.embedding_dim), weights, generator)
+    quantizer.fit(Sample(source, ids, table.embedding_dim, weights), generator)
     return encode_all(quantizer, source, num_ids, table.embedding_dim)

@@ -20,6 +20,7 @@ from cce.clustering.quantize import (
     ProductQuantizer,
     Quantizer,
     ResidualQuantizer,
+    Sample,
     Source,
     draw_sample,
     encode_all,
@@ -85,10 +86,8 @@ class ClusterStep:
             ids, weights = draw_sample(
                 num_learned, table.rows_after, table.settings, counts=counts, generator=self.generator
             )
-            vectors = vectors_of(self.source, ids, table.embedding_dim)
         with self.timer("fit"):
-            self.quantizer.fit(vectors, weights, self.generator)
-            del vectors
+            self.quantizer.fit(Sample(self.source, ids, table.embedding_dim, weights), self.generator)
         with self.timer("assign"):
             pointers = encode_all(self.quantizer, self.source, num_learned, table.embedding_dim)
         with self.timer("helpers"):

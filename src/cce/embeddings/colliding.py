@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from cce.checks import check_range
 from cce.clustering.agreement import count_rows, pointer_entropies
-from cce.clustering.quantize import ClusterSettings, ProductQuantizer, checked_settings, draw_sample, encode_all
+from cce.clustering.quantize import ClusterSettings, ProductQuantizer, Sample, checked_settings, draw_sample, encode_all
 from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.clusterable import Clusterable, ClusterEvent, StepTimer, uninterrupted
 from cce.embeddings.initialization import normal_table, output_variance, projection_table
@@ -96,7 +96,7 @@ class CollidingEmbedding(Clusterable):
                 self.num_embeddings, self.num_rows, self.settings, counts=counts, generator=generator
             )
         with timer("fit"):
-            quantizer.fit(self._thin_rows(ids).float(), weights, generator)
+            quantizer.fit(Sample(self._thin_rows, ids, self.codebook.shape[1], weights), generator)
         with timer("assign"):
             pointers = encode_all(quantizer, self._thin_rows, self.num_embeddings, self.codebook.shape[1])
         measured = ids[:: 1 + len(ids) * self.embedding_dim // MAX_MEASURED].to(self.codebook.device)

@@ -15,6 +15,7 @@ from cce.clustering.quantize import (
     ClusterSettings,
     ProductQuantizer,
     ResidualQuantizer,
+    Sample,
     checked_settings,
     draw_sample,
     encode_all,
@@ -71,7 +72,7 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         kind = ResidualQuantizer if self.residual else ProductQuantizer
         quantizer = kind(self.assignments.num_columns, self.assignments.num_rows, self.settings)
         ids, _ = draw_sample(self.num_embeddings, quantizer.num_rows, self.settings, generator=generator)
-        quantizer.fit(weight[ids].float(), None, generator)
+        quantizer.fit(Sample(weight.__getitem__, ids, self.embedding_dim), generator)
         pointers = encode_all(quantizer, weight.__getitem__, self.num_embeddings, self.embedding_dim)
         self.assignments.replace(self.assignments.stage(pointers), quantizer.num_rows)
         self.codebook.copy_(quantizer.codebooks.flatten(0, 1))
