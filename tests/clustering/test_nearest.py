@@ -123,7 +123,7 @@ def test_wrong_backends_and_shapes_are_named():
         (2**20, 4, 64, "compiled"),
         (2**20, 8, 64, "compiled"),
         (2**20, 12, 64, "faiss"),
-        (2**10, 12, 2**13, "compiled"),  # faiss wants as many points as centroids
+        (2**11, 12, 2**13, "compiled"),  # faiss wants as many points as centroids
         (2**20, 192, 64, "faiss"),
         (2**10, 5000, 2**13, "torch"),
         (2**10, 4, 64, "torch"),  # compiling would take longer
