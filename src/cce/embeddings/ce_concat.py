@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.embeddings.compositional import Split, make_split, piece_shape, size_split
+from cce.embeddings.compositional import Split, make_split, piece_shape, size_split, split_rows
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
-    from torch import Tensor
+
+    from cce.indexing.sources import RowSource
 
 
 class CompositionalConcatEmbedding(RandomEmbedding):
@@ -41,9 +42,9 @@ class CompositionalConcatEmbedding(RandomEmbedding):
         total = sum(self.split.rows_per_column)
         self.codebook = normal_table(total, width, variance=output_variance(embedding_dim), generator=generator)
 
-    def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
+    def sources(self) -> tuple[int, int, list[RowSource]]:
         """One row of each column's table."""
-        return self.split.stacked(ids).unsqueeze(-1), None  # (n, num_columns, 1)
+        return len(self.split.rows_per_column), 1, [split_rows(self.split)]
 
     @classmethod
     def sizes(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.base import Embedding
-from cce.embeddings.compositional import Split, make_split, size_split
+from cce.embeddings.compositional import Split, make_split, size_split, split_rows
 from cce.embeddings.initialization import normal_table, output_variance
-from cce.kernels import gather_rows
+from cce.kernels import Layout, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,14 @@ class CompositionalProductEmbedding(Embedding):
 
     def compose(self, ids: Tensor) -> Tensor:
         """The product of one row of each table."""
-        return gather_rows(self.codebook, self.split.stacked(ids), sparse=self.sparse).prod(dim=1)
+        factors = look_up(self._layout(), self.codebook, ids, sparse=self.sparse)
+        return factors.view(-1, len(self.split.rows_per_column), self.embedding_dim).prod(dim=1)
+
+    def _layout(self) -> Layout:
+        """All factors side by side."""
+        num_tables, num_rows = len(self.split.rows_per_column), len(self.codebook)
+        sources = (split_rows(self.split),)
+        return Layout(self.num_embeddings, num_tables, 1, self.embedding_dim, num_rows, sources, self.padding_idx)
 
     def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Refused: the nearest product of shared rows is a hard problem."""

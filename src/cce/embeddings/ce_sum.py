@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.embeddings.compositional import Split, make_split, size_split
+from cce.embeddings.compositional import Split, make_split, size_split, split_rows
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
-    from torch import Tensor
+
+    from cce.indexing.sources import RowSource
 
 
 class CompositionalSumEmbedding(RandomEmbedding):
@@ -40,9 +41,9 @@ class CompositionalSumEmbedding(RandomEmbedding):
         total, variance = sum(self.split.rows_per_column), output_variance(embedding_dim) / num_tables
         self.codebook = normal_table(total, embedding_dim, variance=variance, generator=generator)
 
-    def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
+    def sources(self) -> tuple[int, int, list[RowSource]]:
         """One row of each table, all in one column."""
-        return self.split.stacked(ids).unsqueeze(1), None  # (n, 1, num_tables)
+        return 1, len(self.split.rows_per_column), [split_rows(self.split)]
 
     @classmethod
     def sizes(

@@ -22,6 +22,7 @@ from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.indexing import Assignments, IdCounts, MultiplyShift, smallest_unsigned
 from cce.indexing.multiply_shift import stack_rows
+from cce.indexing.sources import HashedRows, LearnedRows, RowSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,17 +102,29 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         """Whether any id has learned pointers."""
         return self.assignments.num_learned > 0
 
-    def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
-        """A learned row and a hashed row of each helper, for each column."""
-        if self.counts is not None and self.training and torch.is_grad_enabled():
-            self.counts.add(ids, ignored=self.padding_idx)
-        return self.arrange(self.assignments(ids), self.helper(ids), self.num_rows), None
-
-    def arrange(self, learned: Tensor, hashed: Tensor, num_rows: int) -> Tensor:
-        """Rows of the codebook `(n, columns, terms)` from rows within each of its tables.
+    def sources(self) -> tuple[int, int, list[RowSource]]:
+        """A learned row and a hashed row of each helper, for each column.
 
         The codebook holds table after table: for each column the clustered one, then its helpers.
         """
+        terms, num_rows = 1 + self.num_helpers, self.num_rows
+        tables = range(self.num_tables)
+        clustered = tables[::terms]
+        helpers = [table for table in tables if table % terms]
+        sources: list[RowSource] = [
+            LearnedRows(self.assignments, clustered, [table * num_rows for table in clustered]),
+            HashedRows(self.helper, helpers, [table * num_rows for table in helpers]),
+        ]
+        return (1, self.num_tables, sources) if self.combine == "sum" else (self.num_columns, terms, sources)
+
+    def compose(self, ids: Tensor) -> Tensor:
+        """Vectors, and the count of the ids where that is kept."""
+        if self.counts is not None and self.training and torch.is_grad_enabled():
+            self.counts.add(ids, ignored=self.padding_idx)
+        return super().compose(ids)
+
+    def arrange(self, learned: Tensor, hashed: Tensor, num_rows: int) -> Tensor:
+        """Rows of the codebook `(n, columns, terms)` from rows within each of its tables."""
         hashed = hashed.view(learned.shape[0], self.num_columns, self.num_helpers)
         rows = torch.cat([learned.unsqueeze(-1), hashed], dim=-1)  # (n, num_columns, 1 + num_helpers)
         stacked = stack_rows(rows.flatten(1), num_rows)

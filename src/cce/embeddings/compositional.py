@@ -13,6 +13,7 @@ from cce.checks import check_choice, check_divides, check_range
 from cce.embeddings.base import check_budget
 from cce.indexing import MultiplyShift, QuotientRemainder, balanced_radices, radices_within
 from cce.indexing.multiply_shift import MAX_ROWS
+from cce.indexing.sources import DigitRows, HashedRows, RowSource
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +51,14 @@ def make_split(
     if math.prod((num_rows, *rest)) < num_embeddings:
         raise ValueError(f"num_rows must be num_embeddings={num_embeddings} with a single table, got {num_rows}.")
     return QuotientRemainder((num_rows, *rest), num_embeddings)
+
+
+def split_rows(split: MultiplyShift | QuotientRemainder) -> RowSource:
+    """One row of each table; the tables lie one below the other."""
+    if isinstance(split, QuotientRemainder):
+        return DigitRows(split)
+    first_rows = range(0, split.num_hashes * split.num_rows, split.num_rows)
+    return HashedRows(split, slots=range(split.num_hashes), first_rows=first_rows)
 
 
 def size_split(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from cce.embeddings.base import check_budget
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
+from cce.indexing.sources import OwnRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
-    from torch import Tensor
 
 
 class FullEmbedding(RandomEmbedding):
@@ -33,9 +33,9 @@ class FullEmbedding(RandomEmbedding):
         variance = output_variance(embedding_dim)
         self.codebook = normal_table(num_embeddings, embedding_dim, variance=variance, generator=generator)
 
-    def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
+    def sources(self) -> tuple[int, int, list[OwnRow]]:
         """Each id is its own row."""
-        return ids.view(-1, 1, 1), None
+        return 1, 1, [OwnRow(self.num_embeddings)]
 
     @classmethod
     def sizes(

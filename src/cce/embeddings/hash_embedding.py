@@ -17,6 +17,7 @@ from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.indexing import MultiplyShift
 from cce.indexing.multiply_shift import MAX_ROWS
+from cce.indexing.sources import HashedRows
 from cce.kernels import gather_rows
 
 if TYPE_CHECKING:
@@ -61,13 +62,22 @@ class HashEmbedding(RandomEmbedding):
             if num_weights < num_embeddings:
                 self.importance_hash = MultiplyShift(1, num_weights, generator=generator)
 
-    def lookup(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:
-        """`num_hashes` hashed rows, with their importance."""
-        rows = self.hash(ids).unsqueeze(1)  # (n, 1, num_hashes)
+    def sources(self) -> tuple[int, int, list[HashedRows]]:
+        """`num_hashes` hashed rows of one table."""
+        num_hashes = self.hash.num_hashes
+        return 1, num_hashes, [HashedRows(self.hash, slots=range(num_hashes), first_rows=(0,) * num_hashes)]
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows have an importance."""
+        return self.importance is not None
+
+    def weights(self, ids: Tensor) -> Tensor | None:
+        """The importance of each row."""
         if self.importance is None:
-            return rows, None
+            return None
         shared = ids if self.importance_hash is None else self.importance_hash(ids).squeeze(-1)
-        return rows, gather_rows(self.importance, shared, sparse=self.sparse).unsqueeze(1)
+        return gather_rows(self.importance, shared, sparse=self.sparse).unsqueeze(1)
 
     @classmethod
     def sizes(

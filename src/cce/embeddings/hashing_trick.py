@@ -11,6 +11,7 @@ from cce.embeddings.base import check_budget
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.indexing import MultiplyShift
+from cce.indexing.sources import HashedRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,10 +42,18 @@ class HashingTrickEmbedding(RandomEmbedding):
         variance = output_variance(embedding_dim)
         self.codebook = normal_table(num_rows, embedding_dim, variance=variance, generator=generator)
 
-    def lookup(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:
-        """One hashed row, with its sign."""
-        rows = self.hash(ids).unsqueeze(1)  # (n, 1, 1)
-        return rows, None if self.sign is None else self.sign.signs(ids).unsqueeze(1)
+    def sources(self) -> tuple[int, int, list[HashedRows]]:
+        """One hashed row."""
+        return 1, 1, [HashedRows(self.hash, slots=(0,), first_rows=(0,))]
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows have signs."""
+        return self.sign is not None
+
+    def weights(self, ids: Tensor) -> Tensor | None:
+        """The sign of the row."""
+        return None if self.sign is None else self.sign.signs(ids).unsqueeze(1)
 
     @classmethod
     def sizes(

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from cce.embeddings.base import Embedding, check_weight
+from cce.embeddings.base import MAX_IDS, Embedding, check_weight
 from cce.indexing.assignments import blocks
-from cce.kernels import gather_sum
+from cce.indexing.facts import Moment, moment
+from cce.indexing.sources import rows_of
+from cce.kernels import Layout, Program, gather_sum, look_up
+from cce.kernels.fused import look_up as look_up_all
+from cce.kernels.fused import usable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cce.indexing.sources import RowSource
 
 MAX_CG_STEPS = 100
 BLOCK_NUMBERS = 1 << 21  # of the table that are looked at together
@@ -22,13 +33,63 @@ class LinearEmbedding(Embedding):
     codebook: nn.Parameter  # (num_rows, width)
 
     @abstractmethod
+    def sources(self) -> tuple[int, int, Sequence[RowSource]]:
+        """H: the number of columns, of terms in each, and what names their rows."""
+
+    def weights(self, ids: Tensor) -> Tensor | None:
+        """Weights `(n, columns, terms)` of the rows of ids `(n)`; None where all are 1."""
+        del ids
+        return None
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows have weights other than 1."""
+        return False
+
+    def layout(self) -> Layout:
+        """H in the words of a lookup."""
+        columns, terms, sources = self.sources()
+        num_rows, width = self.codebook.shape
+        num_ids = self.num_embeddings
+        if self.check_ids is False and all(source.takes_any_id for source in sources):
+            num_ids = MAX_IDS - 1
+        return Layout(num_ids, columns, terms, width, num_rows, tuple(sources), self.padding_idx)
+
     def lookup(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:
         """H for ids `(n)`: codebook rows `(n, columns, terms)` and their weights, or None where all weights are 1."""
+        columns, terms, sources = self.sources()
+        return rows_of(sources, ids).view(-1, columns, terms), self.weights(ids)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
+        """Vectors `(*s, embedding_dim)` of ids `(*s)`; compiled loops check the ids and mind the padding themselves."""
+        if self.is_weighted or not usable((self.codebook,), input) or input.dtype not in (torch.int32, torch.int64):
+            return super().forward(input)
+        return self.compose(input.reshape(-1).long()).view(*input.shape, self.embedding_dim)
 
     def compose(self, ids: Tensor) -> Tensor:
         """Vectors `(n, embedding_dim)`: the rows summed over terms, the columns side by side."""
-        rows, weights = self.lookup(ids)
-        return gather_sum(self.codebook, rows, weights, sparse=self.sparse)
+        if self.is_weighted:
+            return self._compose_weighted(ids)
+        if usable((self.codebook,), ids):
+            return look_up_all(self.program(), ids.unsqueeze(1), (self.codebook,), sparse=self.sparse)
+        return look_up(self.layout(), self.codebook, ids, sparse=self.sparse)
+
+    def program(self) -> Program:
+        """The layout as a program for compiled lookups, made anew when a fact has moved."""
+        known, now, settings = _programs.get(self), moment(), (self.padding_idx, self.check_ids)
+        if known is None or known[0] is not now or known[1] != settings:
+            known = _programs[self] = (now, settings, Program([self.layout()]))
+        return known[2]
+
+    def _compose_weighted(self, ids: Tensor) -> Tensor:
+        layout, weights = self.layout(), self.weights(ids)
+        assert weights is not None
+        pieces = look_up(layout.apart, self.codebook, ids, sparse=self.sparse)
+        pieces = pieces.view(-1, layout.columns, layout.terms, layout.width)
+        return (pieces * weights.to(pieces.dtype).unsqueeze(-1)).sum(dim=-2).flatten(start_dim=1)
+
+
+_programs: WeakKeyDictionary[LinearEmbedding, tuple[Moment, object, Program]] = WeakKeyDictionary()
 
 
 class RandomEmbedding(LinearEmbedding):

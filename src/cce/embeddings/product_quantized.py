@@ -25,7 +25,7 @@ from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.indexing import Assignments
-from cce.indexing.multiply_shift import stack_rows
+from cce.indexing.sources import LearnedRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,10 +60,12 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         variance = output_variance(embedding_dim) / (num_columns if residual else 1)
         self.codebook = normal_table(num_columns * num_rows, width, variance=variance, generator=generator)
 
-    def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
+    def sources(self) -> tuple[int, int, list[LearnedRows]]:
         """One row of each codebook: side by side, or summed when residual."""
-        rows = stack_rows(self.assignments(ids), self.assignments.num_rows)
-        return rows.unsqueeze(1 if self.residual else -1), None
+        num_columns, num_rows = self.assignments.num_columns, self.assignments.num_rows
+        first_rows = range(0, num_columns * num_rows, num_rows)
+        rows = LearnedRows(self.assignments, slots=range(num_columns), first_rows=first_rows)
+        return (1, num_columns, [rows]) if self.residual else (num_columns, 1, [rows])
 
     @torch.no_grad()
     def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
 from cce.checks import check_range
 from cce.embeddings.base import MAX_IDS, check_budget
 from cce.embeddings.compositional import default_columns
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.indexing import MultiplyShift
+from cce.indexing.sources import CircularPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import torch
 
 
 class RobeEmbedding(RandomEmbedding):
@@ -49,13 +49,9 @@ class RobeEmbedding(RandomEmbedding):
         self.hash = MultiplyShift(1, size, generator=generator)
         self.codebook = normal_table(size, 1, variance=output_variance(embedding_dim), generator=generator)
 
-    def lookup(self, ids: Tensor) -> tuple[Tensor, None]:
+    def sources(self) -> tuple[int, int, list[CircularPlaces]]:
         """One place of the array for each number of the vector."""
-        steps = torch.arange(self.embedding_dim, device=ids.device)
-        positions = ids.unsqueeze(-1) * self.embedding_dim + steps  # (n, embedding_dim)
-        block = torch.div(positions, self.block_size, rounding_mode="floor")
-        places = (self.hash(block).squeeze(-1) + positions % self.block_size) % self.hash.num_rows
-        return places.unsqueeze(-1), None
+        return self.embedding_dim, 1, [CircularPlaces(self.hash, self.embedding_dim, self.block_size)]
 
     @classmethod
     def sizes(

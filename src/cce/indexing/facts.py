@@ -17,11 +17,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+class Moment:
+    """A stretch of time in which no fact of any module got another place in memory."""
+
+
+_now = Moment()
+
+
+def moment() -> Moment:
+    """The present one: what was noted of addresses in another moment must be noted anew."""
+    return _now
+
+
+def _move_on() -> None:
+    global _now  # noqa: PLW0603
+    _now = Moment()
+
+
 class FactModule(nn.Module):
     """A module whose attributes `facts` are integer tensors saved with it; `moved_facts` also follow `.to(device)`."""
 
     facts: ClassVar[tuple[str, ...]]
     moved_facts: ClassVar[tuple[str, ...]] = ()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        _move_on()
 
     @property
     def nbytes(self) -> int:
@@ -76,6 +97,7 @@ class FactModule(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrived = {name: state[name][0].view(state[name][1]) for name in self.facts}
         super().__setstate__(state | arrived)  # type: ignore[no-untyped-call]
+        _move_on()
 
 
 def _bytes_of(tensor: Tensor) -> Tensor:

@@ -1,0 +1,55 @@
+"""Work spread over ordinary Python threads: compiled loops release the GIL.
+
+numba has a thread pool of its own, but that aborts when two Python threads enter it at once, and does not survive a
+fork.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_THREAD_NAME = "cce-loops"
+
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+
+
+def parallel_for(task: Callable[[int], None], num_tasks: int) -> None:
+    """Run `task(0) … task(num_tasks - 1)` on `torch.get_num_threads()` threads; no two may write to the same place.
+
+    The caller is one of the threads.
+    """
+    num_threads = min(torch.get_num_threads(), num_tasks)
+    is_nested = threading.current_thread().name.startswith(_THREAD_NAME)  # waiting for its own pool might never end
+    if num_threads <= 1 or is_nested:
+        for index in range(num_tasks):
+            task(index)
+        return
+    indices = itertools.count()
+
+    def work() -> None:
+        while (index := next(indices)) < num_tasks:
+            task(index)
+
+    others = [_pool(num_threads - 1).submit(work) for _ in range(num_threads - 1)]
+    try:
+        work()
+    finally:
+        for other in others:
+            if not other.cancel():
+                other.result()
+
+
+def _pool(num_threads: int) -> ThreadPoolExecutor:
+    key = (os.getpid(), num_threads)  # a forked child inherits the dictionary but not the threads
+    if key not in _pools:
+        _pools[key] = ThreadPoolExecutor(num_threads, thread_name_prefix=_THREAD_NAME)
+    return _pools[key]

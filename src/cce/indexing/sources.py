@@ -1,0 +1,202 @@
+"""Where the rows of an id come from, said once: as plain torch, and as numbers that a compiled lookup follows.
+
+An id has some *slots*, one for every row that it adds up. A source fills some of the slots with rows of the codebook:
+the id's own row, hashed rows, learned rows, digits, or places in a circular array.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import accumulate
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cce.indexing.assignments import Assignments
+    from cce.indexing.multiply_shift import MultiplyShift
+    from cce.indexing.quotient_remainder import QuotientRemainder
+
+
+class SlotKind(IntEnum):
+    """How a compiled lookup fills one slot."""
+
+    OWN = 0  # id
+    HASHED = 1  # a hash of the id
+    LEARNED = 2  # a stored pointer, or a hash where none is stored
+    DIGIT = 3  # (id // step) mod num_rows
+    PLACES = 4  # this slot and all after it: consecutive places of a circular array, block by block
+    FILLED = 5  # by an earlier slot
+
+
+class Slot(NamedTuple):
+    """One slot in numbers, with the tensors that it reads."""
+
+    kind: SlotKind
+    first_row: int  # added to the row
+    num_rows: int
+    column: int = 0  # which hash function, or which column of the pointers
+    table: Tensor | None = None  # seeds of the hash functions, or pointers
+    num_learned: int = 0  # ids from here on have no stored pointer …
+    seeds: Tensor | None = None  # … and are hashed with these
+    step: int = 0  # of a digit; numbers of a vector, for places
+    block_size: int = 0
+
+
+class RowSource(ABC):
+    """Rows for the slots `slots` of an id."""
+
+    slots: Sequence[int]
+    takes_any_id: ClassVar[bool] = False  # and not only those of the vocabulary
+
+    @abstractmethod
+    def rows(self, ids: Tensor) -> Tensor:
+        """Rows `(n, len(slots))` of ids `(n)`, in plain torch."""
+
+    @abstractmethod
+    def describe(self) -> list[Slot]:
+        """The same in numbers, one entry for each of `slots`."""
+
+
+@dataclass(frozen=True)
+class OwnRow(RowSource):
+    """Every id has a row of its own."""
+
+    num_rows: int
+    slots: Sequence[int] = (0,)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """The ids themselves."""
+        return ids.unsqueeze(-1)
+
+    def describe(self) -> list[Slot]:
+        """One slot."""
+        return [Slot(SlotKind.OWN, 0, self.num_rows)]
+
+
+@dataclass(frozen=True)
+class HashedRows(RowSource):
+    """Rows named by hash functions, `first_rows[i]` being the first row of the table that function `i` names."""
+
+    hash: MultiplyShift
+    slots: Sequence[int]
+    first_rows: Sequence[int]
+    takes_any_id: ClassVar[bool] = True
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Each function's row, in its table."""
+        return _shift(self.hash(ids), self.first_rows)
+
+    def describe(self) -> list[Slot]:
+        """One slot for each function."""
+        return [
+            Slot(SlotKind.HASHED, first, self.hash.num_rows, column, self.hash.seeds)
+            for column, first in enumerate(self.first_rows)
+        ]
+
+
+@dataclass(frozen=True)
+class LearnedRows(RowSource):
+    """Rows that stored pointers name, `first_rows[i]` being the first row of column `i`'s table."""
+
+    assignments: Assignments
+    slots: Sequence[int]
+    first_rows: Sequence[int]
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Each column's row, in its table."""
+        return _shift(self.assignments(ids), self.first_rows)
+
+    def describe(self) -> list[Slot]:
+        """One slot for each column."""
+        pointers, tail = self.assignments.pointers, self.assignments.hash
+        return [
+            Slot(SlotKind.LEARNED, first, tail.num_rows, column, pointers, self.assignments.num_learned, tail.seeds)
+            for column, first in enumerate(self.first_rows)
+        ]
+
+
+@dataclass(frozen=True)
+class DigitRows(RowSource):
+    """Mixed-radix digits of the id, each in a table of its own, one below the other."""
+
+    split: QuotientRemainder
+
+    @property
+    def slots(self) -> Sequence[int]:  # type: ignore[override]
+        """One for each digit."""
+        return range(len(self.split.rows_per_column))
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Each digit's row, in its table."""
+        return self.split.stacked(ids)
+
+    def describe(self) -> list[Slot]:
+        """One slot for each digit."""
+        radices = self.split.rows_per_column
+        first_rows = accumulate((0, *radices[:-1]))
+        steps = accumulate((1, *radices[:-1]), lambda step, radix: step * radix)
+        return [
+            Slot(SlotKind.DIGIT, first, radix, step=step)
+            for first, radix, step in zip(first_rows, radices, steps, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class CircularPlaces(RowSource):
+    """One place of a circular array for each number of the vector, in blocks of `block_size` at hashed places."""
+
+    hash: MultiplyShift
+    dim: int
+    block_size: int
+    takes_any_id: ClassVar[bool] = True
+
+    @property
+    def slots(self) -> Sequence[int]:  # type: ignore[override]
+        """One for each number."""
+        return range(self.dim)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """`(h(p // Z) + p mod Z) mod size` for the numbers `p = id · dim + i`."""
+        positions = ids.unsqueeze(-1) * self.dim + torch.arange(self.dim, device=ids.device)
+        block = torch.div(positions, self.block_size, rounding_mode="floor")
+        return (self.hash(block).squeeze(-1) + positions % self.block_size) % self.hash.num_rows
+
+    def describe(self) -> list[Slot]:
+        """The first slot says all."""
+        first = Slot(
+            SlotKind.PLACES,
+            first_row=0,
+            num_rows=self.hash.num_rows,
+            table=self.hash.seeds,
+            step=self.dim,
+            block_size=self.block_size,
+        )
+        return [first, *[Slot(SlotKind.FILLED, 0, self.hash.num_rows)] * (self.dim - 1)]
+
+
+def rows_of(sources: Sequence[RowSource], ids: Tensor) -> Tensor:
+    """Rows `(n, num_slots)` of ids `(n)`, every source's in its slots."""
+    if len(sources) == 1:
+        return sources[0].rows(ids)
+    columns: dict[int, Tensor] = {}
+    for source in sources:
+        columns |= zip(source.slots, source.rows(ids).unbind(-1), strict=True)
+    return torch.stack([columns[slot] for slot in sorted(columns)], dim=-1)
+
+
+def describe(sources: Sequence[RowSource]) -> list[Slot]:
+    """All slots in order."""
+    entries = {slot: entry for source in sources for slot, entry in zip(source.slots, source.describe(), strict=True)}
+    return [entries[slot] for slot in range(len(entries))]
+
+
+def _shift(rows: Tensor, first_rows: Sequence[int]) -> Tensor:
+    if not any(first_rows):
+        return rows
+    return rows + torch.tensor(list(first_rows), device=rows.device)

@@ -1,0 +1,59 @@
+"""The rows that a batch used, each once and in order: what a sparse gradient needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cce.compiled import compile_loops, memory
+from cce.kernels.compiled_rows import BLOCK
+
+Array = np.ndarray[Any, Any]
+
+count_bits = memory.count_bits
+ONE, LOW_SIX, SIX = np.uint64(1), np.uint64(63), np.uint64(6)
+
+
+@compile_loops
+def renumber(rows: Array, start: int, batch: int, num_slots: int, bits: Array, ranks: Array, to: Array) -> int:
+    """Name every row of a feature by its place among the rows used: how many are used; `to` gets the names.
+
+    `bits` has a bit for every row of the codebook, all zero at first, and `ranks` a number for each of its words.
+    """
+    for begin in range(0, batch, BLOCK):
+        block = np.uint64(start + begin * num_slots)
+        for i in range(np.uint64(min(BLOCK, batch - begin))):
+            if rows[block + i] >= 0:
+                for s in range(num_slots):
+                    row = np.uint64(rows[block + i + np.uint64(s * BLOCK)])
+                    bits[row >> SIX] |= ONE << (row & LOW_SIX)
+    used = np.uint64(0)
+    for word in range(len(bits)):
+        ranks[word] = used
+        used += count_bits(bits[word])
+    for begin in range(0, batch, BLOCK):
+        block = np.uint64(start + begin * num_slots)
+        for i in range(np.uint64(min(BLOCK, batch - begin))):
+            if rows[block + i] < 0:
+                to[block + i] = -1
+                continue
+            for s in range(num_slots):
+                at = block + i + np.uint64(s * BLOCK)
+                row = np.uint64(rows[at])
+                below = bits[row >> SIX] & ((ONE << (row & LOW_SIX)) - ONE)
+                to[at] = np.int32(ranks[row >> SIX] + count_bits(below))
+    return np.int64(used)
+
+
+@compile_loops
+def list_rows(bits: Array, into: Array) -> None:
+    """The rows whose bits are set, in order."""
+    at = 0
+    for word in range(len(bits)):
+        left = bits[word]
+        while left:
+            lowest = left & (~left + ONE)
+            into[at] = word * 64 + np.int64(count_bits(lowest - ONE))
+            at += 1
+            left ^= lowest

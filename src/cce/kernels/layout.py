@@ -1,0 +1,193 @@
+"""What a lookup must know of a table, in words (`Layout`) and as the numbers that compiled loops follow (`Program`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cce.compiled.memory import RUNS, longest_run
+from cce.indexing.sources import Slot, SlotKind, describe
+from cce.kernels import compiled_lookup as table_of
+from cce.kernels import compiled_rows as slot_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from cce.indexing.sources import RowSource
+
+Array = np.ndarray[Any, Any]
+Form = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+Share = list[tuple[Form, Array, Array]]  # features of a form, and units of work on them
+
+MAX_ROWS = 2**31  # rows are named by int32
+SHORT_TERMS, SHORT_COLUMNS = (1, 2), (1, 2, 4)  # numbers for which loops of their own are compiled
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table `T = H · M` of `num_embeddings` ids, without its M.
+
+    A vector is `columns` pieces of `width` numbers side by side; a piece is the sum of `terms` rows of the codebook,
+    which `sources` name, slot by slot: all terms of the first column, then of the second, and so on.
+    """
+
+    num_embeddings: int
+    columns: int
+    terms: int
+    width: int
+    num_rows: int  # of the codebook
+    sources: Sequence[RowSource]
+    padding_idx: int | None = None
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a vector."""
+        return self.columns * self.width
+
+    @property
+    def num_slots(self) -> int:
+        """Rows that an id adds up, over all columns."""
+        return self.columns * self.terms
+
+    @property
+    def splits_by_column(self) -> bool:
+        """Whether no two columns share a row, so that their gradients can be summed side by side."""
+        ranges = sorted(
+            (entry.first_row, entry.first_row + entry.num_rows, slot // self.terms)
+            for slot, entry in enumerate(describe(self.sources))
+        )
+        neighbours = zip(ranges, ranges[1:], strict=False)
+        return all(end <= start or column == other for (_, end, column), (start, _, other) in neighbours)
+
+    @property
+    def apart(self) -> Layout:
+        """The same with every term as a column of its own."""
+        return replace(self, columns=self.num_slots, terms=1)
+
+    @property
+    def form(self) -> Form:
+        """What compiled loops are made for: see `compiled_sums`."""
+        run = longest_run(self.width)
+        if run != self.width or self.terms not in SHORT_TERMS or self.columns not in SHORT_COLUMNS:
+            return RUNS[run], (), ()
+        return RUNS[run], (0,) * self.terms, (0,) * self.columns
+
+
+class Program:
+    """Several layouts in numbers: `features` and `slots`, and which features are alike (`groups`).
+
+    Addresses are those of the moment; the tensors behind them are kept alive in `facts`.
+    """
+
+    def __init__(self, layouts: Sequence[Layout], names: Sequence[str] = ()) -> None:
+        self.layouts = tuple(layouts)
+        self.names = tuple(names)
+        self.num_features = len(self.layouts)
+        self.dim = sum(layout.dim for layout in layouts)
+        self.shapes = [(layout.num_rows, layout.width) for layout in layouts]  # of the codebooks
+        self.num_slots = [layout.num_slots for layout in layouts]
+        self.most_slots = max(self.num_slots)
+        self.facts: list[Tensor] = []
+        self.slots = np.array([numbers for layout in layouts for numbers in self._slot_numbers(layout)], dtype=np.int64)
+        self.groups = self._groups()
+        self._shares: dict[int, list[Share]] = {}
+
+    def shares(self, num_threads: int) -> list[Share]:
+        """The work of a backward pass, cut into as many shares of features, or of some of their columns."""
+        if num_threads not in self._shares:
+            self._shares[num_threads] = self._cut(num_threads)
+        return self._shares[num_threads]
+
+    def _cut(self, num_threads: int) -> list[Share]:
+        units = [
+            (layout.terms * columns * layout.width, group, place, first, columns)
+            for group, (_, features) in enumerate(self.groups)
+            for place, feature in enumerate(features[:, table_of.PLACE])
+            for layout in [self.layouts[feature]]
+            for first, columns in _column_ranges(layout, num_threads if self.num_features < num_threads else 1)
+        ]
+        loads = [0] * max(1, min(num_threads, len(units)))
+        shares: list[dict[tuple[int, int], list[list[int]]]] = [{} for _ in loads]
+        for cost, group, place, first, columns in sorted(units, key=lambda unit: -unit[0]):
+            lightest = loads.index(min(loads))
+            loads[lightest] += cost
+            shares[lightest].setdefault((group, columns), []).append([place, first, columns])
+        return [
+            [
+                (_form_of(self.groups[group][0], columns), self.groups[group][1], np.array(rows, dtype=np.int64))
+                for (group, columns), rows in share.items()
+            ]
+            for share in shares
+        ]
+
+    def _groups(self) -> list[tuple[Form, Array]]:
+        """The features of each form, as rows of numbers."""
+        groups: dict[Form, list[list[int]]] = {}
+        out, first_slot = 0, 0
+        for place, layout in enumerate(self.layouts):
+            row = [0] * table_of.NUM_FEATURE_COLUMNS
+            row[table_of.PLACE] = place
+            row[table_of.NUM_EMBEDDINGS] = layout.num_embeddings
+            row[table_of.PADDING] = -1 if layout.padding_idx is None else layout.padding_idx
+            row[table_of.COLUMNS], row[table_of.TERMS] = layout.columns, layout.terms
+            row[table_of.WIDTH], row[table_of.OUT], row[table_of.FIRST_SLOT] = layout.width, out, first_slot
+            groups.setdefault(layout.form, []).append(row)
+            out += layout.dim
+            first_slot += layout.num_slots
+        return [(form, np.array(rows, dtype=np.int64)) for form, rows in groups.items()]
+
+    def _slot_numbers(self, layout: Layout) -> list[list[int]]:
+        entries, rows = describe(layout.sources), []
+        for entry in entries:
+            row = [0] * slot_table.NUM_SLOT_COLUMNS
+            row[slot_table.KIND] = int(entry.kind)
+            row[slot_table.FIRST_ROW], row[slot_table.NUM_ROWS] = entry.first_row, entry.num_rows
+            row[slot_table.STEP], row[slot_table.BLOCK_SIZE] = entry.step, entry.block_size
+            row[slot_table.NUM_LEARNED] = entry.num_learned
+            if entry.table is not None:
+                self.facts.append(entry.table)
+                row[slot_table.STRIDE] = entry.table.stride(0) * entry.table.itemsize
+                row[slot_table.ITEM] = entry.table.itemsize
+                step = row[slot_table.STRIDE] if entry.kind is SlotKind.HASHED else entry.table.itemsize
+                row[slot_table.ADDRESS] = entry.table.data_ptr() + entry.column * step
+            if entry.seeds is not None:
+                self.facts.append(entry.seeds)
+                step = entry.seeds.stride(0) * entry.seeds.itemsize
+                row[slot_table.SEEDS] = entry.seeds.data_ptr() + entry.column * step
+            rows.append(row)
+        if all(entry.num_learned >= layout.num_embeddings for entry in entries if entry.kind is SlotKind.LEARNED):
+            _read_four_at_once(entries, rows)
+        return rows
+
+
+def _read_four_at_once(entries: list[Slot], rows: list[list[int]]) -> None:
+    """Let one read fetch four pointers of two bytes that lie side by side and are stored for every id."""
+    places = [place for place, entry in enumerate(entries) if entry.kind is SlotKind.LEARNED]
+    if len(places) != 4 or len({after - before for before, after in zip(places, places[1:], strict=False)}) != 1:
+        return
+    first = rows[places[0]]
+    if (first[slot_table.ITEM], first[slot_table.STRIDE]) != (2, 8) or first[slot_table.ADDRESS] % 8:
+        return
+    first[slot_table.KIND], first[slot_table.STEP] = slot_table.LEARNED_FOUR, places[1] - places[0]
+    for place in places[1:]:
+        rows[place][slot_table.KIND] = slot_table.FILLED
+
+
+def _column_ranges(layout: Layout, num_parts: int) -> list[tuple[int, int]]:
+    """First column and number of columns of each part, where columns share no rows."""
+    if not layout.splits_by_column:
+        return [(0, layout.columns)]
+    num_parts = min(num_parts, layout.columns)
+    cuts = [layout.columns * index // num_parts for index in range(num_parts + 1)]
+    return [(first, last - first) for first, last in zip(cuts, cuts[1:], strict=False)]
+
+
+def _form_of(form: Form, columns: int) -> Form:
+    """The form for some of the columns."""
+    run, terms, _ = form
+    return (run, terms, (0,) * columns) if terms and columns in SHORT_COLUMNS else (run, (), ())

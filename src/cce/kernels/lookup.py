@@ -1,0 +1,60 @@
+"""The door to every lookup of a linear table: compiled where that is possible, in plain torch everywhere else."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import torch
+
+from cce import compiled
+from cce.indexing.sources import rows_of
+from cce.kernels import fused, operator
+from cce.kernels.gather_sum import gather_sum
+from cce.kernels.layout import Program
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cce.kernels.layout import Layout
+
+_told = False  # that numba is not there
+
+
+def look_up(layout: Layout, codebook: Tensor, ids: Tensor, *, sparse: bool = False) -> Tensor:
+    """Vectors `(n, dim)` of int64 ids `(n)`: the rows that the layout names, summed over terms, columns side by side.
+
+    Vectors of padding may be zero or not.
+    """
+    if fused.usable([codebook], ids):
+        return fused.look_up(Program([layout]), ids.unsqueeze(1), [codebook], sparse=sparse)
+    if _compiles_to_operator(codebook, ids, sparse=sparse):
+        numbers, facts = operator.flatten([layout])
+        vectors: Tensor = torch.ops.cce.look_up(ids.unsqueeze(1), [codebook], facts, numbers)[0]
+        return vectors
+    if not compiled.available:
+        _tell()
+    rows = rows_of(layout.sources, ids).view(-1, layout.columns, layout.terms)
+    return gather_sum(codebook, rows, sparse=sparse)
+
+
+def _compiles_to_operator(codebook: Tensor, ids: Tensor, *, sparse: bool) -> bool:
+    """Inside `torch.compile` on the CPU. An exported program stays free of our operators: it must run without us."""
+    return (
+        torch.compiler.is_compiling()
+        and not torch.compiler.is_exporting()
+        and compiled.available
+        and not sparse
+        and codebook.device.type == ids.device.type == "cpu"
+    )
+
+
+def _tell() -> None:
+    global _told  # noqa: PLW0603
+    if not _told and not torch.compiler.is_compiling():
+        _told = True
+        warnings.warn(
+            "numba is not installed: lookups run in plain torch, many times slower. "
+            "pip install clustered-embeddings[fast]",
+            stacklevel=2,
+        )
