@@ -76,6 +76,11 @@ class Embedding(nn.Module, ABC):
         """
 
     @classmethod
+    @abstractmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """Trainable numbers, and bytes of pointers and seeds, of a table that is not made: `arguments` are complete."""
+
+    @classmethod
     def from_budget(cls, num_embeddings: int, embedding_dim: int, *, num_params: int, **options: Any) -> Self:
         """A table of at most `num_params` trainable numbers; `options` are other arguments of the constructor."""
         check_range("num_params", num_params, 1, MAX_IDS)

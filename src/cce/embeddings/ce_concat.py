@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.embeddings.compositional import Split, make_split, piece_shape, size_split, split_rows
+from cce.embeddings.compositional import Split, make_split, piece_shape, size_split, split_rows, weigh_split
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 
@@ -45,6 +45,12 @@ class CompositionalConcatEmbedding(RandomEmbedding):
     def sources(self) -> tuple[int, int, list[RowSource]]:
         """One row of each column's table."""
         return len(self.split.rows_per_column), 1, [split_rows(self.split)]
+
+    @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """The rows of all tables, and the seeds of hash functions."""
+        num_tables, width = piece_shape(embedding_dim, arguments["num_columns"])
+        return weigh_split(arguments, num_embeddings, num_tables=num_tables, width=width)
 
     @classmethod
     def sizes(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.base import Embedding
-from cce.embeddings.compositional import Split, make_split, size_split, split_rows
+from cce.embeddings.compositional import Split, make_split, size_split, split_rows, weigh_split
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.kernels import Layout, look_up
 
@@ -57,6 +57,11 @@ class CompositionalProductEmbedding(Embedding):
         """Refused: the nearest product of shared rows is a hard problem."""
         del weight, generator
         raise ValueError("method 'ce-mult' cannot start from a trained table; ce-sum and ce-concat can.")
+
+    @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """The rows of all tables, and the seeds of hash functions."""
+        return weigh_split(arguments, num_embeddings, num_tables=arguments["num_tables"], width=embedding_dim)
 
     @classmethod
     def sizes(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.embeddings.compositional import Split, make_split, size_split, split_rows
+from cce.embeddings.compositional import Split, make_split, size_split, split_rows, weigh_split
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 
@@ -44,6 +44,11 @@ class CompositionalSumEmbedding(RandomEmbedding):
     def sources(self) -> tuple[int, int, list[RowSource]]:
         """One row of each table, all in one column."""
         return 1, len(self.split.rows_per_column), [split_rows(self.split)]
+
+    @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """The rows of all tables, and the seeds of hash functions."""
+        return weigh_split(arguments, num_embeddings, num_tables=arguments["num_tables"], width=embedding_dim)
 
     @classmethod
     def sizes(

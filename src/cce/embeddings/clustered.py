@@ -21,7 +21,7 @@ from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.indexing import Assignments, IdCounts, MultiplyShift, smallest_unsigned
-from cce.indexing.multiply_shift import stack_rows
+from cce.indexing.multiply_shift import SEED_BYTES, stack_rows
 from cce.indexing.sources import HashedRows, LearnedRows, RowSource
 
 if TYPE_CHECKING:
@@ -117,9 +117,15 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         ]
         return (1, self.num_tables, sources) if self.combine == "sum" else (self.num_columns, terms, sources)
 
+    @property
+    def counts_ids(self) -> bool:
+        """In training, where counts are kept."""
+        return self.counts is not None and self.training and torch.is_grad_enabled()
+
     def compose(self, ids: Tensor) -> Tensor:
         """Vectors, and the count of the ids where that is kept."""
-        if self.counts is not None and self.training and torch.is_grad_enabled():
+        if self.counts_ids:
+            assert self.counts is not None
             self.counts.add(ids, ignored=self.padding_idx)
         return super().compose(ids)
 
@@ -167,6 +173,19 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         per_row = num_columns * (1 + options["num_helpers"]) * width
         check_budget(cls.method, num_params, per_row)
         return {"num_rows": num_params // per_row}
+
+    @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """Rows of all tables; pointers of every learned id, and seeds."""
+        summed = arguments["combine"] == "sum"
+        num_columns, width = piece_shape(embedding_dim, arguments["num_columns"], summed=summed)
+        num_tables = num_columns * (1 + arguments["num_helpers"])
+        num_rows = arguments["first_rows"] or arguments["num_rows"]
+        num_learned = arguments["num_learned"]
+        num_learned = num_embeddings if num_learned is None else num_learned
+        item = smallest_unsigned(num_rows).itemsize
+        counts = 4 * num_learned if arguments["track_counts"] else 0
+        return num_tables * num_rows * width, num_learned * num_columns * item + num_tables * SEED_BYTES + counts
 
     def _vectors(self, ids: Tensor) -> Tensor:
         return self.compose(ids.to(self.codebook.device))

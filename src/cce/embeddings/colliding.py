@@ -121,6 +121,11 @@ class CollidingEmbedding(Clusterable):
         )
 
     @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """The thin table and its projection: what is trained until the clustering."""
+        return arguments["thin_dim"] * (num_embeddings + embedding_dim), 0
+
+    @classmethod
     def sizes(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from cce.checks import check_choice, check_divides, check_range
 from cce.embeddings.base import check_budget
 from cce.indexing import MultiplyShift, QuotientRemainder, balanced_radices, radices_within
-from cce.indexing.multiply_shift import MAX_ROWS
+from cce.indexing.multiply_shift import MAX_ROWS, SEED_BYTES
 from cce.indexing.sources import DigitRows, HashedRows, RowSource
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import torch
 
 Split = Literal["hash", "quotient-remainder"]
@@ -73,3 +75,14 @@ def size_split(
     check_budget(method, num_params, smallest)
     assert radices is not None  # the balanced radices fit
     return {"num_rows": radices[0]}
+
+
+def weigh_split(
+    arguments: Mapping[str, Any], num_embeddings: int, *, num_tables: int, width: int
+) -> tuple[int, int]:
+    """Trainable numbers of the tables, and bytes of seeds."""
+    num_rows = arguments["num_rows"]
+    if arguments["split"] == "hash":
+        return num_tables * num_rows * width, num_tables * SEED_BYTES
+    rest = balanced_radices(-(-num_embeddings // num_rows), num_tables - 1) if num_tables > 1 else ()
+    return (num_rows + sum(rest)) * width, 0

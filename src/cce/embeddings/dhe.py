@@ -18,6 +18,7 @@ from torch.nn import functional
 from cce.embeddings.base import Embedding, check_budget
 from cce.embeddings.initialization import output_variance
 from cce.indexing import UnitInterval
+from cce.indexing.multiply_shift import SEED_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +68,12 @@ class DeepHashEmbedding(Embedding):
         """Refused: a network has no closed form for it."""
         del weight, generator
         raise ValueError("method 'dhe' cannot start from a trained table: its network must be trained.")
+
+    @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """The network, and the seeds of its hashes."""
+        del num_embeddings
+        return _count(arguments["width"], embedding_dim), arguments["width"] * SEED_BYTES
 
     @classmethod
     def sizes(

@@ -38,6 +38,12 @@ class FullEmbedding(RandomEmbedding):
         return 1, 1, [OwnRow(self.num_embeddings)]
 
     @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """All of it."""
+        del arguments
+        return num_embeddings * embedding_dim, 0
+
+    @classmethod
     def sizes(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:

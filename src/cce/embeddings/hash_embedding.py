@@ -16,7 +16,7 @@ from cce.embeddings.base import check_budget
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.indexing import MultiplyShift
-from cce.indexing.multiply_shift import MAX_ROWS
+from cce.indexing.multiply_shift import MAX_ROWS, SEED_BYTES
 from cce.indexing.sources import HashedRows
 from cce.kernels import gather_rows
 
@@ -78,6 +78,15 @@ class HashEmbedding(RandomEmbedding):
             return None
         shared = ids if self.importance_hash is None else self.importance_hash(ids).squeeze(-1)
         return gather_rows(self.importance, shared, sparse=self.sparse).unsqueeze(1)
+
+    @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """The rows and the weights; seeds of both."""
+        num_hashes, num_weights, num_seeds = arguments["num_hashes"], 0, arguments["num_hashes"]
+        if arguments["weighted"]:
+            num_weights = arguments["num_weights"] or num_embeddings
+            num_seeds += num_weights < num_embeddings
+        return arguments["num_rows"] * embedding_dim + num_weights * num_hashes, num_seeds * SEED_BYTES
 
     @classmethod
     def sizes(

@@ -11,6 +11,7 @@ from cce.embeddings.base import check_budget
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.indexing import MultiplyShift
+from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import HashedRows
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ class HashingTrickEmbedding(RandomEmbedding):
     def weights(self, ids: Tensor) -> Tensor | None:
         """The sign of the row."""
         return None if self.sign is None else self.sign.signs(ids).unsqueeze(1)
+
+    @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """The rows, and the seeds of rows and signs."""
+        del num_embeddings
+        return arguments["num_rows"] * embedding_dim, (2 if arguments["signed"] else 1) * SEED_BYTES
 
     @classmethod
     def sizes(

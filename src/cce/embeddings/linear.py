@@ -42,6 +42,11 @@ class LinearEmbedding(Embedding):
         return None
 
     @property
+    def counts_ids(self) -> bool:
+        """Whether it must see the ids that are looked up."""
+        return False
+
+    @property
     def is_weighted(self) -> bool:
         """Whether rows have weights other than 1."""
         return False

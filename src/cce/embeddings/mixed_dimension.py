@@ -85,6 +85,12 @@ class MixedDimensionEmbedding(Embedding):
                 self.projections[block - wide].copy_(factors[1])
 
     @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """The narrow tables and their projections."""
+        del num_embeddings
+        return _count(arguments["block_sizes"], arguments["block_dims"], embedding_dim), 0
+
+    @classmethod
     def sizes(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:

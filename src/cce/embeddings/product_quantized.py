@@ -24,7 +24,8 @@ from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
-from cce.indexing import Assignments
+from cce.indexing import Assignments, smallest_unsigned
+from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import LearnedRows
 
 if TYPE_CHECKING:
@@ -78,6 +79,14 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         pointers = encode_all(quantizer, weight.__getitem__, self.num_embeddings, self.embedding_dim)
         self.assignments.replace(self.assignments.stage(pointers), quantizer.num_rows)
         self.codebook.copy_(quantizer.codebooks.flatten(0, 1))
+
+    @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """The codebooks; pointers of every id, and seeds."""
+        num_columns, width = piece_shape(embedding_dim, arguments["num_columns"], summed=arguments["residual"])
+        num_rows = arguments["num_rows"]
+        pointers = num_embeddings * num_columns * smallest_unsigned(num_rows).itemsize
+        return num_columns * num_rows * width, pointers + num_columns * SEED_BYTES
 
     @classmethod
     def sizes(

@@ -15,6 +15,7 @@ from cce.embeddings.compositional import default_columns
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.indexing import MultiplyShift
+from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import CircularPlaces
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ class RobeEmbedding(RandomEmbedding):
     def sources(self) -> tuple[int, int, list[CircularPlaces]]:
         """One place of the array for each number of the vector."""
         return self.embedding_dim, 1, [CircularPlaces(self.hash, self.embedding_dim, self.block_size)]
+
+    @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """The array, and the seeds of its hash."""
+        del num_embeddings, embedding_dim
+        return arguments["size"], SEED_BYTES
 
     @classmethod
     def sizes(

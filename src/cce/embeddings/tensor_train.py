@@ -80,6 +80,11 @@ class TensorTrainEmbedding(Embedding):
         self.cores[2].copy_(last.reshape(r2, n3, d3).permute(1, 0, 2).reshape(n3, -1))
 
     @classmethod
+    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+        """The cores."""
+        return _count(_radices(num_embeddings), dimension_factors(embedding_dim), arguments["ranks"]), 0
+
+    @classmethod
     def sizes(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from cce.indexing.facts import FactModule
 
 MASK32 = 0xFFFF_FFFF
 MIX_1, MIX_2 = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64  # splitmix64's, as signed integers
+SEED_BYTES = 3 * 8  # of one hash function
 MAX_ROWS = 2**31  # (h · num_rows) must fit in 63 bits
 
 

@@ -1,0 +1,290 @@
+"""`EmbeddingCollection`: all categorical features of a model, looked up in one call.
+
+Every feature has a table of its own, with its own parameters: optimizers, checkpoints, clusterings and averages see what
+they would see of single tables. The lookup is what is shared. Compiled loops take the addresses of all tables and go
+through all features in one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from cce.checks import check_choice
+from cce.collection.plan import MethodOf, Plan, plan_tables
+from cce.embeddings import METHODS, ClusterEvent, Embedding, EmbeddingBag
+from cce.embeddings.cluster_pool import cluster_all
+from cce.embeddings.clusterable import Clusterable
+from cce.embeddings.linear import LinearEmbedding
+from cce.indexing.facts import Moment, moment
+from cce.kernels import Program
+from cce.kernels.fused import Bags, look_up, usable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Pooling = Literal["sum", "mean"]
+Jagged = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]  # values, offsets, and weights
+
+
+class EmbeddingCollection(nn.Module):
+    """Tables of `features` (names and vocabulary sizes) within one budget: see `plan_tables` for how it is shared out.
+
+    Ids `(batch, features)` give vectors `(batch, features, embedding_dim)`, one column for each feature in order.
+    Features with several ids an example come as `ids` `(n)` with `offsets` `(features · batch + 1)`, feature after
+    feature as in torchrec's KeyedJaggedTensor, and are pooled. A dictionary of either, by name, will do as well.
+
+    unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, int],
+        embedding_dim: int,
+        *,
+        method: MethodOf = "cce",
+        cap: int | None = None,
+        num_params: int | None = None,
+        nbytes: int | None = None,
+        compression: float | None = None,
+        rule: str = "cap",
+        power: float = 0.5,
+        traffic: Mapping[str, float] | None = None,
+        unified: bool = False,
+        pooling: Pooling = "sum",
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+        sparse: bool = False,
+        padding_idx: int | None = None,
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_choice("pooling", pooling, ("sum", "mean"))
+        if seed is not None and generator is not None:
+            raise ValueError(f"give one of seed and generator, got seed={seed} and a generator.")
+        _check_names(features)
+        self.features = dict(features)
+        self.embedding_dim = embedding_dim
+        self.pooling = pooling
+        self.unified = unified
+        self.plan = plan_tables(
+            {"all": sum(features.values())} if unified else self.features,
+            embedding_dim,
+            method=method,
+            cap=cap,
+            num_params=num_params,
+            nbytes=nbytes,
+            compression=compression,
+            rule=rule,
+            power=power,
+            traffic=traffic,
+            options=options,
+        )
+        if seed is not None:
+            generator = torch.Generator().manual_seed(seed)
+        common = {"sparse": sparse, "padding_idx": padding_idx, "generator": generator}
+        self.tables = nn.ModuleDict(_make_tables(self.plan, options or {}, common))
+        self.to(device, dtype)
+
+    @property
+    def num_features(self) -> int:
+        """Columns of ids."""
+        return len(self.features)
+
+    @property
+    def num_params(self) -> int:
+        """Trainable numbers of all tables."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tables, pointers included."""
+        return sum(table.nbytes for table in self._tables())
+
+    def forward(
+        self,
+        ids: Tensor | Mapping[str, Tensor | Jagged],
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
+        """Vectors `(batch, features, embedding_dim)`."""
+        if isinstance(ids, Mapping):
+            ids, offsets, per_sample_weights = self._join(ids)
+        if ids.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"ids must be int32 or int64, got {ids.dtype}.")
+        if offsets is None:
+            if per_sample_weights is not None:
+                raise ValueError("per_sample_weights go with offsets.")
+            return self._one_each(ids)
+        return self._bags(ids, offsets, per_sample_weights)
+
+    def cluster(self, *, generator: torch.Generator | None = None) -> list[ClusterEvent]:
+        """Cluster every table that can be, side by side."""
+        tables = [table for table in self._tables() if isinstance(table, Clusterable) and table.can_cluster]
+        return cluster_all(tables, generator)
+
+    # -- one id for each feature ---------------------------------------------------------------------------------------
+
+    def _one_each(self, ids: Tensor) -> Tensor:
+        if ids.dim() != 2 or ids.shape[1] != self.num_features:
+            raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
+        if self.unified:
+            return self._only_table()(ids + self._shifts(ids))  # type: ignore[no-any-return]
+        fused = self._fused(ids)
+        if not fused:
+            return torch.stack([table(ids[:, place]) for place, table in enumerate(self._tables())], dim=1)
+        places = [place for place, _ in fused]
+        tables = [table for _, table in fused]
+        columns = ids if len(places) == self.num_features else ids[:, places]
+        vectors = look_up(
+            self._program(fused), columns.long(), [table.codebook for table in tables], sparse=tables[0].sparse
+        ).view(len(ids), len(places), self.embedding_dim)
+        return self._with_the_others(vectors, places, lambda place, table: table(ids[:, place]))
+
+    def _with_the_others(self, vectors: Tensor, places: list[int], look_up_alone: Any) -> Tensor:
+        """Set the vectors of tables that have no compiled lookup between those that have."""
+        if len(places) == self.num_features:
+            return vectors
+        columns = dict(zip(places, vectors.unbind(1), strict=True))
+        for place, table in enumerate(self._tables()):
+            if place not in columns:
+                columns[place] = look_up_alone(place, table)
+        return torch.stack([columns[place] for place in range(self.num_features)], dim=1)
+
+    # -- bags ----------------------------------------------------------------------------------------------------------
+
+    def _bags(self, ids: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
+        batch = _check_bags(ids, offsets, weights, self.num_features)
+        if self.pooling == "mean":
+            if weights is not None:
+                raise ValueError("per_sample_weights need pooling='sum', got pooling='mean'.")
+            lengths = offsets.diff()
+            weights = torch.repeat_interleave(lengths.clamp(min=1).double().reciprocal(), lengths)
+        if self.unified:
+            lengths = offsets[::batch].diff() if batch else offsets.new_zeros(self.num_features)
+            ids = ids + torch.repeat_interleave(self._shifts(ids), lengths)
+            pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(ids, offsets, weights)
+            return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)  # type: ignore[no-any-return]
+        needs_weight_gradient = weights is not None and weights.requires_grad
+        fused = [] if needs_weight_gradient else self._fused(ids)
+
+        def alone(place: int, table: Embedding) -> Tensor:
+            own = offsets[place * batch : (place + 1) * batch + 1]
+            first, last = int(own[0]), int(own[-1])
+            share = None if weights is None else weights[first:last]
+            bag = EmbeddingBag(table, mode="sum", include_last_offset=True)
+            return bag(ids[first:last], own - first, share)  # type: ignore[no-any-return]
+
+        if len(fused) < self.num_features:
+            return torch.stack([alone(place, table) for place, table in enumerate(self._tables())], dim=1)
+        bags = Bags(offsets.long(), batch, weights)
+        tables = [table for _, table in fused]
+        codebooks = [table.codebook for table in tables]
+        vectors = look_up(self._program(fused), ids.long().contiguous(), codebooks, bags=bags, sparse=tables[0].sparse)
+        return vectors.view(batch, self.num_features, self.embedding_dim)
+
+    def _join(self, inputs: Mapping[str, Tensor | Jagged]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """A dictionary by name, as one tensor of ids, or as bags of all features."""
+        missing = sorted(set(self.features) ^ set(inputs))
+        if missing:
+            raise ValueError(f"ids must name each feature once ({', '.join(self.features)}), but see {missing[0]!r}.")
+        columns = [inputs[name] for name in self.features]
+        if all(isinstance(column, Tensor) for column in columns):
+            return torch.stack([column.reshape(-1) for column in columns], dim=1), None, None  # type: ignore[union-attr]
+        return join_bags(columns)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _tables(self) -> Sequence[Embedding]:
+        return list(self.tables.values())  # type: ignore[arg-type]
+
+    def _only_table(self) -> Embedding:
+        return self.tables["all"]  # type: ignore[return-value]
+
+    def _shifts(self, ids: Tensor) -> Tensor:
+        sizes = torch.tensor([0, *self.features.values()][:-1], device=ids.device)
+        return sizes.cumsum(0)
+
+    def _fused(self, ids: Tensor) -> list[tuple[int, LinearEmbedding]]:
+        """The tables that compiled loops can serve, with their places."""
+        found = [
+            (place, table)
+            for place, table in enumerate(self.tables.values())
+            if isinstance(table, LinearEmbedding) and not table.is_weighted and not table.counts_ids
+        ]
+        return found if found and usable([table.codebook for _, table in found], ids) else []
+
+    def _program(self, fused: list[tuple[int, LinearEmbedding]]) -> Program:
+        known, now = _programs.get(self), moment()
+        settings = [(table.padding_idx, table.check_ids) for _, table in fused]
+        if known is None or known[0] is not now or known[1] != settings:
+            names = [f"feature {name!r}" for name in self.features]
+            program = Program([table.layout() for _, table in fused], [names[place] for place, _ in fused])
+            known = _programs[self] = (now, settings, program)
+        return known[2]
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        return f"num_features={self.num_features}, embedding_dim={self.embedding_dim}, num_params={self.num_params}"
+
+
+_programs: WeakKeyDictionary[EmbeddingCollection, tuple[Moment, object, Program]] = WeakKeyDictionary()
+
+
+def join_bags(columns: Sequence[Tensor | Jagged]) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Features that come one by one, as ids `(batch)` or as bags, joined: ids, offsets and weights of all."""
+    bags = [(column, torch.arange(len(column) + 1)) if isinstance(column, Tensor) else column for column in columns]
+    offsets, start = [], 0
+    for values, own, *_ in bags:
+        ends = own if len(own) and int(own[-1]) == len(values) else torch.cat([own, own.new_tensor([len(values)])])
+        offsets.append(ends[:-1] + start)
+        start += len(values)
+    joined = torch.cat([*offsets, torch.tensor([start])])
+    ids = torch.cat([values for values, *_ in bags])
+    if all(len(bag) == 2 for bag in bags):
+        return ids, joined, None
+    weights = [bag[2] if len(bag) == 3 else torch.ones(len(bag[0])) for bag in bags]
+    return ids, joined, torch.cat(weights)
+
+
+def _check_names(features: Mapping[str, int]) -> None:
+    if not features:
+        raise ValueError("features must name at least one feature, got none.")
+    for name in features:
+        if not name or "." in name:
+            raise ValueError(f"features must have names without dots, as state_dict keys need, got {name!r}.")
+
+
+def _check_bags(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_features: int) -> int:
+    """The size of the batch."""
+    batch, rest = divmod(len(offsets) - 1, num_features)
+    if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64) or rest or batch < 0:
+        raise ValueError(
+            f"offsets must be int32 or int64 with features · batch + 1 numbers for {num_features} features, "
+            f"got {offsets.dtype} of shape {tuple(offsets.shape)}."
+        )
+    if ids.dim() != 1:
+        raise ValueError(f"ids must be 1-D with offsets, got shape {tuple(ids.shape)}.")
+    if weights is not None and weights.shape != ids.shape:
+        raise ValueError(f"per_sample_weights must have the shape of ids, got {tuple(weights.shape)}.")
+    if offsets.device.type == "cpu" and not torch.compiler.is_compiling():
+        if int(offsets[0]) != 0 or int(offsets[-1]) != len(ids) or bool((offsets.diff() < 0).any()):
+            raise ValueError(f"offsets must rise from 0 to the number of ids, {len(ids)}.")
+    return batch
+
+
+def _make_tables(
+    plan: Plan, options: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any]
+) -> dict[str, Embedding]:
+    tables = {}
+    for table in plan.tables:
+        own = {} if table.method == "full" else dict(options.get(table.method, {}))
+        arguments = own | table.sizes | dict(common)
+        tables[table.name] = METHODS[table.method](table.num_embeddings, table.embedding_dim, **arguments)
+    return tables

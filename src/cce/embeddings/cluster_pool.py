@@ -1,0 +1,43 @@
+"""Many tables clustered as one pool of work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from cce.compiled import parallel_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cce.embeddings.clusterable import Clusterable, ClusterEvent
+
+SMALL_IDS = 1 << 18  # tables of fewer ids are clustered side by side, each on one core
+
+
+def cluster_all(
+    tables: Sequence[Clusterable],
+    generator: torch.Generator | None = None,
+    *,
+    done: Callable[[int], None] = lambda place: None,
+) -> list[ClusterEvent]:
+    """Cluster every table, each with random numbers of its own; `done(place)` is called after each.
+
+    Large tables come one after another, as each of them uses all cores; small ones run side by side. The result does
+    not depend on that.
+    """
+    seeds = torch.randint(2**62, (len(tables),), generator=generator, device="cpu").tolist()
+    events: dict[int, ClusterEvent] = {}
+
+    def cluster(place: int) -> None:
+        events[place] = tables[place].cluster(generator=torch.Generator().manual_seed(seeds[place]))
+        done(place)
+
+    order = sorted(range(len(tables)), key=lambda place: -tables[place].num_embeddings)
+    large = [place for place in order if tables[place].num_embeddings >= SMALL_IDS]
+    small = order[len(large) :]
+    for place in large:
+        cluster(place)
+    parallel_for(lambda index: cluster(small[index]), len(small))
+    return [events[place] for place in range(len(tables))]
