@@ -1,5 +1,8 @@
-"""Data for training: so far, made rather than read."""
+"""Raw logs → prepared rows → batches. And made data whose best possible score is known."""
 
+from cce.data.loader import Loader
+from cce.data.planted import SyntheticConfig, prepare_synthetic
+from cce.data.prepared import PreparedData
 from cce.data.synthetic import PlantedClusters, Sample
 
-__all__ = ["PlantedClusters", "Sample"]
+__all__ = ["Loader", "PlantedClusters", "PreparedData", "Sample", "SyntheticConfig", "prepare_synthetic"]
