@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cce.checks import check_choice
 from cce.data.loader import Loader
+from cce.data.manifest import checksum, read_manifest
 from cce.data.split_rows import SplitRows
 from cce.schema import Schema
-
-FORMAT = 1
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -80,19 +76,3 @@ class PreparedData:
         for name, facts in self.manifest["files"].items():
             if checksum(self.path / name) != facts["sha256"]:
                 raise ValueError(f"{self.path / name} must have the checksum of the manifest: it was damaged.")
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a data set's folder."""
-    if not (folder / MANIFEST).exists():
-        raise FileNotFoundError(f"{folder} must be a data set made by `cce prepare`, got no {MANIFEST} there.")
-    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    if manifest.get("format") != FORMAT:
-        raise ValueError(f"format of {folder / MANIFEST} must be {FORMAT}, got {manifest.get('format')!r}.")
-    return manifest
-
-
-def checksum(path: Path) -> str:
-    """SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from cce.data.layout import OFFSET, id_dtype, offsets_file, record_dtype, rows_file, values_file
-from cce.data.prepared import FORMAT, MANIFEST, checksum
+from cce.data.manifest import FORMAT, MANIFEST, checksum
 from cce.version import __version__
 
 if TYPE_CHECKING:
