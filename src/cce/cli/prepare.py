@@ -105,7 +105,8 @@ def _prepare(job: Job, out: Path, options: argparse.Namespace) -> dict[str, Any]
     from cce.data.engine import open_engine
     from cce.data.pipeline import prepare
 
-    with open_engine(options.engine, options.jobs) as engine:
+    jobs = options.jobs if options.jobs is not None or options.engine != "local" else job.useful_jobs()
+    with open_engine(options.engine, jobs) as engine:
         manifest = prepare(job, out, engine=engine, progress=not options.json)
     return _summary(out, manifest)
 
@@ -304,7 +305,7 @@ def _add_vocabulary_options(parser: argparse.ArgumentParser) -> None:
 def _add_work_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--max-bad-rows", type=int, default=0, help="malformed rows that are left out and told (default: %(default)s)")
-    add("--jobs", type=int, default=None, help="processes (default: one a core)")
+    add("--jobs", type=int, default=None, help="processes (default: one a core, at most one for each 64 MB)")
     add("--engine", default="local", help="local, ray, or ray://host:port (default: %(default)s)")
     add("--json", action="store_true", help="print a summary as JSON, and no progress")
 
@@ -314,9 +315,10 @@ def _add_work_options(parser: argparse.ArgumentParser) -> None:
 
 def _summary(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     features = {feature["name"]: feature["num_embeddings"] for feature in manifest["schema"]["features"]}
-    told = {name: manifest[name] for name in ("splits", "rows", "malformed", "dense", "oracle_bce") if name in manifest}
+    told = ("splits", "rows", "malformed", "dense", "oracle_bce")
     size = sum(file["bytes"] for file in manifest["files"].values())
-    return {"out": str(out), "kind": manifest["kind"], "features": features, **told, "bytes": size}
+    summary = {"out": str(out), "kind": manifest["kind"], "features": features, "bytes": size}
+    return summary | {name: manifest[name] for name in told if name in manifest}
 
 
 def _as_text(summary: dict[str, Any]) -> str:

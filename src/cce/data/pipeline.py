@@ -9,6 +9,7 @@ provided that its inputs and options are the same.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,11 @@ class Job:
         check_range("max_bad_rows", self.max_bad_rows, 0, 2**63)
         if not self.inputs:
             raise ValueError("raw must hold at least one file, got none.")
+
+    def useful_jobs(self) -> int:
+        """As many processes as there are cores, but none for less than 64 MB: each takes a second to start."""
+        size = sum(path.stat().st_size for path in {input_.path for input_ in self.inputs} if path.exists())
+        return max(1, min(len(os.sched_getaffinity(0)), size >> 26))
 
     def key(self) -> str:
         """Everything on which the result depends: a preparation with another key begins anew."""

@@ -70,8 +70,10 @@ def split_codes(blocks: Sequence[SplitBlock], how: Splitting) -> Iterator[np.nda
 def _by_number(numbers: np.ndarray, count: int, how: Splitting) -> np.ndarray:
     if how.way == "none":
         return np.full(len(numbers), SPLITS.index("test"))
-    shares = unit_hash(numbers, how.seed) if how.way == "random" else numbers / count
-    return np.searchsorted((1 - how.validation - how.test, 1 - how.test), shares, side="right")
+    if how.way == "order":
+        bounds = (count - round(count * (how.validation + how.test)), count - round(count * how.test))
+        return np.searchsorted(bounds, numbers, side="right")
+    return np.searchsorted((1 - how.validation - how.test, 1 - how.test), unit_hash(numbers, how.seed), side="right")
 
 
 def _last_file(blocks: Sequence[SplitBlock], how: Splitting) -> np.ndarray:

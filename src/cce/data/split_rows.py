@@ -24,6 +24,9 @@ class SplitRows:
         self._dtype = record_dtype(schema)
         records = map_file(folder / rows_file(split), self._dtype)
         self._bytes = records.view(np.uint8).reshape(len(records), self._dtype.itemsize)
+        names = self._dtype.names or ()
+        self._places = [(name, int(name[2:])) for name in names if name.startswith("id")]
+        self._others = [name for name in names if not name.startswith("id")]
         self._bags = {
             place: Bags(folder, split, place, feature.num_embeddings)
             for place, feature in enumerate(schema.features)
@@ -41,7 +44,7 @@ class SplitRows:
             "weight": np.empty(len(rows) if self.schema.has_weights else 0, np.float32),
             "dense": np.empty((len(rows), num_dense), np.float32),
         }
-        ids = np.zeros((len(rows), num_features), np.int64)
+        ids = np.empty((len(rows), num_features), np.int64)  # a multi-hot feature's column is not used
         for start in range(0, len(rows), DECODED_ROWS):
             chunk = slice(start, start + DECODED_ROWS)
             self._decode(rows[chunk], {name: column[chunk] for name, column in columns.items()}, ids[chunk])
@@ -58,11 +61,10 @@ class SplitRows:
     def _decode(self, rows: np.ndarray, columns: dict[str, np.ndarray], ids: np.ndarray) -> None:
         # whole records are copied as bytes, which is several times faster than to index records
         records = self._bytes.take(rows, axis=0).reshape(-1).view(self._dtype)
-        for name in self._dtype.names or ():
-            if name.startswith("id"):
-                ids[:, int(name[2:])] = records[name]
-            else:
-                columns[name][...] = records[name]
+        for name, place in self._places:
+            ids[:, place] = records[name]
+        for name in self._others:
+            columns[name][...] = records[name]
 
     def _with_bags(self, rows: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Flat ids and offsets: a one-hot feature has a bag of one id for each row."""
