@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
 ROOMS = (  # a room imports only rooms above it
-    *("version", "checks", "text", "records", "compiled"),
+    *("version", "checks", "text", "schema", "records", "compiled"),
     *("indexing", "clustering", "kernels", "embeddings", "collection", "optim", "compression"),
     *("models", "data", "evaluation", "diagnostics", "distributed", "training", "serving"),
     *("theory", "experiments", "report", "cli"),

@@ -134,11 +134,53 @@ def test_no_rows_are_a_sample_too(clicks):
     assert clicks.sample(0).ids.shape == (0, 3)
 
 
-@pytest.mark.parametrize("sizes", [(), (10,)])
-def test_fewer_than_two_features_are_refused(sizes):
-    message = f"number of vocabulary_sizes must lie in [2, 2**31), got {len(sizes)}."
-    with pytest.raises(ValueError, match=re.escape(message)):
-        PlantedClusters(sizes)
+def test_no_features_are_refused():
+    with pytest.raises(ValueError, match=re.escape("number of vocabulary_sizes must lie in [1, 2**31), got 0.")):
+        PlantedClusters(())
+
+
+def test_one_planted_feature_decides_by_the_sum_of_its_vector():
+    clicks = planted(num_planted=1)
+    sample = clicks.sample(50, generator=generator(1))
+    for ids, probability in zip(sample.ids.tolist(), sample.probabilities.tolist(), strict=True):
+        logit = float(clicks.vectors[0][clicks.clusters[0][ids[0]]].sum())
+        assert probability == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-12)
+
+
+def test_features_beyond_the_planted_ones_are_noise():
+    clicks = planted(num_planted=2)
+    sample = clicks.sample(50, generator=generator(1))
+    for ids, probability in zip(sample.ids.tolist(), sample.probabilities.tolist(), strict=True):
+        user, item = (clicks.vectors[f][clicks.clusters[f][ids[f]]] for f in range(2))
+        assert probability == pytest.approx(1 / (1 + math.exp(-float(user @ item))), rel=1e-12)
+
+
+def test_dense_numbers_add_to_the_logit():
+    clicks = planted(num_dense=4)
+    sample = clicks.sample(2000, generator=generator(1))
+    assert (sample.dense.shape, sample.dense.dtype) == ((2000, 4), torch.float32)
+    without = planted(num_dense=4)
+    without.dense_weights.zero_()
+    difference = torch.logit(sample.probabilities) - torch.logit(
+        without.sample(2000, generator=generator(1)).probabilities
+    )
+    torch.testing.assert_close(difference, (sample.dense @ clicks.dense_weights).double(), rtol=1e-6, atol=1e-6)
+    assert clicks.dense_weights.abs().min() > 0
+
+
+@pytest.mark.parametrize("num_planted", [1, 2, 26])
+def test_logits_spread_by_three_whatever_is_planted(num_planted):
+    clicks = PlantedClusters(
+        (3_000,) * 26, num_clusters=2_000, num_planted=num_planted, zipf=0.0, generator=generator()
+    )
+    logits = torch.logit(clicks.sample(20_000, generator=generator(1)).probabilities)
+    assert logits.std().item() == pytest.approx(3, rel=0.07)
+
+
+@pytest.mark.parametrize("num_planted", [0, 4])
+def test_more_planted_features_than_features_are_refused(num_planted):
+    with pytest.raises(ValueError, match=re.escape(f"num_planted must lie in [1, 4), got {num_planted}.")):
+        planted(num_planted=num_planted)
 
 
 @pytest.mark.parametrize("num_clusters", [0, -1])

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from cce.cli import demo
+from cce.cli import demo, prepare
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -34,4 +34,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     demo.add_verb(verbs)
+    prepare.add_verb(verbs)
     return parser

@@ -6,6 +6,7 @@ cluster would do. Ids are drawn by Zipf's law, numbered from the most frequent o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ class Sample:
     ids: Tensor  # (n, features), int64
     labels: Tensor  # (n), 0 or 1
     probabilities: Tensor  # (n), of a 1: what only the oracle knows
+    dense: Tensor  # (n, num_dense), float32
 
     @property
     def oracle_bce(self) -> float:
@@ -35,7 +37,9 @@ class Sample:
 class PlantedClusters:
     """A click log of features with `vocabulary_sizes` ids, each in one of `num_clusters` hidden clusters.
 
-    The logit of a row is the sum, over pairs of features, of the dot products of its ids' cluster vectors.
+    The logit of a row is the sum, over pairs of planted features, of the dot products of its ids' cluster vectors (of a
+    single planted feature, the sum of its vector), plus a weight times each dense number. Features are planted from the
+    first on, all of them unless `num_planted` says how many; the others are noise.
     """
 
     def __init__(
@@ -45,33 +49,52 @@ class PlantedClusters:
         num_clusters: int = 16,
         latent_dim: int = 8,
         zipf: float = 1.0,
+        num_planted: int | None = None,
+        num_dense: int = 0,
         generator: torch.Generator | None = None,
     ) -> None:
-        check_range("number of vocabulary_sizes", len(vocabulary_sizes), 2, 2**31)
+        self.num_planted = len(vocabulary_sizes) if num_planted is None else num_planted
+        check_range("number of vocabulary_sizes", len(vocabulary_sizes), 1, 2**31)
+        check_range("num_planted", self.num_planted, 1, len(vocabulary_sizes) + 1)
+        check_range("num_dense", num_dense, 0, 2**31)
         check_range("num_clusters", num_clusters, 1, 2**31)
         check_range("latent_dim", latent_dim, 1, 2**31)
         for size in vocabulary_sizes:
             check_range("vocabulary_sizes", size, 1, 2**63)
         self.vocabulary_sizes = tuple(vocabulary_sizes)
         self.clusters = [torch.randint(num_clusters, (n,), generator=generator) for n in vocabulary_sizes]
-        num_pairs = len(vocabulary_sizes) * (len(vocabulary_sizes) - 1) / 2
-        scale = (3.0 / (latent_dim * num_pairs) ** 0.5) ** 0.5  # logits of standard deviation 3
         self.vectors = [
-            scale * torch.randn(num_clusters, latent_dim, generator=generator, dtype=torch.float64)
+            _scale(self.num_planted, latent_dim)
+            * torch.randn(num_clusters, latent_dim, generator=generator, dtype=torch.float64)
             for _ in vocabulary_sizes
         ]
+        self.dense_weights = torch.randn(num_dense, generator=generator) / max(num_dense, 1) ** 0.5
         self._cumulative = [_zipf_cumulative(n, zipf) for n in vocabulary_sizes]
 
     def sample(self, num_rows: int, *, generator: torch.Generator | None = None) -> Sample:
         """`num_rows` independent rows."""
         check_range("num_rows", num_rows, 0, 2**63)
         ids = torch.stack([_draw(c, num_rows, generator) for c in self._cumulative], dim=1)
-        features = [v[c[column]] for v, c, column in zip(self.vectors, self.clusters, ids.unbind(1), strict=True)]
-        stacked = torch.stack(features)  # (features, n, latent_dim)
-        pairs = (stacked.sum(0).square() - stacked.square().sum(0)).sum(-1) / 2
-        probabilities = torch.sigmoid(pairs)
+        dense = torch.randn(num_rows, len(self.dense_weights), generator=generator)
+        probabilities = torch.sigmoid(self._logits(ids) + (dense @ self.dense_weights).double())
         labels = torch.bernoulli(probabilities, generator=generator).float()
-        return Sample(ids, labels, probabilities)
+        return Sample(ids, labels, probabilities, dense)
+
+    def _logits(self, ids: Tensor) -> Tensor:
+        columns = ids[:, : self.num_planted].unbind(1)
+        planted = zip(self.vectors, self.clusters, columns, strict=False)
+        stacked = torch.stack([vectors[clusters[column]] for vectors, clusters, column in planted])
+        if self.num_planted == 1:
+            return stacked[0].sum(-1)
+        return (stacked.sum(0).square() - stacked.square().sum(0)).sum(-1) / 2  # from (features, n, latent_dim)
+
+
+def _scale(num_planted: int, latent_dim: int) -> float:
+    """Of cluster vectors, so that logits have standard deviation 3."""
+    if num_planted == 1:
+        return 3.0 / math.sqrt(latent_dim)
+    num_pairs = num_planted * (num_planted - 1) / 2
+    return math.sqrt(3.0 / math.sqrt(latent_dim * num_pairs))
 
 
 def _zipf_cumulative(num_ids: int, exponent: float) -> Tensor:

@@ -1,0 +1,105 @@
+"""Raw files: which they are, how they are cut into pieces of work, and their bytes in blocks of whole lines.
+
+Block `k` of a text holds the lines that begin in its `k`-th stretch of `BLOCK_BYTES`, whether the file is plain,
+gzipped or in a zip archive: so the same text gives the same blocks.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import zipfile
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BLOCK_BYTES = 1 << 25
+
+
+@dataclass(frozen=True)
+class Input:
+    """One raw file, or one member of a zip archive."""
+
+    path: Path
+    member: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.path) if self.member is None else f"{self.path}:{self.member}"
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the file is read by columns."""
+        return self.path.suffix == ".parquet"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether reading can begin anywhere."""
+        return self.member is None and self.path.suffix not in (".gz", ".zip")
+
+    def check(self) -> None:
+        """Refuse a file that is missing or empty."""
+        if not self.path.is_file():
+            raise FileNotFoundError(f"{self.path} must be a file, and there is none.")
+        if self.path.stat().st_size == 0:
+            raise ValueError(f"{self.path} must hold rows, and it is empty.")
+
+    def first_line(self) -> bytes:
+        """Without its end."""
+        with self.open() as stream:
+            return stream.readline().rstrip(b"\r\n")
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """The file's text; a compressed file that is damaged or was cut short is refused by name."""
+        try:
+            if self.member is not None:
+                with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+                    yield stream
+            elif self.path.suffix == ".gz":
+                with gzip.open(self.path) as stream:
+                    yield cast("IO[bytes]", stream)
+            else:
+                with self.path.open("rb") as stream:
+                    yield stream
+        except EOFError as error:
+            raise ValueError(f"{self} was cut short: its compressed text has no end.") from error
+        except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"{self} must be a whole compressed file, and it is damaged: {error}.") from error
+
+    def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
+        """All blocks in order, each with the place where it begins."""
+        with self.open() as stream:
+            place = 0
+            for number in itertools.count(1):
+                wanted = number * block_bytes - place
+                if wanted <= 0:
+                    continue  # a line reaches across the whole block
+                text = stream.read(wanted)
+                if len(text) == wanted and not text.endswith(b"\n"):
+                    text += stream.readline()
+                if not text:
+                    return
+                yield place, text
+                place += len(text)
+
+    def block(self, number: int, block_bytes: int = BLOCK_BYTES) -> tuple[int, bytes]:
+        """One block of a plain file, which may be empty, and the place where it begins."""
+        with self.open() as stream:
+            start = _first_line_at(stream, number * block_bytes)
+            stop = _first_line_at(stream, (number + 1) * block_bytes)
+            stream.seek(start)
+            return start, stream.read(stop - start)
+
+
+def _first_line_at(stream: IO[bytes], place: int) -> int:
+    """Where the first line begins that does not begin before `place`."""
+    if place == 0:
+        return 0
+    stream.seek(place - 1)
+    stream.readline()
+    return stream.tell()

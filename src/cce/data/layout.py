@@ -1,0 +1,70 @@
+"""How prepared rows lie on disk: one record of fixed width a row, each number in as few bytes as it needs.
+
+A split is one memory-mapped file of records, since a shuffled batch then costs one place in memory a row rather than
+one a row and column (`python -m benchmarks.loader` measures both). A multi-hot feature has two files more: all its ids,
+and where each row's begin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cce.schema import Schema
+
+ID_TYPES = ("<u1", "<u2", "<i4", "<i8")
+FLOAT, OFFSET = np.dtype("<f4"), np.dtype("<i8")
+
+
+def id_dtype(num_embeddings: int) -> np.dtype[np.integer]:
+    """The smallest type that holds every id."""
+    fitting = (np.dtype(name) for name in ID_TYPES if np.iinfo(name).max >= num_embeddings - 1)
+    return next(fitting)
+
+
+def record_dtype(schema: Schema) -> np.dtype[np.void]:
+    """The record of a row: `label`, `weight`, `dense`, and the ids of one-hot features by place: `id0`, `id1`, ….
+
+    Wide numbers come first and the width is a multiple of the widest, so every number is aligned.
+    """
+    columns: list[tuple[str, np.dtype[Any], int]] = [("label", FLOAT, 1)]
+    columns += [("weight", FLOAT, 1)] if schema.has_weights else []
+    columns += [("dense", FLOAT, len(schema.dense))] if schema.dense else []
+    one_hot = ((place, feature) for place, feature in enumerate(schema.features) if not feature.multi_hot)
+    columns += [(f"id{place}", id_dtype(feature.num_embeddings), 1) for place, feature in one_hot]
+    columns.sort(key=lambda column: -column[1].itemsize)
+    names, formats, offsets, width = [], [], [], 0
+    for name, kind, count in columns:
+        names.append(name)
+        formats.append((kind, (count,)) if name == "dense" else kind)
+        offsets.append(width)
+        width += kind.itemsize * count
+    widest = columns[0][1].itemsize
+    itemsize = -(-width // widest) * widest
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": itemsize})
+
+
+def rows_file(split: str) -> str:
+    """The name of a split's file of records."""
+    return f"{split}.rows"
+
+
+def values_file(split: str, place: int) -> str:
+    """The name of the file of all ids of a multi-hot feature."""
+    return f"{split}.{place}.values"
+
+
+def offsets_file(split: str, place: int) -> str:
+    """The name of the file that says where each row's ids begin; one number more than rows."""
+    return f"{split}.{place}.offsets"
+
+
+def map_file(path: Path, dtype: np.dtype[Any]) -> np.ndarray:
+    """The numbers of a file, read when they are touched."""
+    if path.stat().st_size == 0:
+        return np.empty(0, dtype)  # an empty file cannot be mapped
+    return np.memmap(path, dtype, mode="r").view(np.ndarray)

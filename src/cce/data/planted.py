@@ -1,0 +1,106 @@
+"""A synthetic data set on disk: clicks with planted clusters, of any size; its manifest has the best possible score."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from cce.checks import check_range
+from cce.data.layout import record_dtype, rows_file
+from cce.data.synthetic import PlantedClusters, Sample
+from cce.data.writer import aside, check_new, create_files, seal, write_at
+from cce.schema import Feature, Schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BLOCK_ROWS = 1 << 16
+HELD_OUT = 0.1  # of the rows for validation, and again for the test
+
+
+@dataclass(frozen=True)
+class SyntheticConfig:
+    """Sizes of a synthetic data set."""
+
+    num_rows: int = 500_000
+    vocabulary_sizes: tuple[int, ...] = (20_000, 5_000, 1_000, 100)
+    num_planted: int | None = None  # features that matter, from the first on; all of them if None
+    num_clusters: int = 32
+    num_dense: int = 4
+    zipf: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_range("num_rows", self.num_rows, 100, 2**63)
+        check_range("seed", self.seed, 0, 2**63)
+
+
+def prepare_synthetic(out: Path, config: SyntheticConfig, *, progress: bool = True) -> dict[str, Any]:
+    """Write the data set and give its manifest. Id 0 is never drawn: the most frequent id of a feature is 1."""
+    check_new(out)
+    clicks = _clicks(config)
+    features = tuple(Feature(f"c{place}", size + 1) for place, size in enumerate(config.vocabulary_sizes))
+    schema = Schema(features, tuple(f"d{place}" for place in range(config.num_dense)))
+    held_out = int(config.num_rows * HELD_OUT)
+    splits = {"train": config.num_rows - 2 * held_out, "validation": held_out, "test": held_out}
+    folder = aside(out)
+    shutil.rmtree(folder, ignore_errors=True)
+    create_files(folder, schema, splits)
+    try:
+        oracle = {
+            split: _write_split(folder, split, count, schema, clicks, (config.seed, number), progress=progress)
+            for number, (split, count) in enumerate(splits.items())
+        }
+        facts = {"kind": "synthetic", "options": asdict(config), "splits": splits}
+        return seal(folder, out, schema, {**facts, "oracle_bce": oracle["test"], "oracle_bce_by_split": oracle})
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _clicks(config: SyntheticConfig) -> PlantedClusters:
+    return PlantedClusters(
+        config.vocabulary_sizes,
+        num_clusters=config.num_clusters,
+        zipf=config.zipf,
+        num_planted=config.num_planted,
+        num_dense=config.num_dense,
+        generator=torch.Generator().manual_seed(config.seed),
+    )
+
+
+def _write_split(
+    folder: Path,
+    split: str,
+    num_rows: int,
+    schema: Schema,
+    clicks: PlantedClusters,
+    seeds: tuple[int, int],
+    *,
+    progress: bool,
+) -> float:
+    """Draw and write the rows of a split in blocks, each with randomness of its own; gives the oracle's BCE."""
+    total = 0.0
+    starts = range(0, num_rows, BLOCK_ROWS)
+    for start in tqdm(starts, desc=split, unit="block", leave=False, disable=None if progress else True):
+        seed = int(np.random.SeedSequence((*seeds, start)).generate_state(1, np.uint64)[0] >> 1)
+        count = min(BLOCK_ROWS, num_rows - start)
+        sample = clicks.sample(count, generator=torch.Generator().manual_seed(seed))
+        write_at(folder / rows_file(split), start, _records(sample, schema))
+        total += sample.oracle_bce * count
+    return total / num_rows
+
+
+def _records(sample: Sample, schema: Schema) -> np.ndarray:
+    records = np.zeros(len(sample.labels), record_dtype(schema))
+    records["label"] = sample.labels.numpy()
+    if schema.dense:
+        records["dense"] = sample.dense.numpy()
+    for place, column in enumerate(sample.ids.unbind(1)):
+        records[f"id{place}"] = column.numpy() + 1
+    return records

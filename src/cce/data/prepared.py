@@ -1,0 +1,78 @@
+"""A prepared data set: a folder with a manifest and the rows of its splits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cce.checks import check_choice
+from cce.data.loader import Loader
+from cce.data.manifest import checksum, read_manifest
+from cce.data.split_rows import SplitRows
+from cce.schema import Schema
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """A data set that `cce prepare` wrote; `PreparedData.open(path)` reads it."""
+
+    path: Path
+    schema: Schema
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: Path | str) -> PreparedData:
+        """The data set in a folder; refused with the name of the file if one is missing or has lost its end."""
+        folder = Path(path)
+        manifest = read_manifest(folder)
+        for name, facts in manifest["files"].items():
+            if not (folder / name).exists():
+                raise FileNotFoundError(f"{folder} is not complete: {name} is missing.")
+            size = (folder / name).stat().st_size
+            if size != facts["bytes"]:
+                raise ValueError(f"{folder / name} must have {facts['bytes']} bytes, got {size}: it was damaged.")
+        return cls(folder, Schema.from_dict(manifest["schema"]), manifest)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits: `train`, `validation`, `test`."""
+        return tuple(self.manifest["splits"])
+
+    def num_rows(self, split: str) -> int:
+        """Rows of a split."""
+        check_choice("split", split, self.splits)
+        return int(self.manifest["splits"][split])
+
+    def rows(self, split: str) -> SplitRows:
+        """The rows of a split, by number."""
+        check_choice("split", split, self.splits)
+        return SplitRows(self.path, split, self.schema)
+
+    def loader(
+        self,
+        split: str,
+        *,
+        batch_size: int,
+        shuffle: bool = True,
+        seed: int = 0,
+        rank: int = 0,
+        num_ranks: int = 1,
+        drop_last: bool = False,
+    ) -> Loader:
+        """The batches of a split; `batch_size` is that of all ranks together."""
+        return Loader(
+            self.rows(split),
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            rank=rank,
+            num_ranks=num_ranks,
+            drop_last=drop_last,
+        )
+
+    def verify(self) -> None:
+        """Read every file and refuse the first whose checksum is not the manifest's."""
+        for name, facts in self.manifest["files"].items():
+            if checksum(self.path / name) != facts["sha256"]:
+                raise ValueError(f"{self.path / name} must have the checksum of the manifest: it was damaged.")

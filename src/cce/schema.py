@@ -1,0 +1,98 @@
+"""The words that all rooms share: a feature, the schema of a data set, and a batch of its rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from cce.checks import check_range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A categorical column: its ids lie in `[0, num_embeddings)`, and 0 is "unseen or missing"."""
+
+    name: str
+    num_embeddings: int
+    multi_hot: bool = False  # a row has any number of ids rather than one
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(f"name of a feature must be a word, got {self.name!r}.")
+        check_range(f"num_embeddings of feature {self.name!r}", self.num_embeddings, 1, 2**63)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a data set, in the order of a batch's columns."""
+
+    features: tuple[Feature, ...]
+    dense: tuple[str, ...] = ()
+    has_weights: bool = False
+
+    def __post_init__(self) -> None:
+        names = [*(feature.name for feature in self.features), *self.dense]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"columns must have names of their own, got {twice[0]!r} twice.")
+
+    @property
+    def is_multi_hot(self) -> bool:
+        """Whether any feature has bags of ids: then the ids of a batch are flat, with offsets."""
+        return any(feature.multi_hot for feature in self.features)
+
+    @property
+    def vocabulary_sizes(self) -> dict[str, int]:
+        """Names of the features with their numbers of ids."""
+        return {feature.name: feature.num_embeddings for feature in self.features}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "features": [asdict(feature) for feature in self.features],
+            "dense": list(self.dense),
+            "has_weights": self.has_weights,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Schema:
+        """The schema that `to_dict` wrote."""
+        features = tuple(Feature(**feature) for feature in values["features"])
+        return cls(features, tuple(values["dense"]), values["has_weights"])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a data set.
+
+    If every feature has one id a row, `ids` is `(B, F)` and `offsets` is None. If any feature is multi-hot, `ids` is
+    flat and `offsets` `(F · B + 1)` cuts it into bags: all bags of the first feature, then all of the second, …:
+    bag `b` of feature `f` is `ids[offsets[f · B + b] : offsets[f · B + b + 1]]`.
+    """
+
+    dense: Tensor  # (B, num_dense), float32
+    ids: Tensor  # (B, F) or flat, int64
+    labels: Tensor  # (B), float32
+    offsets: Tensor | None = None  # (F · B + 1), int64
+    weights: Tensor | None = None  # (B), float32
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Batch:
+        """The same batch on a device."""
+        return replace(self, **{n: t.to(device, non_blocking=non_blocking) for n, t in self._tensors().items()})
+
+    def pin_memory(self) -> Batch:
+        """The same batch in memory that a GPU can fetch by itself."""
+        return replace(self, **{name: tensor.pin_memory() for name, tensor in self._tensors().items()})
+
+    def _tensors(self) -> dict[str, Tensor]:
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in values if value is not None}

@@ -1,0 +1,63 @@
+"""Raw files for tests, and a slow, obvious way to prepare them."""
+
+import csv
+import math
+from collections import Counter
+
+from cce.data.engine import Engine
+from cce.data.pipeline import prepare
+from cce.data.prepared import PreparedData
+
+
+def write_csv(path, header, rows, delimiter=","):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+    return path
+
+
+def run(job, out):
+    """The data set of a job, prepared in this process."""
+    prepare(job, out, engine=Engine(1), progress=False)
+    data = PreparedData.open(out)
+    data.verify()
+    return data
+
+
+def rows_of(data, split):
+    """Every row of a split, as (label, dense, ids)."""
+    rows = []
+    for batch in data.loader(split, batch_size=7, shuffle=False):
+        assert batch.offsets is None
+        rows += zip(batch.labels.tolist(), batch.dense.tolist(), batch.ids.tolist(), strict=True)
+    return rows
+
+
+def vocabulary_of(values, *, min_count=1, max_ids=None):
+    """Ids by falling count and then by bytes; missing values are left out."""
+    counts = Counter(value for value in values if value not in ("", None))
+    ranked = sorted(counts, key=lambda value: (-counts[value], value.encode() if isinstance(value, str) else value))
+    kept = [value for value in ranked if counts[value] >= min_count][:max_ids]
+    return {value: place + 1 for place, value in enumerate(kept)}
+
+
+def log1p_or_zero(text):
+    return math.log1p(max(float(text), 0)) if text not in ("", None) else 0.0
+
+
+def criteo_lines(path):
+    return [line.split("\t") for line in path.read_text().split("\n") if line]
+
+
+def encoded_criteo(lines, num_train, **rule):
+    """What a preparation of Criteo's lines must give, by way of plain Python."""
+    vocabularies = [vocabulary_of([line[14 + f] for line in lines[:num_train]], **rule) for f in range(26)]
+    return [
+        (
+            float(line[0]),
+            [log1p_or_zero(x) for x in line[1:14]],
+            [vocabularies[f].get(line[14 + f], 0) for f in range(26)],
+        )
+        for line in lines
+    ]
