@@ -1,13 +1,14 @@
 """`EmbeddingCollection`: all categorical features of a model, looked up in one call.
 
-Every feature has a table of its own, with its own parameters: optimizers, checkpoints, clusterings and averages see what
-they would see of single tables. The lookup is what is shared. Compiled loops take the addresses of all tables and go
-through all features in one call.
+Every feature has a table of its own, with its own parameters: optimizers, checkpoints, clusterings and averages see
+what they would see of single tables. The lookup is what is shared: compiled loops take the addresses of all tables and
+go through all features in one call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -136,16 +137,16 @@ class EmbeddingCollection(nn.Module):
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
         if self.unified:
             return self._only_table()(ids + self._shifts(ids))  # type: ignore[no-any-return]
-        fused = self._fused(ids)
-        if not fused:
+        fused = self._fused()
+        codebooks = [table.codebook for table in fused.tables]
+        if not codebooks or not usable(codebooks, ids):
             return torch.stack([table(ids[:, place]) for place, table in enumerate(self._tables())], dim=1)
-        places = [place for place, _ in fused]
-        tables = [table for _, table in fused]
-        columns = ids if len(places) == self.num_features else ids[:, places]
-        vectors = look_up(
-            self._program(fused), columns.long(), [table.codebook for table in tables], sparse=tables[0].sparse
-        ).view(len(ids), len(places), self.embedding_dim)
-        return self._with_the_others(vectors, places, lambda place, table: table(ids[:, place]))
+        columns = ids if len(codebooks) == self.num_features else ids[:, fused.places]
+        for place, table in zip(fused.places, fused.tables, strict=True):
+            table.count(ids[:, place])
+        vectors = look_up(fused.program, columns.long(), codebooks, sparse=fused.tables[0].sparse)
+        vectors = vectors.view(len(ids), len(codebooks), self.embedding_dim)
+        return self._with_the_others(vectors, fused.places, lambda place, table: table(ids[:, place]))
 
     def _with_the_others(self, vectors: Tensor, places: list[int], look_up_alone: Any) -> Tensor:
         """Set the vectors of tables that have no compiled lookup between those that have."""
@@ -171,23 +172,28 @@ class EmbeddingCollection(nn.Module):
             ids = ids + torch.repeat_interleave(self._shifts(ids), lengths)
             pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(ids, offsets, weights)
             return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)  # type: ignore[no-any-return]
+        fused = self._fused()
+        codebooks = [table.codebook for table in fused.tables]
         needs_weight_gradient = weights is not None and weights.requires_grad
-        fused = [] if needs_weight_gradient else self._fused(ids)
+        if len(codebooks) < self.num_features or needs_weight_gradient or not usable(codebooks, ids):
+            return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
+        ends = offsets[::batch].tolist() if batch else [0] * (self.num_features + 1)
+        for place, table in enumerate(fused.tables):
+            table.count(ids[ends[place] : ends[place + 1]])
+        bags = Bags(offsets.long(), batch, weights)
+        vectors = look_up(fused.program, ids.long().contiguous(), codebooks, bags=bags, sparse=fused.tables[0].sparse)
+        return vectors.view(batch, self.num_features, self.embedding_dim)
 
-        def alone(place: int, table: Embedding) -> Tensor:
+    def _bags_apart(self, ids: Tensor, offsets: Tensor, weights: Tensor | None, batch: int) -> list[Tensor]:
+        """Bags of one table after the other."""
+        pooled = []
+        for place, table in enumerate(self._tables()):
             own = offsets[place * batch : (place + 1) * batch + 1]
             first, last = int(own[0]), int(own[-1])
             share = None if weights is None else weights[first:last]
             bag = EmbeddingBag(table, mode="sum", include_last_offset=True)
-            return bag(ids[first:last], own - first, share)  # type: ignore[no-any-return]
-
-        if len(fused) < self.num_features:
-            return torch.stack([alone(place, table) for place, table in enumerate(self._tables())], dim=1)
-        bags = Bags(offsets.long(), batch, weights)
-        tables = [table for _, table in fused]
-        codebooks = [table.codebook for table in tables]
-        vectors = look_up(self._program(fused), ids.long().contiguous(), codebooks, bags=bags, sparse=tables[0].sparse)
-        return vectors.view(batch, self.num_features, self.embedding_dim)
+            pooled.append(bag(ids[first:last], own - first, share))
+        return pooled
 
     def _join(self, inputs: Mapping[str, Tensor | Jagged]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """A dictionary by name, as one tensor of ids, or as bags of all features."""
@@ -211,30 +217,36 @@ class EmbeddingCollection(nn.Module):
         sizes = torch.tensor([0, *self.features.values()][:-1], device=ids.device)
         return sizes.cumsum(0)
 
-    def _fused(self, ids: Tensor) -> list[tuple[int, LinearEmbedding]]:
-        """The tables that compiled loops can serve, with their places."""
-        found = [
-            (place, table)
-            for place, table in enumerate(self.tables.values())
-            if isinstance(table, LinearEmbedding) and not table.is_weighted and not table.counts_ids
-        ]
-        return found if found and usable([table.codebook for _, table in found], ids) else []
-
-    def _program(self, fused: list[tuple[int, LinearEmbedding]]) -> Program:
-        known, now = _programs.get(self), moment()
-        settings = [(table.padding_idx, table.check_ids) for _, table in fused]
-        if known is None or known[0] is not now or known[1] != settings:
+    def _fused(self) -> _Fused:
+        """The tables that compiled loops can serve, noted anew when one of them has changed."""
+        tables = [table for table in self._tables() if isinstance(table, LinearEmbedding) and not table.is_weighted]
+        settings = [(table, table.padding_idx, table.check_ids) for table in tables]
+        known, now = _known.get(self), moment()
+        if known is None or known.moment is not now or known.settings != settings:
+            places = [place for place, table in enumerate(self._tables()) if table in tables]
             names = [f"feature {name!r}" for name in self.features]
-            program = Program([table.layout() for _, table in fused], [names[place] for place, _ in fused])
-            known = _programs[self] = (now, settings, program)
-        return known[2]
+            layouts = [table.layout() for table in tables]
+            program = Program(layouts, [names[place] for place in places]) if tables else None
+            known = _known[self] = _Fused(now, settings, places, tables, program)
+        return known
 
     def extra_repr(self) -> str:
         """What `print` shows."""
         return f"num_features={self.num_features}, embedding_dim={self.embedding_dim}, num_params={self.num_params}"
 
 
-_programs: WeakKeyDictionary[EmbeddingCollection, tuple[Moment, object, Program]] = WeakKeyDictionary()
+@dataclass(frozen=True)
+class _Fused:
+    """The tables of a collection that are looked up together, as they were at some moment."""
+
+    moment: Moment
+    settings: list[Any]
+    places: list[int]
+    tables: list[LinearEmbedding]
+    program: Any  # None without tables
+
+
+_known: WeakKeyDictionary[EmbeddingCollection, _Fused] = WeakKeyDictionary()
 
 
 def join_bags(columns: Sequence[Tensor | Jagged]) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -273,10 +285,13 @@ def _check_bags(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_featur
         raise ValueError(f"ids must be 1-D with offsets, got shape {tuple(ids.shape)}.")
     if weights is not None and weights.shape != ids.shape:
         raise ValueError(f"per_sample_weights must have the shape of ids, got {tuple(weights.shape)}.")
-    if offsets.device.type == "cpu" and not torch.compiler.is_compiling():
-        if int(offsets[0]) != 0 or int(offsets[-1]) != len(ids) or bool((offsets.diff() < 0).any()):
-            raise ValueError(f"offsets must rise from 0 to the number of ids, {len(ids)}.")
+    if offsets.device.type == "cpu" and not torch.compiler.is_compiling() and not _rise(offsets, len(ids)):
+        raise ValueError(f"offsets must rise from 0 to the number of ids, {len(ids)}.")
     return batch
+
+
+def _rise(offsets: Tensor, end: int) -> bool:
+    return int(offsets[0]) == 0 and int(offsets[-1]) == end and not (offsets.diff() < 0).any()
 
 
 def _make_tables(

@@ -20,9 +20,9 @@ def cluster_all(
     tables: Sequence[Clusterable],
     generator: torch.Generator | None = None,
     *,
-    done: Callable[[int], None] = lambda place: None,
+    done: Callable[[], object] = lambda: None,
 ) -> list[ClusterEvent]:
-    """Cluster every table, each with random numbers of its own; `done(place)` is called after each.
+    """Cluster every table, each with random numbers of its own; `done()` is called after each.
 
     Large tables come one after another, as each of them uses all cores; small ones run side by side. The result does
     not depend on that.
@@ -32,7 +32,7 @@ def cluster_all(
 
     def cluster(place: int) -> None:
         events[place] = tables[place].cluster(generator=torch.Generator().manual_seed(seeds[place]))
-        done(place)
+        done()
 
     order = sorted(range(len(tables)), key=lambda place: -tables[place].num_embeddings)
     large = [place for place in order if tables[place].num_embeddings >= SMALL_IDS]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from cce.indexing.sources import RowSource
 
+ID_TYPES = (torch.int32, torch.int64)
 MAX_CG_STEPS = 100
 BLOCK_NUMBERS = 1 << 21  # of the table that are looked at together
 CG_TOLERANCE = 1e-6  # of the first residual's norm
@@ -41,10 +42,8 @@ class LinearEmbedding(Embedding):
         del ids
         return None
 
-    @property
-    def counts_ids(self) -> bool:
-        """Whether it must see the ids that are looked up."""
-        return False
+    def count(self, ids: Tensor) -> None:
+        """Take note of ids `(n)` that are looked up; most tables need not."""
 
     @property
     def is_weighted(self) -> bool:
@@ -67,12 +66,17 @@ class LinearEmbedding(Embedding):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`; compiled loops check the ids and mind the padding themselves."""
-        if self.is_weighted or not usable((self.codebook,), input) or input.dtype not in (torch.int32, torch.int64):
+        codebook = self.codebook
+        if self.is_weighted or not usable((codebook,), input) or input.dtype not in ID_TYPES:
             return super().forward(input)
-        return self.compose(input.reshape(-1).long()).view(*input.shape, self.embedding_dim)
+        ids = input.reshape(-1, 1).long()
+        self.count(ids.squeeze(1))
+        vectors = look_up_all(self.program(), ids, (codebook,), sparse=self.sparse)
+        return vectors.view(*input.shape, self.embedding_dim)
 
     def compose(self, ids: Tensor) -> Tensor:
         """Vectors `(n, embedding_dim)`: the rows summed over terms, the columns side by side."""
+        self.count(ids)
         if self.is_weighted:
             return self._compose_weighted(ids)
         if usable((self.codebook,), ids):

@@ -28,19 +28,19 @@ add, add_scaled, clear = memory.add, memory.add_scaled, memory.clear
 def look_up(
     features: Array,
     slots: Array,
-    ids: int,
-    id_stride: int,
-    feature_stride: int,
-    first: int,
-    last: int,
+    ids: Any,
+    id_stride: Any,
+    feature_stride: Any,
+    first: Any,
+    last: Any,
     rows: Array,
     starts: Array,
-    out: int,
-    out_stride: int,
-    sizes: tuple[int, int],
+    out: Any,
+    out_stride: Any,
+    sizes: Any,
     kind: Any,
     form: Any,
-) -> int:
+) -> Any:
     """Vectors of batch rows `first` to `last` (`first` begins a block), of features that are alike.
 
     `rows` keeps the rows that were used, feature by feature from `starts`, or only those of one block where `starts` is
@@ -79,13 +79,13 @@ def look_up(
 def scatter(
     features: Array,
     units: Array,
-    batch: int,
+    batch: Any,
     rows: Array,
     starts: Array,
     tables: Array,
-    grad: int,
-    grad_stride: int,
-    total: int,
+    grad: Any,
+    grad_stride: Any,
+    total: Any,
     kind: Any,
     form: Any,
 ) -> None:
@@ -108,27 +108,27 @@ def scatter(
 def look_up_bags(
     features: Array,
     slots: Array,
-    ids: int,
+    ids: Any,
     offsets: Array,
     weights: Array,
-    first_bag: int,
-    last_bag: int,
-    batch: int,
+    first_bag: Any,
+    last_bag: Any,
+    batch: Any,
     rows: Array,
     starts: Array,
-    out: int,
-    out_stride: int,
-    sizes: tuple[int, int],
+    out: Any,
+    out_stride: Any,
+    sizes: Any,
     kind: Any,
     sum_kind: Any,
     form: Any,
-) -> int:
+) -> Any:
     """Sums over bags `first_bag` to `last_bag` of each feature; bag `b` of feature `f` is number `f · batch + b`.
 
     The vectors of a block of ids are composed aside and then added, times their `weights` (none: empty), to their bags.
     """
     scratch = np.empty((3, BLOCK), np.uint64)
-    item, total = sizes
+    total = sizes[1]
     for f in range(len(features)):
         shape = (features[f, COLUMNS], features[f, TERMS], features[f, WIDTH])
         num_slots, dim = shape[0] * shape[1], shape[0] * shape[2]
@@ -186,15 +186,15 @@ def look_up_bags(
 def scatter_bags(
     features: Array,
     units: Array,
-    batch: int,
+    batch: Any,
     offsets: Array,
     weights: Array,
     rows: Array,
     starts: Array,
     tables: Array,
-    grad: int,
-    grad_stride: int,
-    total: int,
+    grad: Any,
+    grad_stride: Any,
+    total: Any,
     kind: Any,
     form: Any,
 ) -> None:

@@ -16,7 +16,7 @@ ONE, LOW_SIX, SIX = np.uint64(1), np.uint64(63), np.uint64(6)
 
 
 @compile_loops
-def renumber(rows: Array, start: int, batch: int, num_slots: int, bits: Array, ranks: Array, to: Array) -> int:
+def renumber(rows: Array, start: Any, batch: Any, num_slots: Any, bits: Array, ranks: Array, to: Array) -> Any:
     """Name every row of a feature by its place among the rows used: how many are used; `to` gets the names.
 
     `bits` has a bit for every row of the codebook, all zero at first, and `ranks` a number for each of its words.

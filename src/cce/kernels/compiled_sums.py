@@ -2,8 +2,9 @@
 
 What is the same for every id is known when the loops are compiled: the lengths of the three tuples of `form` say how
 many floats one instruction handles, how many rows are added up, and how many columns there are. Where the last two
-are empty, any number will do, and a row may be several runs of floats long. `kind` says how floats are stored: see `compiled.memory`. Vectors, gradients of vectors and gradients of
-the codebook are float32, or float64 where the codebook is.
+are empty, any number will do, and a row may be several runs of floats long. `kind` says how floats are stored: see
+`compiled.memory`. Vectors, gradients of vectors and gradients of the codebook are float32, or float64 where the
+codebook is.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ put, put_sum, add, clear = memory.put, memory.put_sum, memory.add, memory.clear
 
 @compile_loops
 def gather_block(
-    codebook: int,
+    codebook: Any,
     rows: Array,
-    start: int,
-    count: int,
-    shape: tuple[int, int, int],
-    into: int,
-    stride: int,
-    sizes: tuple[int, int],
+    start: Any,
+    count: Any,
+    shape: Any,
+    into: Any,
+    stride: Any,
+    sizes: Any,
     kind: Any,
     form: Any,
 ) -> None:
@@ -67,16 +68,16 @@ def gather_block(
 
 @compile_loops
 def scatter_block(
-    table: int,
+    table: Any,
     rows: Array,
-    start: int,
-    count: int,
-    first_column: int,
-    num_columns: int,
-    shape: tuple[int, int, int],
-    grad: int,
-    stride: int,
-    total: int,
+    start: Any,
+    count: Any,
+    first_column: Any,
+    num_columns: Any,
+    shape: Any,
+    grad: Any,
+    stride: Any,
+    total: Any,
     kind: Any,
     form: Any,
 ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from cce import compiled
@@ -32,6 +32,7 @@ Array = np.ndarray[Any, Any]
 
 PARALLEL_SLOTS = 1 << 15  # below so many rows to fetch, handing work to threads costs more than it saves
 SPARSEST = 1 << 10  # rows of a codebook for each row used, beyond which the used rows are sorted instead of marked
+PLAIN = (Tensor, torch.nn.Parameter)
 _NONE = np.empty(0, np.int64)
 _NO_WEIGHTS = np.empty(0, np.float64)
 
@@ -73,20 +74,13 @@ class Kept:
 
 def usable(codebooks: Sequence[Tensor], ids: Tensor) -> bool:
     """Whether compiled loops can serve these tensors: real ones, on the CPU, of one float type, outside of tracing."""
-    if not compiled.available or torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if not compiled.available or torch.compiler.is_compiling() or torch._C._is_tracing():
+        return False
+    if peek_interpreter_stack() is not None or type(ids) not in PLAIN or ids.device.type != "cpu":  # vmap and the like
         return False
     dtype = codebooks[0].dtype
-    if dtype not in KINDS:
-        return False
-    return _is_plain(ids) and all(_is_plain(codebook) and codebook.dtype is dtype for codebook in codebooks)
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    return (
-        type(tensor) in (Tensor, torch.nn.Parameter)
-        and tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
-        and not is_functorch_wrapped_tensor(tensor)
+    return dtype in KINDS and all(
+        type(codebook) in PLAIN and codebook.device.type == "cpu" and codebook.dtype is dtype for codebook in codebooks
     )
 
 
@@ -108,8 +102,8 @@ class _LookUp(torch.autograd.Function):
         program: Program,
         ids: Tensor,
         bags: Bags | None,
-        sparse: bool,
-        *codebooks: Tensor,  # noqa: FBT001
+        sparse: bool,  # noqa: FBT001
+        *codebooks: Tensor,
     ) -> Tensor:
         vectors, rows, batch = forward(program, ids, codebooks, bags, keep=True)
         ctx.kept, ctx.sparse, ctx.ids = Kept(program, bags, rows, batch, codebooks[0].dtype), sparse, ids
@@ -143,7 +137,7 @@ def forward(
     """The vectors, the rows they were made of (where asked to `keep` them), and the size of the batch."""
     dtype = codebooks[0].dtype
     sums = _sum_type(dtype)
-    codebooks = [codebook.detach().contiguous() for codebook in codebooks]  # held until the end
+    codebooks = [codebook.contiguous() for codebook in codebooks]  # held until the end
     groups = [(form, _with_codebooks(features, codebooks)) for form, features in program.groups]
     batch = len(ids) if bags is None else bags.batch
     vectors = (torch.empty if bags is None else torch.zeros)(batch, program.dim, dtype=sums, device="cpu")
@@ -151,23 +145,18 @@ def forward(
     starts, size = row_starts(program, counts)
     rows = np.empty(size if keep else 0, np.int32)
     out = (vectors.data_ptr(), program.dim * sums.itemsize, (dtype.itemsize, sums.itemsize))
-    offsets, weights = (_NONE, _NO_WEIGHTS) if bags is None else bags.arrays()
+    look: Any = loops.look_up if bags is None else loops.look_up_bags
+    where: tuple[Any, ...] = (ids.stride(0) * 8, ids.stride(1) * 8) if bags is None else bags.arrays()
+    more = () if bags is None else (batch,)
+    kinds = (KINDS[dtype],) if bags is None else (KINDS[dtype], KINDS[sums])
     wrong = []
 
     def run(first: int, last: int) -> None:
         kept = (rows, starts) if keep else (np.empty(program.most_slots * BLOCK, np.int32), _NONE)
         for form, features in groups:
-            if bags is None:
-                strides = [stride * 8 for stride in ids.stride()]
-                found = loops.look_up(
-                    features, program.slots, ids.data_ptr(), *strides, first, last, *kept, *out, KINDS[dtype], form
-                )
-            else:
-                place = (ids.data_ptr(), offsets, weights, first, last, batch)
-                kinds = (KINDS[dtype], KINDS[sums])
-                found = loops.look_up_bags(features, program.slots, *place, *kept, *out, *kinds, form)
-            if found != loops.NO_ID:
-                wrong.append(found)
+            place = (features, program.slots, ids.data_ptr(), *where, first, last, *more)
+            if look(*place, *kept, *out, *kinds, form) != loops.NO_ID:
+                wrong.append(form)
                 return
 
     _in_ranges(run, batch, size)
@@ -191,7 +180,8 @@ def _counts(program: Program, batch: int, bags: Bags | None) -> list[int]:
     if bags is None:
         return [batch] * program.num_features
     ends = bags.offsets[::batch] if batch else bags.offsets.new_zeros(program.num_features + 1)
-    return ends.diff().tolist()  # type: ignore[no-any-return]
+    counts: list[int] = ends.diff().tolist()
+    return counts
 
 
 def row_starts(program: Program, counts: Sequence[int]) -> tuple[Array, int]:
@@ -214,7 +204,7 @@ def _in_ranges(run: Any, batch: int, work: int) -> None:
 
 def _refuse(program: Program, ids: Tensor, counts: list[int], bags: Bags | None) -> None:
     """Say which id is out of range, of which feature."""
-    columns = ids.split(counts) if bags is not None else ids.unbind(1)
+    columns = torch.split(ids, counts) if bags is not None else ids.unbind(1)
     for place, (column, layout) in enumerate(zip(columns, program.layouts, strict=True)):
         outside = column[(column < 0) | (column >= layout.num_embeddings)]
         if len(outside):
@@ -319,7 +309,7 @@ def _scatter(kept: Kept, grad: Tensor, rows: Array, tables: Sequence[Tensor | No
 
 def _differentiable_gradients(kept: Kept, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
     """The gradients in plain torch, as functions of `grad`."""
-    pieces = grad.split([layout.dim for layout in kept.program.layouts], dim=1)
+    pieces = torch.split(grad, [layout.dim for layout in kept.program.layouts], dim=1)
     return [
         _transposed_product(kept, place, piece) if need else None
         for place, (piece, need) in enumerate(zip(pieces, needed, strict=True))

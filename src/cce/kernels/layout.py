@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class Layout:
             (entry.first_row, entry.first_row + entry.num_rows, slot // self.terms)
             for slot, entry in enumerate(describe(self.sources))
         )
-        neighbours = zip(ranges, ranges[1:], strict=False)
+        neighbours = pairwise(ranges)
         return all(end <= start or column == other for (_, end, column), (start, _, other) in neighbours)
 
     @property
@@ -168,7 +169,7 @@ class Program:
 def _read_four_at_once(entries: list[Slot], rows: list[list[int]]) -> None:
     """Let one read fetch four pointers of two bytes that lie side by side and are stored for every id."""
     places = [place for place, entry in enumerate(entries) if entry.kind is SlotKind.LEARNED]
-    if len(places) != 4 or len({after - before for before, after in zip(places, places[1:], strict=False)}) != 1:
+    if len(places) != 4 or len({after - before for before, after in pairwise(places)}) != 1:
         return
     first = rows[places[0]]
     if (first[slot_table.ITEM], first[slot_table.STRIDE]) != (2, 8) or first[slot_table.ADDRESS] % 8:
@@ -184,7 +185,7 @@ def _column_ranges(layout: Layout, num_parts: int) -> list[tuple[int, int]]:
         return [(0, layout.columns)]
     num_parts = min(num_parts, layout.columns)
     cuts = [layout.columns * index // num_parts for index in range(num_parts + 1)]
-    return [(first, last - first) for first, last in zip(cuts, cuts[1:], strict=False)]
+    return [(first, last - first) for first, last in pairwise(cuts)]
 
 
 def _form_of(form: Form, columns: int) -> Form:

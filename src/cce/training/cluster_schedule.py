@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from cce.checks import check_choice, check_range
 from cce.embeddings import Clusterable
+from cce.embeddings.cluster_pool import cluster_all
 from cce.training.averages import paired_tables, restart_average
 from cce.training.optimizer_state import POLICIES, repair_optimizer
 
@@ -102,14 +103,13 @@ class ClusterSchedule:
 
     def cluster(self) -> list[ClusterEvent]:
         """Cluster now, whatever the step."""
-        events = []
-        for table in tqdm(
-            self.tables(), desc="clustering", unit="table", leave=False, disable=None if self.progress else True
-        ):
-            event = table.cluster(generator=self.generator)
+        tables = self.tables()
+        show = None if self.progress else True
+        with tqdm(total=len(tables), desc="clustering", unit="table", leave=False, disable=show) as bar:
+            events = cluster_all(tables, self.generator, done=bar.update)
+        for event in events:
             for optimizer in self.optimizers:
                 repair_optimizer(optimizer, event, policy=self.policy)
-            events.append(event)
         for averaged in self.averages:
             restart_average(averaged, self.model)
         return events
