@@ -220,14 +220,14 @@ class EmbeddingCollection(nn.Module):
     def _fused(self) -> _Fused:
         """The tables that compiled loops can serve, noted anew when one of them has changed."""
         tables = [table for table in self._tables() if isinstance(table, LinearEmbedding) and not table.is_weighted]
-        settings = [(table, table.padding_idx, table.check_ids) for table in tables]
+        wiring = [(table, *table.wiring) for table in tables]
         known, now = _known.get(self), moment()
-        if known is None or known.moment is not now or known.settings != settings:
+        if known is None or known.moment is not now or known.wiring != wiring or not known.is_fresh:
             places = [place for place, table in enumerate(self._tables()) if table in tables]
             names = [f"feature {name!r}" for name in self.features]
             layouts = [table.layout() for table in tables]
             program = Program(layouts, [names[place] for place in places]) if tables else None
-            known = _known[self] = _Fused(now, settings, places, tables, program)
+            known = _known[self] = _Fused(now, wiring, places, tables, program)
         return known
 
     def extra_repr(self) -> str:
@@ -240,10 +240,15 @@ class _Fused:
     """The tables of a collection that are looked up together, as they were at some moment."""
 
     moment: Moment
-    settings: list[Any]
+    wiring: list[Any]
     places: list[int]
     tables: list[LinearEmbedding]
     program: Any  # None without tables
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the addresses in the program are still right."""
+        return self.program is None or self.program.is_fresh
 
 
 _known: WeakKeyDictionary[EmbeddingCollection, _Fused] = WeakKeyDictionary()
