@@ -138,6 +138,8 @@ def forward(
     dtype = codebooks[0].dtype
     sums = _sum_type(dtype)
     codebooks = [codebook.contiguous() for codebook in codebooks]  # held until the end
+    if [codebook.shape for codebook in codebooks] != program.shapes:  # loops would read what lies behind them
+        raise ValueError(f"codebooks must have shapes {program.shapes}, got {[tuple(c.shape) for c in codebooks]}.")
     groups = [(form, _with_codebooks(features, codebooks)) for form, features in program.groups]
     batch = len(ids) if bags is None else bags.batch
     vectors = (torch.empty if bags is None else torch.zeros)(batch, program.dim, dtype=sums, device="cpu")

@@ -151,6 +151,9 @@ class Program:
 
     def _slot_numbers(self, layout: Layout) -> list[list[int]]:
         entries, rows = describe(layout.sources), []
+        needed = max(entry.first_row + entry.num_rows for entry in entries)
+        if needed > layout.num_rows:  # compiled loops would read what lies behind the codebook
+            raise ValueError(f"codebook must have at least {needed} rows, got {layout.num_rows}.")
         for entry in entries:
             row = [0] * slot_table.NUM_SLOT_COLUMNS
             row[slot_table.KIND] = int(entry.kind)
