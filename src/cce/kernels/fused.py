@@ -22,6 +22,7 @@ from cce.compiled.memory import KINDS
 from cce.kernels import compiled_lookup as loops
 from cce.kernels.compiled_rows import BLOCK
 from cce.kernels.compiled_sparse import list_rows, renumber
+from cce.kernels.layout import MAX_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +81,11 @@ def usable(codebooks: Sequence[Tensor], ids: Tensor) -> bool:
         return False
     dtype = codebooks[0].dtype
     return dtype in KINDS and all(
-        type(codebook) in PLAIN and codebook.device.type == "cpu" and codebook.dtype is dtype for codebook in codebooks
+        type(codebook) in PLAIN
+        and codebook.device.type == "cpu"
+        and codebook.dtype is dtype
+        and codebook.shape[0] <= MAX_ROWS
+        for codebook in codebooks
     )
 
 
