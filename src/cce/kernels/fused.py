@@ -75,9 +75,7 @@ class Kept:
 
 def usable(codebooks: Sequence[Tensor], ids: Tensor) -> bool:
     """Whether compiled loops can serve these tensors: real ones, on the CPU, of one float type, outside of tracing."""
-    if not compiled.available or torch.compiler.is_compiling() or torch._C._is_tracing():
-        return False
-    if peek_interpreter_stack() is not None or type(ids) not in PLAIN or ids.device.type != "cpu":  # vmap and the like
+    if not compiled.available or not _is_eager() or type(ids) not in PLAIN or ids.device.type != "cpu":
         return False
     dtype = codebooks[0].dtype
     return dtype in KINDS and all(
@@ -86,6 +84,16 @@ def usable(codebooks: Sequence[Tensor], ids: Tensor) -> bool:
         and codebook.dtype is dtype
         and codebook.shape[0] <= MAX_ROWS
         for codebook in codebooks
+    )
+
+
+def _is_eager() -> bool:
+    """Whether nobody records or transforms what torch does, as tracers, `torch.func` and dispatch modes do."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._is_tracing()
+        or peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack()
     )
 
 
@@ -117,7 +125,8 @@ class _LookUp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         needed = ctx.needs_input_grad[4:]
-        if torch.is_grad_enabled() and grad.requires_grad:  # a gradient of the gradient will be asked for
+        is_differentiated = torch.is_grad_enabled() and grad.requires_grad  # a gradient of the gradient is wanted
+        if is_differentiated or not _is_eager():  # many gradients at once come from inside a vmap
             gradients = _differentiable_gradients(ctx.kept, grad, needed)
         else:
             gradients = (sparse_gradients if ctx.sparse else dense_gradients)(ctx.kept, grad, needed)
