@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack
+from torch._C._functorch import is_legacy_batchedtensor, peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from cce import compiled
@@ -120,13 +120,16 @@ class _LookUp(torch.autograd.Function):
     ) -> Tensor:
         vectors, rows, batch = forward(program, ids, codebooks, bags, keep=True)
         ctx.kept, ctx.sparse, ctx.ids = Kept(program, bags, rows, batch, codebooks[0].dtype), sparse, ids
+        if bags is not None:  # backward reads them again, and torch knows whether they have changed
+            ctx.save_for_backward(bags.offsets, bags.weights)
         return vectors
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         needed = ctx.needs_input_grad[4:]
+        _ = ctx.saved_tensors  # an error if one has changed
         is_differentiated = torch.is_grad_enabled() and grad.requires_grad  # a gradient of the gradient is wanted
-        if is_differentiated or not _is_eager():  # many gradients at once come from inside a vmap
+        if is_differentiated or not _is_eager() or is_legacy_batchedtensor(grad):  # is_grads_batched
             gradients = _differentiable_gradients(ctx.kept, grad, needed)
         else:
             gradients = (sparse_gradients if ctx.sparse else dense_gradients)(ctx.kept, grad, needed)
