@@ -142,9 +142,9 @@ class EmbeddingCollection(nn.Module):
         if not codebooks or not usable(codebooks, ids):
             return torch.stack([table(ids[:, place]) for place, table in enumerate(self._tables())], dim=1)
         columns = ids if len(codebooks) == self.num_features else ids[:, fused.places]
-        for place, table in zip(fused.places, fused.tables, strict=True):
-            table.count(ids[:, place])
         vectors = look_up(fused.program, columns.long(), codebooks, sparse=fused.tables[0].sparse)
+        for place, table in zip(fused.places, fused.tables, strict=True):
+            table.count(ids[:, place])  # after they were found to be right
         vectors = vectors.view(len(ids), len(codebooks), self.embedding_dim)
         return self._with_the_others(vectors, fused.places, lambda place, table: table(ids[:, place]))
 
@@ -177,11 +177,11 @@ class EmbeddingCollection(nn.Module):
         needs_weight_gradient = weights is not None and weights.requires_grad
         if len(codebooks) < self.num_features or needs_weight_gradient or not usable(codebooks, ids):
             return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
+        bags = Bags(offsets.long(), batch, weights)
+        vectors = look_up(fused.program, ids.long().contiguous(), codebooks, bags=bags, sparse=fused.tables[0].sparse)
         ends = offsets[::batch].tolist() if batch else [0] * (self.num_features + 1)
         for place, table in enumerate(fused.tables):
             table.count(ids[ends[place] : ends[place + 1]])
-        bags = Bags(offsets.long(), batch, weights)
-        vectors = look_up(fused.program, ids.long().contiguous(), codebooks, bags=bags, sparse=fused.tables[0].sparse)
         return vectors.view(batch, self.num_features, self.embedding_dim)
 
     def _bags_apart(self, ids: Tensor, offsets: Tensor, weights: Tensor | None, batch: int) -> list[Tensor]:

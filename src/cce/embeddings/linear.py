@@ -70,8 +70,8 @@ class LinearEmbedding(Embedding):
         if self.is_weighted or not usable((codebook,), input) or input.dtype not in ID_TYPES:
             return super().forward(input)
         ids = input.reshape(-1, 1).long()
-        self.count(ids.squeeze(1))
         vectors = look_up_all(self.program(), ids, (codebook,), sparse=self.sparse)
+        self.count(ids.squeeze(1))  # after they were found to be right
         return vectors.view(*input.shape, self.embedding_dim)
 
     def compose(self, ids: Tensor) -> Tensor:
