@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -37,7 +38,8 @@ class EmbeddingCollection(nn.Module):
 
     Ids `(batch, features)` give vectors `(batch, features, embedding_dim)`, one column for each feature in order.
     Features with several ids an example come as `ids` `(n)` with `offsets` `(features · batch + 1)`, feature after
-    feature as in torchrec's KeyedJaggedTensor, and are pooled. A dictionary of either, by name, will do as well.
+    feature as in torchrec's KeyedJaggedTensor, and are pooled. A dictionary by name will do as well, of ids `(batch)` or
+    of tuples: ids, offsets `(batch + 1)` and, if any, weights.
 
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
     """
@@ -256,17 +258,23 @@ _known: WeakKeyDictionary[EmbeddingCollection, _Fused] = WeakKeyDictionary()
 
 def join_bags(columns: Sequence[Tensor | Jagged]) -> tuple[Tensor, Tensor, Tensor | None]:
     """Features that come one by one, as ids `(batch)` or as bags, joined: ids, offsets and weights of all."""
-    bags = [(column, torch.arange(len(column) + 1)) if isinstance(column, Tensor) else column for column in columns]
-    offsets, start = [], 0
-    for values, own, *_ in bags:
-        ends = own if len(own) and int(own[-1]) == len(values) else torch.cat([own, own.new_tensor([len(values)])])
-        offsets.append(ends[:-1] + start)
-        start += len(values)
-    joined = torch.cat([*offsets, torch.tensor([start])])
+    bags: list[Jagged] = [
+        (column, torch.arange(len(column) + 1, device=column.device)) if isinstance(column, Tensor) else column
+        for column in columns
+    ]
+    sizes = sorted({len(offsets) - 1 for _, offsets, *_ in bags})
+    if len(sizes) > 1:
+        raise ValueError(f"offsets of every feature must have batch + 1 numbers, got batches of {sizes}.")
     ids = torch.cat([values for values, *_ in bags])
+    starts = [0, *accumulate(len(values) for values, *_ in bags)]
+    for values, offsets, *_ in bags:
+        if offsets.device.type == "cpu" and not torch.compiler.is_compiling() and not _rise(offsets, len(values)):
+            raise ValueError(f"offsets must rise from 0 to the number of ids, {len(values)}.")
+    offsets = [own[:-1].long() + start for (_, own, *_), start in zip(bags, starts, strict=False)]
+    joined = torch.cat([*offsets, ids.new_tensor(starts[-1:], dtype=torch.int64)])
     if all(len(bag) == 2 for bag in bags):
         return ids, joined, None
-    weights = [bag[2] if len(bag) == 3 else torch.ones(len(bag[0])) for bag in bags]
+    weights = [bag[2] if len(bag) == 3 else torch.ones(len(bag[0]), device=ids.device) for bag in bags]
     return ids, joined, torch.cat(weights)
 
 
@@ -296,7 +304,7 @@ def _check_bags(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_featur
 
 
 def _rise(offsets: Tensor, end: int) -> bool:
-    return int(offsets[0]) == 0 and int(offsets[-1]) == end and not (offsets.diff() < 0).any()
+    return len(offsets) > 0 and int(offsets[0]) == 0 and int(offsets[-1]) == end and not (offsets.diff() < 0).any()
 
 
 def _make_tables(
