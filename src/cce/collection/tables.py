@@ -284,6 +284,8 @@ def _check_names(features: Mapping[str, int]) -> None:
     for name in features:
         if not name or "." in name:
             raise ValueError(f"features must have names without dots, as state_dict keys need, got {name!r}.")
+        if hasattr(nn.ModuleDict, name):
+            raise ValueError(f"features must not have the name of an attribute of nn.ModuleDict, got {name!r}.")
 
 
 def _check_bags(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_features: int) -> int:
