@@ -15,8 +15,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import peek_interpreter_stack
 
-from cce.checks import check_choice
+from cce.checks import check_choice, check_range
 from cce.collection.plan import MethodOf, Plan, plan_tables
 from cce.embeddings import METHODS, ClusterEvent, Embedding, EmbeddingBag
 from cce.embeddings.cluster_pool import cluster_all
@@ -27,7 +28,7 @@ from cce.kernels import Program
 from cce.kernels.fused import Bags, look_up, usable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Pooling = Literal["sum", "mean"]
 Jagged = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]  # values, offsets, and weights
@@ -91,7 +92,11 @@ class EmbeddingCollection(nn.Module):
         )
         if seed is not None:
             generator = torch.Generator().manual_seed(seed)
-        common = {"sparse": sparse, "padding_idx": padding_idx, "generator": generator}
+        if unified and padding_idx is not None:  # the same of every feature, so not the one of the common table
+            for name, size in features.items():
+                check_range(f"padding_idx of {name!r}", padding_idx, -size, size)
+        self.padding_idx = padding_idx
+        common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": generator}
         self.tables = nn.ModuleDict(_make_tables(self.plan, options or {}, common))
         self.to(device, dtype)
 
@@ -138,7 +143,8 @@ class EmbeddingCollection(nn.Module):
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
         if self.unified:
-            return self._only_table()(ids + self._shifts(ids))  # type: ignore[no-any-return]
+            vectors = self._only_table()(self._in_one_vocabulary(ids, lambda numbers: numbers.expand_as(ids)))
+            return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]
         fused = self._fused()
         codebooks = [table.codebook for table in fused.tables]
         if not codebooks or not usable(codebooks, ids):
@@ -167,12 +173,12 @@ class EmbeddingCollection(nn.Module):
         if self.pooling == "mean":
             if weights is not None:
                 raise ValueError("per_sample_weights need pooling='sum', got pooling='mean'.")
-            lengths = offsets.diff()
-            weights = torch.repeat_interleave(lengths.clamp(min=1).double().reciprocal(), lengths)
+            weights = self._shares(ids, offsets, batch)
         if self.unified:
-            lengths = offsets[::batch].diff() if batch else offsets.new_zeros(self.num_features)
-            ids = ids + torch.repeat_interleave(self._shifts(ids), lengths)
-            pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(ids, offsets, weights)
+            kept = self._per_id(self._paddings(ids), offsets, batch) != ids
+            weights = kept.float() if weights is None else weights * kept
+            shifted = self._in_one_vocabulary(ids, lambda numbers: self._per_id(numbers, offsets, batch))
+            pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(shifted, offsets, weights)
             return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)  # type: ignore[no-any-return]
         fused = self._fused()
         codebooks = [table.codebook for table in fused.tables]
@@ -215,9 +221,34 @@ class EmbeddingCollection(nn.Module):
     def _only_table(self) -> Embedding:
         return self.tables["all"]  # type: ignore[return-value]
 
-    def _shifts(self, ids: Tensor) -> Tensor:
-        sizes = torch.tensor([0, *self.features.values()][:-1], device=ids.device)
-        return sizes.cumsum(0)
+    def _shares(self, ids: Tensor, offsets: Tensor, batch: int) -> Tensor:
+        """Of each id in the mean of its bag, in which padding does not count."""
+        kept = self._per_id(self._paddings(ids), offsets, batch) != ids
+        counts = torch.cat([offsets.new_zeros(1), kept.cumsum(0)])[offsets].diff()
+        return torch.repeat_interleave(counts.clamp(min=1).double().reciprocal(), offsets.diff())
+
+    def _paddings(self, ids: Tensor) -> Tensor:
+        """The id of each feature that counts for nothing; −1 where there is none."""
+        if not self.unified:
+            found = [-1 if table.padding_idx is None else table.padding_idx for table in self._tables()]
+        else:
+            padding = self.padding_idx
+            found = [-1 if padding is None else padding % size for size in self.features.values()]
+        return torch.tensor(found, device=ids.device)
+
+    def _per_id(self, numbers: Tensor, offsets: Tensor, batch: int) -> Tensor:
+        """A number of each feature, for each of its ids."""
+        return torch.repeat_interleave(numbers, offsets[::batch].diff()) if batch else numbers[:0]
+
+    def _in_one_vocabulary(self, ids: Tensor, spread: Callable[[Tensor], Tensor]) -> Tensor:
+        """Ids of all features, the vocabulary of each after those before it."""
+        sizes = torch.tensor(list(self.features.values()), device=ids.device)
+        wrong = (ids < 0) | (ids >= spread(sizes))
+        if _readable(ids) and self._only_table().check_ids is not False and bool(wrong.any()):
+            place = int(spread(torch.arange(self.num_features, device=ids.device))[wrong][0])
+            name, size = list(self.features.items())[place]
+            raise IndexError(f"ids of feature {name!r} must lie in [0, {size}), got {int(ids[wrong][0])}.")
+        return ids + spread(sizes.cumsum(0) - sizes)
 
     def _fused(self) -> _Fused:
         """The tables that compiled loops can serve, noted anew when one of them has changed."""
@@ -276,6 +307,10 @@ def join_bags(columns: Sequence[Tensor | Jagged]) -> tuple[Tensor, Tensor, Tenso
         return ids, joined, None
     weights = [bag[2] if len(bag) == 3 else torch.ones(len(bag[0]), device=ids.device) for bag in bags]
     return ids, joined, torch.cat(weights)
+
+
+def _readable(ids: Tensor) -> bool:
+    return ids.device.type == "cpu" and not torch.compiler.is_compiling() and peek_interpreter_stack() is None
 
 
 def _check_names(features: Mapping[str, int]) -> None:
