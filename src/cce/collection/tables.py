@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch._C._functorch import peek_interpreter_stack
 
 from cce.checks import check_choice, check_range
+from cce.collection.bags import Jagged, check_bags, join_bags
 from cce.collection.plan import MethodOf, Plan, plan_tables
 from cce.embeddings import METHODS, ClusterEvent, Embedding, EmbeddingBag
 from cce.embeddings.cluster_pool import cluster_all
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Pooling = Literal["sum", "mean"]
-Jagged = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]  # values, offsets, and weights
 
 
 class EmbeddingCollection(nn.Module):
@@ -39,8 +38,8 @@ class EmbeddingCollection(nn.Module):
 
     Ids `(batch, features)` give vectors `(batch, features, embedding_dim)`, one column for each feature in order.
     Features with several ids an example come as `ids` `(n)` with `offsets` `(features · batch + 1)`, feature after
-    feature as in torchrec's KeyedJaggedTensor, and are pooled. A dictionary by name will do as well, of ids `(batch)` or
-    of tuples: ids, offsets `(batch + 1)` and, if any, weights.
+    feature as in torchrec's KeyedJaggedTensor, and are pooled. A dictionary by name will do as well, of ids
+    `(batch)` or of tuples: ids, offsets `(batch + 1)` and, if any, weights.
 
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
     """
@@ -169,7 +168,7 @@ class EmbeddingCollection(nn.Module):
     # -- bags ----------------------------------------------------------------------------------------------------------
 
     def _bags(self, ids: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
-        batch = _check_bags(ids, offsets, weights, self.num_features)
+        batch = check_bags(ids, offsets, weights, self.num_features)
         if self.pooling == "mean":
             if weights is not None:
                 raise ValueError("per_sample_weights need pooling='sum', got pooling='mean'.")
@@ -287,28 +286,6 @@ class _Fused:
 _known: WeakKeyDictionary[EmbeddingCollection, _Fused] = WeakKeyDictionary()
 
 
-def join_bags(columns: Sequence[Tensor | Jagged]) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Features that come one by one, as ids `(batch)` or as bags, joined: ids, offsets and weights of all."""
-    bags: list[Jagged] = [
-        (column, torch.arange(len(column) + 1, device=column.device)) if isinstance(column, Tensor) else column
-        for column in columns
-    ]
-    sizes = sorted({len(offsets) - 1 for _, offsets, *_ in bags})
-    if len(sizes) > 1:
-        raise ValueError(f"offsets of every feature must have batch + 1 numbers, got batches of {sizes}.")
-    ids = torch.cat([values for values, *_ in bags])
-    starts = [0, *accumulate(len(values) for values, *_ in bags)]
-    for values, offsets, *_ in bags:
-        if offsets.device.type == "cpu" and not torch.compiler.is_compiling() and not _rise(offsets, len(values)):
-            raise ValueError(f"offsets must rise from 0 to the number of ids, {len(values)}.")
-    offsets = [own[:-1].long() + start for (_, own, *_), start in zip(bags, starts, strict=False)]
-    joined = torch.cat([*offsets, ids.new_tensor(starts[-1:], dtype=torch.int64)])
-    if all(len(bag) == 2 for bag in bags):
-        return ids, joined, None
-    weights = [bag[2] if len(bag) == 3 else torch.ones(len(bag[0]), device=ids.device) for bag in bags]
-    return ids, joined, torch.cat(weights)
-
-
 def _readable(ids: Tensor) -> bool:
     return ids.device.type == "cpu" and not torch.compiler.is_compiling() and peek_interpreter_stack() is None
 
@@ -321,27 +298,6 @@ def _check_names(features: Mapping[str, int]) -> None:
             raise ValueError(f"features must have names without dots, as state_dict keys need, got {name!r}.")
         if hasattr(nn.ModuleDict, name):
             raise ValueError(f"features must not have the name of an attribute of nn.ModuleDict, got {name!r}.")
-
-
-def _check_bags(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_features: int) -> int:
-    """The size of the batch."""
-    batch, rest = divmod(len(offsets) - 1, num_features)
-    if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64) or rest or batch < 0:
-        raise ValueError(
-            f"offsets must be int32 or int64 with features · batch + 1 numbers for {num_features} features, "
-            f"got {offsets.dtype} of shape {tuple(offsets.shape)}."
-        )
-    if ids.dim() != 1:
-        raise ValueError(f"ids must be 1-D with offsets, got shape {tuple(ids.shape)}.")
-    if weights is not None and weights.shape != ids.shape:
-        raise ValueError(f"per_sample_weights must have the shape of ids, got {tuple(weights.shape)}.")
-    if offsets.device.type == "cpu" and not torch.compiler.is_compiling() and not _rise(offsets, len(ids)):
-        raise ValueError(f"offsets must rise from 0 to the number of ids, {len(ids)}.")
-    return batch
-
-
-def _rise(offsets: Tensor, end: int) -> bool:
-    return len(offsets) > 0 and int(offsets[0]) == 0 and int(offsets[-1]) == end and not (offsets.diff() < 0).any()
 
 
 def _make_tables(
