@@ -14,8 +14,10 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import peek_interpreter_stack
 
-from cce.checks import check_choice
+from cce.checks import check_choice, check_range
+from cce.collection.bags import Jagged, check_bags, join_bags
 from cce.collection.plan import MethodOf, Plan, plan_tables
 from cce.embeddings import METHODS, ClusterEvent, Embedding, EmbeddingBag
 from cce.embeddings.cluster_pool import cluster_all
@@ -26,10 +28,9 @@ from cce.kernels import Program
 from cce.kernels.fused import Bags, look_up, usable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Pooling = Literal["sum", "mean"]
-Jagged = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]  # values, offsets, and weights
 
 
 class EmbeddingCollection(nn.Module):
@@ -37,7 +38,8 @@ class EmbeddingCollection(nn.Module):
 
     Ids `(batch, features)` give vectors `(batch, features, embedding_dim)`, one column for each feature in order.
     Features with several ids an example come as `ids` `(n)` with `offsets` `(features · batch + 1)`, feature after
-    feature as in torchrec's KeyedJaggedTensor, and are pooled. A dictionary of either, by name, will do as well.
+    feature as in torchrec's KeyedJaggedTensor, and are pooled. A dictionary by name will do as well, of ids
+    `(batch)` or of tuples: ids, offsets `(batch + 1)` and, if any, weights.
 
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
     """
@@ -89,7 +91,11 @@ class EmbeddingCollection(nn.Module):
         )
         if seed is not None:
             generator = torch.Generator().manual_seed(seed)
-        common = {"sparse": sparse, "padding_idx": padding_idx, "generator": generator}
+        if unified and padding_idx is not None:  # the same of every feature, so not the one of the common table
+            for name, size in features.items():
+                check_range(f"padding_idx of {name!r}", padding_idx, -size, size)
+        self.padding_idx = padding_idx
+        common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": generator}
         self.tables = nn.ModuleDict(_make_tables(self.plan, options or {}, common))
         self.to(device, dtype)
 
@@ -136,15 +142,16 @@ class EmbeddingCollection(nn.Module):
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
         if self.unified:
-            return self._only_table()(ids + self._shifts(ids))  # type: ignore[no-any-return]
+            vectors = self._only_table()(self._in_one_vocabulary(ids, lambda numbers: numbers.expand_as(ids)))
+            return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]
         fused = self._fused()
         codebooks = [table.codebook for table in fused.tables]
         if not codebooks or not usable(codebooks, ids):
             return torch.stack([table(ids[:, place]) for place, table in enumerate(self._tables())], dim=1)
         columns = ids if len(codebooks) == self.num_features else ids[:, fused.places]
-        for place, table in zip(fused.places, fused.tables, strict=True):
-            table.count(ids[:, place])
         vectors = look_up(fused.program, columns.long(), codebooks, sparse=fused.tables[0].sparse)
+        for place, table in zip(fused.places, fused.tables, strict=True):
+            table.count(ids[:, place])  # after they were found to be right
         vectors = vectors.view(len(ids), len(codebooks), self.embedding_dim)
         return self._with_the_others(vectors, fused.places, lambda place, table: table(ids[:, place]))
 
@@ -161,27 +168,27 @@ class EmbeddingCollection(nn.Module):
     # -- bags ----------------------------------------------------------------------------------------------------------
 
     def _bags(self, ids: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
-        batch = _check_bags(ids, offsets, weights, self.num_features)
+        batch = check_bags(ids, offsets, weights, self.num_features)
         if self.pooling == "mean":
             if weights is not None:
                 raise ValueError("per_sample_weights need pooling='sum', got pooling='mean'.")
-            lengths = offsets.diff()
-            weights = torch.repeat_interleave(lengths.clamp(min=1).double().reciprocal(), lengths)
+            weights = self._shares(ids, offsets, batch)
         if self.unified:
-            lengths = offsets[::batch].diff() if batch else offsets.new_zeros(self.num_features)
-            ids = ids + torch.repeat_interleave(self._shifts(ids), lengths)
-            pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(ids, offsets, weights)
+            kept = self._per_id(self._paddings(ids), offsets, batch) != ids
+            weights = kept.float() if weights is None else weights * kept
+            shifted = self._in_one_vocabulary(ids, lambda numbers: self._per_id(numbers, offsets, batch))
+            pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(shifted, offsets, weights)
             return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)  # type: ignore[no-any-return]
         fused = self._fused()
         codebooks = [table.codebook for table in fused.tables]
         needs_weight_gradient = weights is not None and weights.requires_grad
         if len(codebooks) < self.num_features or needs_weight_gradient or not usable(codebooks, ids):
             return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
+        bags = Bags(offsets.long(), batch, weights)
+        vectors = look_up(fused.program, ids.long().contiguous(), codebooks, bags=bags, sparse=fused.tables[0].sparse)
         ends = offsets[::batch].tolist() if batch else [0] * (self.num_features + 1)
         for place, table in enumerate(fused.tables):
             table.count(ids[ends[place] : ends[place + 1]])
-        bags = Bags(offsets.long(), batch, weights)
-        vectors = look_up(fused.program, ids.long().contiguous(), codebooks, bags=bags, sparse=fused.tables[0].sparse)
         return vectors.view(batch, self.num_features, self.embedding_dim)
 
     def _bags_apart(self, ids: Tensor, offsets: Tensor, weights: Tensor | None, batch: int) -> list[Tensor]:
@@ -213,21 +220,46 @@ class EmbeddingCollection(nn.Module):
     def _only_table(self) -> Embedding:
         return self.tables["all"]  # type: ignore[return-value]
 
-    def _shifts(self, ids: Tensor) -> Tensor:
-        sizes = torch.tensor([0, *self.features.values()][:-1], device=ids.device)
-        return sizes.cumsum(0)
+    def _shares(self, ids: Tensor, offsets: Tensor, batch: int) -> Tensor:
+        """Of each id in the mean of its bag, in which padding does not count."""
+        kept = self._per_id(self._paddings(ids), offsets, batch) != ids
+        counts = torch.cat([offsets.new_zeros(1), kept.cumsum(0)])[offsets].diff()
+        return torch.repeat_interleave(counts.clamp(min=1).double().reciprocal(), offsets.diff())
+
+    def _paddings(self, ids: Tensor) -> Tensor:
+        """The id of each feature that counts for nothing; −1 where there is none."""
+        if not self.unified:
+            found = [-1 if table.padding_idx is None else table.padding_idx for table in self._tables()]
+        else:
+            padding = self.padding_idx
+            found = [-1 if padding is None else padding % size for size in self.features.values()]
+        return torch.tensor(found, device=ids.device)
+
+    def _per_id(self, numbers: Tensor, offsets: Tensor, batch: int) -> Tensor:
+        """A number of each feature, for each of its ids."""
+        return torch.repeat_interleave(numbers, offsets[::batch].diff()) if batch else numbers[:0]
+
+    def _in_one_vocabulary(self, ids: Tensor, spread: Callable[[Tensor], Tensor]) -> Tensor:
+        """Ids of all features, the vocabulary of each after those before it."""
+        sizes = torch.tensor(list(self.features.values()), device=ids.device)
+        wrong = (ids < 0) | (ids >= spread(sizes))
+        if _readable(ids) and self._only_table().check_ids is not False and bool(wrong.any()):
+            place = int(spread(torch.arange(self.num_features, device=ids.device))[wrong][0])
+            name, size = list(self.features.items())[place]
+            raise IndexError(f"ids of feature {name!r} must lie in [0, {size}), got {int(ids[wrong][0])}.")
+        return ids + spread(sizes.cumsum(0) - sizes)
 
     def _fused(self) -> _Fused:
         """The tables that compiled loops can serve, noted anew when one of them has changed."""
         tables = [table for table in self._tables() if isinstance(table, LinearEmbedding) and not table.is_weighted]
-        settings = [(table, table.padding_idx, table.check_ids) for table in tables]
+        wiring = [(table, *table.wiring) for table in tables]
         known, now = _known.get(self), moment()
-        if known is None or known.moment is not now or known.settings != settings:
+        if known is None or known.moment is not now or known.wiring != wiring or not known.is_fresh:
             places = [place for place, table in enumerate(self._tables()) if table in tables]
             names = [f"feature {name!r}" for name in self.features]
             layouts = [table.layout() for table in tables]
             program = Program(layouts, [names[place] for place in places]) if tables else None
-            known = _known[self] = _Fused(now, settings, places, tables, program)
+            known = _known[self] = _Fused(now, wiring, places, tables, program)
         return known
 
     def extra_repr(self) -> str:
@@ -240,29 +272,22 @@ class _Fused:
     """The tables of a collection that are looked up together, as they were at some moment."""
 
     moment: Moment
-    settings: list[Any]
+    wiring: list[Any]
     places: list[int]
     tables: list[LinearEmbedding]
     program: Any  # None without tables
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the addresses in the program are still right."""
+        return self.program is None or self.program.is_fresh
 
 
 _known: WeakKeyDictionary[EmbeddingCollection, _Fused] = WeakKeyDictionary()
 
 
-def join_bags(columns: Sequence[Tensor | Jagged]) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Features that come one by one, as ids `(batch)` or as bags, joined: ids, offsets and weights of all."""
-    bags = [(column, torch.arange(len(column) + 1)) if isinstance(column, Tensor) else column for column in columns]
-    offsets, start = [], 0
-    for values, own, *_ in bags:
-        ends = own if len(own) and int(own[-1]) == len(values) else torch.cat([own, own.new_tensor([len(values)])])
-        offsets.append(ends[:-1] + start)
-        start += len(values)
-    joined = torch.cat([*offsets, torch.tensor([start])])
-    ids = torch.cat([values for values, *_ in bags])
-    if all(len(bag) == 2 for bag in bags):
-        return ids, joined, None
-    weights = [bag[2] if len(bag) == 3 else torch.ones(len(bag[0])) for bag in bags]
-    return ids, joined, torch.cat(weights)
+def _readable(ids: Tensor) -> bool:
+    return ids.device.type == "cpu" and not torch.compiler.is_compiling() and peek_interpreter_stack() is None
 
 
 def _check_names(features: Mapping[str, int]) -> None:
@@ -271,27 +296,8 @@ def _check_names(features: Mapping[str, int]) -> None:
     for name in features:
         if not name or "." in name:
             raise ValueError(f"features must have names without dots, as state_dict keys need, got {name!r}.")
-
-
-def _check_bags(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_features: int) -> int:
-    """The size of the batch."""
-    batch, rest = divmod(len(offsets) - 1, num_features)
-    if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64) or rest or batch < 0:
-        raise ValueError(
-            f"offsets must be int32 or int64 with features · batch + 1 numbers for {num_features} features, "
-            f"got {offsets.dtype} of shape {tuple(offsets.shape)}."
-        )
-    if ids.dim() != 1:
-        raise ValueError(f"ids must be 1-D with offsets, got shape {tuple(ids.shape)}.")
-    if weights is not None and weights.shape != ids.shape:
-        raise ValueError(f"per_sample_weights must have the shape of ids, got {tuple(weights.shape)}.")
-    if offsets.device.type == "cpu" and not torch.compiler.is_compiling() and not _rise(offsets, len(ids)):
-        raise ValueError(f"offsets must rise from 0 to the number of ids, {len(ids)}.")
-    return batch
-
-
-def _rise(offsets: Tensor, end: int) -> bool:
-    return int(offsets[0]) == 0 and int(offsets[-1]) == end and not (offsets.diff() < 0).any()
+        if hasattr(nn.ModuleDict, name):
+            raise ValueError(f"features must not have the name of an attribute of nn.ModuleDict, got {name!r}.")
 
 
 def _make_tables(

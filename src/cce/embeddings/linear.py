@@ -70,8 +70,8 @@ class LinearEmbedding(Embedding):
         if self.is_weighted or not usable((codebook,), input) or input.dtype not in ID_TYPES:
             return super().forward(input)
         ids = input.reshape(-1, 1).long()
-        self.count(ids.squeeze(1))
         vectors = look_up_all(self.program(), ids, (codebook,), sparse=self.sparse)
+        self.count(ids.squeeze(1))  # after they were found to be right
         return vectors.view(*input.shape, self.embedding_dim)
 
     def compose(self, ids: Tensor) -> Tensor:
@@ -85,10 +85,15 @@ class LinearEmbedding(Embedding):
 
     def program(self) -> Program:
         """The layout as a program for compiled lookups, made anew when a fact has moved."""
-        known, now, settings = _programs.get(self), moment(), (self.padding_idx, self.check_ids)
-        if known is None or known[0] is not now or known[1] != settings:
-            known = _programs[self] = (now, settings, Program([self.layout()]))
+        known, now, wiring = _programs.get(self), moment(), self.wiring
+        if known is None or known[0] is not now or known[1] != wiring or not known[2].is_fresh:
+            known = _programs[self] = (now, wiring, Program([self.layout()]))
         return known[2]
+
+    @property
+    def wiring(self) -> tuple[object, ...]:
+        """What a program depends on beyond the places of facts in memory."""
+        return self.padding_idx, self.check_ids, self.codebook.shape, *self._modules.values()
 
     def _compose_weighted(self, ids: Tensor) -> Tensor:
         layout, weights = self.layout(), self.weights(ids)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack
+from torch._C._functorch import is_legacy_batchedtensor, peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from cce import compiled
@@ -22,6 +22,7 @@ from cce.compiled.memory import KINDS
 from cce.kernels import compiled_lookup as loops
 from cce.kernels.compiled_rows import BLOCK
 from cce.kernels.compiled_sparse import list_rows, renumber
+from cce.kernels.layout import MAX_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,13 +75,25 @@ class Kept:
 
 def usable(codebooks: Sequence[Tensor], ids: Tensor) -> bool:
     """Whether compiled loops can serve these tensors: real ones, on the CPU, of one float type, outside of tracing."""
-    if not compiled.available or torch.compiler.is_compiling() or torch._C._is_tracing():
-        return False
-    if peek_interpreter_stack() is not None or type(ids) not in PLAIN or ids.device.type != "cpu":  # vmap and the like
+    if not compiled.available or not _is_eager() or type(ids) not in PLAIN or ids.device.type != "cpu":
         return False
     dtype = codebooks[0].dtype
     return dtype in KINDS and all(
-        type(codebook) in PLAIN and codebook.device.type == "cpu" and codebook.dtype is dtype for codebook in codebooks
+        type(codebook) in PLAIN
+        and codebook.device.type == "cpu"
+        and codebook.dtype is dtype
+        and codebook.shape[0] <= MAX_ROWS
+        for codebook in codebooks
+    )
+
+
+def _is_eager() -> bool:
+    """Whether nobody records or transforms what torch does, as tracers, `torch.func` and dispatch modes do."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._is_tracing()
+        or peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack()
     )
 
 
@@ -107,12 +120,16 @@ class _LookUp(torch.autograd.Function):
     ) -> Tensor:
         vectors, rows, batch = forward(program, ids, codebooks, bags, keep=True)
         ctx.kept, ctx.sparse, ctx.ids = Kept(program, bags, rows, batch, codebooks[0].dtype), sparse, ids
+        if bags is not None:  # backward reads them again, and torch knows whether they have changed
+            ctx.save_for_backward(bags.offsets, bags.weights)
         return vectors
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         needed = ctx.needs_input_grad[4:]
-        if torch.is_grad_enabled() and grad.requires_grad:  # a gradient of the gradient will be asked for
+        _ = ctx.saved_tensors  # an error if one has changed
+        is_differentiated = torch.is_grad_enabled() and grad.requires_grad  # a gradient of the gradient is wanted
+        if is_differentiated or not _is_eager() or is_legacy_batchedtensor(grad):  # is_grads_batched
             gradients = _differentiable_gradients(ctx.kept, grad, needed)
         else:
             gradients = (sparse_gradients if ctx.sparse else dense_gradients)(ctx.kept, grad, needed)
@@ -138,6 +155,8 @@ def forward(
     dtype = codebooks[0].dtype
     sums = _sum_type(dtype)
     codebooks = [codebook.contiguous() for codebook in codebooks]  # held until the end
+    if [codebook.shape for codebook in codebooks] != program.shapes:  # loops would read what lies behind them
+        raise ValueError(f"codebooks must have shapes {program.shapes}, got {[tuple(c.shape) for c in codebooks]}.")
     groups = [(form, _with_codebooks(features, codebooks)) for form, features in program.groups]
     batch = len(ids) if bags is None else bags.batch
     vectors = (torch.empty if bags is None else torch.zeros)(batch, program.dim, dtype=sums, device="cpu")

@@ -95,8 +95,15 @@ class Program:
         self.most_slots = max(self.num_slots)
         self.facts: list[Tensor] = []
         self.slots = np.array([numbers for layout in layouts for numbers in self._slot_numbers(layout)], dtype=np.int64)
+        self.facts = list({id(fact): fact for fact in self.facts}.values())
+        self._addresses = [fact.data_ptr() for fact in self.facts]
         self.groups = self._groups()
         self._shares: dict[int, list[Share]] = {}
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether facts still lie where they did: a tensor that is sent to another process moves to shared memory."""
+        return [fact.data_ptr() for fact in self.facts] == self._addresses
 
     def shares(self, num_threads: int) -> list[Share]:
         """The work of a backward pass, cut into as many shares of features, or of some of their columns."""
@@ -144,6 +151,9 @@ class Program:
 
     def _slot_numbers(self, layout: Layout) -> list[list[int]]:
         entries, rows = describe(layout.sources), []
+        needed = max(entry.first_row + entry.num_rows for entry in entries)
+        if needed > layout.num_rows:  # compiled loops would read what lies behind the codebook
+            raise ValueError(f"codebook must have at least {needed} rows, got {layout.num_rows}.")
         for entry in entries:
             row = [0] * slot_table.NUM_SLOT_COLUMNS
             row[slot_table.KIND] = int(entry.kind)

@@ -9,10 +9,11 @@ import torch
 from torch._C._functorch import peek_interpreter_stack
 
 from cce import compiled
+from cce.compiled.memory import KINDS
 from cce.indexing.sources import rows_of
 from cce.kernels import fused, operator
 from cce.kernels.gather_sum import gather_sum
-from cce.kernels.layout import Program
+from cce.kernels.layout import MAX_ROWS, Program
 from cce.kernels.triton_autograd import triton_gather_sum
 from cce.kernels.triton_gather_sum import usable as triton_usable
 
@@ -50,6 +51,8 @@ def _compiles_to_operator(codebook: Tensor, ids: Tensor, *, sparse: bool) -> boo
         and not torch.compiler.is_exporting()
         and compiled.available
         and not sparse
+        and codebook.dtype in KINDS
+        and codebook.shape[0] <= MAX_ROWS
         and codebook.device.type == ids.device.type == "cpu"
     )
 
