@@ -439,7 +439,8 @@ class Rows(Dataset):
             return table(ids)
 
 for workers in (0, 2):
-    for batch in DataLoader(Rows(), batch_size=2, num_workers=workers, multiprocessing_context="fork" if workers else None):
+    context = "fork" if workers else None
+    for batch in DataLoader(Rows(), batch_size=2, num_workers=workers, multiprocessing_context=context):
         assert torch.equal(batch, expected.expand(2, -1, -1))
 child = os.fork()
 if child == 0:
