@@ -145,10 +145,10 @@ class EmbeddingCollection(nn.Module):
         if self.unified:
             vectors = self._only_table()(self._in_one_vocabulary(ids, lambda numbers: numbers.expand_as(ids)))
             return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]
-        fused = self._fused()
-        codebooks = [table.codebook for table in fused.tables]
-        if not codebooks or not usable(codebooks, ids):
+        fused = self._fused(ids)
+        if fused is None:
             return torch.stack([table(ids[:, place]) for place, table in enumerate(self._tables())], dim=1)
+        codebooks = [table.codebook for table in fused.tables]
         columns = ids if len(codebooks) == self.num_features else ids[:, fused.places]
         vectors = look_up(fused.program, columns.long(), codebooks, sparse=fused.tables[0].sparse)
         for place, table in zip(fused.places, fused.tables, strict=True):
@@ -180,11 +180,11 @@ class EmbeddingCollection(nn.Module):
             shifted = self._in_one_vocabulary(ids, lambda numbers: self._per_id(numbers, offsets, batch))
             pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(shifted, offsets, weights)
             return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)  # type: ignore[no-any-return]
-        fused = self._fused()
-        codebooks = [table.codebook for table in fused.tables]
+        fused = self._fused(ids)
         needs_weight_gradient = weights is not None and weights.requires_grad
-        if len(codebooks) < self.num_features or needs_weight_gradient or not usable(codebooks, ids):
+        if fused is None or len(fused.tables) < self.num_features or needs_weight_gradient:
             return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
+        codebooks = [table.codebook for table in fused.tables]
         bags = Bags(offsets.long(), batch, weights)
         vectors = look_up(fused.program, ids.long().contiguous(), codebooks, bags=bags, sparse=fused.tables[0].sparse)
         ends = offsets[::batch].tolist() if batch else [0] * (self.num_features + 1)
@@ -250,16 +250,18 @@ class EmbeddingCollection(nn.Module):
             raise IndexError(f"ids of feature {name!r} must lie in [0, {size}), got {int(ids[wrong][0])}.")
         return ids + spread(sizes.cumsum(0) - sizes)
 
-    def _fused(self) -> _Fused:
-        """The tables that compiled loops can serve, noted anew when one of them has changed."""
+    def _fused(self, ids: Tensor) -> _Fused | None:
+        """The tables that compiled loops can serve, if any, noted anew when one of them has changed."""
         tables = [table for table in self._tables() if isinstance(table, LinearEmbedding) and not table.is_weighted]
+        if not tables or not usable([table.codebook for table in tables], ids):  # before a program is made
+            return None
         wiring = [(table, *table.wiring) for table in tables]
         known, now = _known.get(self), moment()
-        if known is None or known.moment is not now or known.wiring != wiring or not known.is_fresh:
+        if known is None or known.moment is not now or known.wiring != wiring or not known.program.is_fresh:
             places = [place for place, table in enumerate(self._tables()) if table in tables]
             names = [f"feature {name!r}" for name in self.features]
             layouts = [table.layout() for table in tables]
-            program = Program(layouts, [names[place] for place in places]) if tables else None
+            program = Program(layouts, [names[place] for place in places])
             known = _known[self] = _Fused(now, wiring, places, tables, program)
         return known
 
@@ -276,12 +278,7 @@ class _Fused:
     wiring: list[Any]
     places: list[int]
     tables: list[LinearEmbedding]
-    program: Any  # None without tables
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the addresses in the program are still right."""
-        return self.program is None or self.program.is_fresh
+    program: Program
 
 
 _known: WeakKeyDictionary[EmbeddingCollection, _Fused] = WeakKeyDictionary()
