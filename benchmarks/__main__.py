@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import cluster_event, kmeans, loader, lookup, prepare, recovery
+from benchmarks import cluster_event, collection, kmeans, loader, lookup, memory, prepare, recovery, scaling
 
 
 def main(argv: list[str]) -> None:
@@ -13,6 +13,9 @@ def main(argv: list[str]) -> None:
         (cluster_event, []),
         (recovery, []),
         (lookup, []),
+        (collection, []),
+        (memory, []),
+        (scaling, []),
         (prepare, []),
         (loader, []),
     ):

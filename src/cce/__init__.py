@@ -12,6 +12,7 @@ from cce.version import __version__
 
 if TYPE_CHECKING:
     from cce.clustering import ClusterSettings
+    from cce.collection import EmbeddingCollection, Plan, plan_tables
     from cce.compression import CompressionPlan, compress
     from cce.diagnostics import Collapse, Summary, collapse, entropies, summary
     from cce.embeddings import (
@@ -52,10 +53,12 @@ __all__ = [
     "DeepHashEmbedding",
     "Embedding",
     "EmbeddingBag",
+    "EmbeddingCollection",
     "FullEmbedding",
     "HashEmbedding",
     "HashingTrickEmbedding",
     "MixedDimensionEmbedding",
+    "Plan",
     "ProductQuantizedEmbedding",
     "RobeEmbedding",
     "Summary",
@@ -67,6 +70,7 @@ __all__ = [
     "entropies",
     "list_methods",
     "paper_schedule",
+    "plan_tables",
     "repair_optimizer",
     "restart_average",
     "summary",
@@ -77,11 +81,14 @@ _HOMES = {
     "ClusterSettings": "cce.clustering",
     "Collapse": "cce.diagnostics",
     "CompressionPlan": "cce.compression",
+    "EmbeddingCollection": "cce.collection",
+    "Plan": "cce.collection",
     "Summary": "cce.diagnostics",
     "collapse": "cce.diagnostics",
     "compress": "cce.compression",
     "entropies": "cce.diagnostics",
     "paper_schedule": "cce.training",
+    "plan_tables": "cce.collection",
     "repair_optimizer": "cce.training",
     "restart_average": "cce.training",
     "summary": "cce.diagnostics",

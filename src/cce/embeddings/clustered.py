@@ -120,7 +120,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     def count(self, ids: Tensor) -> None:
         """Count the ids of training, where that is wanted."""
         if self.counts is not None and self.training and torch.is_grad_enabled():
-            self.counts.add(ids, ignored=self.padding_idx)
+            self.counts.add(ids.reshape(-1), ignored=self.padding_idx)
 
     def arrange(self, learned: Tensor, hashed: Tensor, num_rows: int) -> Tensor:
         """Rows of the codebook `(n, columns, terms)` from rows within each of its tables."""

@@ -43,7 +43,7 @@ class LinearEmbedding(Embedding):
         return None
 
     def count(self, ids: Tensor) -> None:
-        """Take note of ids `(n)` that are looked up; most tables need not."""
+        """Take note of ids that are looked up; most tables need not."""
 
     @property
     def is_weighted(self) -> bool:
@@ -71,7 +71,7 @@ class LinearEmbedding(Embedding):
             return super().forward(input)
         ids = input.reshape(-1, 1).long()
         vectors = look_up_all(self.program(), ids, (codebook,), sparse=self.sparse)
-        self.count(ids.squeeze(1))  # after they were found to be right
+        self.count(ids)  # after they were found to be right
         return vectors.view(*input.shape, self.embedding_dim)
 
     def compose(self, ids: Tensor) -> Tensor:

@@ -15,14 +15,14 @@ from torch._C._functorch import is_legacy_batchedtensor, peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from cce import compiled
-from cce.compiled import parallel_for
+from cce.compiled import parallel_for, scratch
 from cce.compiled.memory import KINDS
 from cce.kernels import compiled_lookup as loops
 from cce.kernels.compiled_merge import CHUNK, NUM_PROBED
 from cce.kernels.compiled_rows import BLOCK
 from cce.kernels.gradients import PARALLEL_SLOTS, dense_gradients, differentiable_gradients, sparse_gradients
-from cce.kernels.kept import Kept, Merged, count_ids, row_starts, sum_type
-from cce.kernels.layout import MAX_ROWS
+from cce.kernels.kept import Kept, Merged, count_ids, sum_type
+from cce.kernels.layout import MAX_ROWS, row_starts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 PLAIN = (Tensor, torch.nn.Parameter)
-_NONE = np.empty(0, np.int64)
+_NONE, _NOTHING = np.empty(0, np.int64), np.empty(0, np.uint8)
 
 
 def usable(codebooks: Sequence[Tensor], ids: Tensor) -> bool:
@@ -123,13 +123,13 @@ def forward(
     """The vectors, and what backward needs, if asked to `keep` that; `merge` ids that come often."""
     dtype = codebooks[0].dtype
     sums = sum_type(dtype)
-    codebooks = [codebook.contiguous() for codebook in codebooks]  # held until the end
+    codebooks = [codebook if codebook.is_contiguous() else codebook.contiguous() for codebook in codebooks]
     if [codebook.shape for codebook in codebooks] != program.shapes:  # loops would read what lies behind them
         raise ValueError(f"codebooks must have shapes {program.shapes}, got {[tuple(c.shape) for c in codebooks]}.")
-    groups = [(form, _with_codebooks(features, codebooks)) for form, features in program.groups]
+    groups = program.placed([codebook.data_ptr() for codebook in codebooks])
     batch = len(ids) if bags is None else bags.batch
     vectors = (torch.empty if bags is None else torch.zeros)(batch, program.dim, dtype=sums, device="cpu")
-    starts, size = row_starts(program, count_ids(program, batch, bags))
+    starts, size = program.starts(batch) if bags is None else row_starts(program, count_ids(program, batch, bags))
     rows = np.empty(size if keep else 0, np.int32)
     merges = merge and bags is None and batch >= NUM_PROBED
     merged = Merged.room(program.num_features, batch, keep=keep) if merges else Merged.none()
@@ -139,15 +139,15 @@ def forward(
 
     def run(index: int, num_threads: int) -> None:
         """The share of one thread: chunks of features, or ranges of bags."""
-        own_rows = (rows, starts) if keep else (np.empty(program.most_slots * BLOCK, np.int32), _NONE)
+        own_rows = (rows, starts) if keep else (scratch("rows", program.most_slots * BLOCK, np.int32), _NONE)
         own_names = merged if keep or not merges else Merged.room(program.num_features, batch, keep=False)
-        aside = program.room(sums.itemsize)
+        aside = scratch("vectors", program.room(sums.itemsize), np.uint8) if merges or bags is not None else _NOTHING
         for form, features in groups:
             if bags is None:
                 tasks = len(features) * -(-batch // CHUNK)
                 first, last = tasks * index // num_threads, tasks * (index + 1) // num_threads
                 place = (features, program.slots, ids.data_ptr(), ids.stride(0) * 8, ids.stride(1) * 8, batch)
-                names = (own_names.names, own_names.listed, np.empty(CHUNK, np.uint64), aside)
+                names = (own_names.names, own_names.listed, scratch("ids", CHUNK, np.uint64), aside)
                 found = look(*place, first, last, *own_rows, *names, *out, form)
             else:
                 first, last = batch * index // num_threads, batch * (index + 1) // num_threads
@@ -164,13 +164,7 @@ def forward(
         parallel_for(lambda index: run(index, num_threads), num_threads)
     if wrong:
         _refuse(program, ids, bags)
-    return (vectors if dtype is sums else vectors.to(dtype)), Kept(program, bags, rows, merged, batch, dtype)
-
-
-def _with_codebooks(features: Array, codebooks: Sequence[Tensor]) -> Array:
-    features = features.copy()
-    features[:, loops.CODEBOOK] = [codebooks[place].data_ptr() for place in features[:, loops.PLACE].tolist()]
-    return features
+    return (vectors if dtype is sums else vectors.to(dtype)), Kept(program, bags, rows, starts, merged, batch, dtype)
 
 
 def _refuse(program: Program, ids: Tensor, bags: Bags | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from cce.compiled import parallel_for
+from cce.compiled import parallel_for, scratch
 from cce.compiled.memory import KINDS
 from cce.kernels import compiled_lookup as loops
 from cce.kernels.compiled_merge import CHUNK
@@ -41,13 +41,12 @@ def dense_gradients(kept: Kept, grad: Tensor, needed: Sequence[bool]) -> list[Te
 
 def sparse_gradients(kept: Kept, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
     """Coalesced: the rows that were used are numbered, and gradients summed in a table of those rows alone."""
-    starts = kept.starts
     numbered = np.empty_like(kept.rows)
     used: list[Tensor | None] = [None] * len(needed)
 
     def find(place: int) -> None:
         if needed[place]:
-            used[place] = _used_rows(kept, place, int(starts[place]), numbered)
+            used[place] = _used_rows(kept, place, int(kept.starts[place]), numbered)
 
     if len(numbered) >= PARALLEL_SLOTS:
         parallel_for(find, len(needed))
@@ -109,17 +108,19 @@ def _sort_rows(kept: Kept, place: int, start: int, numbered: Array) -> Tensor:
 def _scatter(kept: Kept, grad: Tensor, rows: Array, tables: Sequence[Tensor | None]) -> None:
     """Sum gradients into the rows of `tables`."""
     addresses = np.array([0 if table is None else table.data_ptr() for table in tables], dtype=np.int64)
-    starts = kept.starts
-    grad = grad.to(kept.sums).contiguous()
+    all_wanted = all(table is not None for table in tables)
+    if grad.dtype is not kept.sums or not grad.is_contiguous():
+        grad = grad.to(kept.sums).contiguous()
     stride, total, kind = kept.program.dim * grad.itemsize, grad.itemsize, KINDS[grad.dtype]
     scatter: Any = loops.scatter if kept.bags is None else loops.scatter_bags
     more = (kept.merged.names, kept.merged.listed) if kept.bags is None else kept.bags.arrays()
 
     def run(share: Share) -> None:
-        aside = kept.program.room(total)
+        aside = scratch("vectors", kept.program.room(total), np.uint8)
         for form, features, units in share:
-            wanted = units[addresses[features[units[:, loops.FEATURE], loops.PLACE]] != 0]
-            place = (features, wanted, kept.batch, rows, starts, *more, aside, addresses)
+            if not all_wanted:
+                units = units[addresses[features[units[:, loops.FEATURE], loops.PLACE]] != 0]  # noqa: PLW2901
+            place = (features, units, kept.batch, rows, kept.starts, *more, aside, addresses)
             scatter(*place, grad.data_ptr(), stride, total, kind, form)
 
     shares = kept.program.shares(torch.get_num_threads() if len(rows) >= PARALLEL_SLOTS else 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,6 @@ from cce.kernels.compiled_merge import CHUNK
 from cce.kernels.compiled_rows import BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
     from cce.kernels.layout import Program
@@ -64,6 +61,7 @@ class Kept:
     program: Program
     bags: Bags | None
     rows: Array
+    starts: Array  # of each feature's rows
     merged: Merged
     batch: int
     dtype: torch.dtype
@@ -77,11 +75,6 @@ class Kept:
     def sums(self) -> torch.dtype:
         """The type that gradients are summed in."""
         return sum_type(self.dtype)
-
-    @property
-    def starts(self) -> Array:
-        """Where the rows of each feature start."""
-        return row_starts(self.program, self.counts)[0]
 
     def chunk_sizes(self, place: int) -> Array:
         """How many ids of a feature have rows, chunk by chunk; bags are one chunk."""
@@ -123,13 +116,6 @@ def count_ids(program: Program, batch: int, bags: Bags | None) -> list[int]:
     ends = bags.offsets[::batch] if batch else bags.offsets.new_zeros(program.num_features + 1)
     counts: list[int] = ends.diff().tolist()
     return counts
-
-
-def row_starts(program: Program, counts: Sequence[int]) -> tuple[Array, int]:
-    """Where the rows of each feature start, in whole blocks, and how many there are in all."""
-    sizes = [-(-n // BLOCK) * BLOCK * slots for n, slots in zip(counts, program.num_slots, strict=True)]
-    ends = list(itertools.accumulate(sizes, initial=0))
-    return np.array(ends[:-1], dtype=np.int64), ends[-1]
 
 
 def into_blocks(rows: Array, size: int) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from cce.indexing.sources import Slot, SlotKind, describe
 from cce.kernels import compiled_lookup as table_of
 from cce.kernels import compiled_rows as slot_table
 from cce.kernels.compiled_merge import CHUNK
+from cce.kernels.compiled_rows import BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,16 +100,36 @@ class Program:
         self.facts = list({id(fact): fact for fact in self.facts}.values())
         self._addresses = [fact.data_ptr() for fact in self.facts]
         self.groups = self._groups()
+        self.largest_dim = max(layout.dim for layout in layouts)
         self._shares: dict[int, list[Share]] = {}
+        self._placed: tuple[list[int], list[tuple[Form, Array]]] | None = None
+        self._starts: tuple[int, tuple[Array, int]] | None = None
 
     @property
     def is_fresh(self) -> bool:
         """Whether facts still lie where they did: a tensor that is sent to another process moves to shared memory."""
         return [fact.data_ptr() for fact in self.facts] == self._addresses
 
-    def room(self, item: int) -> Array:
-        """Room for the vectors of a chunk of ids of any feature, in numbers of `item` bytes."""
-        return np.empty(CHUNK * max(layout.dim for layout in self.layouts) * item, np.uint8)
+    def room(self, item: int) -> int:
+        """Bytes of the vectors of a chunk of ids of any feature, in numbers of `item` bytes."""
+        return CHUNK * self.largest_dim * item
+
+    def placed(self, addresses: list[int]) -> list[tuple[Form, Array]]:
+        """The groups, with the addresses of codebooks filled in; those of the last time are remembered."""
+        known = self._placed
+        if known is None or known[0] != addresses:
+            groups = [(form, features.copy()) for form, features in self.groups]
+            for _, features in groups:
+                features[:, table_of.CODEBOOK] = [addresses[place] for place in features[:, table_of.PLACE]]
+            known = self._placed = (addresses, groups)
+        return known[1]
+
+    def starts(self, batch: int) -> tuple[Array, int]:
+        """`row_starts` for one id an example; those of the last batch are remembered."""
+        known = self._starts
+        if known is None or known[0] != batch:
+            known = self._starts = (batch, row_starts(self, [batch] * self.num_features))
+        return known[1]
 
     def shares(self, num_threads: int) -> list[Share]:
         """The work of a backward pass, cut into as many shares of features, or of some of their columns."""
@@ -196,6 +217,13 @@ def _read_four_at_once(entries: list[Slot], rows: list[list[int]]) -> None:
     first[slot_table.KIND], first[slot_table.STEP] = slot_table.LEARNED_FOUR, places[1] - places[0]
     for place in places[1:]:
         rows[place][slot_table.KIND] = slot_table.FILLED
+
+
+def row_starts(program: Program, counts: Sequence[int]) -> tuple[Array, int]:
+    """Where the rows of each feature start, in whole blocks, and how many there are in all."""
+    sizes = [-(-n // BLOCK) * BLOCK * slots for n, slots in zip(counts, program.num_slots, strict=True)]
+    ends = list(accumulate(sizes, initial=0))
+    return np.array(ends[:-1], dtype=np.int64), ends[-1]
 
 
 def _column_ranges(layout: Layout, num_parts: int) -> list[tuple[int, int]]:

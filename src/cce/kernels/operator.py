@@ -104,7 +104,7 @@ def scatter(
 ) -> list[Tensor]:
     """The dense gradients of the codebooks; an empty tensor for those that need none."""
     program = Program(unflatten(numbers, facts))
-    kept = Kept(program, None, rows.numpy(), Merged.none(), len(grad), grad.dtype)
+    kept = Kept(program, None, rows.numpy(), program.starts(len(grad))[0], Merged.none(), len(grad), grad.dtype)
     gradients = dense_gradients(kept, grad, needed)
     return [grad.new_empty(0) if gradient is None else gradient for gradient in gradients]
 
