@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import cluster_event, kmeans, lookup, recovery
+from benchmarks import cluster_event, kmeans, loader, lookup, prepare, recovery
 
 
 def main(argv: list[str]) -> None:
@@ -13,6 +13,8 @@ def main(argv: list[str]) -> None:
         (cluster_event, []),
         (recovery, []),
         (lookup, []),
+        (prepare, []),
+        (loader, []),
     ):
         print(f"\n== {benchmark.__name__.rpartition('.')[2]}", flush=True)
         benchmark.main(argv + ([] if "--quick" in argv else kept))

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from cce.cli import demo, prepare
+from cce.cli import demo, plan, prepare
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -35,4 +35,5 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     demo.add_verb(verbs)
     prepare.add_verb(verbs)
+    plan.add_verb(verbs)
     return parser

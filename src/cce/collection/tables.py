@@ -25,7 +25,8 @@ from cce.embeddings.clusterable import Clusterable
 from cce.embeddings.linear import LinearEmbedding
 from cce.indexing.facts import Moment, moment
 from cce.kernels import Program
-from cce.kernels.fused import Bags, look_up, usable
+from cce.kernels.fused import look_up, usable
+from cce.kernels.kept import Bags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,6 +12,7 @@ from cce.compiled.memory import RUNS, longest_run
 from cce.indexing.sources import Slot, SlotKind, describe
 from cce.kernels import compiled_lookup as table_of
 from cce.kernels import compiled_rows as slot_table
+from cce.kernels.compiled_merge import CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from cce.indexing.sources import RowSource
 
 Array = np.ndarray[Any, Any]
-Form = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+Form = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 Share = list[tuple[Form, Array, Array]]  # features of a form, and units of work on them
 
@@ -73,8 +74,8 @@ class Layout:
         """What compiled loops are made for: see `compiled_sums`."""
         run = longest_run(self.width)
         if run != self.width or self.terms not in SHORT_TERMS or self.columns not in SHORT_COLUMNS:
-            return RUNS[run], (), ()
-        return RUNS[run], (0,) * self.terms, (0,) * self.columns
+            return RUNS[run], (), (), RUNS[longest_run(self.dim)]
+        return RUNS[run], (0,) * self.terms, (0,) * self.columns, RUNS[longest_run(self.dim)]
 
 
 class Program:
@@ -103,6 +104,10 @@ class Program:
         """Whether facts still lie where they did: a tensor that is sent to another process moves to shared memory."""
         return [fact.data_ptr() for fact in self.facts] == self._addresses
 
+    def room(self, item: int) -> Array:
+        """Room for the vectors of a chunk of ids of any feature, in numbers of `item` bytes."""
+        return np.empty(CHUNK * max(layout.dim for layout in self.layouts) * item, np.uint8)
+
     def shares(self, num_threads: int) -> list[Share]:
         """The work of a backward pass, cut into as many shares of features, or of some of their columns."""
         if num_threads not in self._shares:
@@ -125,7 +130,11 @@ class Program:
             shares[lightest].setdefault((group, columns), []).append([place, first, columns])
         return [
             [
-                (_form_of(self.groups[group][0], columns), self.groups[group][1], np.array(rows, dtype=np.int64))
+                (
+                    _form_of(self.groups[group][0], columns, self.groups[group][1]),
+                    self.groups[group][1],
+                    np.array(rows, dtype=np.int64),
+                )
                 for (group, columns), rows in share.items()
             ]
             for share in shares
@@ -196,7 +205,8 @@ def _column_ranges(layout: Layout, num_parts: int) -> list[tuple[int, int]]:
     return [(first, last - first) for first, last in pairwise(cuts)]
 
 
-def _form_of(form: Form, columns: int) -> Form:
-    """The form for some of the columns."""
-    run, terms, _ = form
-    return (run, terms, (0,) * columns) if terms and columns in SHORT_COLUMNS else (run, (), ())
+def _form_of(form: Form, columns: int, features: Array) -> Form:
+    """The form for some of the columns of these features."""
+    run, terms, _, _ = form
+    whole = RUNS[min(longest_run(columns * int(width)) for width in features[:, table_of.WIDTH])]
+    return (run, terms, (0,) * columns, whole) if terms and columns in SHORT_COLUMNS else (run, (), (), whole)
