@@ -60,12 +60,10 @@ class Layout:
     @property
     def splits_by_column(self) -> bool:
         """Whether no two columns share a row, so that their gradients can be summed side by side."""
-        ranges = sorted(
-            (entry.first_row, entry.first_row + entry.num_rows, slot // self.terms)
-            for slot, entry in enumerate(describe(self.sources))
-        )
-        neighbours = pairwise(ranges)
-        return all(end <= start or column == other for (_, end, column), (start, _, other) in neighbours)
+        entries = describe(self.sources)
+        columns = [entries[first : first + self.terms] for first in range(0, len(entries), self.terms)]
+        spans = sorted((min(e.first_row for e in c), max(e.first_row + e.num_rows for e in c)) for c in columns)
+        return all(end <= start for (_, end), (start, _) in pairwise(spans))
 
     @property
     def apart(self) -> Layout:
