@@ -99,9 +99,7 @@ class Plan:
         rows = [_row(table) for table in (*self.tables, self.total)]
         largest = self.largest
         note = f"largest table: {largest.name}, {format_ratio(largest.compression)} fewer params"
-        return (
-            f"{format_table(HEADERS, rows, num_left=2)}\n{note}, {format_ratio(largest.byte_compression)} fewer bytes"
-        )
+        return f"{format_table(HEADERS, rows, num_left=2)}\n{note}, {format_ratio(largest.byte_compression)} fewer bytes"
 
 
 def plan_tables(

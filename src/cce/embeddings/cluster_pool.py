@@ -21,7 +21,7 @@ def cluster_all(
     generator: torch.Generator | None = None,
     *,
     places: Collection[int] | None = None,
-    done: Callable[[int, ClusterEvent], None] = lambda place, event: None,
+    done: Callable[[int, ClusterEvent], None] | None = None,
 ) -> list[ClusterEvent]:
     """Cluster every table, each with random numbers of its own; `done(place, event)` is called
     after each, on the thread that clustered it.
@@ -36,7 +36,8 @@ def cluster_all(
 
     def cluster(place: int) -> None:
         events[place] = tables[place].cluster(generator=torch.Generator().manual_seed(seeds[place]))
-        done(place, events[place])
+        if done is not None:
+            done(place, events[place])
 
     mine = range(len(tables)) if places is None else places
     order = sorted(mine, key=lambda place: -tables[place].num_embeddings)

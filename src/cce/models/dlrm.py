@@ -6,6 +6,7 @@ those of the CCE paper.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -66,7 +67,7 @@ class DLRM(nn.Module):
 def _network(sizes: Sequence[int], name: str, generator: torch.Generator | None) -> nn.Sequential:
     """Linear layers, each followed by a ReLU; they start as DLRM's do."""
     layers: list[nn.Module] = []
-    for num_inputs, num_outputs in zip(sizes, sizes[1:], strict=False):
+    for num_inputs, num_outputs in pairwise(sizes):
         check_range(name, num_outputs, 1, 2**31)
         linear = nn.Linear(num_inputs, num_outputs)
         nn.init.normal_(linear.weight, std=(2 / (num_inputs + num_outputs)) ** 0.5, generator=generator)

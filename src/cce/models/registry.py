@@ -1,7 +1,7 @@
 """Models by name, or from a user's own file.
 
-A model is any `nn.Module` that takes a `Batch` to logits `(batch)`. It is made by a callable `(schema, tables, **options)`,
-where `tables` is the `EmbeddingCollection` of the schema's features.
+A model is any `nn.Module` that takes a `Batch` to logits `(batch)`. It is made by a callable
+`(schema, tables, **options)`, where `tables` is the `EmbeddingCollection` of the schema's features.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Training with tables that are clustered on the way. Names are loaded when they are first used: options need no torch."""
+"""Training with tables that are clustered on the way.
+
+Names are loaded when they are first used: the options of a run can be told without torch.
+"""
 
 from __future__ import annotations
 

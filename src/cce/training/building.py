@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
 from cce.models import create_model
 from cce.training.cluster_schedule import ClusterSchedule, paper_schedule
@@ -26,7 +27,7 @@ def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
         schema.vocabulary_sizes,
         config.embedding_dim,
         method=config.method,
-        options={config.method: config.method_options} if config.method != "full" else None,
+        options={config.method: _method_options(config)},
         sparse=config.sparse,
         seed=config.seed,
         **(budget if config.method != "full" else {}),  # type: ignore[arg-type]
@@ -34,14 +35,20 @@ def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
     return create_model(config.model, schema, tables, **config.model_options)
 
 
+def _method_options(config: TrainConfig) -> dict[str, Any]:
+    """Its `settings`, in a file a table of names and values, are an object here."""
+    options = dict(config.method_options)
+    if isinstance(options.get("settings"), dict):
+        options["settings"] = ClusterSettings(**options["settings"])
+    return options
+
+
 def build_schedule(
     config: TrainConfig,
     model: nn.Module,
     optimizers: list[Optimizer],
-    *,
     steps_per_epoch: int,
     ranks: Ranks,
-    progress: bool,
 ) -> ClusterSchedule | None:
     """When tables are clustered; None for never."""
     when: dict[str, Any] = {"every": config.cluster_every, "times": config.cluster_times}
@@ -49,9 +56,7 @@ def build_schedule(
         if config.schedule == "none":
             return None
         when = {"at": _moments(config), "steps_per_epoch": steps_per_epoch}
-    return ClusterSchedule(
-        model, optimizers, policy=config.cluster_policy, seed=config.seed, ranks=ranks, progress=progress, **when
-    )
+    return ClusterSchedule(model, optimizers, policy=config.cluster_policy, seed=config.seed, ranks=ranks, **when)
 
 
 def _moments(config: TrainConfig) -> list[float]:

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +21,7 @@ from cce.distributed.packing import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from torch import Tensor
 
@@ -29,7 +29,7 @@ FORMAT = 1
 MODEL, TRAINING, MANIFEST = "model.safetensors", "training.safetensors", "checkpoint.json"
 
 
-class DamagedCheckpoint(ValueError):
+class DamagedCheckpointError(ValueError):
     """A checkpoint that is not as it was written."""
 
 
@@ -68,9 +68,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
     body = read_manifest(path)
     for name, facts in body["files"].items():
         if not (path / name).exists():
-            raise DamagedCheckpoint(f"{path / name} is missing: the checkpoint was damaged.")
+            raise DamagedCheckpointError(f"{path / name} is missing: the checkpoint was damaged.")
         if _facts(path / name) != facts:
-            raise DamagedCheckpoint(f"{path / name} is not what was written: the checkpoint was damaged.")
+            raise DamagedCheckpointError(f"{path / name} is not what was written: the checkpoint was damaged.")
     state = unpack(body["state"], load_file(path / TRAINING))
     return Checkpoint(body["step"], load_file(path / MODEL), state)
 
@@ -79,7 +79,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """The plain part of a checkpoint, with its step and its files."""
     file = path / MANIFEST
     if not file.exists():
-        raise DamagedCheckpoint(f"{path} must be a checkpoint, got no {MANIFEST} there.")
+        raise DamagedCheckpointError(f"{path} must be a checkpoint, got no {MANIFEST} there.")
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         body: dict[str, Any] = content["body"]
@@ -87,7 +87,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         whole = False
     if not whole:
-        raise DamagedCheckpoint(f"{file} is not what was written: the checkpoint was damaged.")
+        raise DamagedCheckpointError(f"{file} is not what was written: the checkpoint was damaged.")
     if body["format"] != FORMAT:
         raise ValueError(f"format of {file} must be {FORMAT}, got {body['format']}.")
     return body
@@ -100,11 +100,11 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 def read_latest(folder: Path) -> tuple[Checkpoint, list[str]]:
     """The newest checkpoint that is whole, and what is wrong with those that came after it."""
-    damage = []
+    damage: list[str] = []
     for path in reversed(list_checkpoints(folder)):
         try:
             return read_checkpoint(path), damage
-        except DamagedCheckpoint as error:
+        except DamagedCheckpointError as error:
             damage.append(str(error))
     raise FileNotFoundError("\n".join([*damage, f"{folder} must hold a whole checkpoint, got none."]))
 

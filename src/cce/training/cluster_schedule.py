@@ -10,8 +10,8 @@ import torch
 from tqdm import tqdm
 
 from cce.checks import check_choice, check_range
-from cce.embeddings import Clusterable
 from cce.distributed import Ranks
+from cce.embeddings import Clusterable
 from cce.training.averages import paired_tables, restart_average
 from cce.training.optimizer_state import POLICIES
 from cce.training.shared_clustering import SharedCounts, cluster_tables
@@ -119,7 +119,7 @@ class ClusterSchedule:
                 policy=self.policy,
                 generator=self.generator,
                 ranks=self.ranks,
-                done=lambda _: bar.update(),
+                done=bar.update,
             )
         for averaged in self.averages:
             restart_average(averaged, self.model)

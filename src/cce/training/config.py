@@ -15,80 +15,105 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LR_SCHEDULES = ("constant", "linear", "cosine")
+MAY_BE_ZERO = ("seed", "warmup_steps")
 PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
 SCHEDULES = ("auto", "none", "best-of-10-epochs", "one-epoch", "strategy-1", "strategy-2", "strategy-3")
 
 
-def _option(default: Any, about: str, choices: tuple[str, ...] | None = None) -> Any:
-    metadata = {"help": about, "choices": choices}
-    if isinstance(default, dict):
-        return field(default_factory=dict, metadata=metadata)
-    return field(default=default, metadata=metadata)
+def _about(text: str, *choices: str) -> dict[str, Any]:
+    return {"help": text, "choices": choices}
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """A training run. The defaults are the paper's: DLRM, plain SGD at 0.1, batches of 128."""
 
-    data: str = field(metadata={"help": "folder of a data set made by `cce prepare`", "choices": None})
-    model: str = _option("dlrm", "dlrm, gmf, or path/to/file.py:Name")
-    model_options: dict[str, Any] = _option({}, "further arguments of the model, such as bottom=[64,32]")
-    method: str = _option("cce", "how tables that do not fit are made smaller: cce, hash, full, …")
-    method_options: dict[str, Any] = _option({}, "further arguments of the method, such as num_columns=8")
-    cap: int | None = _option(None, "trainable numbers of any one table at most")
-    num_params: int | None = _option(None, "trainable numbers of all tables together, instead of a cap")
-    compression: float | None = _option(None, "how many times fewer trainable numbers, instead of a cap")
-    embedding_dim: int = _option(16, "numbers of a vector")
-    sparse: bool = _option(False, "sparse gradients: for large tables, with sgd, adagrad or sparse_adam")
-    epochs: int = _option(1, "passes over the training rows")
-    batch_size: int = _option(128, "rows of an optimizer step, over all processes together")
-    accumulate: int = _option(1, "pieces that a batch is computed in, to save memory")
-    optimizer: str = _option("sgd", "sgd, adam, adamw, adagrad, sparse_adam or any other of torch")
-    optimizer_options: dict[str, Any] = _option({}, "further arguments of the optimizer, such as momentum=0.9")
-    lr: float = _option(0.1, "learning rate")
-    lr_schedule: str = _option("constant", "what becomes of it after the warm-up", LR_SCHEDULES)
-    warmup_steps: int = _option(0, "steps in which the learning rate rises to its value")
-    weight_decay: float = _option(0.0, "of the optimizer")
-    precision: str = _option("float32", "of the computation: bf16 computes networks in half the bits", PRECISIONS)
-    schedule: str = _option("auto", "when tables are clustered; auto: as the paper, by the number of epochs", SCHEDULES)
-    cluster_every: int | None = _option(None, "cluster every so many steps, instead of a schedule")
-    cluster_times: int | None = _option(None, "cluster so many times")
-    cluster_policy: str = _option("transfer", "what becomes of the optimizer's state", ("transfer", "reset", "keep"))
-    validations_per_epoch: int = _option(6, "how often the validation rows are scored")
-    early_stopping: bool = _option(True, "stop when an epoch's best validation BCE is worse than the last one's")
-    auc: str = _option("exact", "streaming needs no memory for all scores of a split", AUCS)
-    evaluation_batch_size: int = _option(16_384, "rows at a time when rows are scored")
-    test: bool = _option(True, "score the test rows with the best checkpoint at the end")
-    max_steps: int | None = _option(None, "stop after so many optimizer steps")
-    checkpoint_every: int | None = _option(None, "steps between checkpoints, besides those at validations")
-    keep_last: int = _option(2, "checkpoints that are kept, besides the best")
-    log_every: int = _option(100, "steps between lines of the log")
-    tensorboard: bool = _option(False, "write TensorBoard's files as well")
-    seed: int = _option(0, "of everything random")
-    device: str = _option("auto", "cpu, cuda, or auto: cuda where there is one")
-    threads: int | None = _option(None, "of torch on the CPU")
+    data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
+    model: str = field(default="dlrm", metadata=_about("dlrm, gmf, or path/to/file.py:Name"))
+    model_options: dict[str, Any] = field(
+        default_factory=dict, metadata=_about("further arguments of the model, such as bottom=[64,32]")
+    )
+    method: str = field(
+        default="cce", metadata=_about("how tables that do not fit are made smaller: cce, hash, full, …")
+    )
+    method_options: dict[str, Any] = field(
+        default_factory=dict, metadata=_about("further arguments of the method, such as num_columns=8")
+    )
+    cap: int | None = field(default=None, metadata=_about("trainable numbers of any one table at most"))
+    num_params: int | None = field(
+        default=None, metadata=_about("trainable numbers of all tables together, instead of a cap")
+    )
+    compression: float | None = field(
+        default=None, metadata=_about("how many times fewer trainable numbers, instead of a cap")
+    )
+    embedding_dim: int = field(default=16, metadata=_about("numbers of a vector"))
+    sparse: bool = field(
+        default=False, metadata=_about("sparse gradients: for large tables, with sgd, adagrad or sparse_adam")
+    )
+    epochs: int = field(default=1, metadata=_about("passes over the training rows"))
+    batch_size: int = field(default=128, metadata=_about("rows of an optimizer step, over all processes together"))
+    accumulate: int = field(default=1, metadata=_about("pieces that a batch is computed in, to save memory"))
+    optimizer: str = field(
+        default="sgd", metadata=_about("sgd, adam, adamw, adagrad, sparse_adam or any other of torch")
+    )
+    optimizer_options: dict[str, Any] = field(
+        default_factory=dict, metadata=_about("further arguments of the optimizer, such as momentum=0.9")
+    )
+    lr: float = field(default=0.1, metadata=_about("learning rate"))
+    lr_schedule: str = field(default="constant", metadata=_about("what becomes of it after the warm-up", *LR_SCHEDULES))
+    warmup_steps: int = field(default=0, metadata=_about("steps in which the learning rate rises to its value"))
+    weight_decay: float = field(default=0.0, metadata=_about("of the optimizer"))
+    precision: str = field(
+        default="float32", metadata=_about("of the computation: bf16 computes networks in half the bits", *PRECISIONS)
+    )
+    schedule: str = field(
+        default="auto",
+        metadata=_about("when tables are clustered; auto: as the paper, by the number of epochs", *SCHEDULES),
+    )
+    cluster_every: int | None = field(
+        default=None, metadata=_about("cluster every so many steps, instead of a schedule")
+    )
+    cluster_times: int | None = field(default=None, metadata=_about("cluster so many times"))
+    cluster_policy: str = field(
+        default="transfer", metadata=_about("what becomes of the optimizer's state", "transfer", "reset", "keep")
+    )
+    validations_per_epoch: int = field(default=6, metadata=_about("how often the validation rows are scored"))
+    early_stopping: bool = field(
+        default=True, metadata=_about("stop when an epoch's best validation BCE is worse than the last one's")
+    )
+    auc: str = field(default="exact", metadata=_about("streaming needs no memory for all scores of a split", *AUCS))
+    evaluation_batch_size: int = field(default=16_384, metadata=_about("rows at a time when rows are scored"))
+    test: bool = field(default=True, metadata=_about("score the test rows with the best checkpoint at the end"))
+    max_steps: int | None = field(default=None, metadata=_about("stop after so many optimizer steps"))
+    checkpoint_every: int | None = field(
+        default=None, metadata=_about("steps between checkpoints, besides those at validations")
+    )
+    keep_last: int = field(default=2, metadata=_about("checkpoints that are kept, besides the best"))
+    log_every: int = field(default=100, metadata=_about("steps between lines of the log"))
+    tensorboard: bool = field(default=False, metadata=_about("write TensorBoard's files as well"))
+    seed: int = field(default=0, metadata=_about("of everything random"))
+    device: str = field(default="auto", metadata=_about("cpu, cuda, or auto: cuda where there is one"))
+    threads: int | None = field(default=None, metadata=_about("of torch on the CPU"))
 
     def __post_init__(self) -> None:
         for name in ("model_options", "method_options", "optimizer_options"):
             if not isinstance(getattr(self, name), dict):
                 raise TypeError(f"{name} must be a table of names and values, got {getattr(self, name)!r}.")
-        for name in ("embedding_dim", "epochs", "batch_size", "accumulate", "log_every", "keep_last"):
-            check_range(name, getattr(self, name), 1, 2**31)
-        for name in ("validations_per_epoch", "evaluation_batch_size"):
-            check_range(name, getattr(self, name), 1, 2**31)
-        for name in ("cap", "num_params", "cluster_every", "cluster_times", "max_steps", "checkpoint_every", "threads"):
-            if getattr(self, name) is not None:
-                check_range(name, getattr(self, name), 1, 2**63)
-        check_range("warmup_steps", self.warmup_steps, 0, 2**63)
-        check_range("seed", self.seed, 0, 2**63)
         for each in fields(self):
             if each.metadata["choices"]:
                 check_choice(each.name, getattr(self, each.name), each.metadata["choices"])
+        self._check_numbers()
+        self._check_pairs()
+
+    def _check_numbers(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.type == "int" or (each.type == "int | None" and value is not None):
+                check_range(each.name, value, 0 if each.name in MAY_BE_ZERO else 1, 2**63)
         for name in ("lr", "weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
-        self._check_pairs()
 
     def _check_pairs(self) -> None:
         budgets = {"cap": self.cap, "num_params": self.num_params, "compression": self.compression}

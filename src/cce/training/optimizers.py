@@ -53,4 +53,4 @@ def _create(name: str, parameters: list[nn.Parameter], arguments: Mapping[str, A
     for argument in arguments:
         if argument not in known:
             raise ValueError(f"optimizer {name!r} has no option {argument!r}; its options are {', '.join(known)}.")
-    return kind(parameters, **arguments)  # type: ignore[call-arg]
+    return kind(parameters, **arguments)

@@ -33,7 +33,7 @@ def cluster_tables(
     policy: str,
     generator: torch.Generator,
     ranks: Ranks,
-    done: Callable[[int], None] = lambda place: None,
+    done: Callable[[], object],
 ) -> list[ClusterEvent]:
     """Cluster all tables on all ranks, and repair the optimizers; what happened to each table."""
     owners = share_out([table.num_embeddings for table in tables], ranks.num_ranks)
@@ -41,10 +41,11 @@ def cluster_tables(
     lock = threading.Lock()
 
     def repair(place: int, event: ClusterEvent) -> None:
+        del place
         with lock:
             for optimizer in optimizers:
                 repair_optimizer(optimizer, event, policy=policy)
-            done(place)
+            done()
 
     events = dict(zip(mine, cluster_all(tables, generator, places=mine, done=repair), strict=True))
     for place, (table, owner) in enumerate(zip(tables, owners, strict=True)):
@@ -123,6 +124,5 @@ class SharedCounts:
         if self.ranks.num_ranks == 1:
             return
         for counts, known in zip(self.counts, self.known, strict=True):
-            news = sum_over_ranks(counts - known, self.ranks)
-            known += news
+            known.add_(sum_over_ranks(counts - known, self.ranks))
             counts.copy_(known)
