@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cce.data import SyntheticConfig, prepare_synthetic
 from cce.training import TrainConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SIZES = (120, 60, 30)
 OPTIONS: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from helpers.runs import tiny_data
 
 

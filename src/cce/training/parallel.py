@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import inspect
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
 
     from cce.distributed import Ranks
     from cce.schema import Batch
+
+_names = inspect.signature(DistributedDataParallel).parameters
+# buffers are not sent at every forward; torch 2.13 has another name for it
+NO_BUFFERS = {"forward_sync_buffers" if "forward_sync_buffers" in _names else "broadcast_buffers": False}
 
 
 class ParallelModel:
@@ -33,7 +39,8 @@ class ParallelModel:
         """Wrap the model anew if a clustering replaced or resized a parameter: gradients are reduced by place."""
         now = [(id(parameter), parameter.shape) for parameter in self.model.parameters()]
         if self.ranks.num_ranks > 1 and now != self._known:
-            self._wrapped = DistributedDataParallel(self.model, broadcast_buffers=False)
+            self.close()
+            self._wrapped = DistributedDataParallel(self.model, **NO_BUFFERS)
         self._known = now
 
     def without_reduction(self, *, when: bool) -> AbstractContextManager[Any]:
@@ -41,5 +48,7 @@ class ParallelModel:
         return self._wrapped.no_sync() if when and self._wrapped is not None else nullcontext()
 
     def close(self) -> None:
-        """Let go of the wrapper, which must not outlive the group of processes."""
-        self._wrapped = None
+        """Let go of the wrapper: it must outlive neither the group of processes nor the shapes of the parameters."""
+        if self._wrapped is not None:
+            self._wrapped = None
+            gc.collect()  # it is part of cycles, and holds on to where gradients were added up

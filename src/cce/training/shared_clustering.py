@@ -36,6 +36,8 @@ def cluster_tables(
     done: Callable[[], object],
 ) -> list[ClusterEvent]:
     """Cluster all tables on all ranks, and repair the optimizers; what happened to each table."""
+    if not tables:
+        return []
     owners = share_out([table.num_embeddings for table in tables], ranks.num_ranks)
     mine = [place for place, owner in enumerate(owners) if owner == ranks.rank]
     lock = threading.Lock()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import sys
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch.nn import functional
+from tqdm import tqdm
 
 from cce.data import PreparedData
 from cce.distributed import Ranks, broadcast, sum_over_ranks
@@ -24,12 +26,20 @@ from cce.training.scoring import Scores, score
 from cce.training.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor, nn
 
     from cce.schema import Batch
 
 ASK_EVERY = 8  # steps between two looks whether another process wishes to stop
-BROKEN = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "Timed out waiting")
+BROKEN = (
+    "gloo",
+    "NCCL",
+    "onnection closed",
+    "onnection reset",
+    "Broken pipe",
+)  # of what torch says when a peer is gone
 
 
 class Trainer:
@@ -74,23 +84,18 @@ class Trainer:
     def run(self) -> RunRecord:
         """Train to the end. Ctrl-C finishes the batch, saves, and raises KeyboardInterrupt with how to resume."""
         session = self.session
-        try:
-            with polite_interrupts() as wish:
-                while not session.is_done:
-                    for pieces, num_rows in session.batches():
-                        self._cluster_if_due()
-                        self._train_step(pieces, num_rows)
-                        self._after_step(num_rows)
-                        self._leave_if_wished(wish)
-                        if session.step == self.config.max_steps:
-                            break
-                    else:
-                        session.is_stopped = session.stopping.end_epoch() and self.config.early_stopping
-                return self._finish()
-        except RuntimeError as error:
-            raise self._explained(error) from error
-        finally:
-            self.close()
+        with polite_interrupts() as wish, self._explained_errors():
+            while not session.is_done:
+                for pieces, num_rows in session.batches():
+                    self._cluster_if_due()
+                    self._train_step(pieces, num_rows)
+                    self._after_step(num_rows)
+                    self._leave_if_wished(wish)
+                    if session.step == self.config.max_steps:
+                        break
+                else:
+                    session.is_stopped = session.stopping.end_epoch() and self.config.early_stopping
+            return self._finish()
 
     def _train_step(self, pieces: list[Batch], num_rows: int) -> None:
         session = self.session
@@ -101,7 +106,8 @@ class Trainer:
             for place, piece in enumerate(pieces, start=1):
                 with session.parallel.without_reduction(when=place < len(pieces)):
                     loss = self._loss(piece.to(session.device))
-                    (loss * (self.ranks.num_ranks / num_rows)).backward()  # type: ignore[no-untyped-call]  # of several ranks the mean is taken
+                    share = self.ranks.num_ranks / num_rows  # of the gradients of several ranks the mean is taken
+                    (loss * share).backward()  # type: ignore[no-untyped-call]
                 session.loss_sum += float(loss.detach())
             for optimizer in session.optimizers:
                 optimizer.step()
@@ -251,10 +257,18 @@ class Trainer:
     def _how_to_resume(self) -> str:
         return f"`cce train --resume {self.out}`"
 
-    def _explained(self, error: RuntimeError) -> Exception:
-        """What a broken connection means, in words."""
-        if self.ranks.num_ranks == 1 or not any(sign in str(error) for sign in BROKEN):
-            return error
-        kept = list_checkpoints(self.checkpoints)
-        where = f"the last checkpoint is {kept[-1]}" if kept else "there is no checkpoint as yet"
-        return ConnectionError(f"another process of this run has died; {where}; go on with {self._how_to_resume()}.")
+    @contextmanager
+    def _explained_errors(self) -> Iterator[None]:
+        """Say what a broken connection means, and close everything in any case."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.ranks.num_ranks == 1 or not any(sign in str(error) for sign in BROKEN):
+                raise
+            kept = list_checkpoints(self.checkpoints)
+            where = f"the last checkpoint is {kept[-1]}" if kept else "there is no checkpoint as yet"
+            what = f"another process of this run has died; {where}; go on with {self._how_to_resume()}."
+            tqdm.write(what, file=sys.stderr)  # at once: torchrun is about to end this process as well
+            raise ConnectionError(what) from error
+        finally:
+            self.close()
