@@ -93,7 +93,7 @@ def test_records_and_text_and_checks_do_without_torch():
 def test_each_package_that_may_be_missing_is_imported_in_one_file():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     required = {requirement.partition(">")[0] for requirement in project["dependencies"]}
-    assert required == {"torch", "numpy", "tqdm"}
+    assert required == {"torch", "numpy", "tqdm", "safetensors"}
     importers: dict[str, set[str]] = {}
     for path in files():
         for name in imports(path):

@@ -22,9 +22,11 @@ class RunRecord:
     nbytes: int  # of all tables, pointers included
     bce: float  # on the test rows
     auc: float
-    seconds: float
+    seconds: float  # all parts together
     config: dict[str, Any] = field(default_factory=dict)
-    curve: list[dict[str, float]] = field(default_factory=list)  # scores by epoch
+    curve: list[dict[str, float]] = field(default_factory=list)  # validations: step, epoch, bce, auc
+    samples_per_second: float = 0.0  # rows trained a second, without validation, clustering and saving
+    seconds_by_part: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """One line."""

@@ -19,7 +19,7 @@ def states(tables):
 
 def test_every_table_is_clustered_and_its_event_stands_in_its_place():
     tables, done = tables_of(50, 400, 100), []
-    events = cluster_all(tables, seeded(1), done=lambda: done.append(1))
+    events = cluster_all(tables, seeded(1), done=lambda place, event: done.append(1))
     assert [event.num_ids for event in events] == [50, 400, 100]
     assert [event.transfer.parameter for event in events] == [table.codebook for table in tables]
     assert len(done) == 3

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from cce.cli import demo, plan, prepare
+from cce.cli import demo, evaluate, inspect, plan, prepare, train
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError) as error:
         print(f"cce {options.verb}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"cce {options.verb}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"cce {options.verb}: {str(error) or 'interrupted'}", file=sys.stderr)
         return 130
     return 0
 
@@ -33,7 +33,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    demo.add_verb(verbs)
-    prepare.add_verb(verbs)
-    plan.add_verb(verbs)
+    for verb in (prepare, plan, train, evaluate, inspect, demo):
+        verb.add_verb(verbs)
     return parser

@@ -9,7 +9,7 @@ import torch
 from cce.compiled import parallel_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from cce.embeddings.clusterable import Clusterable, ClusterEvent
 
@@ -20,9 +20,13 @@ def cluster_all(
     tables: Sequence[Clusterable],
     generator: torch.Generator | None = None,
     *,
-    done: Callable[[], object] = lambda: None,
+    places: Collection[int] | None = None,
+    done: Callable[[int, ClusterEvent], None] | None = None,
 ) -> list[ClusterEvent]:
-    """Cluster every table, each with random numbers of its own; `done()` is called after each.
+    """Cluster every table, each with random numbers of its own; `done(place, event)` is called
+    after each, on the thread that clustered it.
+
+    `places` are those to cluster if others have the rest: a table's random numbers are the same either way.
 
     Large tables come one after another, as each of them uses all cores; small ones run side by side. The result does
     not depend on that.
@@ -32,12 +36,14 @@ def cluster_all(
 
     def cluster(place: int) -> None:
         events[place] = tables[place].cluster(generator=torch.Generator().manual_seed(seeds[place]))
-        done()
+        if done is not None:
+            done(place, events[place])
 
-    order = sorted(range(len(tables)), key=lambda place: -tables[place].num_embeddings)
+    mine = range(len(tables)) if places is None else places
+    order = sorted(mine, key=lambda place: -tables[place].num_embeddings)
     large = [place for place in order if tables[place].num_embeddings >= SMALL_IDS]
     small = order[len(large) :]
     for place in large:
         cluster(place)
     parallel_for(lambda index: cluster(small[index]), len(small))
-    return [events[place] for place in range(len(tables))]
+    return [events[place] for place in sorted(mine)]

@@ -1,5 +1,6 @@
 """Logits and labels → scores."""
 
 from cce.evaluation.metrics import auc, binary_cross_entropy
+from cce.evaluation.streaming import StreamingScores
 
-__all__ = ["auc", "binary_cross_entropy"]
+__all__ = ["StreamingScores", "auc", "binary_cross_entropy"]

@@ -1,5 +1,7 @@
-"""Recommendation models: vectors of all features in, logits out."""
+"""Recommendation models: a batch in, logits out."""
 
+from cce.models.dlrm import DLRM
 from cce.models.gmf import GMF
+from cce.models.registry import MODELS, create_model
 
-__all__ = ["GMF"]
+__all__ = ["DLRM", "GMF", "MODELS", "create_model"]

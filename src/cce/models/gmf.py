@@ -5,18 +5,27 @@ He et al., "Neural collaborative filtering" (WWW 2017).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
+if TYPE_CHECKING:
+    from cce.collection import EmbeddingCollection
+    from cce.schema import Batch, Schema
+
 
 class GMF(nn.Module):
-    """Vectors `(batch, 2, embedding_dim)` to logits `(batch)`: `w · (u ⊙ v) + b`, starting as the plain dot product."""
+    """A batch of two features to logits `(batch)`: `w · (u ⊙ v) + b`, starting as the plain dot product."""
 
-    def __init__(self, embedding_dim: int) -> None:
+    def __init__(self, schema: Schema, tables: EmbeddingCollection) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(embedding_dim))
+        if len(schema.features) != 2:
+            raise ValueError(f"model 'gmf' needs exactly 2 features, got {len(schema.features)}.")
+        self.tables = tables
+        self.weight = nn.Parameter(torch.ones(tables.embedding_dim))
         self.bias = nn.Parameter(torch.zeros(()))
 
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Logits `(batch)`."""
-        return vectors.prod(dim=1) @ self.weight + self.bias
+    def forward(self, batch: Batch) -> Tensor:
+        """Logits `(batch)`; dense numbers are not looked at."""
+        return self.tables(batch.ids, batch.offsets).prod(dim=1) @ self.weight + self.bias  # type: ignore[no-any-return]

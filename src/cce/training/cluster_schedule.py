@@ -10,10 +10,11 @@ import torch
 from tqdm import tqdm
 
 from cce.checks import check_choice, check_range
+from cce.distributed import Ranks
 from cce.embeddings import Clusterable
-from cce.embeddings.cluster_pool import cluster_all
 from cce.training.averages import paired_tables, restart_average
-from cce.training.optimizer_state import POLICIES, repair_optimizer
+from cce.training.optimizer_state import POLICIES
+from cce.training.shared_clustering import SharedCounts, cluster_tables
 
 if TYPE_CHECKING:
     from torch import nn
@@ -50,6 +51,7 @@ class ClusterSchedule:
     policy: what becomes of the optimizer's memory of the rows: see `repair_optimizer`.
     averages: averaged copies of the model (EMA, SWA), whose clustered tables restart: see `restart_average`.
     seed: of the clusterings' own random numbers, which do not disturb those of training.
+    ranks: the processes that train this model together: each clusters some of the tables, and all get the results.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class ClusterSchedule:
         averages: Sequence[nn.Module] = (),
         seed: int = 0,
         progress: bool = False,
+        ranks: Ranks | None = None,
     ) -> None:
         check_choice("policy", policy, POLICIES)
         self.model = model
@@ -78,8 +81,10 @@ class ClusterSchedule:
         self.averages = tuple(averages)
         self.progress = progress
         self.generator = torch.Generator().manual_seed(seed)
+        self.ranks = Ranks() if ranks is None else ranks
         self.num_steps = 0
         self._check_tables()
+        self._counts = SharedCounts(self.tables(), self.ranks)
 
     def step(self) -> list[ClusterEvent]:
         """Count one optimizer step; cluster if it is time, and say what happened to each table."""
@@ -104,15 +109,25 @@ class ClusterSchedule:
     def cluster(self) -> list[ClusterEvent]:
         """Cluster now, whatever the step."""
         tables = self.tables()
-        show = None if self.progress else True
-        with tqdm(total=len(tables), desc="clustering", unit="table", leave=False, disable=show) as bar:
-            events = cluster_all(tables, self.generator, done=bar.update)
-        for event in events:
-            for optimizer in self.optimizers:
-                repair_optimizer(optimizer, event, policy=self.policy)
+        self.add_up_counts()
+        with tqdm(
+            total=len(tables), desc="clustering", unit="table", leave=False, disable=None if self.progress else True
+        ) as bar:
+            events = cluster_tables(
+                tables,
+                self.optimizers,
+                policy=self.policy,
+                generator=self.generator,
+                ranks=self.ranks,
+                done=bar.update,
+            )
         for averaged in self.averages:
             restart_average(averaged, self.model)
         return events
+
+    def add_up_counts(self) -> None:
+        """Let every rank know how often ids occurred on all ranks; before a checkpoint, too."""
+        self._counts.add_up()
 
     def tables(self) -> list[Clusterable]:
         """The tables that are clustered: all of the model that can be, and are trained."""

@@ -1,0 +1,35 @@
+"""`cce inspect`: what a run or a checkpoint holds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+EXAMPLE = """examples:
+  cce inspect runs/clicks-cce
+  cce inspect runs/clicks-cce/checkpoints/step-0000001000 --json"""
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the verb to the parser's."""
+    parser = verbs.add_parser(
+        "inspect",
+        help="tell what a run or a checkpoint holds: tables, bytes, entropies, scores",
+        description="Tell what a run (its newest whole checkpoint) or a checkpoint holds: the parameters and bytes of "
+        "every table, whether learned pointers have collapsed, the options, and the scores so far.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=Path, metavar="RUN|CHECKPOINT", help="folder of a run or of a checkpoint")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Read and tell."""
+    from cce.training.inspection import inspect_checkpoint
+
+    found = inspect_checkpoint(options.path)
+    print(json.dumps(found.to_dict()) if options.json else str(found))

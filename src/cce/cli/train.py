@@ -1,0 +1,124 @@
+"""`cce train`: train a model on a prepared data set, or go on with a run that was stopped."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cce.training.config import TrainConfig, make_config, parse_pairs, read_toml
+
+if TYPE_CHECKING:
+    from cce.records import RunRecord
+
+EXAMPLE = """examples:
+  cce train runs/clicks --method cce --cap 8000 --epochs 2 --out runs/clicks-cce
+  cce train runs/clicks --method full --optimizer adam --lr 0.01 --batch-size 2048
+  cce train --config run.toml --out runs/one
+  cce train --resume runs/clicks-cce
+  torchrun --nproc-per-node 2 -m cce train runs/clicks --cap 8000
+
+A TOML file has the same names as the options here, with _ for -. What is given here goes before what is in the file."""
+
+TYPES = {"int": int, "int | None": int, "float": float, "float | None": float, "str": str}
+CHANGES = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the verb to the parser's."""
+    parser = verbs.add_parser(
+        "train",
+        help="train a model with tables of any kind and size",
+        description="Train a model on a data set that `cce prepare` made. Checkpoints, the log and the record are "
+        "kept in the folder of the run. Ctrl-C saves; a run that was stopped or killed goes on with --resume and ends "
+        "as it would have.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", nargs="?", default=None, help="folder of a data set made by `cce prepare`")
+    parser.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/DATA-METHOD)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of options")
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with the run in this folder")
+    parser.add_argument("--json", action="store_true", help="print the record as JSON, and no progress")
+    options = parser.add_argument_group("the run")
+    for each in fields(TrainConfig):
+        if each.name != "data":
+            _add_option(options, each)
+    parser.set_defaults(run=run)
+
+
+def _add_option(group: Any, each: Any) -> None:
+    """An option that says nothing if it is not given, so that a file's value holds."""
+    name, about = "--" + each.name.replace("_", "-"), each.metadata["help"].replace("%", "%%")
+    if isinstance(each.default, bool):
+        about = f"{about} (default: {'yes' if each.default else 'no'})"
+        group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=about)
+    elif each.type not in TYPES:
+        group.add_argument(name, nargs="+", metavar="NAME=VALUE", default=None, help=about)
+    else:
+        if each.default is not None:
+            about = f"{about} (default: {each.default})"
+        choices = each.metadata["choices"] or None
+        group.add_argument(name, type=TYPES[each.type], choices=choices, default=None, help=about)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train to the end, and print what came of it."""
+    given = _given(options)
+    if options.resume is None:
+        values = (read_toml(options.config) if options.config is not None else {}) | given
+        config = make_config(values)
+    else:
+        _check_resume(options, given)
+    from cce.distributed import joined
+    from cce.training.trainer import Trainer
+
+    with joined() as ranks:
+        shown = not options.json
+        if options.resume is not None:
+            trainer = Trainer.resume(options.resume, ranks=ranks, progress=shown, **given)
+        else:
+            out = options.out or Path("runs") / f"{Path(config.data).resolve().name}-{config.method}"
+            trainer = Trainer(config, out, ranks=ranks, progress=shown)
+        record, out = trainer.run(), trainer.out
+        del trainer
+        if ranks.is_main:
+            print(json.dumps({"out": str(out), **asdict(record)}) if options.json else _as_text(record, out))
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """What was said on the command line, and nothing else."""
+    given: dict[str, Any] = {}
+    for each in fields(TrainConfig):
+        value = getattr(options, each.name)
+        if value is not None:
+            given[each.name] = parse_pairs(each.name, value) if isinstance(value, list) else value
+    if "data" in given:
+        given["data"] = str(Path(given["data"]).resolve())  # a run may be resumed from another folder
+    return given
+
+
+def _check_resume(options: argparse.Namespace, given: dict[str, Any]) -> None:
+    for name in ("config", "out"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"{name} does not go with resume: a run keeps its folder and its options.")
+    for name in given:
+        if name not in CHANGES:
+            raise ValueError(f"{name} does not go with resume, which may change {', '.join(CHANGES)} only.")
+    if not (options.resume / "config.toml").exists():
+        raise FileNotFoundError(f"resume must name the folder of a run, got {str(options.resume)!r}.")
+
+
+def _as_text(record: RunRecord, out: Path) -> str:
+    from cce.text import format_bytes
+
+    best = min(record.curve, key=lambda scores: scores["bce"], default=None)
+    lines = [f"tables: {record.num_params:,} params, {format_bytes(record.nbytes)}"]
+    if best is not None:
+        lines.append(f"best validation: BCE {best['bce']:.5f}, AUC {best['auc']:.5f}, after step {best['step']:,}")
+    lines.append(f"test: BCE {record.bce:.5f}, AUC {record.auc:.5f}")
+    parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in record.seconds_by_part.items())
+    lines.append(f"{record.samples_per_second:,.0f} rows/s; seconds: {parts}")
+    return "\n".join([*lines, f"run: {out}"])

@@ -1,0 +1,57 @@
+"""The processes that train one model together, as `torchrun` starts them."""
+
+from __future__ import annotations
+
+import gc
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch
+from torch import distributed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE = timedelta(minutes=30)  # a clustering or a checkpoint of one process may keep the others waiting
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among all: `rank` of `num_ranks`. Without `torchrun` it is the only one."""
+
+    rank: int = 0
+    num_ranks: int = 1
+    local_rank: int = 0  # among those of this machine
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes, prints and decides."""
+        return self.rank == 0
+
+    def device(self, name: str) -> torch.device:
+        """The device of this process: `cpu`, `cuda`, or `auto` for cuda where there is one."""
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        if name == "cuda":
+            return torch.device("cuda", self.local_rank)
+        return torch.device(name)
+
+
+@contextmanager
+def joined() -> Iterator[Ranks]:
+    """Join the processes that `torchrun` started, and leave them at the end; alone where it did not."""
+    names = {"rank": "RANK", "num_ranks": "WORLD_SIZE", "local_rank": "LOCAL_RANK"}
+    ranks = Ranks(**{field: int(os.environ[name]) for field, name in names.items() if name in os.environ})
+    if ranks.num_ranks == 1:
+        yield Ranks()
+        return
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"  # pointers lie on the CPU at all times
+    distributed.init_process_group(backend, timeout=PATIENCE)
+    try:
+        yield ranks
+    finally:
+        gc.collect()  # a data-parallel model that outlives its group may abort the process
+        distributed.destroy_process_group()

@@ -1,0 +1,66 @@
+"""The parts of a run, made as its configuration says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cce.clustering import ClusterSettings
+from cce.collection import EmbeddingCollection
+from cce.models import create_model
+from cce.training.cluster_schedule import ClusterSchedule, paper_schedule
+from cce.training.random_state import seed_everything
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
+    from cce.distributed import Ranks
+    from cce.schema import Schema
+    from cce.training.config import TrainConfig
+
+
+def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
+    """The model with its tables, from the seed alone."""
+    seed_everything(config.seed)
+    budget = {"cap": config.cap, "num_params": config.num_params, "compression": config.compression}
+    tables = EmbeddingCollection(
+        schema.vocabulary_sizes,
+        config.embedding_dim,
+        method=config.method,
+        options={config.method: _method_options(config)},
+        sparse=config.sparse,
+        seed=config.seed,
+        **(budget if config.method != "full" else {}),  # type: ignore[arg-type]
+    )
+    return create_model(config.model, schema, tables, **config.model_options)
+
+
+def _method_options(config: TrainConfig) -> dict[str, Any]:
+    """Its `settings`, in a file a table of names and values, are an object here."""
+    options = dict(config.method_options)
+    if isinstance(options.get("settings"), dict):
+        options["settings"] = ClusterSettings(**options["settings"])
+    return options
+
+
+def build_schedule(
+    config: TrainConfig,
+    model: nn.Module,
+    optimizers: list[Optimizer],
+    steps_per_epoch: int,
+    ranks: Ranks,
+) -> ClusterSchedule | None:
+    """When tables are clustered; None for never."""
+    when: dict[str, Any] = {"every": config.cluster_every, "times": config.cluster_times}
+    if config.cluster_every is None:
+        if config.schedule == "none":
+            return None
+        when = {"at": _moments(config), "steps_per_epoch": steps_per_epoch}
+    return ClusterSchedule(model, optimizers, policy=config.cluster_policy, seed=config.seed, ranks=ranks, **when)
+
+
+def _moments(config: TrainConfig) -> list[float]:
+    name = config.schedule
+    if name == "auto":
+        name = "one-epoch" if config.epochs == 1 else "best-of-10-epochs"
+    return paper_schedule(name, config.cluster_times)

@@ -1,0 +1,203 @@
+"""What a training run is told: the same names on the command line, in a TOML file and in Python. No torch here."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from cce.checks import check_choice, check_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+LR_SCHEDULES = ("constant", "linear", "cosine")
+MAY_BE_ZERO = ("seed", "warmup_steps")
+PRECISIONS = ("float32", "bf16")
+AUCS = ("exact", "streaming")
+SCHEDULES = ("auto", "none", "best-of-10-epochs", "one-epoch", "strategy-1", "strategy-2", "strategy-3")
+
+
+def _about(text: str, *choices: str) -> dict[str, Any]:
+    return {"help": text, "choices": choices}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run. The defaults are the paper's: DLRM, plain SGD at 0.1, batches of 128."""
+
+    data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
+    model: str = field(default="dlrm", metadata=_about("dlrm, gmf, or path/to/file.py:Name"))
+    model_options: dict[str, Any] = field(
+        default_factory=dict, metadata=_about("further arguments of the model, such as bottom=[64,32]")
+    )
+    method: str = field(
+        default="cce", metadata=_about("how tables that do not fit are made smaller: cce, hash, full, …")
+    )
+    method_options: dict[str, Any] = field(
+        default_factory=dict, metadata=_about("further arguments of the method, such as num_columns=8")
+    )
+    cap: int | None = field(default=None, metadata=_about("trainable numbers of any one table at most"))
+    num_params: int | None = field(
+        default=None, metadata=_about("trainable numbers of all tables together, instead of a cap")
+    )
+    compression: float | None = field(
+        default=None, metadata=_about("how many times fewer trainable numbers, instead of a cap")
+    )
+    embedding_dim: int = field(default=16, metadata=_about("numbers of a vector"))
+    sparse: bool = field(
+        default=False, metadata=_about("sparse gradients: for large tables, with sgd, adagrad or sparse_adam")
+    )
+    epochs: int = field(default=1, metadata=_about("passes over the training rows"))
+    batch_size: int = field(default=128, metadata=_about("rows of an optimizer step, over all processes together"))
+    accumulate: int = field(default=1, metadata=_about("pieces that a batch is computed in, to save memory"))
+    optimizer: str = field(
+        default="sgd", metadata=_about("sgd, adam, adamw, adagrad, sparse_adam or any other of torch")
+    )
+    optimizer_options: dict[str, Any] = field(
+        default_factory=dict, metadata=_about("further arguments of the optimizer, such as momentum=0.9")
+    )
+    lr: float = field(default=0.1, metadata=_about("learning rate"))
+    lr_schedule: str = field(default="constant", metadata=_about("what becomes of it after the warm-up", *LR_SCHEDULES))
+    warmup_steps: int = field(default=0, metadata=_about("steps in which the learning rate rises to its value"))
+    weight_decay: float = field(default=0.0, metadata=_about("of the optimizer"))
+    precision: str = field(
+        default="float32", metadata=_about("of the computation: bf16 computes networks in half the bits", *PRECISIONS)
+    )
+    schedule: str = field(
+        default="auto",
+        metadata=_about("when tables are clustered; auto: as the paper, by the number of epochs", *SCHEDULES),
+    )
+    cluster_every: int | None = field(
+        default=None, metadata=_about("cluster every so many steps, instead of a schedule")
+    )
+    cluster_times: int | None = field(default=None, metadata=_about("cluster so many times"))
+    cluster_policy: str = field(
+        default="transfer", metadata=_about("what becomes of the optimizer's state", "transfer", "reset", "keep")
+    )
+    validations_per_epoch: int = field(default=6, metadata=_about("how often the validation rows are scored"))
+    early_stopping: bool = field(
+        default=True, metadata=_about("stop when an epoch's best validation BCE is worse than the last one's")
+    )
+    auc: str = field(default="exact", metadata=_about("streaming needs no memory for all scores of a split", *AUCS))
+    evaluation_batch_size: int = field(default=16_384, metadata=_about("rows at a time when rows are scored"))
+    test: bool = field(default=True, metadata=_about("score the test rows with the best checkpoint at the end"))
+    max_steps: int | None = field(default=None, metadata=_about("stop after so many optimizer steps"))
+    checkpoint_every: int | None = field(
+        default=None, metadata=_about("steps between checkpoints, besides those at validations")
+    )
+    keep_last: int = field(default=2, metadata=_about("checkpoints that are kept, besides the best"))
+    log_every: int = field(default=100, metadata=_about("steps between lines of the log"))
+    tensorboard: bool = field(default=False, metadata=_about("write TensorBoard's files as well"))
+    seed: int = field(default=0, metadata=_about("of everything random"))
+    device: str = field(default="auto", metadata=_about("cpu, cuda, or auto: cuda where there is one"))
+    threads: int | None = field(default=None, metadata=_about("of torch on the CPU"))
+
+    def __post_init__(self) -> None:
+        for name in ("model_options", "method_options", "optimizer_options"):
+            if not isinstance(getattr(self, name), dict):
+                raise TypeError(f"{name} must be a table of names and values, got {getattr(self, name)!r}.")
+        for each in fields(self):
+            if each.metadata["choices"]:
+                check_choice(each.name, getattr(self, each.name), each.metadata["choices"])
+        self._check_numbers()
+        self._check_pairs()
+
+    def _check_numbers(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.type == "int" or (each.type == "int | None" and value is not None):
+                check_range(each.name, value, 0 if each.name in MAY_BE_ZERO else 1, 2**63)
+        for name in ("lr", "weight_decay"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
+
+    def _check_pairs(self) -> None:
+        budgets = {"cap": self.cap, "num_params": self.num_params, "compression": self.compression}
+        given = [name for name, value in budgets.items() if value is not None]
+        if len(given) > 1 or (not given and self.method != "full"):
+            got = ", ".join(given) or "none"
+            raise ValueError(f"give one of cap, num_params and compression with method {self.method!r}, got {got}.")
+        if self.batch_size % self.accumulate:
+            sizes = f"batch_size={self.batch_size} and accumulate={self.accumulate}"
+            raise ValueError(f"batch_size must be a multiple of accumulate, got {sizes}.")
+        if self.cluster_every is not None and self.schedule != "auto":
+            raise ValueError(f"give one of cluster_every and schedule, got schedule={self.schedule!r} as well.")
+
+    def to_toml(self) -> str:
+        """What `from_toml` reads; what is None is left out."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain = [f"{name} = {_toml(value)}" for name, value in values.items() if not isinstance(value, dict | None)]
+        tables = [
+            "\n".join([f"\n[{name}]", *(f"{key} = {_toml(item)}" for key, item in value.items())])
+            for name, value in values.items()
+            if isinstance(value, dict) and value
+        ]
+        return "\n".join([*plain, *tables]) + "\n"
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The options of a TOML file, whose names are checked."""
+    if not path.is_file():
+        raise FileNotFoundError(f"config must name a file that is there, got {str(path)!r}.")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} must be TOML: {error}.") from error
+    check_names(values, str(path))
+    return values
+
+
+def check_names(names: Iterable[str], where: str) -> None:
+    """Refuse an option that there is not, with the nearest one that there is."""
+    known = [each.name for each in fields(TrainConfig)]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}."
+            raise ValueError(f"{where} has an option that is not known, {name!r}: {hint}")
+
+
+def make_config(values: Mapping[str, Any]) -> TrainConfig:
+    """The configuration of these values; a wrong name is refused, and a wrong type."""
+    check_names(values, "the configuration")
+    if "data" not in values:
+        raise ValueError("data must be given: the folder of a data set made by `cce prepare`.")
+    return TrainConfig(**{name: _typed(name, value) for name, value in values.items()})
+
+
+def _typed(name: str, value: Any) -> Any:
+    """An int where a float is asked for is a float; any other type is left to the checks."""
+    wanted = next(each.type for each in fields(TrainConfig) if each.name == name)
+    if "float" in str(wanted) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    kinds = {"bool": bool, "str": str, "float": float}
+    kind = kinds.get(str(wanted))
+    if kind is not None and not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {wanted}, got {value!r}.")
+    return value
+
+
+def parse_pairs(name: str, pairs: Iterable[str]) -> dict[str, Any]:
+    """`["bottom=[64,32]", "start=k-means++"]` as a dictionary: values are TOML, or else words."""
+    values = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise ValueError(f"{name} must have the form NAME=VALUE, got {pair!r}.")
+        try:
+            values[key] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            values[key] = text
+    return values
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)  # of strings, numbers and booleans JSON's form is TOML's

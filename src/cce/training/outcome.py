@@ -1,0 +1,53 @@
+"""What a finished run leaves: its best model, and its record."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from cce.diagnostics import summary
+from cce.distributed import broadcast
+from cce.records import RunRecord, write_records
+from cce.training.building import build_model
+from cce.training.checkpoint import checkpoint_path, read_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import nn
+
+    from cce.training.scoring import Scores
+    from cce.training.session import Session
+
+
+def best_model(session: Session, folder: Path) -> nn.Module:
+    """A model as it was at the best validation; as it is now if there was none."""
+    if session.stopping.best_step < 0:
+        return session.model
+    weights = None
+    if session.ranks.is_main:
+        weights = read_checkpoint(checkpoint_path(folder, session.stopping.best_step)).model
+    model = build_model(session.config, session.data.schema)
+    model.load_state_dict(broadcast(weights, session.ranks))
+    return model.to(session.device)
+
+
+def keep_record(session: Session, model: nn.Module, scores: Scores, folder: Path) -> RunRecord:
+    """The record of a run, written to `record.jsonl`."""
+    weights, seconds = summary(model).total, session.stopwatch.seconds
+    record = RunRecord(
+        method=session.config.method,
+        seed=session.config.seed,
+        num_params=weights.num_params,
+        nbytes=weights.nbytes,
+        bce=scores.bce,
+        auc=scores.auc,
+        seconds=sum(seconds.values()),
+        config=asdict(session.config),
+        curve=session.curve,
+        samples_per_second=session.rows_trained / seconds["train"] if "train" in seconds else 0.0,
+        seconds_by_part=dict(seconds),
+    )
+    if session.ranks.is_main:
+        write_records([record], folder / "record.jsonl")
+    return record

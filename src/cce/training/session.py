@@ -1,0 +1,147 @@
+"""A run at one moment: its model, optimizers, clusterings, place in the data and random numbers, saved and restored."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from cce.data.manifest import MANIFEST
+from cce.distributed import Ranks, broadcast
+from cce.training.building import build_model, build_schedule
+from cce.training.checkpoint import list_checkpoints, prune_checkpoints, read_latest, write_checkpoint
+from cce.training.early_stopping import EarlyStopping
+from cce.training.optimizers import create_optimizers
+from cce.training.parallel import ParallelModel
+from cce.training.random_state import random_state, restore_random_state
+from cce.training.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from cce.data import PreparedData
+    from cce.schema import Batch
+    from cce.training.config import TrainConfig
+
+
+class Session:
+    """All that changes while a run goes on. `weights` are those of a saved model."""
+
+    def __init__(
+        self, config: TrainConfig, data: PreparedData, *, ranks: Ranks, weights: dict[str, Tensor] | None = None
+    ) -> None:
+        self.config, self.data, self.ranks = config, data, ranks
+        self.device = ranks.device(config.device)
+        model = build_model(config, data.schema)
+        if weights is not None:
+            model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
+        self.model = model.to(self.device)
+        self.parallel = ParallelModel(self.model, ranks)
+        self.optimizers = create_optimizers(
+            config.optimizer,
+            self.model,
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+            options=config.optimizer_options,
+        )
+        self.loader = data.loader(
+            "train",
+            batch_size=config.batch_size // config.accumulate,
+            seed=config.seed,
+            rank=ranks.rank,
+            num_ranks=ranks.num_ranks,
+        )
+        self.num_rows = data.num_rows("train")
+        self.steps_per_epoch = -(-self.num_rows // config.batch_size)
+        self.total_steps = min(config.epochs * self.steps_per_epoch, config.max_steps or 2**63)
+        self.schedule = build_schedule(config, self.model, self.optimizers, self.steps_per_epoch, ranks)
+        self.stopping, self.stopwatch = EarlyStopping(), Stopwatch()
+        self.curve: list[dict[str, float]] = []  # of validations
+        self.step, self.is_stopped = 0, False
+        self.loss_sum, self.loss_rows = 0.0, 0  # since the last line of the log
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all epochs are done, or enough of them."""
+        return self.is_stopped or self.loader.epoch >= self.config.epochs or self.step == self.config.max_steps
+
+    @property
+    def rows_trained(self) -> int:
+        """Rows of all epochs so far, on all ranks together."""
+        return self.loader.epoch * self.num_rows + self.loader.position
+
+    def batches(self) -> Iterator[tuple[list[Batch], int]]:
+        """The rest of the epoch: the pieces of each batch, and how many rows it has on all ranks together."""
+        pieces: list[Batch] = []
+        start = self.loader.position
+        for piece in self.loader:
+            pieces.append(piece)
+            if len(pieces) == self.config.accumulate or self.loader.position == self.num_rows:
+                yield pieces, self.loader.position - start
+                pieces, start = [], self.loader.position
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint of this moment, and remove those that are no longer kept."""
+        if self.schedule is not None:
+            self.schedule.add_up_counts()
+        if self.ranks.is_main:
+            write_checkpoint(folder, self.step, self.model.state_dict(), self.state_dict())
+            prune_checkpoints(folder, keep_last=self.config.keep_last, best_step=self.stopping.best_step)
+
+    @classmethod
+    def restore(
+        cls, config: TrainConfig, data: PreparedData, folder: Path, *, ranks: Ranks
+    ) -> tuple[Session, list[str]]:
+        """The run as its newest whole checkpoint has it, and what is wrong with those that came after."""
+        found: Any = None
+        if ranks.is_main and list_checkpoints(folder):
+            checkpoint, damage = read_latest(folder)
+            found = (checkpoint.model, checkpoint.state, damage)
+        found = broadcast(found, ranks)
+        if found is None:  # killed before the first checkpoint
+            return cls(config, data, ranks=ranks), []
+        weights, state, damage = found
+        if state["data"] != fingerprint(data):
+            raise ValueError(f"data must be the data set that the run began with, but {config.data} has changed.")
+        session = cls(config, data, ranks=ranks, weights=weights)
+        session.load_state_dict(state)
+        return session, damage
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resumed run must know, besides the model."""
+        return {
+            "step": self.step,
+            "config": asdict(self.config),
+            "data": fingerprint(self.data),
+            "schema": self.data.schema.to_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "loader": self.loader.state_dict(),
+            "stopping": self.stopping.state_dict(),
+            "is_stopped": self.is_stopped,
+            "curve": self.curve,
+            "loss": [self.loss_sum, self.loss_rows],
+            "seconds": self.stopwatch.seconds,
+            "random": random_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was taken."""
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        if self.schedule is not None:
+            self.schedule.load_state_dict(state["schedule"])
+        self.loader.load_state_dict(state["loader"])
+        self.stopping.load_state_dict(state["stopping"])
+        self.step, self.is_stopped, self.curve = state["step"], state["is_stopped"], state["curve"]
+        self.loss_sum, self.loss_rows = state["loss"]
+        self.stopwatch.seconds = dict(state["seconds"])
+        restore_random_state(state["random"])
+
+
+def fingerprint(data: PreparedData) -> str:
+    """Of a data set: its manifest holds the checksums of all its files."""
+    return hashlib.sha256((data.path / MANIFEST).read_bytes()).hexdigest()

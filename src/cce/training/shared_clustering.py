@@ -1,0 +1,130 @@
+"""A clustering shared out over processes: each clusters some of the tables, and all take over the results.
+
+What is sent of a table is its state, and the optimizers' state of its rows, which its owner has repaired already. All
+processes draw the same random numbers for a table, whoever clusters it, so the result does not depend on how many they
+are; at the end their tables are compared to the bit.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cce.distributed import Ranks, broadcast, check_same, share_out, sum_over_ranks
+from cce.embeddings.cluster_pool import cluster_all
+from cce.embeddings.clusterable import ClusterEvent
+from cce.training.optimizer_state import repair_optimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+    from cce.embeddings import Clusterable
+
+
+def cluster_tables(
+    tables: Sequence[Clusterable],
+    optimizers: Sequence[Optimizer],
+    *,
+    policy: str,
+    generator: torch.Generator,
+    ranks: Ranks,
+    done: Callable[[], object],
+) -> list[ClusterEvent]:
+    """Cluster all tables on all ranks, and repair the optimizers; what happened to each table."""
+    if not tables:
+        return []
+    owners = share_out([table.num_embeddings for table in tables], ranks.num_ranks)
+    mine = [place for place, owner in enumerate(owners) if owner == ranks.rank]
+    lock = threading.Lock()
+
+    def repair(place: int, event: ClusterEvent) -> None:
+        del place
+        with lock:
+            for optimizer in optimizers:
+                repair_optimizer(optimizer, event, policy=policy)
+            done()
+
+    events = dict(zip(mine, cluster_all(tables, generator, places=mine, done=repair), strict=True))
+    for place, (table, owner) in enumerate(zip(tables, owners, strict=True)):
+        events[place] = _take_over(table, optimizers, events.get(place), ranks, owner)
+    check_same(_everything(tables), ranks)
+    return [events[place] for place in range(len(tables))]
+
+
+def _take_over(
+    table: Clusterable, optimizers: Sequence[Optimizer], event: ClusterEvent | None, ranks: Ranks, owner: int
+) -> ClusterEvent:
+    """The event of a table, which is here what it is at its owner."""
+    sent = None if event is None else (_plain(event), table.state_dict(), _optimizer_state(table, optimizers))
+    values, state, optimizer_state = broadcast(sent, ranks, source=owner)
+    if event is not None:
+        return event
+    before = dict(table.named_parameters())
+    table.load_state_dict(state)
+    after = dict(table.named_parameters())
+    replaced = {old: after.get(name) for name, old in before.items() if after.get(name) is not old}
+    for parameter in after.values():
+        parameter.grad = None  # it belonged to the old rows
+    event = ClusterEvent(**values, replaced=replaced)
+    for optimizer, of_names in zip(optimizers, optimizer_state, strict=True):
+        repair_optimizer(optimizer, event, policy="keep")  # exchanges the parameters that were replaced
+        _load_optimizer_state(optimizer, after, of_names)
+    return event
+
+
+def _plain(event: ClusterEvent) -> dict[str, Any]:
+    values = dict(vars(replace(event, transfer=None, replaced={})))
+    return {name: value for name, value in values.items() if name not in ("transfer", "replaced")}
+
+
+def _optimizer_state(table: nn.Module, optimizers: Sequence[Optimizer]) -> list[dict[str, Any]]:
+    """For each optimizer, what it remembers of each parameter."""
+    named = list(table.named_parameters())
+    return [{name: dict(optimizer.state[p]) for name, p in named if p in optimizer.state} for optimizer in optimizers]
+
+
+def _load_optimizer_state(
+    optimizer: Optimizer, parameters: dict[str, nn.Parameter], of_names: dict[str, dict[str, Any]]
+) -> None:
+    for name, parameter in parameters.items():
+        optimizer.state.pop(parameter, None)
+        if name in of_names:
+            optimizer.state[parameter] = {
+                key: value.to(parameter.device) if _lies_beside(value, parameter) else value
+                for key, value in of_names[name].items()
+            }
+
+
+def _lies_beside(value: object, parameter: Tensor) -> bool:
+    """State with rows lies where the parameter does; step counters may stay on the CPU."""
+    return hasattr(value, "dim") and value.dim() > 0 and parameter.device.type != "cpu"
+
+
+def _everything(tables: Sequence[Clusterable]) -> dict[str, Tensor]:
+    return {
+        f"{name} of table {place}": tensor
+        for place, table in enumerate(tables)
+        for name, tensor in table.state_dict().items()
+    }
+
+
+class SharedCounts:
+    """Counts of ids that every process keeps of its own rows, added up before they are needed."""
+
+    def __init__(self, tables: Sequence[Clusterable], ranks: Ranks) -> None:
+        self.ranks = ranks
+        self.counts = [table.counts.counts for table in tables if table.counts is not None]
+        self.known = [counts.clone() for counts in self.counts]  # what all ranks know already
+
+    def add_up(self) -> None:
+        """Let every rank have the counts of all."""
+        if self.ranks.num_ranks == 1:
+            return
+        for counts, known in zip(self.counts, self.known, strict=True):
+            known.add_(sum_over_ranks(counts - known, self.ranks))
+            counts.copy_(known)

@@ -1,0 +1,274 @@
+"""The training loop: batches in, a trained model and a record out; stopped at any moment and resumed to the bit."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch.nn import functional
+from tqdm import tqdm
+
+from cce.data import PreparedData
+from cce.distributed import Ranks, broadcast, sum_over_ranks
+from cce.records import RunRecord, write_whole
+from cce.training.checkpoint import list_checkpoints
+from cce.training.config import TrainConfig, make_config, read_toml
+from cce.training.interrupts import Wish, polite_interrupts
+from cce.training.learning_rate import learning_rate_factor, set_learning_rate
+from cce.training.metrics_log import MetricsLog
+from cce.training.outcome import best_model, keep_record
+from cce.training.progress import Progress, memory_text
+from cce.training.scoring import Scores, score
+from cce.training.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor, nn
+
+    from cce.schema import Batch
+
+ASK_EVERY = 8  # steps between two looks whether another process wishes to stop
+BROKEN = (
+    "gloo",
+    "NCCL",
+    "onnection closed",
+    "onnection reset",
+    "Broken pipe",
+)  # of what torch says when a peer is gone
+
+
+class Trainer:
+    """Trains a model on a prepared data set, as `config` says, and keeps its checkpoints and its log in `out`.
+
+    A clustering that is due comes right before the next batch, so that what is validated and saved is what was trained.
+    """
+
+    def __init__(
+        self, config: TrainConfig, out: Path | str, *, ranks: Ranks | None = None, progress: bool = False
+    ) -> None:
+        self._open(config, Path(out), Ranks() if ranks is None else ranks)
+        session = Session(config, self.data, ranks=self.ranks)
+        if self.ranks.is_main:
+            if (self.out / "config.toml").exists():
+                raise FileExistsError(f"{out} holds a run: give another folder, or go on with {self._how_to_resume()}.")
+            write_whole(self.out / "config.toml", config.to_toml())
+        self._begin(session, progress=progress)
+
+    @classmethod
+    def resume(cls, out: Path | str, *, ranks: Ranks | None = None, progress: bool = False, **changes: Any) -> Self:
+        """Go on with the run in `out`, from its newest whole checkpoint; `changes` are options such as `epochs`."""
+        self = cls.__new__(cls)
+        ranks = Ranks() if ranks is None else ranks
+        values = broadcast(read_toml(Path(out) / "config.toml") if ranks.is_main else None, ranks)
+        self._open(make_config(values | changes), Path(out), ranks)
+        session, damage = Session.restore(self.config, self.data, self.checkpoints, ranks=ranks)
+        self._begin(session, progress=progress)
+        if changes and ranks.is_main:
+            write_whole(self.out / "config.toml", self.config.to_toml())
+        for line in damage:
+            self.progress.say(f"{line} The one before it is used.")
+        return self
+
+    @property
+    def model(self) -> nn.Module:
+        """The model as it is now; after `run`, as it was at the best validation."""
+        return self._model
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> RunRecord:
+        """Train to the end. Ctrl-C finishes the batch, saves, and raises KeyboardInterrupt with how to resume."""
+        session = self.session
+        with polite_interrupts() as wish, self._explained_errors():
+            while not session.is_done:
+                for pieces, num_rows in session.batches():
+                    self._cluster_if_due()
+                    self._train_step(pieces, num_rows)
+                    self._after_step(num_rows)
+                    self._leave_if_wished(wish)
+                    if session.step == self.config.max_steps:
+                        break
+                else:
+                    session.is_stopped = session.stopping.end_epoch() and self.config.early_stopping
+            return self._finish()
+
+    def _train_step(self, pieces: list[Batch], num_rows: int) -> None:
+        session = self.session
+        with session.stopwatch("train"):
+            self._set_learning_rate()
+            for optimizer in session.optimizers:
+                optimizer.zero_grad()
+            for place, piece in enumerate(pieces, start=1):
+                with session.parallel.without_reduction(when=place < len(pieces)):
+                    loss = self._loss(piece.to(session.device))
+                    share = self.ranks.num_ranks / num_rows  # of the gradients of several ranks the mean is taken
+                    (loss * share).backward()  # type: ignore[no-untyped-call]
+                session.loss_sum += float(loss.detach())
+            for optimizer in session.optimizers:
+                optimizer.step()
+            session.step += 1
+
+    def _loss(self, batch: Batch) -> Tensor:
+        """The sum of the rows' losses."""
+        with self._autocast():
+            logits = self.session.parallel(batch)
+        return functional.binary_cross_entropy_with_logits(
+            logits.float(), batch.labels, weight=batch.weights, reduction="sum"
+        )
+
+    def _after_step(self, num_rows: int) -> None:
+        session, config = self.session, self.config
+        session.loss_rows += num_rows
+        self.progress.update(num_rows)
+        if session.step % config.log_every == 0:
+            self._log_training()
+        is_validated = session.loader.position in self.validated_at
+        if is_validated:
+            self._validate()
+        if is_validated or (config.checkpoint_every is not None and session.step % config.checkpoint_every == 0):
+            self._save()
+
+    def _cluster_if_due(self) -> None:
+        session = self.session
+        if session.schedule is None or session.schedule.num_steps >= session.step:
+            return
+        with session.stopwatch("cluster"):
+            events = session.schedule.step()
+        if events:
+            session.parallel.refresh()
+            for event in events:
+                entropies = {f"H{order}": value for order, value in enumerate(event.entropies_after, start=1)}
+                facts = {"num_ids": event.num_ids, "churn": event.churn, "dead_rows": event.dead_rows}
+                self._write("cluster", **facts, moved=event.moved, **entropies, seconds=event.total_seconds)
+            self.progress.say(f"step {session.step:,}: clustered {len(events)} tables")
+
+    def _validate(self) -> None:
+        session = self.session
+        with session.stopwatch("validate"):
+            scores = self._score(session.model, "validation")
+        is_best = session.stopping.add(scores.bce, session.step)
+        session.curve.append({"step": session.step, "epoch": session.loader.epoch + 1, **asdict(scores)})
+        self._write("validation", **asdict(scores))
+        self.progress.update(0, validation=f"{scores.bce:.4f}")
+        note = ", the best so far" if is_best else ""
+        self.progress.say(f"step {session.step:,}: validation BCE {scores.bce:.5f}, AUC {scores.auc:.5f}{note}")
+
+    def _finish(self) -> RunRecord:
+        """Save the last moment, score the best one on the test rows, and keep the record."""
+        self._save()
+        self._model = best_model(self.session, self.checkpoints)
+        scores = Scores(float("nan"), float("nan"))
+        if self.config.test and "test" in self.data.splits:
+            with self.session.stopwatch("test"):
+                scores = self._score(self._model, "test")
+            self._write("test", **asdict(scores), best_step=self.session.stopping.best_step)
+        return keep_record(self.session, self._model, scores, self.out)
+
+    # -- small steps ---------------------------------------------------------------------------------------------------
+
+    def _open(self, config: TrainConfig, out: Path, ranks: Ranks) -> None:
+        self.config, self.out, self.ranks = config, out, ranks
+        self.checkpoints = out / "checkpoints"
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        self.data = PreparedData.open(config.data)
+
+    def _begin(self, session: Session, *, progress: bool) -> None:
+        self.session, self._model = session, session.model
+        self.validated_at = self._validation_positions()
+        folder = self.out if self.ranks.is_main else None
+        self.log = MetricsLog(folder, step=session.step, tensorboard=self.config.tensorboard)
+        total = min(self.config.epochs * session.num_rows, session.total_steps * self.config.batch_size)
+        shown = progress and self.ranks.is_main
+        self.progress = Progress(total, shown=shown, first_row=session.rows_trained, name=self.config.method)
+
+    def close(self) -> None:
+        """Finish what is shown and logged, and leave the other processes."""
+        self.progress.close()
+        self.log.close()
+        self.session.parallel.close()
+
+    def _save(self) -> None:
+        with self.session.stopwatch("save"):
+            self.session.save(self.checkpoints)
+
+    def _set_learning_rate(self) -> None:
+        factor = learning_rate_factor(
+            self.session.step,
+            schedule=self.config.lr_schedule,
+            warmup_steps=self.config.warmup_steps,
+            total_steps=self.session.total_steps,
+        )
+        set_learning_rate(self.session.optimizers, self.config.lr * factor)
+
+    def _validation_positions(self) -> set[int]:
+        """The rows of an epoch after which there is a validation: so many times, the last at its end."""
+        if "validation" not in self.data.splits or not self.data.num_rows("validation"):
+            return set()
+        times, session = self.config.validations_per_epoch, self.session
+        steps = {max(1, round(session.steps_per_epoch * (index + 1) / times)) for index in range(times)}
+        return {min(step * self.config.batch_size, session.num_rows) for step in steps}
+
+    def _score(self, model: nn.Module, split: str) -> Scores:
+        ranks = self.ranks
+        batch_size = self.config.evaluation_batch_size * ranks.num_ranks
+        loader = self.data.loader(
+            split, batch_size=batch_size, shuffle=False, rank=ranks.rank, num_ranks=ranks.num_ranks
+        )
+        with self._autocast():
+            is_streaming = self.config.auc == "streaming"
+            return score(model, loader, device=self.session.device, streaming=is_streaming, ranks=ranks)
+
+    def _autocast(self) -> Any:
+        is_half = self.config.precision == "bf16"
+        return torch.autocast(self.session.device.type, torch.bfloat16) if is_half else nullcontext()
+
+    def _log_training(self) -> None:
+        session = self.session
+        total = sum_over_ranks(torch.tensor(session.loss_sum, dtype=torch.float64), self.ranks)
+        loss = float(total) / session.loss_rows
+        session.loss_sum, session.loss_rows = 0.0, 0
+        self._write("train", loss=loss, lr=session.optimizers[0].param_groups[0]["lr"])
+        notes = {"loss": f"{loss:.4f}", "memory": memory_text()}
+        if session.schedule is not None and session.schedule.tables() and session.schedule.next_step is not None:
+            notes["clusters at step"] = f"{session.schedule.next_step:,}"
+        self.progress.update(0, **notes)
+
+    def _write(self, kind: str, **values: Any) -> None:
+        if self.ranks.is_main:
+            self.log.write(kind, self.session.step, **values)
+
+    def _leave_if_wished(self, wish: Wish) -> None:
+        """Save and leave if someone wishes so; processes ask each other now and then, and leave together."""
+        wished, session = wish.to_stop, self.session
+        if self.ranks.num_ranks > 1:
+            if session.step % ASK_EVERY:
+                return
+            wished = bool(sum_over_ranks(torch.tensor(int(wished)), self.ranks))
+        if wished and not session.is_done:
+            self._save()
+            raise KeyboardInterrupt(f"saved after step {session.step:,}; go on with {self._how_to_resume()}")
+
+    def _how_to_resume(self) -> str:
+        return f"`cce train --resume {self.out}`"
+
+    @contextmanager
+    def _explained_errors(self) -> Iterator[None]:
+        """Say what a broken connection means, and close everything in any case."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self.ranks.num_ranks == 1 or not any(sign in str(error) for sign in BROKEN):
+                raise
+            kept = list_checkpoints(self.checkpoints)
+            where = f"the last checkpoint is {kept[-1]}" if kept else "there is no checkpoint as yet"
+            what = f"another process of this run has died; {where}; go on with {self._how_to_resume()}."
+            tqdm.write(what, file=sys.stderr)  # at once: torchrun is about to end this process as well
+            raise ConnectionError(what) from error
+        finally:
+            self.close()

@@ -1,0 +1,98 @@
+"""Two real processes, started as users start them, train one model."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from cce.distributed import Ranks, joined
+from cce.training import Trainer
+from cce.training.checkpoint import list_checkpoints, read_checkpoint
+from helpers.runs import tiny_config, tiny_data
+from helpers.two_ranks import RUNS
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def two_processes(job, data, out):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent / "src"), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [*command, str(TESTS / "helpers" / "two_ranks.py"), job, str(data), str(out)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+    )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny_data(tmp_path_factory.mktemp("data") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def together(data, tmp_path_factory):
+    """The folder of all runs that two processes did, and of one that they took over from one."""
+    out = tmp_path_factory.mktemp("together")
+    before = torch.get_num_threads()
+    Trainer(tiny_config(data, max_steps=10), out / "alone").run()
+    result = two_processes("train", data, out)
+    assert result.returncode == 0, result.stderr[-3000:]
+    yield out
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if name != "together"])
+def test_two_processes_have_the_loss_curve_of_one(together, data, tmp_path, name):
+    curve = json.loads((together / "curves.json").read_text())[name]
+    alone = Trainer(tiny_config(data, **RUNS[name]), tmp_path / "run").run().curve
+    assert [scores["step"] for scores in curve] == [scores["step"] for scores in alone]
+    assert [scores["bce"] for scores in curve] == pytest.approx([scores["bce"] for scores in alone], abs=1e-5)
+
+
+def test_a_run_goes_on_with_another_number_of_processes(together, data, tmp_path):
+    whole = Trainer(tiny_config(data), tmp_path / "run").run().curve
+    more = json.loads((together / "curves.json").read_text())["alone"]
+    fewer = Trainer.resume(together / "together", max_steps=None).run().curve
+    for curve in (more, fewer):
+        assert [scores["bce"] for scores in curve] == pytest.approx([scores["bce"] for scores in whole], abs=1e-5)
+
+
+def test_counts_are_those_of_all_processes(together, data, tmp_path):
+    Trainer(tiny_config(data, **RUNS["counts"]), tmp_path / "run").run()
+    one, two = (
+        read_checkpoint(list_checkpoints(out / "checkpoints")[-1]).model
+        for out in (tmp_path / "run", together / "counts")
+    )
+    names = [name for name in one if name.endswith("counts")]
+    assert len(names) == 2
+    for name in names:
+        assert int(one[name].sum()) == 2 * 800  # every row of two epochs
+        assert torch.equal(one[name], two[name])
+
+
+def test_processes_send_each_other_what_they_should(data, tmp_path):
+    result = two_processes("send", data, tmp_path)
+    assert result.returncode == 0, result.stderr[-3000:]
+
+
+def test_a_process_that_dies_ends_all_with_a_clear_message(data, tmp_path):
+    result = two_processes("die", data, tmp_path)
+    assert result.returncode != 0
+    last = tmp_path / "died" / "checkpoints" / "step-0000000006"
+    how = f"go on with `cce train --resume {tmp_path / 'died'}`."
+    assert f"another process of this run has died; the last checkpoint is {last}; {how}\n" in result.stderr
+    assert read_checkpoint(last).step == 6
+
+
+def test_without_torchrun_a_process_is_alone():
+    with joined() as ranks:
+        assert ranks == Ranks(0, 1, 0)
+        assert ranks.is_main
+    assert Ranks().device("cpu") == torch.device("cpu")
+    assert Ranks(local_rank=3).device("cuda") == torch.device("cuda", 3)

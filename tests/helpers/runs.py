@@ -1,0 +1,41 @@
+"""Tiny data sets and runs for tests of training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cce.data import SyntheticConfig, prepare_synthetic
+from cce.training import TrainConfig
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZES = (120, 60, 30)
+OPTIONS: dict[str, Any] = {
+    "cap": 320,
+    "embedding_dim": 8,
+    "epochs": 2,
+    "batch_size": 64,
+    "optimizer": "adam",
+    "lr": 0.01,
+    "model_options": {"bottom": [8], "top": [8]},
+    "cluster_every": 7,
+    "cluster_times": 3,
+    "validations_per_epoch": 3,
+    "early_stopping": False,
+    "log_every": 5,
+    "threads": 1,
+    "device": "cpu",
+}
+
+
+def tiny_data(folder: Path, **changes: Any) -> Path:
+    """800 training rows, 100 for validation, 100 for the test; 3 features and 2 dense numbers."""
+    sizes = {"num_rows": 1000, "vocabulary_sizes": SIZES, "num_clusters": 4, "num_dense": 2} | changes
+    prepare_synthetic(folder, SyntheticConfig(**sizes), progress=False)
+    return folder
+
+
+def tiny_config(data: Path, **changes: Any) -> TrainConfig:
+    """13 steps an epoch; clusterings after steps 7, 14 and 21."""
+    return TrainConfig(data=str(data), **(OPTIONS | changes))

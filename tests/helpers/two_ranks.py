@@ -1,0 +1,82 @@
+"""What two processes do together, started by `torchrun`: `two_ranks.py JOB DATA OUT`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from cce.distributed import broadcast, check_same, gather_rows, joined, sum_over_ranks
+from cce.training import Trainer
+from helpers.runs import tiny_config
+
+
+def send(ranks, data, out):
+    """Everything that can be sent."""
+    mine = {
+        "a": (torch.arange(5) + ranks.rank).to(torch.uint16),
+        3: (1.5, None, [torch.ones((), dtype=torch.bfloat16)]),
+    }
+    got = broadcast(mine if ranks.rank == 1 else None, ranks, source=1)
+    assert got["a"].dtype is torch.uint16
+    assert got["a"].tolist() == [1, 2, 3, 4, 5]
+    assert got[3] == (1.5, None, [torch.ones((), dtype=torch.bfloat16)])
+    assert broadcast(torch.empty(0, 3) if ranks.is_main else None, ranks).shape == (0, 3)
+    assert sum_over_ranks(torch.tensor([ranks.rank + 1]), ranks).tolist() == [3]
+    rows = torch.full((2 + ranks.rank, 1), float(ranks.rank))
+    assert gather_rows(rows, ranks).flatten().tolist() == [0, 0, 1, 1, 1]
+    check_same({"one": torch.ones(3), "pointers": torch.ones(2, dtype=torch.uint16)}, ranks)
+    check_same({}, ranks)
+    message = r"other must be the same on all processes, but it is not \(1 such tensors\)"
+    with pytest.raises(RuntimeError, match=message):
+        check_same({"one": torch.ones(3), "other": torch.tensor(float(ranks.rank))}, ranks)
+
+
+def train(ranks, data, out):
+    """Runs of tables that keep, replace and resize their parameters, and of one that counts its ids."""
+    curves = {}
+    for name, changes in RUNS.items():
+        trainer = Trainer(tiny_config(data, **changes), out / name, ranks=ranks)
+        curves[name] = trainer.run().curve
+        check_same(dict(trainer.session.model.state_dict()), ranks)
+    trainer = Trainer.resume(out / "alone", ranks=ranks, max_steps=None)  # what one process began
+    curves["alone"] = trainer.run().curve
+    if ranks.is_main:
+        (out / "curves.json").write_text(json.dumps(curves))
+
+
+RUNS = {
+    "cce": {},
+    "collide": {"method": "collide", "cap": 480},
+    "counts": {
+        "method_options": {"first_rows": 8, "track_counts": True, "settings": {"sampling": "frequency"}},
+        "optimizer": "sgd",
+        "optimizer_options": {"momentum": 0.9},
+    },
+    "pieces": {"accumulate": 2, "batch_size": 66},
+    "together": {"max_steps": 10},
+}
+
+
+def die(ranks, data, out):
+    """The second process is killed while it trains."""
+    trainer = Trainer(tiny_config(data, checkpoint_every=1), out / "died", ranks=ranks)
+    train_step = trainer._train_step
+
+    def step(*args):
+        if ranks.rank == 1 and trainer.session.step == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        train_step(*args)
+
+    trainer._train_step = step
+    trainer.run()
+
+
+if __name__ == "__main__":
+    with joined() as these_ranks:
+        globals()[sys.argv[1]](these_ranks, Path(sys.argv[2]), Path(sys.argv[3]))

@@ -1,0 +1,236 @@
+"""The loop: what is learned, when things happen, and that a run which was stopped or killed ends with the same bits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from cce.training import Trainer
+from cce.training.checkpoint import list_checkpoints, read_checkpoint
+from cce.training.metrics_log import read_metrics
+from helpers.runs import tiny_config, tiny_data
+
+
+def last_bits(out):
+    """All tensors of the last checkpoint, and what was scored on the way."""
+    checkpoint = read_checkpoint(list_checkpoints(out / "checkpoints")[-1])
+    optimizer = checkpoint.state["optimizers"][0]["state"]
+    tensors = dict(checkpoint.model)
+    tensors |= {f"{place}.{name}": value for place, state in optimizer.items() for name, value in state.items()}
+    tensors |= {"random": checkpoint.state["random"]["torch"], "schedule": checkpoint.state["schedule"]["generator"]}
+    return checkpoint.step, tensors, checkpoint.state["curve"], checkpoint.state["stopping"]
+
+
+def bits(tensor):
+    return (tensor.dtype, tensor.shape, tensor.reshape(-1).view(torch.uint8).tolist())
+
+
+def log_of(out):
+    """The log, without what depends on the clock."""
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in read_metrics(out / "metrics.jsonl")]
+
+
+def assert_same_end(first, second):
+    one, two = last_bits(first), last_bits(second)
+    assert one[0] == two[0]
+    assert one[1].keys() == two[1].keys()
+    for name, tensor in one[1].items():
+        assert bits(tensor) == bits(two[1][name]), name
+    assert one[2:] == two[2:]
+    assert log_of(first) == log_of(second)
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """A run that nobody disturbed."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    record = Trainer(tiny_config(data), out).run()
+    return out, record
+
+
+def test_a_run_learns_and_leaves_what_it_promised(whole):
+    out, record = whole
+    assert {path.name for path in out.iterdir()} == {"config.toml", "metrics.jsonl", "record.jsonl", "checkpoints"}
+    scores = [validation["bce"] for validation in record.curve]
+    assert min(scores) < scores[0]
+    assert 0.5 < record.auc < 1
+    assert [validation["step"] for validation in record.curve] == [4, 9, 13, 17, 22, 26]
+    assert record.num_params == 320 + 320 + 31 * 8
+    assert record.samples_per_second > 0
+    assert set(record.seconds_by_part) == {"train", "cluster", "validate", "save", "test"}
+
+
+def test_the_log_has_everything_that_happened(whole):
+    lines = log_of(whole[0])
+    steps = {kind: sorted({line["step"] for line in lines if line["kind"] == kind}) for kind in ("train", "cluster")}
+    assert steps == {"train": [5, 10, 15, 20, 25], "cluster": [7, 14, 21]}
+    assert sum(line["kind"] == "cluster" for line in lines) == 6  # two tables of three are clustered
+    assert lines[-1]["kind"] == "test"
+
+
+def test_the_best_checkpoint_is_the_one_that_is_tested_and_kept(whole):
+    out, record = whole
+    best = min(record.curve, key=lambda scores: scores["bce"])
+    kept = [read_checkpoint(path).step for path in list_checkpoints(out / "checkpoints")]
+    assert set(kept) == {best["step"], 22, 26}
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(whole, data, tmp_path):
+    Trainer(tiny_config(data), tmp_path / "again").run()
+    assert_same_end(whole[0], tmp_path / "again")
+    other = Trainer(tiny_config(data, seed=1), tmp_path / "other").run()
+    assert other.curve != whole[1].curve
+
+
+@pytest.mark.parametrize("stop", [1, 4, 13, 14])
+def test_a_run_that_was_stopped_ends_with_the_same_bits(whole, data, tmp_path, stop):
+    with pytest.raises(KeyboardInterrupt, match=f"saved after step {stop}; go on with `cce train --resume"):
+        stopping_trainer(data, tmp_path / "run", stop).run()
+    Trainer.resume(tmp_path / "run").run()
+    assert_same_end(whole[0], tmp_path / "run")
+
+
+def stopping_trainer(data, out, stop):
+    """A trainer to which someone sends Ctrl-C while it trains its step number `stop`."""
+    trainer = Trainer(tiny_config(data), out)
+    loss = trainer._loss
+
+    def loss_and_signal(batch):
+        if trainer.session.step == stop - 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss(batch)
+
+    trainer._loss = loss_and_signal
+    return trainer
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from cce.training import checkpoint, shared_clustering, Trainer
+from cce.embeddings import cluster_step, clustered
+from cce.training.config import make_config, read_toml
+
+MOMENTS = {
+    "step": (Trainer, "_after_step"),
+    "assign": (cluster_step, "encode_all"),  # inside a clustering, before anything has changed
+    "swap": (clustered.ClusteredEmbedding, "_resize"),  # half-way through the swap
+    "repair": (shared_clustering, "repair_optimizer"),  # a table is clustered, and its optimizer not told
+    "write": (checkpoint, "save_file"),  # the model is written, the rest is not
+    "rename": (checkpoint, "_flush"),
+    "prune": (checkpoint.shutil, "rmtree"),
+}
+
+def run_and_die(kind, count, out):
+    place, name = MOMENTS[kind]
+    function, seen = getattr(place, name), [0]
+
+    def wrapper(*args, **kwargs):
+        seen[0] += 1
+        if seen[0] == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*args, **kwargs)
+
+    setattr(place, name, wrapper)
+    Trainer(make_config(read_toml(Path(sys.argv[1]))), out).run()
+
+for case in sys.argv[3:]:
+    kind, count = case.split("-")
+    if not (child := os.fork()):
+        run_and_die(kind, int(count), Path(sys.argv[2]) / case)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL, case
+"""
+MOMENTS = ("step-2", "step-13", "assign-2", "swap-3", "repair-3", "write-5", "rename-7", "prune-8")
+
+
+@pytest.fixture(scope="module")
+def killed(data, tmp_path_factory):
+    """A folder of runs that were killed with SIGKILL, each at a moment of its own; one process forks all of them."""
+    folder = tmp_path_factory.mktemp("killed")
+    (folder / "config.toml").write_text(tiny_config(data).to_toml())
+    command = [sys.executable, "-c", KILLED, str(folder / "config.toml"), str(folder), *MOMENTS]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_that_was_killed_ends_with_the_same_bits(whole, killed, moment):
+    Trainer.resume(killed / moment).run()
+    assert_same_end(whole[0], killed / moment)
+    assert not list((killed / moment / "checkpoints").glob("*.part"))
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(whole, data, tmp_path, capsys):
+    with pytest.raises(KeyboardInterrupt):
+        stopping_trainer(data, tmp_path / "run", 11).run()
+    latest = list_checkpoints(tmp_path / "run" / "checkpoints")[-1]
+    content = bytearray((latest / "training.safetensors").read_bytes())
+    content[-1] ^= 1
+    (latest / "training.safetensors").write_bytes(content)
+    Trainer.resume(tmp_path / "run", progress=True).run()
+    assert f"{latest / 'training.safetensors'} is not what was written" in capsys.readouterr().err
+    assert_same_end(whole[0], tmp_path / "run")
+
+
+@pytest.mark.parametrize("method", ["collide", "hash", "full", "dhe"])
+def test_runs_of_other_methods_are_resumed_as_well(data, tmp_path, method):
+    budget = {"cap": 480} if method != "full" else {"cap": None}
+    for name, changes in (("whole", {}), ("parts", {"max_steps": 10})):
+        Trainer(tiny_config(data, method=method, **budget, **changes), tmp_path / name).run()
+    Trainer.resume(tmp_path / "parts", max_steps=None).run()
+    one, two = (read_checkpoint(list_checkpoints(tmp_path / name / "checkpoints")[-1]) for name in ("whole", "parts"))
+    assert all(torch.equal(tensor, two.model[name]) for name, tensor in one.model.items())
+
+
+def test_pieces_of_a_batch_add_up_to_the_batch(whole, data, tmp_path):
+    record = Trainer(tiny_config(data, accumulate=4), tmp_path / "pieces").run()
+    for one, two in zip(whole[1].curve, record.curve, strict=True):
+        assert one["step"] == two["step"]
+        assert one["bce"] == pytest.approx(two["bce"], abs=1e-3)
+
+
+def test_training_stops_when_an_epoch_is_worse_than_the_last(data, tmp_path):
+    options = {"method": "full", "cap": None, "lr": 0.1, "epochs": 30, "early_stopping": True}
+    record = Trainer(tiny_config(data, **options), tmp_path / "run").run()
+    by_epoch = {}
+    for scores in record.curve:
+        by_epoch.setdefault(scores["epoch"], []).append(scores["bce"])
+    best = [min(scores) for scores in by_epoch.values()]
+    assert len(best) < 30
+    assert best[-1] > best[-2]
+    assert best[:-1] == sorted(best[:-1], reverse=True)
+
+
+def test_half_precision_trains_about_as_well(whole, data, tmp_path):
+    record = Trainer(tiny_config(data, precision="bf16"), tmp_path / "half").run()
+    assert record.curve != whole[1].curve
+    assert record.bce == pytest.approx(whole[1].bce, abs=0.05)
+
+
+def test_another_data_set_is_refused(whole, data, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        stopping_trainer(data, tmp_path / "run", 4).run()
+    other = tiny_data(tmp_path / "other", seed=1)
+    with pytest.raises(ValueError, match="data must be the data set that the run began with"):
+        Trainer.resume(tmp_path / "run", data=str(other))
+
+
+def test_a_folder_that_holds_a_run_is_refused(whole, data):
+    with pytest.raises(FileExistsError, match="holds a run: give another folder, or go on with `cce train --resume"):
+        Trainer(tiny_config(data), whole[0])
+
+
+def test_the_log_of_tensorboard_is_written(data, tmp_path):
+    Trainer(tiny_config(data, tensorboard=True, max_steps=5), tmp_path / "run").run()
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+
+
+def test_json_lines_are_json(whole):
+    for line in (whole[0] / "metrics.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=lambda name: pytest.fail(name))
