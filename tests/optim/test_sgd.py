@@ -57,7 +57,7 @@ def test_options_with_dense_gradients_equal_torch_to_the_bit(name):
 
 @pytest.mark.parametrize("form", SPARSE)
 @pytest.mark.parametrize("name", OPTIONS)
-def test_momentum_with_sparse_gradients_is_torch_s(path, name, form):
+def test_momentum_with_sparse_gradients_is_torch_s(name, form):
     """torch's sparse buffer grows at every step; the sums are those of a dense one."""
     ours, theirs, mine, torchs = train_beside_torch(form, steps=4, **OPTIONS[name])
     for a, b in zip(ours, theirs, strict=True):
