@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import cluster_event, collection, kmeans, loader, lookup, memory, prepare, recovery, scaling
+from benchmarks import cluster_event, collection, kmeans, loader, lookup, memory, optimizer, prepare, recovery, scaling
 
 
 def main(argv: list[str]) -> None:
@@ -14,6 +14,7 @@ def main(argv: list[str]) -> None:
         (recovery, []),
         (lookup, []),
         (collection, []),
+        (optimizer, []),
         (memory, []),
         (scaling, []),
         (prepare, []),

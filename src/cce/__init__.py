@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cce.version import __version__
 
 if TYPE_CHECKING:
+    from cce import optim
     from cce.clustering import ClusterSettings
     from cce.collection import EmbeddingCollection, Plan, plan_tables
     from cce.compression import CompressionPlan, compress
@@ -69,6 +70,7 @@ __all__ = [
     "create_embedding",
     "entropies",
     "list_methods",
+    "optim",
     "paper_schedule",
     "plan_tables",
     "repair_optimizer",
@@ -93,11 +95,14 @@ _HOMES = {
     "restart_average": "cce.training",
     "summary": "cce.diagnostics",
 }
+_ROOMS = ("optim",)  # used by their own names, as torch.optim is
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'cce' has no attribute {name!r}")
+    if name in _ROOMS:
+        return import_module(f"cce.{name}")
     value = getattr(import_module(_HOMES.get(name, "cce.embeddings")), name)
     globals()[name] = value
     return value

@@ -50,3 +50,4 @@ read_uint8, read_uint16, read_int32, read_int64, read_uint64 = (
 read_float32, read_float64, write_float32, write_float64 = map(
     _instruction, ("read_float32", "read_float64", "write_float32", "write_float64")
 )
+add_product, add_quotient, sum_squares, grow = map(_instruction, ("add_product", "add_quotient", "sum_squares", "grow"))
