@@ -1,4 +1,4 @@
-"""`cce demo`: train a small recommender with three kinds of table, on data that it makes itself."""
+"""`cce demo`: train DLRM with three kinds of table, on a click log that it makes itself."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def add_verb(verbs: Any) -> None:
     """Add the verb to the parser's."""
     parser = verbs.add_parser(
         "demo",
-        help="train a small recommender with three kinds of table and compare them",
-        description="Train a small recommender on clicks with planted clusters, with the full table, the hashing trick "
-        "and CCE, and compare what each weighs and scores.",
+        help="make a click log, train DLRM with three kinds of table, and compare them",
+        description="Make a click log with planted clusters, train DLRM on it with full tables, with the hashing "
+        "trick and with CCE at the same budget, and compare what each weighs and scores.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--out", type=Path, default=Path("runs/demo"), help="folder of the report (default: %(default)s)"
     )
-    parser.add_argument("--rows", type=int, default=None, help="rows to train on (default: 400000)")
-    parser.add_argument("--epochs", type=int, default=None, help="passes over the rows (default: 6)")
+    parser.add_argument("--rows", type=int, default=None, help="rows of the click log (default: 300000)")
+    parser.add_argument("--epochs", type=int, default=None, help="passes over the rows (default: 4)")
     parser.add_argument("--cap", type=int, default=None, help="trainable numbers of a table at most (default: 8000)")
     parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the records as JSON instead of a table")
@@ -38,10 +38,10 @@ def run(options: argparse.Namespace) -> None:
     """Train, print, and write the report."""
     from cce.experiments.demo import DemoConfig, demo_table, run_demo, write_report
 
-    given = {"num_rows": options.rows, "num_epochs": options.epochs, "cap": options.cap}
+    given = {"num_rows": options.rows, "epochs": options.epochs, "cap": options.cap}
     config = DemoConfig(seed=options.seed, **{name: value for name, value in given.items() if value is not None})
     options.out.mkdir(parents=True, exist_ok=True)
-    records, oracle_bce = run_demo(config, progress=not options.json)
+    records, oracle_bce = run_demo(config, options.out, progress=not options.json)
     report = write_report(records, oracle_bce, options.out)
     if options.json:
         print(json.dumps({"oracle_bce": oracle_bce, "report": str(report), "runs": [asdict(r) for r in records]}))

@@ -40,7 +40,7 @@ class ParallelModel:
         now = [(id(parameter), parameter.shape) for parameter in self.model.parameters()]
         if self.ranks.num_ranks > 1 and now != self._known:
             self.close()
-            self._wrapped = DistributedDataParallel(self.model, **NO_BUFFERS)
+            self._wrapped = DistributedDataParallel(self.model, **NO_BUFFERS)  # type: ignore[arg-type]
         self._known = now
 
     def without_reduction(self, *, when: bool) -> AbstractContextManager[Any]:
