@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TYPES: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
 PLAIN = (Parameter, Tensor)
-PARALLEL = 1 << 17  # below so many numbers, handing work to threads costs more than it saves
+PARALLEL = 1 << 19  # below so many numbers, handing work to threads costs more than it saves
 RANGES_PER_THREAD = 4  # so that a thread that is held up leaves its work to others
 
 
@@ -35,7 +35,8 @@ class Fused:
 
     def add(self, parameter: Tensor, grad: Tensor, state: Tensor | None = None) -> bool:
         """Take in an ordinary tensor on the CPU, of float32 or float64, and its gradient; False for any other."""
-        tables = self.tables.get(parameter.dtype)
+        dtype = parameter.dtype
+        tables = self.tables.get(dtype)
         if tables is None or type(parameter) not in PLAIN or not (parameter.is_cpu and parameter.is_contiguous()):
             return False
         shape = parameter.shape or (1,)
@@ -47,7 +48,7 @@ class Fused:
                 return False
         else:
             values, count, rows = grad, shape[0], 0
-        if not values.is_contiguous() or values.dtype is not parameter.dtype:
+        if not values.is_contiguous() or values.dtype is not dtype:
             return False
         place = 0 if state is None else state.data_ptr()
         tables.facts += (parameter.data_ptr(), rows, values.data_ptr(), count, shape[0], parameter.numel(), place, 0)
