@@ -61,9 +61,9 @@ def test_a_wrong_name_is_refused(name, kind, message):
 
 
 def test_a_wrong_content_of_the_file_is_refused(mine):
-    with pytest.raises(ValueError, match="model names 'Product', but .*mine.py has no such class or function"):
+    with pytest.raises(ValueError, match=r"model names 'Product', but .*mine.py has no such class or function"):
         create_model(mine + "Product", SCHEMA, tables())
     with pytest.raises(TypeError, match="must make a torch module, got int"):
         create_model(mine + "number", SCHEMA, tables())
-    with pytest.raises(TypeError, match="could not be made with options {'colour': 1}"):
+    with pytest.raises(TypeError, match=r"could not be made with options {'colour': 1}"):
         create_model(mine + "Sum", SCHEMA, tables(), colour=1)
