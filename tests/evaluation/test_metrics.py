@@ -115,3 +115,13 @@ def test_bce_of_extreme_logits_stays_finite(logit, label, loss):
 def test_bce_of_other_shapes_is_refused_with_both():
     with pytest.raises(ValueError, match=r"torch.Size\(\[3\]\).*torch.Size\(\[2\]\)"):
         binary_cross_entropy(torch.zeros(2), torch.zeros(3))
+
+
+def test_weights_count_like_repeated_rows():
+    g = generator()
+    scores, labels = torch.randint(5, (200,), generator=g).double(), (torch.rand(200, generator=g) < 0.4).double()
+    counts = torch.randint(1, 4, (200,), generator=g)
+    repeated = torch.repeat_interleave(torch.arange(200), counts)
+    assert auc(scores, labels, counts) == pytest.approx(auc(scores[repeated], labels[repeated]), abs=1e-14)
+    weighted = binary_cross_entropy(scores, labels, counts)
+    assert weighted == pytest.approx(binary_cross_entropy(scores[repeated], labels[repeated]), abs=1e-12)

@@ -1,64 +1,58 @@
 """Generalised matrix factorisation is a weighted dot product and a bias."""
 
+import pytest
 import torch
 
+from cce.collection import EmbeddingCollection
 from cce.models import GMF
+from cce.schema import Batch, Feature, Schema
+
+SCHEMA = Schema((Feature("user", 9), Feature("item", 7)))
 
 
-def vectors(batch=5, dim=4, dtype=torch.float64):
-    return torch.randn(batch, 2, dim, dtype=dtype, generator=torch.Generator().manual_seed(0))
-
-
-def trained(dim=4):
-    model = GMF(dim).double()
+def model(dim=4):
+    made = GMF(SCHEMA, EmbeddingCollection(SCHEMA.vocabulary_sizes, dim, method="full", seed=0)).double()
     with torch.no_grad():
-        model.weight.copy_(torch.tensor([0.5, -1.0, 2.0, 0.0]))
-        model.bias.fill_(0.25)
-    return model
+        made.weight.copy_(torch.tensor([0.5, -1.0, 2.0, 0.0]))
+        made.bias.fill_(0.25)
+    return made
+
+
+def batch(rows=5):
+    g = torch.Generator().manual_seed(0)
+    return Batch(torch.empty(rows, 0), torch.randint(7, (rows, 2), generator=g), torch.zeros(rows))
+
+
+def vectors(made, some):
+    return [table.to_dense(some.ids[:, place]) for place, table in enumerate(made.tables.tables.values())]
 
 
 def test_starts_as_the_plain_dot_product():
-    u, v = vectors().unbind(1)
-    torch.testing.assert_close(GMF(4).double()(vectors()), (u * v).sum(-1))
+    made = GMF(SCHEMA, EmbeddingCollection(SCHEMA.vocabulary_sizes, 4, method="full", seed=0))
+    u, v = vectors(made, batch())
+    torch.testing.assert_close(made(batch()), (u * v).sum(-1))
 
 
 def test_is_the_weighted_dot_product_plus_a_bias():
-    model, batch = trained(), vectors()
-    logits = model(batch)
-    for (u, v), logit in zip(batch.tolist(), logits.tolist(), strict=True):
-        expected = sum(w * a * b for w, a, b in zip(model.weight.tolist(), u, v, strict=True)) + 0.25
-        assert abs(logit - expected) < 1e-12
+    made, some = model(), batch()
+    u, v = vectors(made, some)
+    torch.testing.assert_close(made(some), (u * v * made.weight).sum(-1) + 0.25)
 
 
 def test_gives_one_logit_a_row_and_none_for_no_rows():
-    assert GMF(4).double()(vectors()).shape == (5,)
-    assert GMF(4).double()(vectors(batch=0)).shape == (0,)
+    assert model()(batch()).shape == (5,)
+    assert model()(batch(rows=0)).shape == (0,)
 
 
-def test_has_a_weight_for_each_dimension_and_one_bias():
-    assert {name: tuple(p.shape) for name, p in GMF(7).named_parameters()} == {"weight": (7,), "bias": ()}
+def test_bags_are_pooled():
+    made = model()
+    bags = Batch(torch.empty(1, 0), torch.tensor([1, 2, 5]), torch.zeros(1), offsets=torch.tensor([0, 2, 3]))
+    users, items = made.tables.tables.values()
+    u, v = users.to_dense(torch.tensor([1, 2])).sum(0), items.to_dense(torch.tensor([5]))[0]
+    torch.testing.assert_close(made(bags)[0], (u * v * made.weight).sum() + 0.25)
 
 
-def test_gradients_are_right():
-    model, batch = trained(), vectors().requires_grad_()
-
-    def logits(batch, weight, bias):
-        return torch.func.functional_call(model, {"weight": weight, "bias": bias}, (batch,))
-
-    assert torch.autograd.gradcheck(logits, (batch, model.weight, model.bias))
-
-
-def test_gradients_are_right_where_vectors_are_zero():
-    """A product's gradient must not divide by what is multiplied."""
-    batch = vectors(batch=3)
-    batch[0] = 0
-    batch[1, 0] = 0
-    batch.requires_grad_()
-    trained()(batch).sum().backward()
-    u, v = batch.detach().unbind(1)
-    weight = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)
-    torch.testing.assert_close(batch.grad, torch.stack([weight * v, weight * u], dim=1))
-
-
-def test_swapping_the_two_vectors_changes_nothing():
-    torch.testing.assert_close(trained()(vectors()), trained()(vectors().flip(1)))
+def test_another_number_of_features_is_refused():
+    schema = Schema((Feature("user", 9),))
+    with pytest.raises(ValueError, match="model 'gmf' needs exactly 2 features, got 1"):
+        GMF(schema, EmbeddingCollection(schema.vocabulary_sizes, 4, method="full"))

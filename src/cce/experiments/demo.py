@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cce.checks import check_range
-from cce.collection import plan_tables
 from cce.data import SyntheticConfig, prepare_synthetic
 from cce.data.manifest import MANIFEST
 from cce.records import RunRecord, write_records, write_whole
@@ -55,9 +54,6 @@ def run_demo(config: DemoConfig, out: Path, *, progress: bool = True) -> tuple[l
 
     Gives a record for each, and the BCE of the oracle, which knows the clusters.
     """
-    for method in METHODS[1:]:  # a wrong cap shows at once
-        vocabularies = {f"c{place}": size + 1 for place, size in enumerate(config.vocabulary_sizes)}
-        plan_tables(vocabularies, config.embedding_dim, method=method, cap=config.cap)
     _clear(out)
     sizes = SyntheticConfig(
         num_rows=config.num_rows,

@@ -235,8 +235,9 @@ class Trainer:
         session.loss_sum, session.loss_rows = 0.0, 0
         self._write("train", loss=loss, lr=session.optimizers[0].param_groups[0]["lr"])
         notes = {"loss": f"{loss:.4f}", "memory": memory_text()}
-        if session.schedule is not None and session.schedule.tables() and session.schedule.next_step is not None:
-            notes["clusters at step"] = f"{session.schedule.next_step:,}"
+        if session.schedule is not None and session.schedule.tables():
+            step = session.schedule.next_step
+            notes["next clustering"] = "none" if step is None else f"at step {step:,}"
         self.progress.update(0, **notes)
 
     def _write(self, kind: str, **values: Any) -> None:

@@ -1,0 +1,36 @@
+"""`cce inspect` as it is typed."""
+
+import json
+
+import pytest
+import torch
+
+from cce.cli import main
+from cce.training import Trainer
+from helpers.runs import tiny_config, tiny_data
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder, before = tmp_path_factory.mktemp("inspected"), torch.get_num_threads()
+    Trainer(tiny_config(tiny_data(folder / "data")), folder / "run").run()
+    yield folder / "run"
+    torch.set_num_threads(before)
+
+
+def test_a_run_is_told_in_words_and_in_json(run, capsys):
+    assert main(["inspect", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == f"checkpoint: {run / 'checkpoints' / 'step-0000000026'}"
+    assert "all tables" in out
+    assert main(["inspect", str(run / "checkpoints" / "step-0000000026"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["step"] == 26
+    assert told["tables"]["all_tables"]["num_params"] == 888
+    assert set(told["health"]["tables.tables.c0"]) == {"entropies", "golden", "dead_rows", "num_rows", "verdict"}
+
+
+def test_what_is_no_run_is_one_line_and_exit_2(tmp_path, capsys):
+    assert main(["inspect", str(tmp_path)]) == 2
+    message = f"cce inspect: {tmp_path} must be a run or a checkpoint, got no whole checkpoint there.\n"
+    assert capsys.readouterr() == ("", message)

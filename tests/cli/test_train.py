@@ -1,0 +1,157 @@
+"""`cce train` as it is typed: options, files, resuming, and what it refuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from cce.cli import main
+from cce.training.config import make_config, read_toml
+from helpers.runs import tiny_config, tiny_data
+
+SMALL = (
+    "--cap",
+    "320",
+    "--embedding-dim",
+    "8",
+    "--batch-size",
+    "64",
+    "--threads",
+    "1",
+    "--model-options",
+    "bottom=[8]",
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    before = torch.get_num_threads()
+    yield tiny_data(tmp_path_factory.mktemp("data") / "tiny")
+    torch.set_num_threads(before)
+
+
+def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
+    assert main(["train", str(data), *SMALL, "--out", str(tmp_path / "run")]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0] == "tables: 888 params, 4.7 kB"
+    assert lines[1].startswith("best validation: BCE 0.")
+    assert lines[2].startswith("test: BCE 0.")
+    assert lines[-1] == f"run: {tmp_path / 'run'}"
+    assert err.count("validation BCE") == 6
+    config = make_config(read_toml(tmp_path / "run" / "config.toml"))
+    assert config.model_options == {"bottom": [8]}
+    assert (config.optimizer, config.lr, config.schedule) == ("sgd", 0.1, "auto")
+
+
+def test_json_is_all_that_stdout_holds_and_a_run_goes_on(data, tmp_path, capsys):
+    out = str(tmp_path / "run")
+    assert main(["train", str(data), *SMALL, "--out", out, "--max-steps", "6", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert main(["train", "--resume", out, "--max-steps", "13", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    second = json.loads(printed.out)
+    assert second["out"] == out
+    assert second["curve"][: len(first["curve"])] == first["curve"]
+    assert second["curve"][-1]["step"] == 13
+
+
+def test_a_file_has_the_same_names_and_the_command_line_goes_first(data, tmp_path, capsys):
+    (tmp_path / "run.toml").write_text(tiny_config(data, seed=3).to_toml())
+    arguments = ["--config", str(tmp_path / "run.toml"), "--max-steps", "2", "--out", str(tmp_path / "run"), "--json"]
+    assert main(["train", *arguments]) == 0
+    config = json.loads(capsys.readouterr().out)["config"]
+    assert (config["seed"], config["max_steps"], config["cap"]) == (3, 2, 320)
+
+
+def test_a_model_of_ones_own_is_trained(data, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n"
+        "class Mine(nn.Module):\n"
+        "    def __init__(self, schema, tables):\n"
+        "        super().__init__()\n"
+        "        self.tables = tables\n"
+        "        self.top = nn.Linear(len(schema.features) * tables.embedding_dim, 1)\n"
+        "    def forward(self, batch):\n"
+        "        return self.top(self.tables(batch.ids).flatten(1)).squeeze(1)\n"
+    )
+    model = f"{tmp_path / 'mine.py'}:Mine"
+    arguments = [
+        "--model",
+        model,
+        "--cap",
+        "320",
+        "--embedding-dim",
+        "8",
+        "--json",
+        "--max-steps",
+        "3",
+        "--threads",
+        "1",
+    ]
+    assert main(["train", str(data), *arguments, "--out", str(tmp_path / "run")]) == 0
+    assert json.loads(capsys.readouterr().out)["config"]["model"] == model
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["DATA"], "give one of cap, num_params and compression with method 'cce', got none."),
+        (["nowhere", "--cap", "8"], "must be a data set made by `cce prepare`, got no manifest.json there."),
+        (["--cap", "8"], "data must be given: the folder of a data set made by `cce prepare`."),
+        (
+            ["DATA", "--cap", "64", "--model", "dlmr"],
+            "model must be one of dlrm, gmf, or path/to/file.py:Name; got 'dlmr'.",
+        ),
+        (["DATA", "--cap", "64", "--optimizer", "adma"], "got 'adma'."),
+        (["--resume", "nowhere"], "resume must name the folder of a run, got 'nowhere'."),
+        (["--resume", "RUN", "--lr", "1"], "lr does not go with resume, which may change epochs, max_steps, device"),
+        (
+            ["DATA", "--cap", "64", "--model-options", "bottom"],
+            "model_options must have the form NAME=VALUE, got 'bottom'.",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(data, tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    words = [str(data) if word == "DATA" else word for word in arguments]
+    assert main(["train", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert err.startswith("cce train: ")
+    assert message in err
+    assert not list(tmp_path.rglob("checkpoints"))
+
+
+def test_ctrl_c_saves_and_says_how_to_resume(data, tmp_path):
+    """A real process, and a real Ctrl-C."""
+    command = [sys.executable, "-m", "cce", "train", str(data), *SMALL, "--epochs", "100000", "--no-early-stopping"]
+    process = subprocess.Popen([*command, "--out", str(tmp_path / "run")], stderr=subprocess.PIPE, text=True)
+    log, started = tmp_path / "run" / "metrics.jsonl", time.monotonic()
+    while not (log.exists() and log.stat().st_size) and time.monotonic() - started < 120:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1].endswith(f"go on with `cce train --resume {tmp_path / 'run'}`")
+    assert "Traceback" not in err
+
+
+def test_help_has_examples_and_every_option(capsys):
+    from dataclasses import fields
+
+    from cce.training import TrainConfig
+
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    out = capsys.readouterr().out
+    assert "examples:" in out
+    for each in fields(TrainConfig):
+        assert each.name == "data" or "--" + each.name.replace("_", "-") in out

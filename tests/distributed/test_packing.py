@@ -1,0 +1,27 @@
+"""What is packed comes back, by way of JSON."""
+
+import json
+
+import pytest
+import torch
+
+from cce.distributed.packing import pack, unpack
+
+
+def test_nested_values_come_back_as_they_were():
+    value = {
+        0: {"step": torch.tensor(3.0), "betas": (0.9, 0.999)},
+        "list": [1, None, True, "x", {"=": [2]}],
+        "nan": 1e300,
+    }
+    tensors = {}
+    plain = json.loads(json.dumps(pack(value, tensors)))
+    back = unpack(plain, tensors)
+    assert back == value
+    assert list(tensors) == [".0.step"]
+    assert isinstance(back[0]["betas"], tuple)
+
+
+def test_what_cannot_be_saved_is_named():
+    with pytest.raises(TypeError, match=r"\.a\.1 must hold plain values and tensors to be saved, got set"):
+        pack({"a": [1, {2}]}, {})

@@ -1,0 +1,96 @@
+"""DLRM against its formula, written out row by row."""
+
+import pytest
+import torch
+from torch.nn.functional import relu
+
+from cce.collection import EmbeddingCollection
+from cce.models import DLRM
+from cce.schema import Batch, Feature, Schema
+
+FEATURES = (Feature("a", 9), Feature("b", 7), Feature("c", 5))
+
+
+def made(dense=("x", "y"), features=FEATURES, **options):
+    schema = Schema(features, dense)
+    tables = EmbeddingCollection(schema.vocabulary_sizes, 4, method="full", seed=0)
+    sizes = {"bottom": (6,), "top": (8, 3)} | options
+    return DLRM(schema, tables, **sizes, generator=torch.Generator().manual_seed(0))
+
+
+def batch(rows=6, num_dense=2, num_features=3):
+    g = torch.Generator().manual_seed(1)
+    ids = torch.randint(5, (rows, num_features), generator=g)
+    return Batch(torch.randn(rows, num_dense, generator=g), ids, torch.zeros(rows))
+
+
+def layers(network):
+    return [(layer.weight, layer.bias) for layer in network if hasattr(layer, "weight")]
+
+
+def by_hand(model, dense, ids):
+    """One row: bottom network with ReLUs, all pairs i > j, top network without one at the end."""
+    vectors = [table.to_dense(ids[i : i + 1])[0] for i, table in enumerate(model.tables.tables.values())]
+    inputs = []
+    if model.bottom is not None:
+        for weight, bias in layers(model.bottom):
+            dense = relu(weight @ dense + bias)
+        vectors, inputs = [dense, *vectors], [dense]
+    pairs = [vectors[i] @ vectors[j] for i in range(len(vectors)) for j in range(i)]
+    value = torch.cat([*inputs, torch.stack(pairs)])
+    for place, (weight, bias) in enumerate(layers(model.top), start=1):
+        value = weight @ value + bias
+        value = relu(value) if place < len(layers(model.top)) else value
+    return value[0]
+
+
+@pytest.mark.parametrize("num_dense", [0, 2])
+def test_is_its_formula(num_dense):
+    model, some = made(("x", "y")[:num_dense]), batch(num_dense=num_dense)
+    expected = torch.stack([by_hand(model, dense, ids) for dense, ids in zip(some.dense, some.ids, strict=True)])
+    torch.testing.assert_close(model(some), expected)
+
+
+def test_the_sizes_of_the_paper_are_the_default():
+    schema = Schema(tuple(Feature(f"c{i}", 5) for i in range(26)), tuple(f"d{i}" for i in range(13)))
+    model = DLRM(schema, EmbeddingCollection(schema.vocabulary_sizes, 16, method="full", seed=0))
+    assert [tuple(weight.shape) for weight, _ in layers(model.bottom)] == [(512, 13), (256, 512), (64, 256), (16, 64)]
+    assert [tuple(weight.shape) for weight, _ in layers(model.top)] == [(512, 16 + 27 * 26 // 2), (256, 512), (1, 256)]
+
+
+def test_no_rows_give_no_logits_and_gradients_of_zero():
+    model = made()
+    logits = model(batch(rows=0))
+    assert logits.shape == (0,)
+    logits.sum().backward()
+    assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
+
+
+def test_every_parameter_is_trained():
+    model = made()
+    model(batch(rows=64)).square().sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
+
+
+def test_the_same_generator_gives_the_same_start():
+    one, two = made(), made()
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+
+
+def test_one_vector_alone_is_refused():
+    with pytest.raises(ValueError, match="model 'dlrm' needs two features, or one and dense numbers"):
+        made((), FEATURES[:1])
+    assert made(("x",), FEATURES[:1])(batch(num_dense=1, num_features=1)).shape == (6,)
+
+
+def test_a_wrong_size_is_named():
+    with pytest.raises(ValueError, match=r"top must lie in \[1, 2\*\*31\), got 0"):
+        made(top=(0,))
+
+
+def test_half_precision_is_near():
+    model, some = made(), batch()
+    with torch.autocast("cpu", torch.bfloat16):
+        half = model(some)
+    assert half.dtype is torch.bfloat16
+    torch.testing.assert_close(half.float(), model(some), atol=0.05, rtol=0.05)

@@ -1,0 +1,69 @@
+"""Models by name, and from a user's own file."""
+
+import pytest
+import torch
+from torch import nn
+
+from cce.collection import EmbeddingCollection
+from cce.models import DLRM, GMF, create_model
+from cce.schema import Batch, Feature, Schema
+
+SCHEMA = Schema((Feature("a", 9), Feature("b", 7)))
+
+MINE = """
+from torch import nn
+
+class Sum(nn.Module):
+    def __init__(self, schema, tables, scale=1.0):
+        super().__init__()
+        self.tables, self.scale = tables, scale
+
+    def forward(self, batch):
+        return self.scale * self.tables(batch.ids, batch.offsets).sum((1, 2))
+
+def number(schema, tables):
+    return 3
+"""
+
+
+def tables():
+    return EmbeddingCollection(SCHEMA.vocabulary_sizes, 4, method="full", seed=0)
+
+
+@pytest.fixture
+def mine(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    return f"{tmp_path / 'mine.py'}:"
+
+
+def test_models_have_names():
+    assert isinstance(create_model("dlrm", SCHEMA, tables(), top=[3]), DLRM)
+    assert isinstance(create_model("gmf", SCHEMA, tables()), GMF)
+
+
+def test_a_class_in_a_file_is_a_model(mine):
+    model = create_model(mine + "Sum", SCHEMA, tables(), scale=2.0)
+    assert isinstance(model, nn.Module)
+    batch = Batch(torch.empty(1, 0), torch.tensor([[1, 2]]), torch.zeros(1))
+    torch.testing.assert_close(model(batch), 2 * model.tables(batch.ids).sum((1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("dlrn", ValueError, "model must be one of dlrm, gmf, or path/to/file.py:Name; got 'dlrn'"),
+        ("nowhere.py:Sum", FileNotFoundError, "model must name a file that is there, got 'nowhere.py'"),
+    ],
+)
+def test_a_wrong_name_is_refused(name, kind, message):
+    with pytest.raises(kind, match=message):
+        create_model(name, SCHEMA, tables())
+
+
+def test_a_wrong_content_of_the_file_is_refused(mine):
+    with pytest.raises(ValueError, match=r"model names 'Product', but .*mine.py has no such class or function"):
+        create_model(mine + "Product", SCHEMA, tables())
+    with pytest.raises(TypeError, match="must make a torch module, got int"):
+        create_model(mine + "number", SCHEMA, tables())
+    with pytest.raises(TypeError, match=r"could not be made with options {'colour': 1}"):
+        create_model(mine + "Sum", SCHEMA, tables(), colour=1)

@@ -1,0 +1,88 @@
+"""A checkpoint is whole and known to be, or it is not there."""
+
+import pytest
+import torch
+
+from cce.training.checkpoint import (
+    DamagedCheckpointError,
+    checkpoint_path,
+    list_checkpoints,
+    prune_checkpoints,
+    read_checkpoint,
+    read_latest,
+    write_checkpoint,
+)
+
+KINDS = [torch.float32, torch.bfloat16, torch.float64, torch.uint8, torch.uint16, torch.int32, torch.int64, torch.bool]
+MODEL = {str(kind): torch.arange(6).view(2, 3).to(kind) for kind in KINDS}
+STATE = {"step": 3, "optimizer": {0: {"step": torch.tensor(2.0), "betas": (0.9, 0.99)}}, "best": float("inf")}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for step in (1, 2, 3):
+        write_checkpoint(tmp_path, step, MODEL, STATE | {"step": step})
+    return tmp_path
+
+
+def test_what_was_written_comes_back(folder):
+    checkpoint = read_checkpoint(checkpoint_path(folder, 3))
+    assert checkpoint.step == 3
+    assert checkpoint.state == STATE
+    for name, tensor in MODEL.items():
+        assert checkpoint.model[name].dtype is tensor.dtype
+        assert checkpoint.model[name].tolist() == tensor.tolist()
+    assert {path.name for path in checkpoint_path(folder, 3).iterdir()} == {
+        "model.safetensors",
+        "training.safetensors",
+        "checkpoint.json",
+    }
+
+
+def test_tensors_that_share_memory_or_have_gaps_are_saved(tmp_path):
+    base = torch.arange(12.0).view(3, 4)
+    model = {"a": base, "same": base, "part": base[1], "turned": base.T, "empty": torch.empty(0, 3)}
+    found = read_checkpoint(write_checkpoint(tmp_path, 1, model, {})).model
+    assert all(torch.equal(found[name], tensor) for name, tensor in model.items())
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "checkpoint.json"])
+@pytest.mark.parametrize("damage", ["changed", "cut", "missing"])
+def test_damage_is_named_and_the_one_before_it_used(folder, name, damage):
+    file = checkpoint_path(folder, 3) / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    if damage == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(content if damage == "changed" else content[:-1])
+    with pytest.raises(DamagedCheckpointError, match=name):
+        read_checkpoint(checkpoint_path(folder, 3))
+    checkpoint, damages = read_latest(folder)
+    assert checkpoint.step == 2
+    assert len(damages) == 1
+    assert name in damages[0]
+
+
+def test_a_folder_without_a_whole_one_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="must hold a whole checkpoint, got none"):
+        read_latest(tmp_path)
+
+
+def test_the_last_and_the_best_are_kept(folder):
+    write_checkpoint(folder, 4, MODEL, STATE)
+    (folder / "step-0000000009.part").mkdir()
+    prune_checkpoints(folder, keep_last=2, best_step=1)
+    assert [path.name[-1] for path in list_checkpoints(folder)] == ["1", "3", "4"]
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_a_checkpoint_can_be_written_again(folder):
+    write_checkpoint(folder, 3, {"x": torch.ones(1)}, {})
+    assert read_latest(folder)[0].model.keys() == {"x"}
+
+
+def test_a_failure_leaves_the_ones_before(folder):
+    with pytest.raises(TypeError, match="must hold plain values and tensors"):
+        write_checkpoint(folder, 4, MODEL, {"x": object()})
+    assert read_latest(folder)[0].step == 3

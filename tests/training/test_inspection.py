@@ -1,0 +1,58 @@
+"""Saved runs, looked at and scored."""
+
+import pytest
+
+from cce.training import Trainer
+from cce.training.checkpoint import checkpoint_path, list_checkpoints
+from cce.training.inspection import evaluate_checkpoint, find_checkpoint, inspect_checkpoint
+from helpers.runs import tiny_config, tiny_data
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("inspected") / "run"
+    return out, Trainer(tiny_config(data), out).run()
+
+
+def best_step(record):
+    return min(record.curve, key=lambda scores: scores["bce"])["step"]
+
+
+def test_a_run_is_looked_at_by_its_newest_checkpoint(run):
+    found = inspect_checkpoint(run[0])
+    assert found.step == 26
+    assert found.best_step == best_step(run[1])
+    assert found.curve == run[1].curve
+    assert set(found.health) == {"tables.tables.c0", "tables.tables.c1"}
+    assert found.tables.total.num_params == run[1].num_params
+    text = str(found)
+    assert "method=cce" not in text.split("options:", maxsplit=1)[0]
+    for word in ("tables.tables.c0", "H1", "verdict", "validation BCE", "cap=320"):
+        assert word in text
+    assert found.to_dict()["tables"]["all_tables"]["num_params"] == run[1].num_params
+
+
+def test_evaluation_gives_the_scores_of_the_record(run, data):
+    path, rows, scores = evaluate_checkpoint(run[0], data)
+    assert path == checkpoint_path(run[0] / "checkpoints", best_step(run[1]))
+    assert rows == 100
+    assert (scores.bce, scores.auc) == (run[1].bce, run[1].auc)
+
+
+def test_a_damaged_checkpoint_is_passed_over(run):
+    latest = list_checkpoints(run[0] / "checkpoints")[-1]
+    content = (latest / "model.safetensors").read_bytes()
+    (latest / "model.safetensors").write_bytes(content[:-1])
+    assert find_checkpoint(run[0]) != latest
+    (latest / "model.safetensors").write_bytes(content)
+    assert find_checkpoint(run[0]) == latest
+
+
+def test_what_does_not_fit_is_refused(run, data, tmp_path):
+    with pytest.raises(FileNotFoundError, match="must be a run or a checkpoint, got no whole checkpoint there"):
+        inspect_checkpoint(tmp_path)
+    other = tiny_data(tmp_path / "other", vocabulary_sizes=(50, 60, 30))
+    with pytest.raises(ValueError, match="data must have the columns and ids that the model was trained on"):
+        evaluate_checkpoint(run[0], other)
+    with pytest.raises(ValueError, match="split must be one of train, validation, test; got 'tests'"):
+        evaluate_checkpoint(run[0], data, split="tests")

@@ -1,0 +1,32 @@
+"""What a run leaves; runs as a whole are tested in test_trainer.py."""
+
+import torch
+
+from cce.data import PreparedData
+from cce.distributed import Ranks
+from cce.records import read_records
+from cce.training.outcome import best_model, keep_record
+from cce.training.scoring import Scores
+from cce.training.session import Session
+from helpers.runs import tiny_config
+
+
+def test_the_best_model_is_that_of_the_best_checkpoint(data, tmp_path):
+    session = Session(tiny_config(data), PreparedData.open(data), ranks=Ranks())
+    assert best_model(session, tmp_path) is session.model
+    session.step = 3
+    session.stopping.add(0.5, 3)
+    session.save(tmp_path)
+    before = session.model.top[0].weight.clone()
+    with torch.no_grad():
+        session.model.top[0].weight.zero_()
+    assert torch.equal(best_model(session, tmp_path).top[0].weight, before)
+
+
+def test_the_record_is_written(data, tmp_path):
+    session = Session(tiny_config(data), PreparedData.open(data), ranks=Ranks())
+    session.stopwatch.seconds = {"train": 2.0, "save": 1.0}
+    session.loader.position = 100
+    record = keep_record(session, session.model, Scores(0.5, 0.75), tmp_path)
+    assert read_records(tmp_path / "record.jsonl") == [record]
+    assert (record.bce, record.auc, record.seconds, record.samples_per_second) == (0.5, 0.75, 3.0, 50.0)

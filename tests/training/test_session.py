@@ -1,0 +1,47 @@
+"""A run at one moment, saved and restored; runs as a whole are tested in test_trainer.py."""
+
+from cce.data import PreparedData
+from cce.distributed import Ranks
+from cce.training.session import Session, fingerprint
+from helpers.runs import tiny_config
+
+
+def session(data, **changes):
+    return Session(tiny_config(data, **changes), PreparedData.open(data), ranks=Ranks())
+
+
+def test_batches_are_cut_into_pieces_and_know_their_rows(data):
+    some = session(data, batch_size=300, accumulate=3)
+    batches = [([len(piece) for piece in pieces], rows) for pieces, rows in some.batches()]
+    assert batches == [([100, 100, 100], 300), ([100, 100, 100], 300), ([100, 100], 200)]
+    assert some.loader.epoch == 1
+
+
+def test_it_knows_how_far_it_is(data):
+    some = session(data, max_steps=5)
+    assert (some.steps_per_epoch, some.total_steps) == (13, 5)
+    next(some.batches())
+    assert some.rows_trained == 64
+    assert not some.is_done
+    some.step = 5
+    assert some.is_done
+
+
+def test_without_a_checkpoint_a_run_begins_anew(data, tmp_path):
+    found, damage = Session.restore(tiny_config(data), PreparedData.open(data), tmp_path, ranks=Ranks())
+    assert (found.step, damage) == (0, [])
+
+
+def test_a_restored_session_says_the_same(data, tmp_path):
+    first = session(data)
+    next(first.batches())
+    first.step = 1
+    first.stopping.add(0.5, 1)
+    first.save(tmp_path)
+    second, _ = Session.restore(tiny_config(data), PreparedData.open(data), tmp_path, ranks=Ranks())
+    for name in ("step", "loader", "stopping", "curve", "loss", "schema", "config", "data"):
+        assert second.state_dict()[name] == first.state_dict()[name], name
+
+
+def test_a_data_set_has_a_fingerprint(data):
+    assert fingerprint(PreparedData.open(data)) == fingerprint(PreparedData.open(data))
