@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from cce import compiled
 from cce.kernels import Program, fused
+from cce.kernels.kept import Bags
 from helpers.linear_tables import NUM_IDS, TABLES, plain, seeded, some_ids
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
@@ -36,7 +37,7 @@ def test_bags_of_any_lengths(lengths, weighted, keep):
     ids[::5] = 3
     weights = torch.randn(len(ids), generator=seeded(1)) if weighted else None
     program, codebooks = Program([t.layout() for t in tables]), [t.codebook for t in tables]
-    bags = fused.Bags(offsets, batch, weights)
+    bags = Bags(offsets, batch, weights)
     with torch.set_grad_enabled(keep):
         vectors = fused.look_up(program, ids, codebooks, bags=bags)
     expected = pooled(tables, ids, offsets, batch, weights)
@@ -51,6 +52,6 @@ def test_bags_of_any_lengths(lengths, weighted, keep):
 def test_a_wrong_id_in_a_bag_is_named():
     table, ids = TABLES["cce"](), some_ids(600)
     ids[599] = NUM_IDS
-    program, bags = Program([table.layout()] * 2, ["a", "b"]), fused.Bags(torch.tensor([0, 300, 600]), 1)
+    program, bags = Program([table.layout()] * 2, ["a", "b"]), Bags(torch.tensor([0, 300, 600]), 1)
     with pytest.raises(IndexError, match=rf"ids of b must lie in \[0, {NUM_IDS}\), got {NUM_IDS}"):
         fused.look_up(program, ids, [table.codebook] * 2, bags=bags)
