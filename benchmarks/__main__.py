@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import cluster_event, kmeans, lookup, recovery
+from benchmarks import cluster_event, kmeans, lookup, recovery, training
 
 
 def main(argv: list[str]) -> None:
@@ -13,6 +13,7 @@ def main(argv: list[str]) -> None:
         (cluster_event, []),
         (recovery, []),
         (lookup, []),
+        (training, []),
     ):
         print(f"\n== {benchmark.__name__.rpartition('.')[2]}", flush=True)
         benchmark.main(argv + ([] if "--quick" in argv else kept))

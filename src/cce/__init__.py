@@ -35,9 +35,19 @@ if TYPE_CHECKING:
         create_embedding,
         list_methods,
     )
-    from cce.training import ClusterSchedule, paper_schedule, repair_optimizer, restart_average
+    from cce.models import DLRM, GMF, create_model
+    from cce.training import (
+        ClusterSchedule,
+        TrainConfig,
+        Trainer,
+        paper_schedule,
+        repair_optimizer,
+        restart_average,
+    )
 
 __all__ = [
+    "DLRM",
+    "GMF",
     "ClusterEvent",
     "ClusterSchedule",
     "ClusterSettings",
@@ -60,10 +70,13 @@ __all__ = [
     "RobeEmbedding",
     "Summary",
     "TensorTrainEmbedding",
+    "TrainConfig",
+    "Trainer",
     "__version__",
     "collapse",
     "compress",
     "create_embedding",
+    "create_model",
     "entropies",
     "list_methods",
     "paper_schedule",
@@ -73,13 +86,18 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DLRM": "cce.models",
+    "GMF": "cce.models",
     "ClusterSchedule": "cce.training",
     "ClusterSettings": "cce.clustering",
     "Collapse": "cce.diagnostics",
     "CompressionPlan": "cce.compression",
     "Summary": "cce.diagnostics",
+    "TrainConfig": "cce.training",
+    "Trainer": "cce.training",
     "collapse": "cce.diagnostics",
     "compress": "cce.compression",
+    "create_model": "cce.models",
     "entropies": "cce.diagnostics",
     "paper_schedule": "cce.training",
     "repair_optimizer": "cce.training",
