@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import cluster_event, kmeans, lookup, recovery, training
+from benchmarks import (
+    cluster_event,
+    collection,
+    kmeans,
+    loader,
+    lookup,
+    memory,
+    optimizer,
+    prepare,
+    recovery,
+    scaling,
+    training,
+)
 
 
 def main(argv: list[str]) -> None:
@@ -13,6 +25,12 @@ def main(argv: list[str]) -> None:
         (cluster_event, []),
         (recovery, []),
         (lookup, []),
+        (collection, []),
+        (optimizer, []),
+        (memory, []),
+        (scaling, []),
+        (prepare, []),
+        (loader, []),
         (training, []),
     ):
         print(f"\n== {benchmark.__name__.rpartition('.')[2]}", flush=True)

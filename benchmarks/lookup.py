@@ -1,9 +1,9 @@
-"""Forward and backward of one table: every method in plain torch, beside torch's own tables.
+"""One table: forward and backward of the compiled lookup beside torch's own tables and our plain definition.
 
     python -m benchmarks.lookup [--quick]
 
-The full table's numbers are torch's `nn.Embedding`, with dense and with sparse gradients. A compressed table costs
-more here: it is looked up in several small steps.
+A table of 1,000,000 ids and 16 numbers, compressed to 128,000 numbers. `nn.Embedding(sparse=True)` leaves the summing
+of gradients to the optimizer; the last column therefore adds a step of SGD to both.
 """
 
 from __future__ import annotations
@@ -12,64 +12,118 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import cce
 from benchmarks.side_by_side import keep, medians
+from benchmarks.traffic import draw_ids
+from cce.kernels import gather_sum
 from cce.text import format_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DIM, BATCH = 16, 16_384
-COMPRESSION = 125
+DIM, NUM_PARAMS = 16, 128_000
 NARROWEST = {"collide": 15, "mixed-dim": 15}  # these have a number for every id at least
+PEER = "nn.Embedding(sparse=True)"
+LINEAR = ("hash", "hash-embedding", "ce-concat", "ce-sum", "robe", "pq", "cce")
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(argv)
-    num_ids, rounds = (20_000, 3) if options.quick else (1_000_000, 15)
-    ids = torch.randint(0, num_ids, (BATCH,), generator=torch.Generator().manual_seed(0))
-    tables: dict[str, nn.Module] = {
-        "nn.Embedding": nn.Embedding(num_ids, DIM),
-        "nn.Embedding(sparse=True)": nn.Embedding(num_ids, DIM, sparse=True),
-    }
-    for method in cce.list_methods():
-        compression = 1 if method == "full" else NARROWEST.get(method, COMPRESSION)
-        tables[method] = cce.create_embedding(method, num_ids, DIM, compression=compression, seed=0)
-    seconds = medians({name: _step(table, ids) for name, table in tables.items()}, rounds=rounds)
-    figures = [_figure(name, table, seconds) for name, table in tables.items()]
-    headers = ("table", "params", "ms", "x nn.Embedding", "x sparse")
-    print(f"{num_ids:,} ids, dim {DIM}, {BATCH:,} uniform ids, forward + backward")
+    num_ids, rounds = (20_000, 3) if options.quick else (1_000_000, 201)
+    threads = torch.get_num_threads()
+    figures = []
+    try:
+        for num_threads in (1,) if options.quick else (1, 2):
+            torch.set_num_threads(num_threads)
+            for batch in (2048, 16_384):
+                for traffic in ("uniform", "zipf"):
+                    figures += _measure(num_ids, batch, traffic, rounds)
+    finally:
+        torch.set_num_threads(threads)
+    headers = ("table", "threads", "batch", "ids", "ms", "x sparse", "x sparse, with SGD")
+    print(f"{num_ids:,} ids, dim {DIM}, {NUM_PARAMS:,} params, forward + backward")
     print(format_table(headers, [_row(figure) for figure in figures]))
     if not options.quick:
         print(keep("lookup", figures))
     return figures
 
 
-def _step(table: nn.Module, ids: torch.Tensor) -> Callable[[], None]:
+def _measure(num_ids: int, batch: int, traffic: str, rounds: int) -> list[dict[str, Any]]:
+    generator = torch.Generator().manual_seed(0)
+    ids = draw_ids(traffic, num_ids, batch, generator)
+    grad = torch.randn(batch, DIM, generator=generator)
+    tables: dict[str, nn.Module] = {
+        PEER: nn.Embedding(num_ids, DIM, sparse=True),
+        "nn.Embedding": nn.Embedding(num_ids, DIM),
+        "full": _table("full", num_ids, sparse=True),
+        **{method: _table(method, num_ids) for method in LINEAR},
+        "cce, sparse gradient": _table("cce", num_ids, sparse=True),
+    }
+    slow = {"nn.Embedding": max(3, rounds // 10), "cce, plain torch": max(3, rounds // 10)}
+    steps = {name: _step(table, ids, grad) for name, table in tables.items()}
+    with_sgd = {f"{name} + SGD": _step(table, ids, grad, step=True) for name, table in tables.items()}
+    steps["cce, plain torch"] = _plain_step(tables["cce"], ids, grad)
+    fast = {name: step for name, step in (steps | with_sgd).items() if name.removesuffix(" + SGD") not in slow}
+    seconds = medians(fast, rounds=rounds)
+    seconds |= medians({name: steps[name] for name in slow}, rounds=min(slow.values()))
+    return [
+        {
+            "table": name,
+            "threads": torch.get_num_threads(),
+            "batch": batch,
+            "traffic": traffic,
+            "ms": 1000 * seconds[name],
+            "times_sparse": seconds[name] / seconds[PEER],
+            "times_sparse_with_sgd": seconds[f"{name} + SGD"] / seconds[f"{PEER} + SGD"]
+            if f"{name} + SGD" in seconds
+            else None,
+        }
+        for name in steps
+    ]
+
+
+def _table(method: str, num_ids: int, *, sparse: bool = False) -> nn.Module:
+    budget: dict[str, Any] = {"compression": 1} if method == "full" else {"num_params": NUM_PARAMS}
+    return cce.create_embedding(method, num_ids, DIM, seed=0, sparse=sparse, **budget)
+
+
+def _step(table: nn.Module, ids: Tensor, grad: Tensor, *, step: bool = False) -> Callable[[], None]:
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.01)
+
     def run() -> None:
         table.zero_grad(set_to_none=True)
-        table(ids).sum().backward()
+        table(ids).backward(grad)
+        if step:
+            optimizer.step()
 
     return run
 
 
-def _figure(name: str, table: nn.Module, seconds: dict[str, float]) -> dict[str, Any]:
-    return {
-        "table": name,
-        "num_params": sum(parameter.numel() for parameter in table.parameters()),
-        "ms": 1000 * seconds[name],
-        "times_dense": seconds[name] / seconds["nn.Embedding"],
-        "times_sparse": seconds[name] / seconds["nn.Embedding(sparse=True)"],
-    }
+def _plain_step(table: nn.Module, ids: Tensor, grad: Tensor) -> Callable[[], None]:
+    assert isinstance(table, cce.ClusteredEmbedding)
+
+    def run() -> None:
+        table.zero_grad(set_to_none=True)
+        gather_sum(table.codebook, *table.lookup(ids)).backward(grad)
+
+    return run
 
 
 def _row(figure: dict[str, Any]) -> tuple[str, ...]:
-    ratios = (f"{figure['times_dense']:.2f}", f"{figure['times_sparse']:.2f}")
-    return (figure["table"], f"{figure['num_params']:,}", f"{figure['ms']:.2f}", *ratios)
+    with_sgd = figure["times_sparse_with_sgd"]
+    return (
+        figure["table"],
+        str(figure["threads"]),
+        f"{figure['batch']:,}",
+        figure["traffic"],
+        f"{figure['ms']:.3f}",
+        f"{figure['times_sparse']:.2f}",
+        "" if with_sgd is None else f"{with_sgd:.2f}",
+    )
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ class PeakMemory:
 
     def __enter__(self) -> PeakMemory:
         self.bytes = 0
-        self._before = _resident()
+        self._before = resident()
         self._done = threading.Event()
         self._watcher = threading.Thread(target=self._watch)
         self._watcher.start()
@@ -78,10 +78,11 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._done.wait(0.002):
-            self.bytes = max(self.bytes, _resident() - self._before)
+            self.bytes = max(self.bytes, resident() - self._before)
 
 
-def _resident() -> int:
+def resident() -> int:
+    """Bytes of memory that this process holds."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

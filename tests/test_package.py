@@ -100,7 +100,9 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
             package = name.partition(".")[0]
             if package not in {*required, *sys.stdlib_module_names, "cce"}:
                 importers.setdefault(package, set()).add(path.relative_to(SOURCE).as_posix())
-    assert importers["numba"] == {"compiled/loops.py", "compiled/memory.py"}
+    assert importers.pop("numba") == {"compiled/loops.py", "compiled/instructions.py"}
+    assert importers["pyarrow"] == {"data/arrow.py"}
+    assert importers["ray"] == {"data/ray_engine.py"}
     assert {package: paths for package, paths in importers.items() if len(paths) > 1} == {}
 
 
@@ -111,15 +113,24 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
         "import cce; cce.__version__; dir(cce)",
         "import cce.cli",
         "import cce.cli\ntry: cce.cli.main(['--help'])\nexcept SystemExit: pass",
+        "import cce.cli\ntry: cce.cli.main(['prepare', 'table', '--help'])\nexcept SystemExit: pass",
         *(
             f"import cce.cli\ntry: cce.cli.main(['{verb}', '--help'])\nexcept SystemExit: pass"
-            for verb in ("demo", "prepare", "train", "evaluate", "inspect")
+            for verb in ("demo", "plan", "prepare", "train", "evaluate", "inspect")
         ),
     ],
 )
 def test_neither_the_package_nor_its_help_waits_for_torch(code):
-    result = python("-c", code + "\nimport sys\nsys.exit(sum(m in sys.modules for m in ('torch', 'numpy', 'numba')))")
+    result = python(
+        "-c", code + "\nimport sys\nsys.exit(sum(m in sys.modules for m in ('torch', 'numpy', 'numba', 'pyarrow')))"
+    )
     assert result.returncode == 0, result.stderr
+
+
+def test_preparing_does_without_torch_and_training_without_pyarrow():
+    for code, absent in (("import cce.data.pipeline, cce.data.like", "torch"), ("import cce.data.prepared", "pyarrow")):
+        result = python("-c", f"{code}\nimport sys\nsys.exit({absent!r} in sys.modules)")
+        assert result.returncode == 0, code
 
 
 def test_help_from_the_shell_comes_at_once():

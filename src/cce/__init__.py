@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from cce.version import __version__
 
 if TYPE_CHECKING:
+    from cce import optim
     from cce.clustering import ClusterSettings
+    from cce.collection import EmbeddingCollection, Plan, plan_tables
     from cce.compression import CompressionPlan, compress
     from cce.diagnostics import Collapse, Summary, collapse, entropies, summary
     from cce.embeddings import (
@@ -62,10 +64,12 @@ __all__ = [
     "DeepHashEmbedding",
     "Embedding",
     "EmbeddingBag",
+    "EmbeddingCollection",
     "FullEmbedding",
     "HashEmbedding",
     "HashingTrickEmbedding",
     "MixedDimensionEmbedding",
+    "Plan",
     "ProductQuantizedEmbedding",
     "RobeEmbedding",
     "Summary",
@@ -79,7 +83,9 @@ __all__ = [
     "create_model",
     "entropies",
     "list_methods",
+    "optim",
     "paper_schedule",
+    "plan_tables",
     "repair_optimizer",
     "restart_average",
     "summary",
@@ -92,6 +98,8 @@ _HOMES = {
     "ClusterSettings": "cce.clustering",
     "Collapse": "cce.diagnostics",
     "CompressionPlan": "cce.compression",
+    "EmbeddingCollection": "cce.collection",
+    "Plan": "cce.collection",
     "Summary": "cce.diagnostics",
     "TrainConfig": "cce.training",
     "Trainer": "cce.training",
@@ -100,15 +108,19 @@ _HOMES = {
     "create_model": "cce.models",
     "entropies": "cce.diagnostics",
     "paper_schedule": "cce.training",
+    "plan_tables": "cce.collection",
     "repair_optimizer": "cce.training",
     "restart_average": "cce.training",
     "summary": "cce.diagnostics",
 }
+_ROOMS = ("optim",)  # used by their own names, as torch.optim is
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'cce' has no attribute {name!r}")
+    if name in _ROOMS:
+        return import_module(f"cce.{name}")
     value = getattr(import_module(_HOMES.get(name, "cce.embeddings")), name)
     globals()[name] = value
     return value

@@ -44,6 +44,12 @@ def test_a_window_has_whole_blocks_and_mixes_them():
     assert len(set((first[:10] // 10).tolist())) > 3  # the first rows are not those of one block
 
 
+def test_windows_are_shuffled_each_in_its_own_way():
+    order = EpochOrder(1000, seed=0, epoch=0, block_rows=100, window_rows=100)
+    within = [(order.rows(start, start + 100) % 100).tolist() for start in range(0, 1000, 100)]
+    assert len({tuple(rows) for rows in within}) == 10
+
+
 def test_a_short_last_block_may_come_anywhere():
     places = set()
     for epoch in range(30):

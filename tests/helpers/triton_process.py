@@ -77,5 +77,5 @@ def compile_for_gpu(name, types, constants):
     assert {*types, *constants} == set(names)
     signature = {name: types.get(name, "constexpr") for name in names}
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
-    result = triton.compile(source, target=GPUTarget("cuda", 80, 32), options={"enable_fp_fusion": False})
+    result = triton.compile(source, target=GPUTarget("cuda", 80, 32), options=kernels.OPTIONS)
     return result.asm["ttir"], result.asm["ptx"]

@@ -323,3 +323,17 @@ def test_compiled_pointers_follow_what_is_written_later():
 def test_it_prints_what_it_stores():
     assert make(num_learned=20).extra_repr() == "num_learned=20, num_columns=3, dtype=uint16"
     assert (make().num_rows, make().num_columns) == (300, 3)
+
+
+def test_pointers_that_name_no_row_are_refused(tmp_path):
+    """A compiled lookup would follow them beyond the codebook."""
+    table, state = Assignments(10, 2, 20), Assignments(10, 2, 200).state_dict()
+    state["pointers"] = torch.full((10, 2), 20, dtype=torch.uint8)
+    before = table.pointers.clone()
+    with pytest.raises(RuntimeError, match=r"pointers mismatch for pointers: they must lie in \[0, 20\)"):
+        table.load_state_dict(state)
+    assert torch.equal(table.pointers, before)
+    path = tmp_path / "pointers"
+    path.write_bytes(bytes([20] * 20))
+    with pytest.raises(ValueError, match=r"path must hold pointers in \[0, 20\), got others"):
+        Assignments(10, 2, 20, path=path)

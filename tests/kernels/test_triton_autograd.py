@@ -35,9 +35,9 @@ def test_vectors_and_gradients_are_those_of_the_definition(interpreted, shape, w
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_first_and_second_derivatives_agree_with_finite_differences(interpreted, weighted):
-    codebook, rows, weights, _ = problem((2, 2, 2), weighted=weighted)
-    rows[0, 1, 0] = -1
-    assert interpreted(check_by_finite_differences, codebook[:4], rows.clamp(max=3), weights)
+    codebook, _, weights, _ = problem((2, 1, 3), weighted=weighted)
+    rows = torch.tensor([[[0, 2, 2]], [[1, 0, -1]]])
+    assert interpreted(check_by_finite_differences, codebook[:3, :2], rows, weights)
 
 
 def test_a_second_derivative_of_a_sparse_gradient_is_refused(interpreted):
@@ -64,11 +64,21 @@ def test_weights_of_another_type_are_cast_and_their_gradient_is_cast_back(interp
         assert torch.allclose(ours[2], plain[2], atol=1e-2 if weight_type is torch.float16 else 1e-5)
 
 
-def test_rows_may_be_int32(interpreted):
+def test_weights_are_rounded_to_the_type_of_the_codebook_as_by_the_definition(interpreted):
+    codebook, rows = torch.ones(2, 1, dtype=torch.bfloat16), torch.tensor([[[1]]])
+    weights = torch.tensor([[[1 - 2**-10]]])  # the nearest number of bfloat16 is 1
+    vectors, _, _ = interpreted(gradients, codebook, rows, weights, torch.ones(1, 1, dtype=torch.bfloat16))
+    assert vectors.tolist() == gather_sum(codebook, rows, weights).tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_may_be_int32(interpreted, sparse):
     codebook, rows, weights, upstream = problem()
-    short = interpreted(gradients, codebook, rows.int(), weights, upstream)
-    for ours, expected in zip(short, interpreted(gradients, codebook, rows, weights, upstream), strict=True):
-        assert torch.equal(ours, expected)
+    short, long = (
+        interpreted(gradients, codebook, rows.to(dtype), weights, upstream, sparse=sparse)
+        for dtype in (torch.int32, torch.int64)
+    )
+    assert all(torch.equal(ours, expected) for ours, expected in zip(short, long, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,9 @@ class Plan:
         rows = [_row(table) for table in (*self.tables, self.total)]
         largest = self.largest
         note = f"largest table: {largest.name}, {format_ratio(largest.compression)} fewer params"
-        return f"{format_table(HEADERS, rows, num_left=2)}\n{note}, {format_ratio(largest.byte_compression)} fewer bytes"
+        return (
+            f"{format_table(HEADERS, rows, num_left=2)}\n{note}, {format_ratio(largest.byte_compression)} fewer bytes"
+        )
 
 
 def plan_tables(
@@ -207,6 +209,10 @@ def _shares(rule: str, needs: list[_Need], power: float, traffic: Mapping[str, f
     missing = [need.name for need in needs if need.name not in traffic]
     if missing:
         raise ValueError(f"traffic must name every feature, but not {missing[0]!r}.")
+    wrong = [need.name for need in needs if not 0 <= traffic[need.name] < math.inf]
+    if wrong or not any(traffic[need.name] > 0 for need in needs):
+        value = traffic[wrong[0]] if wrong else "0 for all"
+        raise ValueError(f"traffic must hold numbers of at least 0, and one above it, got {value}.")
     return [float(traffic[need.name]) ** power for need in needs]
 
 
@@ -222,7 +228,7 @@ def _largest_within(needs: list[_Need], shares: list[float], limit: int, measure
         raise ValueError(
             f"{measure} must be at least {getattr(smallest, measure)}, the smallest tables together, got {limit}."
         )
-    high = max(need.full / share for need, share in zip(needs, shares, strict=True))
+    high = max(need.full / share for need, share in zip(needs, shares, strict=True) if share > 0)
     if getattr(plan(high), measure) <= limit:
         return plan(high)
     low = 0.0

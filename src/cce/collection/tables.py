@@ -1,20 +1,23 @@
 """`EmbeddingCollection`: all categorical features of a model, looked up in one call.
 
-Every feature has a table of its own, with its own parameters: optimizers, checkpoints, clusterings and averages see what
-they would see of single tables. The lookup is what is shared. Compiled loops take the addresses of all tables and go
-through all features in one call.
+Every feature has a table of its own, with its own parameters: optimizers, checkpoints, clusterings and averages see
+what they would see of single tables. The lookup is what is shared: compiled loops take the addresses of all tables and
+go through all features in one call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import peek_interpreter_stack
 
-from cce.checks import check_choice
+from cce.checks import check_choice, check_range
+from cce.collection.bags import Jagged, check_bags, join_bags
 from cce.collection.plan import MethodOf, Plan, plan_tables
 from cce.embeddings import METHODS, ClusterEvent, Embedding, EmbeddingBag
 from cce.embeddings.cluster_pool import cluster_all
@@ -22,13 +25,13 @@ from cce.embeddings.clusterable import Clusterable
 from cce.embeddings.linear import LinearEmbedding
 from cce.indexing.facts import Moment, moment
 from cce.kernels import Program
-from cce.kernels.fused import Bags, look_up, usable
+from cce.kernels.fused import look_up, usable
+from cce.kernels.kept import Bags
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Pooling = Literal["sum", "mean"]
-Jagged = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]  # values, offsets, and weights
 
 
 class EmbeddingCollection(nn.Module):
@@ -36,7 +39,8 @@ class EmbeddingCollection(nn.Module):
 
     Ids `(batch, features)` give vectors `(batch, features, embedding_dim)`, one column for each feature in order.
     Features with several ids an example come as `ids` `(n)` with `offsets` `(features · batch + 1)`, feature after
-    feature as in torchrec's KeyedJaggedTensor, and are pooled. A dictionary of either, by name, will do as well.
+    feature as in torchrec's KeyedJaggedTensor, and are pooled. A dictionary by name will do as well, of ids
+    `(batch)` or of tuples: ids, offsets `(batch + 1)` and, if any, weights.
 
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
     """
@@ -88,7 +92,11 @@ class EmbeddingCollection(nn.Module):
         )
         if seed is not None:
             generator = torch.Generator().manual_seed(seed)
-        common = {"sparse": sparse, "padding_idx": padding_idx, "generator": generator}
+        if unified and padding_idx is not None:  # the same of every feature, so not the one of the common table
+            for name, size in features.items():
+                check_range(f"padding_idx of {name!r}", padding_idx, -size, size)
+        self.padding_idx = padding_idx
+        common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": generator}
         self.tables = nn.ModuleDict(_make_tables(self.plan, options or {}, common))
         self.to(device, dtype)
 
@@ -135,17 +143,18 @@ class EmbeddingCollection(nn.Module):
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
         if self.unified:
-            return self._only_table()(ids + self._shifts(ids))  # type: ignore[no-any-return]
+            vectors = self._only_table()(self._in_one_vocabulary(ids, lambda numbers: numbers.expand_as(ids)))
+            return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]
         fused = self._fused(ids)
-        if not fused:
+        if fused is None:
             return torch.stack([table(ids[:, place]) for place, table in enumerate(self._tables())], dim=1)
-        places = [place for place, _ in fused]
-        tables = [table for _, table in fused]
-        columns = ids if len(places) == self.num_features else ids[:, places]
-        vectors = look_up(
-            self._program(fused), columns.long(), [table.codebook for table in tables], sparse=tables[0].sparse
-        ).view(len(ids), len(places), self.embedding_dim)
-        return self._with_the_others(vectors, places, lambda place, table: table(ids[:, place]))
+        codebooks = [table.codebook for table in fused.tables]
+        columns = ids if len(codebooks) == self.num_features else ids[:, fused.places]
+        vectors = look_up(fused.program, columns.long(), codebooks, sparse=fused.tables[0].sparse)
+        for place, table in zip(fused.places, fused.tables, strict=True):
+            table.count(ids[:, place])  # after they were found to be right
+        vectors = vectors.view(len(ids), len(codebooks), self.embedding_dim)
+        return self._with_the_others(vectors, fused.places, lambda place, table: table(ids[:, place]))
 
     def _with_the_others(self, vectors: Tensor, places: list[int], look_up_alone: Any) -> Tensor:
         """Set the vectors of tables that have no compiled lookup between those that have."""
@@ -160,34 +169,39 @@ class EmbeddingCollection(nn.Module):
     # -- bags ----------------------------------------------------------------------------------------------------------
 
     def _bags(self, ids: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
-        batch = _check_bags(ids, offsets, weights, self.num_features)
+        batch = check_bags(ids, offsets, weights, self.num_features)
         if self.pooling == "mean":
             if weights is not None:
                 raise ValueError("per_sample_weights need pooling='sum', got pooling='mean'.")
-            lengths = offsets.diff()
-            weights = torch.repeat_interleave(lengths.clamp(min=1).double().reciprocal(), lengths)
+            weights = self._shares(ids, offsets, batch)
         if self.unified:
-            lengths = offsets[::batch].diff() if batch else offsets.new_zeros(self.num_features)
-            ids = ids + torch.repeat_interleave(self._shifts(ids), lengths)
-            pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(ids, offsets, weights)
+            kept = self._per_id(self._paddings(ids), offsets, batch) != ids
+            weights = kept.float() if weights is None else weights * kept
+            shifted = self._in_one_vocabulary(ids, lambda numbers: self._per_id(numbers, offsets, batch))
+            pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(shifted, offsets, weights)
             return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)  # type: ignore[no-any-return]
+        fused = self._fused(ids)
         needs_weight_gradient = weights is not None and weights.requires_grad
-        fused = [] if needs_weight_gradient else self._fused(ids)
+        if fused is None or len(fused.tables) < self.num_features or needs_weight_gradient:
+            return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
+        codebooks = [table.codebook for table in fused.tables]
+        bags = Bags(offsets.long(), batch, weights)
+        vectors = look_up(fused.program, ids.long().contiguous(), codebooks, bags=bags, sparse=fused.tables[0].sparse)
+        ends = offsets[::batch].tolist() if batch else [0] * (self.num_features + 1)
+        for place, table in enumerate(fused.tables):
+            table.count(ids[ends[place] : ends[place + 1]])
+        return vectors.view(batch, self.num_features, self.embedding_dim)
 
-        def alone(place: int, table: Embedding) -> Tensor:
+    def _bags_apart(self, ids: Tensor, offsets: Tensor, weights: Tensor | None, batch: int) -> list[Tensor]:
+        """Bags of one table after the other."""
+        pooled = []
+        for place, table in enumerate(self._tables()):
             own = offsets[place * batch : (place + 1) * batch + 1]
             first, last = int(own[0]), int(own[-1])
             share = None if weights is None else weights[first:last]
             bag = EmbeddingBag(table, mode="sum", include_last_offset=True)
-            return bag(ids[first:last], own - first, share)  # type: ignore[no-any-return]
-
-        if len(fused) < self.num_features:
-            return torch.stack([alone(place, table) for place, table in enumerate(self._tables())], dim=1)
-        bags = Bags(offsets.long(), batch, weights)
-        tables = [table for _, table in fused]
-        codebooks = [table.codebook for table in tables]
-        vectors = look_up(self._program(fused), ids.long().contiguous(), codebooks, bags=bags, sparse=tables[0].sparse)
-        return vectors.view(batch, self.num_features, self.embedding_dim)
+            pooled.append(bag(ids[first:last], own - first, share))
+        return pooled
 
     def _join(self, inputs: Mapping[str, Tensor | Jagged]) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """A dictionary by name, as one tensor of ids, or as bags of all features."""
@@ -207,50 +221,71 @@ class EmbeddingCollection(nn.Module):
     def _only_table(self) -> Embedding:
         return self.tables["all"]  # type: ignore[return-value]
 
-    def _shifts(self, ids: Tensor) -> Tensor:
-        sizes = torch.tensor([0, *self.features.values()][:-1], device=ids.device)
-        return sizes.cumsum(0)
+    def _shares(self, ids: Tensor, offsets: Tensor, batch: int) -> Tensor:
+        """Of each id in the mean of its bag, in which padding does not count."""
+        kept = self._per_id(self._paddings(ids), offsets, batch) != ids
+        counts = torch.cat([offsets.new_zeros(1), kept.cumsum(0)])[offsets].diff()
+        return torch.repeat_interleave(counts.clamp(min=1).double().reciprocal(), offsets.diff())
 
-    def _fused(self, ids: Tensor) -> list[tuple[int, LinearEmbedding]]:
-        """The tables that compiled loops can serve, with their places."""
-        found = [
-            (place, table)
-            for place, table in enumerate(self.tables.values())
-            if isinstance(table, LinearEmbedding) and not table.is_weighted and not table.counts_ids
-        ]
-        return found if found and usable([table.codebook for _, table in found], ids) else []
+    def _paddings(self, ids: Tensor) -> Tensor:
+        """The id of each feature that counts for nothing; −1 where there is none."""
+        if not self.unified:
+            found = [-1 if table.padding_idx is None else table.padding_idx for table in self._tables()]
+        else:
+            padding = self.padding_idx
+            found = [-1 if padding is None else padding % size for size in self.features.values()]
+        return torch.tensor(found, device=ids.device)
 
-    def _program(self, fused: list[tuple[int, LinearEmbedding]]) -> Program:
-        known, now = _programs.get(self), moment()
-        settings = [(table.padding_idx, table.check_ids) for _, table in fused]
-        if known is None or known[0] is not now or known[1] != settings:
+    def _per_id(self, numbers: Tensor, offsets: Tensor, batch: int) -> Tensor:
+        """A number of each feature, for each of its ids."""
+        return torch.repeat_interleave(numbers, offsets[::batch].diff()) if batch else numbers[:0]
+
+    def _in_one_vocabulary(self, ids: Tensor, spread: Callable[[Tensor], Tensor]) -> Tensor:
+        """Ids of all features, the vocabulary of each after those before it."""
+        sizes = torch.tensor(list(self.features.values()), device=ids.device)
+        wrong = (ids < 0) | (ids >= spread(sizes))
+        if _readable(ids) and self._only_table().check_ids is not False and bool(wrong.any()):
+            place = int(spread(torch.arange(self.num_features, device=ids.device))[wrong][0])
+            name, size = list(self.features.items())[place]
+            raise IndexError(f"ids of feature {name!r} must lie in [0, {size}), got {int(ids[wrong][0])}.")
+        return ids + spread(sizes.cumsum(0) - sizes)
+
+    def _fused(self, ids: Tensor) -> _Fused | None:
+        """The tables that compiled loops can serve, if any, noted anew when one of them has changed."""
+        tables = [table for table in self._tables() if isinstance(table, LinearEmbedding) and not table.is_weighted]
+        if not tables or not usable([table.codebook for table in tables], ids):  # before a program is made
+            return None
+        wiring = [(table, *table.wiring) for table in tables]
+        known, now = _known.get(self), moment()
+        if known is None or known.moment is not now or known.wiring != wiring or not known.program.is_fresh:
+            places = [place for place, table in enumerate(self._tables()) if table in tables]
             names = [f"feature {name!r}" for name in self.features]
-            program = Program([table.layout() for _, table in fused], [names[place] for place, _ in fused])
-            known = _programs[self] = (now, settings, program)
-        return known[2]
+            layouts = [table.layout() for table in tables]
+            program = Program(layouts, [names[place] for place in places])
+            known = _known[self] = _Fused(now, wiring, places, tables, program)
+        return known
 
     def extra_repr(self) -> str:
         """What `print` shows."""
         return f"num_features={self.num_features}, embedding_dim={self.embedding_dim}, num_params={self.num_params}"
 
 
-_programs: WeakKeyDictionary[EmbeddingCollection, tuple[Moment, object, Program]] = WeakKeyDictionary()
+@dataclass(frozen=True)
+class _Fused:
+    """The tables of a collection that are looked up together, as they were at some moment."""
+
+    moment: Moment
+    wiring: list[Any]
+    places: list[int]
+    tables: list[LinearEmbedding]
+    program: Program
 
 
-def join_bags(columns: Sequence[Tensor | Jagged]) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Features that come one by one, as ids `(batch)` or as bags, joined: ids, offsets and weights of all."""
-    bags = [(column, torch.arange(len(column) + 1)) if isinstance(column, Tensor) else column for column in columns]
-    offsets, start = [], 0
-    for values, own, *_ in bags:
-        ends = own if len(own) and int(own[-1]) == len(values) else torch.cat([own, own.new_tensor([len(values)])])
-        offsets.append(ends[:-1] + start)
-        start += len(values)
-    joined = torch.cat([*offsets, torch.tensor([start])])
-    ids = torch.cat([values for values, *_ in bags])
-    if all(len(bag) == 2 for bag in bags):
-        return ids, joined, None
-    weights = [bag[2] if len(bag) == 3 else torch.ones(len(bag[0])) for bag in bags]
-    return ids, joined, torch.cat(weights)
+_known: WeakKeyDictionary[EmbeddingCollection, _Fused] = WeakKeyDictionary()
+
+
+def _readable(ids: Tensor) -> bool:
+    return ids.device.type == "cpu" and not torch.compiler.is_compiling() and peek_interpreter_stack() is None
 
 
 def _check_names(features: Mapping[str, int]) -> None:
@@ -259,24 +294,8 @@ def _check_names(features: Mapping[str, int]) -> None:
     for name in features:
         if not name or "." in name:
             raise ValueError(f"features must have names without dots, as state_dict keys need, got {name!r}.")
-
-
-def _check_bags(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_features: int) -> int:
-    """The size of the batch."""
-    batch, rest = divmod(len(offsets) - 1, num_features)
-    if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64) or rest or batch < 0:
-        raise ValueError(
-            f"offsets must be int32 or int64 with features · batch + 1 numbers for {num_features} features, "
-            f"got {offsets.dtype} of shape {tuple(offsets.shape)}."
-        )
-    if ids.dim() != 1:
-        raise ValueError(f"ids must be 1-D with offsets, got shape {tuple(ids.shape)}.")
-    if weights is not None and weights.shape != ids.shape:
-        raise ValueError(f"per_sample_weights must have the shape of ids, got {tuple(weights.shape)}.")
-    if offsets.device.type == "cpu" and not torch.compiler.is_compiling():
-        if int(offsets[0]) != 0 or int(offsets[-1]) != len(ids) or bool((offsets.diff() < 0).any()):
-            raise ValueError(f"offsets must rise from 0 to the number of ids, {len(ids)}.")
-    return batch
+        if hasattr(nn.ModuleDict, name):
+            raise ValueError(f"features must not have the name of an attribute of nn.ModuleDict, got {name!r}.")
 
 
 def _make_tables(

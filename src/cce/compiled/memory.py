@@ -9,6 +9,7 @@ Sums are made in float32, or in float64 where that is stored. All addresses coun
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -30,151 +31,23 @@ def longest_run(width: int) -> int:
     return max(length for length in RUNS if width % length == 0)
 
 
-if available:
-    from llvmlite import ir
-    from numba import types
-    from numba.extending import intrinsic
+def _missing(*_: Any) -> Any:
+    raise ImportError("compiled loops need numba: pip install clustered-embeddings[fast]")
 
-    _SINGLE, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
 
-    def _sum_type(kind: Any) -> ir.Type:
-        return _DOUBLE if kind == types.float64 else _SINGLE
+_instructions: Any = importlib.import_module("cce.compiled.instructions") if available else None
 
-    def _place(builder: ir.IRBuilder, address: ir.Value, element: ir.Type, count: int) -> ir.Value:
-        return builder.inttoptr(address, ir.VectorType(element, count).as_pointer())
 
-    def _load(builder: ir.IRBuilder, address: ir.Value, kind: Any, count: int) -> ir.Value:
-        """`count` stored floats, as the type that sums are made in."""
-        if kind in (types.float32, types.float64):
-            element = _sum_type(kind)
-            size = 8 if kind == types.float64 else 4
-            return builder.load(_place(builder, address, element, count), align=size)
-        wide = ir.VectorType(_SINGLE, count)
-        if kind == types.int16:  # float16
-            return builder.fpext(builder.load(_place(builder, address, _HALF, count), align=2), wide)
-        bits = builder.load(_place(builder, address, ir.IntType(16), count), align=2)  # bfloat16: half of a float32
-        integers = ir.VectorType(ir.IntType(32), count)
-        sixteen = ir.Constant(integers, [16] * count)
-        return builder.bitcast(builder.shl(builder.zext(bits, integers), sixteen), wide)
+def _instruction(name: str) -> Any:
+    return getattr(_instructions, name) if available else _missing
 
-    def _store(builder: ir.IRBuilder, values: ir.Value, address: ir.Value, kind: Any, count: int) -> None:
-        size = 8 if kind == types.float64 else 4
-        builder.store(values, _place(builder, address, _sum_type(kind), count), align=size)
 
-    def _sum_kind(kind: Any) -> Any:
-        return types.float64 if kind == types.float64 else types.float32
-
-    def _spread(builder: ir.IRBuilder, value: ir.Value, kind: Any, count: int) -> ir.Value:
-        """A float64, in every place of a run."""
-        element = _sum_type(kind)
-        number = value if element == _DOUBLE else builder.fptrunc(value, element)
-        run = ir.Constant(ir.VectorType(element, count), ir.Undefined)
-        for place in range(count):
-            run = builder.insert_element(run, number, ir.Constant(ir.IntType(32), place))
-        return run
-
-    @intrinsic
-    def put(typing: Any, into: Any, first: Any, kind: Any, run: Any) -> Any:
-        """`into = first`."""
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            values = _load(builder, arguments[1], kind, run.count)
-            _store(builder, values, arguments[0], _sum_kind(kind), run.count)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, kind, run), generate
-
-    @intrinsic
-    def put_sum(typing: Any, into: Any, first: Any, second: Any, kind: Any, run: Any) -> Any:
-        """`into = first + second`."""
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            values = [_load(builder, address, kind, run.count) for address in arguments[1:3]]
-            _store(builder, builder.fadd(*values), arguments[0], _sum_kind(kind), run.count)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, types.int64, kind, run), generate
-
-    @intrinsic
-    def add(typing: Any, into: Any, first: Any, kind: Any, run: Any) -> Any:
-        """`into += first`; `into` holds sums."""
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            total = _load(builder, arguments[0], _sum_kind(kind), run.count)
-            values = _load(builder, arguments[1], kind, run.count)
-            _store(builder, builder.fadd(total, values), arguments[0], _sum_kind(kind), run.count)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, kind, run), generate
-
-    @intrinsic
-    def add_scaled(typing: Any, into: Any, first: Any, scale: Any, kind: Any, run: Any) -> Any:
-        """`into += scale · first`; `into` holds sums, and `scale` is a float64."""
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            total = _load(builder, arguments[0], _sum_kind(kind), run.count)
-            values = _load(builder, arguments[1], kind, run.count)
-            scaled = builder.fmul(values, _spread(builder, arguments[2], kind, run.count))
-            _store(builder, builder.fadd(total, scaled), arguments[0], _sum_kind(kind), run.count)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, types.float64, kind, run), generate
-
-    @intrinsic
-    def clear(typing: Any, into: Any, kind: Any, run: Any) -> Any:
-        """`into = 0`."""
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            element = _sum_type(kind)
-            zeros = ir.Constant(ir.VectorType(element, run.count), [0.0] * run.count)
-            _store(builder, zeros, arguments[0], _sum_kind(kind), run.count)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, kind, run), generate
-
-    @intrinsic
-    def count_bits(typing: Any, word: Any) -> Any:
-        """How many bits of a uint64 are set."""
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.ctpop(arguments[0])
-
-        return types.uint64(types.uint64), generate
-
-    def _reader(kind: Any) -> Any:
-        @intrinsic
-        def read(typing: Any, address: Any) -> Any:
-            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-                pointer = builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
-                return builder.load(pointer)
-
-            return kind(types.int64), generate
-
-        return read
-
-    def _writer(kind: Any) -> Any:
-        @intrinsic
-        def write(typing: Any, address: Any, value: Any) -> Any:
-            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-                pointer = builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
-                builder.store(arguments[1], pointer)
-                return context.get_dummy_value()
-
-            return types.void(types.int64, kind), generate
-
-        return write
-
-    read_uint8, read_uint16, read_int32, read_int64, read_uint64 = map(
-        _reader, (types.uint8, types.uint16, types.int32, types.int64, types.uint64)
-    )
-    write_int32, write_int64, write_uint64 = map(_writer, (types.int32, types.int64, types.uint64))
-    read_float32, read_float64 = map(_reader, (types.float32, types.float64))
-    write_float32, write_float64 = map(_writer, (types.float32, types.float64))
-else:  # nothing here is called without numba
-
-    def _missing(*_: Any) -> Any:
-        raise ImportError("compiled loops need numba: pip install clustered-embeddings[fast]")
-
-    put = put_sum = add = add_scaled = clear = count_bits = _missing
-    read_uint8 = read_uint16 = read_int32 = read_int64 = read_uint64 = read_float32 = read_float64 = _missing
-    write_int32 = write_int64 = write_uint64 = write_float32 = write_float64 = _missing
+put, put_sum, add, add_scaled, clear = map(_instruction, ("put", "put_sum", "add", "add_scaled", "clear"))
+count_bits = _instruction("count_bits")
+read_uint8, read_uint16, read_int32, read_int64, read_uint64 = (
+    _instruction(f"read_{kind}") for kind in ("uint8", "uint16", "int32", "int64", "uint64")
+)
+read_float32, read_float64, write_float32, write_float64 = map(
+    _instruction, ("read_float32", "read_float64", "write_float32", "write_float64")
+)
+add_product, add_quotient, sum_squares, grow = map(_instruction, ("add_product", "add_quotient", "sum_squares", "grow"))

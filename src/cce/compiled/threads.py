@@ -10,8 +10,9 @@ import itertools
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _THREAD_NAME = "cce-loops"
 
+_own = threading.local()
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
@@ -46,6 +48,14 @@ def parallel_for(task: Callable[[int], None], num_tasks: int) -> None:
         for other in others:
             if not other.cancel():
                 other.result()
+
+
+def scratch(name: str, size: int, dtype: Any) -> np.ndarray[Any, Any]:
+    """An array of at least `size` numbers that belongs to this thread until it asks for the same `name` again."""
+    held: dict[str, np.ndarray[Any, Any]] = _own.__dict__
+    if name not in held or len(held[name]) < size or held[name].dtype != dtype:
+        held[name] = np.empty(size, dtype)
+    return held[name]
 
 
 def _pool(num_threads: int) -> ThreadPoolExecutor:

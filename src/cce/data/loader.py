@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from cce.checks import check_range
-from cce.data.order import EpochOrder
+from cce.data.order import EpochOrder, Rows
 from cce.data.split_rows import DECODED_ROWS, SplitRows
 from cce.schema import Batch
 
@@ -52,14 +52,17 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         while self.position < self._num_rows:
-            starts = self._next_starts()
-            bounds = [self._share(start) for start in starts]
-            batch = self.rows.fetch(np.concatenate([self._row_numbers(*bound) for bound in bounds]))
-            lengths = [stop - start for start, stop in bounds]
-            for start, piece in zip(starts, _cut(batch, lengths), strict=True):
-                self.position = min(start + self.batch_size, self._num_rows)
+            start = self.position
+            lengths = self._next_lengths()
+            numbers = self._row_numbers(start, start + sum(lengths))
+            shares = [numbers] if self.num_ranks == 1 else self._shares(numbers, lengths)
+            batch = self.rows.fetch(np.concatenate(shares))
+            pieces = _cut(batch, lengths if self.num_ranks == 1 else [len(share) for share in shares])
+            for length, piece in zip(lengths, pieces, strict=True):
+                start += length
+                self.position = start
                 yield piece
-                if self.position != min(start + self.batch_size, self._num_rows):
+                if self.position != start:
                     break  # moved by load_state_dict or set_epoch
         self.epoch += 1
         self.position = 0
@@ -90,19 +93,20 @@ class Loader:
         whole = len(self.rows) // self.batch_size * self.batch_size
         return whole if self.drop_last else len(self.rows)
 
-    def _next_starts(self) -> range:
-        """Of the next batches: enough of them that a fetch is worth its while."""
+    def _next_lengths(self) -> list[int]:
+        """Rows of the next batches: enough batches that a fetch is worth its while."""
         count = max(1, DECODED_ROWS * self.num_ranks // self.batch_size)
-        stop = min(self.position + count * self.batch_size, self._num_rows)
-        return range(self.position, stop, self.batch_size)
+        left = self._num_rows - self.position
+        whole, rest = divmod(min(left, count * self.batch_size), self.batch_size)
+        return [self.batch_size] * whole + ([rest] if rest else [])
 
-    def _share(self, start: int) -> tuple[int, int]:
-        """This rank's places of the batch at `start`."""
-        length = min(self.batch_size, self._num_rows - start)
-        first, last = length * self.rank // self.num_ranks, length * (self.rank + 1) // self.num_ranks
-        return start + first, start + last
+    def _shares(self, numbers: Rows, lengths: list[int]) -> list[Rows]:
+        """This rank's rows of each batch."""
+        batches = np.split(numbers, np.cumsum(lengths)[:-1])
+        rank, num_ranks = self.rank, self.num_ranks
+        return [rows[len(rows) * rank // num_ranks : len(rows) * (rank + 1) // num_ranks] for rows in batches]
 
-    def _row_numbers(self, start: int, stop: int) -> np.ndarray:
+    def _row_numbers(self, start: int, stop: int) -> Rows:
         if not self.shuffle:
             return np.arange(start, stop)
         if self._order is None or self._order.epoch != self.epoch:

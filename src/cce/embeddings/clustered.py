@@ -117,17 +117,10 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         ]
         return (1, self.num_tables, sources) if self.combine == "sum" else (self.num_columns, terms, sources)
 
-    @property
-    def counts_ids(self) -> bool:
-        """In training, where counts are kept."""
-        return self.counts is not None and self.training and torch.is_grad_enabled()
-
-    def compose(self, ids: Tensor) -> Tensor:
-        """Vectors, and the count of the ids where that is kept."""
-        if self.counts_ids:
-            assert self.counts is not None
-            self.counts.add(ids, ignored=self.padding_idx)
-        return super().compose(ids)
+    def count(self, ids: Tensor) -> None:
+        """Count the ids of training, where that is wanted."""
+        if self.counts is not None and self.training and torch.is_grad_enabled():
+            self.counts.add(ids.reshape(-1), ignored=self.padding_idx)
 
     def arrange(self, learned: Tensor, hashed: Tensor, num_rows: int) -> Tensor:
         """Rows of the codebook `(n, columns, terms)` from rows within each of its tables."""

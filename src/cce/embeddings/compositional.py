@@ -77,9 +77,7 @@ def size_split(
     return {"num_rows": radices[0]}
 
 
-def weigh_split(
-    arguments: Mapping[str, Any], num_embeddings: int, *, num_tables: int, width: int
-) -> tuple[int, int]:
+def weigh_split(arguments: Mapping[str, Any], num_embeddings: int, *, num_tables: int, width: int) -> tuple[int, int]:
     """Trainable numbers of the tables, and bytes of seeds."""
     num_rows = arguments["num_rows"]
     if arguments["split"] == "hash":

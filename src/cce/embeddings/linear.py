@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from cce.indexing.sources import RowSource
 
+ID_TYPES = (torch.int32, torch.int64)
 MAX_CG_STEPS = 100
 BLOCK_NUMBERS = 1 << 21  # of the table that are looked at together
 CG_TOLERANCE = 1e-6  # of the first residual's norm
@@ -41,10 +42,8 @@ class LinearEmbedding(Embedding):
         del ids
         return None
 
-    @property
-    def counts_ids(self) -> bool:
-        """Whether it must see the ids that are looked up."""
-        return False
+    def count(self, ids: Tensor) -> None:
+        """Take note of ids that are looked up; most tables need not."""
 
     @property
     def is_weighted(self) -> bool:
@@ -67,12 +66,17 @@ class LinearEmbedding(Embedding):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`; compiled loops check the ids and mind the padding themselves."""
-        if self.is_weighted or not usable((self.codebook,), input) or input.dtype not in (torch.int32, torch.int64):
+        codebook = self.codebook
+        if self.is_weighted or not usable((codebook,), input) or input.dtype not in ID_TYPES:
             return super().forward(input)
-        return self.compose(input.reshape(-1).long()).view(*input.shape, self.embedding_dim)
+        ids = input.reshape(-1, 1).long()
+        vectors = look_up_all(self.program(), ids, (codebook,), sparse=self.sparse)
+        self.count(ids)  # after they were found to be right
+        return vectors.view(*input.shape, self.embedding_dim)
 
     def compose(self, ids: Tensor) -> Tensor:
         """Vectors `(n, embedding_dim)`: the rows summed over terms, the columns side by side."""
+        self.count(ids)
         if self.is_weighted:
             return self._compose_weighted(ids)
         if usable((self.codebook,), ids):
@@ -81,10 +85,15 @@ class LinearEmbedding(Embedding):
 
     def program(self) -> Program:
         """The layout as a program for compiled lookups, made anew when a fact has moved."""
-        known, now, settings = _programs.get(self), moment(), (self.padding_idx, self.check_ids)
-        if known is None or known[0] is not now or known[1] != settings:
-            known = _programs[self] = (now, settings, Program([self.layout()]))
+        known, now, wiring = _programs.get(self), moment(), self.wiring
+        if known is None or known[0] is not now or known[1] != wiring or not known[2].is_fresh:
+            known = _programs[self] = (now, wiring, Program([self.layout()]))
         return known[2]
+
+    @property
+    def wiring(self) -> tuple[object, ...]:
+        """What a program depends on beyond the places of facts in memory."""
+        return self.padding_idx, self.check_ids, self.codebook.shape, *self._modules.values()
 
     def _compose_weighted(self, ids: Tensor) -> Tensor:
         layout, weights = self.layout(), self.weights(ids)

@@ -65,6 +65,8 @@ class Assignments(FactModule):
         self.path = None if path is None else Path(path)
         kept = self.path is not None and self.path.exists()
         self.pointers = _allocate(num_learned, num_columns, smallest_unsigned(num_rows), self.path)
+        if kept and not _name_rows(self.pointers, num_rows):
+            raise ValueError(f"path must hold pointers in [0, {num_rows}), got others: {path}.")
         if not kept:
             for ids in blocks(num_learned):
                 self.write(ids, self.hash(ids))
@@ -121,6 +123,14 @@ class Assignments(FactModule):
             rows = rows & 0xFFFF
         return rows.view(*ids.shape, self.num_columns).to(ids.device)
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Pointers beyond the rows would make a lookup read, and its gradient write, beyond the codebook."""
+        found = state_dict.get(prefix + "pointers")
+        if found is not None and not _name_rows(found, self.num_rows):
+            args[-1].append(f"pointers mismatch for {prefix}pointers: they must lie in [0, {self.num_rows}).")
+            state_dict[prefix + "pointers"] = self.pointers
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def __getstate__(self) -> dict[str, Any]:
         """A copy does not share the file of the first."""
         return super().__getstate__() | {"path": None}
@@ -129,6 +139,12 @@ class Assignments(FactModule):
         """What `print` shows."""
         dtype = str(self.pointers.dtype).removeprefix("torch.")
         return f"num_learned={self.num_learned}, num_columns={self.num_columns}, dtype={dtype}"
+
+
+def _name_rows(pointers: Tensor, num_rows: int) -> bool:
+    """Whether all of them lie in `[0, num_rows)`."""
+    numbers = pointers.cpu().numpy()  # torch has no bounds of uint16
+    return not numbers.size or bool(numbers.min() >= 0 and numbers.max() < num_rows)
 
 
 def _aside(path: Path) -> Path:

@@ -165,7 +165,8 @@ class CircularPlaces(RowSource):
         """`(h(p // Z) + p mod Z) mod size` for the numbers `p = id · dim + i`."""
         positions = ids.unsqueeze(-1) * self.dim + torch.arange(self.dim, device=ids.device)
         block = torch.div(positions, self.block_size, rounding_mode="floor")
-        return (self.hash(block).squeeze(-1) + positions % self.block_size) % self.hash.num_rows
+        starts: Tensor = self.hash(block).squeeze(-1)
+        return (starts + positions % self.block_size) % self.hash.num_rows
 
     def describe(self) -> list[Slot]:
         """The first slot says all."""

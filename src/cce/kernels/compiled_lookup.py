@@ -1,7 +1,8 @@
 """Many features of a batch in one call: compiled loops over features, blocks of ids, slots and columns.
 
-Forward is cut into ranges of the batch, backward into pairs of a feature and some of its columns, which share no row of
-a codebook: threads never write to the same place, and sums are made in the same order on any number of them.
+Forward is cut into chunks of the batch of single features, backward into pairs of a feature and some of its columns,
+which share no row of a codebook: threads never write to the same place, and sums are made in the same order on any
+number of them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
+from cce.kernels.compiled_merge import CHUNK, SMALL_IDS, copy_out, merge_ids, sum_up
 from cce.kernels.compiled_rows import BLOCK, fill_rows
 from cce.kernels.compiled_sums import gather_block, scatter_block
 
@@ -28,50 +30,79 @@ add, add_scaled, clear = memory.add, memory.add_scaled, memory.clear
 def look_up(
     features: Array,
     slots: Array,
-    ids: int,
-    id_stride: int,
-    feature_stride: int,
-    first: int,
-    last: int,
+    ids: Any,
+    id_stride: Any,
+    feature_stride: Any,
+    batch: Any,
+    first: Any,
+    last: Any,
     rows: Array,
     starts: Array,
-    out: int,
-    out_stride: int,
-    sizes: tuple[int, int],
+    names: Array,
+    listed: Array,
+    merged: Array,
+    aside: Array,
+    out: Any,
+    out_stride: Any,
+    sizes: Any,
     kind: Any,
+    sum_kind: Any,
     form: Any,
-) -> int:
-    """Vectors of batch rows `first` to `last` (`first` begins a block), of features that are alike.
+) -> Any:
+    """Vectors of features that are alike, for tasks `first` to `last`: a task is a chunk of the batch of one feature.
 
     `rows` keeps the rows that were used, feature by feature from `starts`, or only those of one block where `starts` is
-    empty. The answer is `NO_ID`, or the byte from `ids` on of an id that is out of range.
+    empty. `names` and `listed` keep which ids of a chunk were merged (see `compiled_merge`), or have room for a chunk;
+    `merged` and `aside` have room for the ids and the vectors of one. (They are the caller's, because compiled code
+    gives back its own arrays after they were last named, whoever still has their address.) The answer is `NO_ID`, or a
+    number that is not, if an id was out of range.
     """
     scratch = np.empty((3, BLOCK), np.uint64)
-    for f in range(len(features)):
-        shape = (features[f, COLUMNS], features[f, TERMS], features[f, WIDTH])
-        num_slots = shape[0] * shape[1]
-        own_slots = slots[features[f, FIRST_SLOT] : features[f, FIRST_SLOT] + num_slots]
+    seen = np.empty(SMALL_IDS, np.uint16)
+    num_chunks = (batch + CHUNK - 1) // CHUNK
+    keep = len(starts) > 0
+    total = sizes[1]
+    for task in range(first, last):
+        f, chunk = task // num_chunks, task % num_chunks
         place = features[f, PLACE]
-        for begin in range(first, last, BLOCK):
-            count = min(BLOCK, last - begin)
-            start = starts[place] + begin * num_slots if len(starts) else 0
-            at = begin * id_stride + place * feature_stride
+        shape = (features[f, COLUMNS], features[f, TERMS], features[f, WIDTH])
+        num_slots, dim = shape[0] * shape[1], shape[0] * shape[2]
+        own_slots = slots[features[f, FIRST_SLOT] : features[f, FIRST_SLOT] + num_slots]
+        begin = chunk * CHUNK
+        count = min(CHUNK, batch - begin)
+        at, stride = ids + begin * id_stride + place * feature_stride, id_stride
+        into, into_stride = out + begin * out_stride + features[f, OUT] * total, out_stride
+        first_name = place * batch + begin if keep else 0
+        num_listed = 0
+        if len(names):
+            num_listed = merge_ids(at, stride, count, merged, names, first_name, seen)
+            listed[place, chunk] = num_listed
+        num_ids = count
+        if num_listed:
+            num_ids, at, stride = num_listed, np.int64(merged.ctypes.data), 8
+            into, into_stride = np.int64(aside.ctypes.data), dim * total
+        for done in range(0, num_ids, BLOCK):
+            size = min(BLOCK, num_ids - done)
+            start = starts[place] + (begin + done) * num_slots if keep else 0
             wrong = fill_rows(
                 own_slots,
                 features[f, NUM_EMBEDDINGS],
                 features[f, PADDING],
-                ids + at,
-                id_stride,
+                at + done * stride,
+                stride,
                 0,
-                count,
+                size,
                 rows,
                 start,
                 scratch,
             )
             if wrong >= 0:
-                return at + wrong * id_stride
-            into = out + begin * out_stride + features[f, OUT] * sizes[1]
-            gather_block(features[f, CODEBOOK], rows, start, count, shape, into, out_stride, sizes, kind, form)
+                return wrong
+            vectors = into + done * into_stride
+            gather_block(features[f, CODEBOOK], rows, start, size, shape, vectors, into_stride, sizes, kind, form)
+        if num_listed:
+            to = out + begin * out_stride + features[f, OUT] * total
+            copy_out(into, dim, names, first_name, count, to, out_stride, total, sum_kind, form[3])
     return NO_ID
 
 
@@ -79,61 +110,83 @@ def look_up(
 def scatter(
     features: Array,
     units: Array,
-    batch: int,
+    batch: Any,
     rows: Array,
     starts: Array,
+    names: Array,
+    listed: Array,
+    aside: Array,
     tables: Array,
-    grad: int,
-    grad_stride: int,
-    total: int,
+    grad: Any,
+    grad_stride: Any,
+    total: Any,
     kind: Any,
     form: Any,
 ) -> None:
     """Add the gradient of every vector to the rows of the gradient `tables` (addresses), for some `units` of work."""
+    num_chunks = (batch + CHUNK - 1) // CHUNK
     for u in range(len(units)):
-        f = units[u, FEATURE]
-        first_column, num_columns = units[u, FIRST_COLUMN], units[u, UNIT_COLUMNS]
+        f, first_column, num_columns = units[u, FEATURE], units[u, FIRST_COLUMN], units[u, UNIT_COLUMNS]
         shape = (features[f, COLUMNS], features[f, TERMS], features[f, WIDTH])
         place = features[f, PLACE]
-        for begin in range(0, batch, BLOCK):
-            count = min(BLOCK, batch - begin)
-            start = starts[place] + begin * shape[0] * shape[1]
-            at = grad + begin * grad_stride + features[f, OUT] * total
-            scatter_block(
-                tables[place], rows, start, count, first_column, num_columns, shape, at, grad_stride, total, kind, form
-            )
+        before, dim = first_column * shape[2] * total, num_columns * shape[2]  # bytes before its numbers
+        for chunk in range(num_chunks):
+            begin = chunk * CHUNK
+            num_ids = min(CHUNK, batch - begin)
+            at, stride = grad + begin * grad_stride + features[f, OUT] * total, grad_stride
+            num_listed = listed[place, chunk] if len(names) else 0
+            if num_listed:
+                sums = np.int64(aside.ctypes.data)
+                first_name = place * batch + begin
+                sum_up(at + before, stride, names, first_name, num_ids, sums, dim, num_listed, total, kind, form[3])
+                num_ids, at, stride = num_listed, sums - before, dim * total
+            for done in range(0, num_ids, BLOCK):
+                scatter_block(
+                    tables[place],
+                    rows,
+                    starts[place] + (begin + done) * shape[0] * shape[1],
+                    min(BLOCK, num_ids - done),
+                    first_column,
+                    num_columns,
+                    shape,
+                    at + done * stride,
+                    stride,
+                    total,
+                    kind,
+                    form,
+                )
 
 
 @compile_loops
 def look_up_bags(
     features: Array,
     slots: Array,
-    ids: int,
+    ids: Any,
     offsets: Array,
     weights: Array,
-    first_bag: int,
-    last_bag: int,
-    batch: int,
+    first_bag: Any,
+    last_bag: Any,
+    batch: Any,
     rows: Array,
     starts: Array,
-    out: int,
-    out_stride: int,
-    sizes: tuple[int, int],
+    aside: Array,
+    out: Any,
+    out_stride: Any,
+    sizes: Any,
     kind: Any,
     sum_kind: Any,
     form: Any,
-) -> int:
+) -> Any:
     """Sums over bags `first_bag` to `last_bag` of each feature; bag `b` of feature `f` is number `f · batch + b`.
 
     The vectors of a block of ids are composed aside and then added, times their `weights` (none: empty), to their bags.
     """
     scratch = np.empty((3, BLOCK), np.uint64)
-    item, total = sizes
+    total = sizes[1]
     for f in range(len(features)):
         shape = (features[f, COLUMNS], features[f, TERMS], features[f, WIDTH])
         num_slots, dim = shape[0] * shape[1], shape[0] * shape[2]
         own_slots = slots[features[f, FIRST_SLOT] : features[f, FIRST_SLOT] + num_slots]
-        aside = np.empty(BLOCK * dim * total, np.uint8)
         vectors = np.int64(aside.ctypes.data)
         bags = features[f, PLACE] * batch
         origin = offsets[bags]
@@ -186,15 +239,16 @@ def look_up_bags(
 def scatter_bags(
     features: Array,
     units: Array,
-    batch: int,
-    offsets: Array,
-    weights: Array,
+    batch: Any,
     rows: Array,
     starts: Array,
+    offsets: Array,
+    weights: Array,
+    aside: Array,
     tables: Array,
-    grad: int,
-    grad_stride: int,
-    total: int,
+    grad: Any,
+    grad_stride: Any,
+    total: Any,
     kind: Any,
     form: Any,
 ) -> None:
@@ -203,7 +257,6 @@ def scatter_bags(
         f = units[u, FEATURE]
         shape = (features[f, COLUMNS], features[f, TERMS], features[f, WIDTH])
         dim = shape[0] * shape[2]
-        aside = np.empty(BLOCK * dim * total, np.uint8)
         grads = np.int64(aside.ctypes.data)
         bags = features[f, PLACE] * batch
         origin, end = offsets[bags], offsets[bags + batch]

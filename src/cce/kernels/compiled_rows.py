@@ -51,16 +51,16 @@ def hash_one(x: Any, seeds: Any, num_rows: Any) -> Any:
 @compile_loops
 def fill_rows(
     slots: Array,
-    num_embeddings: int,
-    padding: int,
-    ids: int,
-    stride: int,
-    first: int,
-    count: int,
+    num_embeddings: Any,
+    padding: Any,
+    ids: Any,
+    stride: Any,
+    first: Any,
+    count: Any,
     rows: Array,
-    start: int,
+    start: Any,
     scratch: Array,
-) -> int:
+) -> Any:
     """Fill `count` places from `first` on of the block at `start`; −1, or the place of the first id out of range."""
     own, low, high = scratch[0], scratch[1], scratch[2]
     num_ids = np.uint64(count)
@@ -71,10 +71,8 @@ def fill_rows(
     for s in range(len(slots)):
         kind = slots[s, KIND]
         to = np.uint64(start + s * BLOCK + first)
-        if kind == HASHED and not is_mixed:
-            _mix(own, num_ids, low, high)
-            is_mixed = True
         if kind == HASHED:
+            is_mixed = is_mixed or _mix(own, num_ids, low, high)
             _hash(slots[s], low, high, num_ids, rows, to)
         elif kind == LEARNED:
             _follow(slots[s], own, num_ids, rows, to)
@@ -92,7 +90,7 @@ def fill_rows(
 
 
 @compile_loops
-def _read_ids(ids: int, stride: int, count: Any, limit: Any, own: Array) -> int:
+def _read_ids(ids: Any, stride: Any, count: Any, limit: Any, own: Array) -> Any:
     is_wrong = False
     for i in range(count):
         own[i] = read_uint64(ids + np.int64(i) * stride)
@@ -105,11 +103,12 @@ def _read_ids(ids: int, stride: int, count: Any, limit: Any, own: Array) -> int:
 
 
 @compile_loops
-def _mix(own: Array, count: Any, low: Array, high: Array) -> None:
+def _mix(own: Array, count: Any, low: Array, high: Array) -> bool:
     for i in range(count):
         x = scramble(own[i])
         low[i] = x & _LOW
         high[i] = x >> _32
+    return True
 
 
 @compile_loops
@@ -123,27 +122,25 @@ def _hash(slot: Array, low: Array, high: Array, count: Any, rows: Array, to: Any
 
 @compile_loops
 def _follow(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
-    base, address, stride, item = slot[FIRST_ROW], slot[ADDRESS], slot[STRIDE], slot[ITEM]
-    num_learned = np.uint64(slot[NUM_LEARNED])
-    if item == 2:
-        for i in range(count):
-            if own[i] < num_learned:
-                rows[to + i] = np.int32(base + read_uint16(address + np.int64(own[i]) * stride))
-    elif item == 1:
-        for i in range(count):
-            if own[i] < num_learned:
-                rows[to + i] = np.int32(base + read_uint8(address + np.int64(own[i]) * stride))
-    else:
-        for i in range(count):
-            if own[i] < num_learned:
-                rows[to + i] = np.int32(base + read_int32(address + np.int64(own[i]) * stride))
+    base, num_learned = slot[FIRST_ROW], np.uint64(slot[NUM_LEARNED])
     for i in range(count):
-        if own[i] >= num_learned:
+        if own[i] < num_learned:
+            rows[to + i] = np.int32(base + _pointer(slot[ADDRESS] + np.int64(own[i]) * slot[STRIDE], slot[ITEM]))
+        else:
             rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot[SEEDS], slot[NUM_ROWS])))
 
 
 @compile_loops
-def _follow_four(slots: Array, first: int, own: Array, count: Any, rows: Array, to: Any) -> None:
+def _pointer(address: Any, item: Any) -> Any:
+    if item == 1:
+        return np.int64(read_uint8(address))
+    if item == 2:
+        return np.int64(read_uint16(address))
+    return np.int64(read_int32(address))
+
+
+@compile_loops
+def _follow_four(slots: Array, first: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
     """Four pointers of two bytes in one read; their slots are `STEP` apart."""
     step, address = slots[first, STEP], slots[first, ADDRESS]
     places = (first, first + step, first + 2 * step, first + 3 * step)

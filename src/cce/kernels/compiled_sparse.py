@@ -16,34 +16,43 @@ ONE, LOW_SIX, SIX = np.uint64(1), np.uint64(63), np.uint64(6)
 
 
 @compile_loops
-def renumber(rows: Array, start: int, batch: int, num_slots: int, bits: Array, ranks: Array, to: Array) -> int:
+def renumber(
+    rows: Array, start: Any, sizes: Array, chunk: Any, num_slots: Any, bits: Array, ranks: Array, to: Array
+) -> Any:
     """Name every row of a feature by its place among the rows used: how many are used; `to` gets the names.
 
-    `bits` has a bit for every row of the codebook, all zero at first, and `ranks` a number for each of its words.
+    Rows lie in chunks of room for `chunk` ids, of which `sizes` are there. `bits` has a bit for every row of the
+    codebook, all zero at first, and `ranks` a number for each of its words.
     """
-    for begin in range(0, batch, BLOCK):
-        block = np.uint64(start + begin * num_slots)
-        for i in range(np.uint64(min(BLOCK, batch - begin))):
-            if rows[block + i] >= 0:
+    for c in range(len(sizes)):
+        for i in range(sizes[c]):
+            at = _place(start, c * chunk + i, num_slots)
+            if rows[at] >= 0:
                 for s in range(num_slots):
-                    row = np.uint64(rows[block + i + np.uint64(s * BLOCK)])
+                    row = np.uint64(rows[at + np.uint64(s * BLOCK)])
                     bits[row >> SIX] |= ONE << (row & LOW_SIX)
     used = np.uint64(0)
     for word in range(len(bits)):
         ranks[word] = used
         used += count_bits(bits[word])
-    for begin in range(0, batch, BLOCK):
-        block = np.uint64(start + begin * num_slots)
-        for i in range(np.uint64(min(BLOCK, batch - begin))):
-            if rows[block + i] < 0:
-                to[block + i] = -1
-                continue
-            for s in range(num_slots):
-                at = block + i + np.uint64(s * BLOCK)
-                row = np.uint64(rows[at])
-                below = bits[row >> SIX] & ((ONE << (row & LOW_SIX)) - ONE)
-                to[at] = np.int32(ranks[row >> SIX] + count_bits(below))
+    for c in range(len(sizes)):
+        for i in range(sizes[c]):
+            at = _place(start, c * chunk + i, num_slots)
+            if rows[at] < 0:
+                to[at] = -1
+            else:
+                for _ in range(num_slots):
+                    row = np.uint64(rows[at])
+                    below = bits[row >> SIX] & ((ONE << (row & LOW_SIX)) - ONE)
+                    to[at] = np.int32(ranks[row >> SIX] + count_bits(below))
+                    at += np.uint64(BLOCK)
     return np.int64(used)
+
+
+@compile_loops
+def _place(start: Any, i: Any, num_slots: Any) -> Any:
+    """Where the row of slot 0 of id `i` lies."""
+    return np.uint64(start + i // BLOCK * BLOCK * num_slots + i % BLOCK)
 
 
 @compile_loops

@@ -1,8 +1,9 @@
 """Rows in, vectors out, and gradients back: what `gather_sum` does, in compiled loops, a block of ids at a time.
 
-What is the same for every id is known when the loops are compiled: the lengths of the three tuples of `form` say how
-many floats one instruction handles, how many rows are added up, and how many columns there are. Where the last two
-are empty, any number will do, and a row may be several runs of floats long. `kind` says how floats are stored: see `compiled.memory`. Vectors, gradients of vectors and gradients of
+What is the same for every id is known when the loops are compiled: the lengths of the first three tuples of `form` say
+how many floats one instruction handles, how many rows are added up, and how many columns there are. Where the last two
+are empty, any number will do, and a row may be several runs of floats long. (The fourth is the run for
+whole vectors.) `kind` says how floats are stored: see `compiled.memory`. Vectors, gradients of vectors and gradients of
 the codebook are float32, or float64 where the codebook is.
 """
 
@@ -22,20 +23,20 @@ put, put_sum, add, clear = memory.put, memory.put_sum, memory.add, memory.clear
 
 @compile_loops
 def gather_block(
-    codebook: int,
+    codebook: Any,
     rows: Array,
-    start: int,
-    count: int,
-    shape: tuple[int, int, int],
-    into: int,
-    stride: int,
-    sizes: tuple[int, int],
+    start: Any,
+    count: Any,
+    shape: Any,
+    into: Any,
+    stride: Any,
+    sizes: Any,
     kind: Any,
     form: Any,
 ) -> None:
     """Write `count` vectors at `into`, `stride` bytes apart. `sizes`: bytes of a stored float and of a sum."""
     item, total = sizes
-    run, terms, columns = form
+    run, terms, columns, _ = form
     num_columns = len(columns) if len(columns) else shape[0]
     num_terms = len(terms) if len(terms) else shape[1]
     num_runs = 1 if len(terms) else shape[2] // len(run)
@@ -67,21 +68,21 @@ def gather_block(
 
 @compile_loops
 def scatter_block(
-    table: int,
+    table: Any,
     rows: Array,
-    start: int,
-    count: int,
-    first_column: int,
-    num_columns: int,
-    shape: tuple[int, int, int],
-    grad: int,
-    stride: int,
-    total: int,
+    start: Any,
+    count: Any,
+    first_column: Any,
+    num_columns: Any,
+    shape: Any,
+    grad: Any,
+    stride: Any,
+    total: Any,
     kind: Any,
     form: Any,
 ) -> None:
     """Add the gradients of `count` vectors at `grad` to the rows of the gradient table that they came from."""
-    run, terms, columns = form
+    run, terms, columns, _ = form
     num_columns = len(columns) if len(columns) else num_columns
     num_terms = len(terms) if len(terms) else shape[1]
     num_runs = 1 if len(terms) else shape[2] // len(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from cce.compiled.memory import RUNS, longest_run
 from cce.indexing.sources import Slot, SlotKind, describe
 from cce.kernels import compiled_lookup as table_of
 from cce.kernels import compiled_rows as slot_table
+from cce.kernels.compiled_merge import CHUNK
+from cce.kernels.compiled_rows import BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from cce.indexing.sources import RowSource
 
 Array = np.ndarray[Any, Any]
-Form = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+Form = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 Share = list[tuple[Form, Array, Array]]  # features of a form, and units of work on them
 
@@ -57,12 +60,10 @@ class Layout:
     @property
     def splits_by_column(self) -> bool:
         """Whether no two columns share a row, so that their gradients can be summed side by side."""
-        ranges = sorted(
-            (entry.first_row, entry.first_row + entry.num_rows, slot // self.terms)
-            for slot, entry in enumerate(describe(self.sources))
-        )
-        neighbours = zip(ranges, ranges[1:], strict=False)
-        return all(end <= start or column == other for (_, end, column), (start, _, other) in neighbours)
+        entries = describe(self.sources)
+        columns = [entries[first : first + self.terms] for first in range(0, len(entries), self.terms)]
+        spans = sorted((min(e.first_row for e in c), max(e.first_row + e.num_rows for e in c)) for c in columns)
+        return all(end <= start for (_, end), (start, _) in pairwise(spans))
 
     @property
     def apart(self) -> Layout:
@@ -74,8 +75,8 @@ class Layout:
         """What compiled loops are made for: see `compiled_sums`."""
         run = longest_run(self.width)
         if run != self.width or self.terms not in SHORT_TERMS or self.columns not in SHORT_COLUMNS:
-            return RUNS[run], (), ()
-        return RUNS[run], (0,) * self.terms, (0,) * self.columns
+            return RUNS[run], (), (), RUNS[longest_run(self.dim)]
+        return RUNS[run], (0,) * self.terms, (0,) * self.columns, RUNS[longest_run(self.dim)]
 
 
 class Program:
@@ -94,8 +95,39 @@ class Program:
         self.most_slots = max(self.num_slots)
         self.facts: list[Tensor] = []
         self.slots = np.array([numbers for layout in layouts for numbers in self._slot_numbers(layout)], dtype=np.int64)
+        self.facts = list({id(fact): fact for fact in self.facts}.values())
+        self._addresses = [fact.data_ptr() for fact in self.facts]
         self.groups = self._groups()
+        self.largest_dim = max(layout.dim for layout in layouts)
         self._shares: dict[int, list[Share]] = {}
+        self._placed: tuple[list[int], list[tuple[Form, Array]]] | None = None
+        self._starts: tuple[int, tuple[Array, int]] | None = None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether facts still lie where they did: a tensor that is sent to another process moves to shared memory."""
+        return [fact.data_ptr() for fact in self.facts] == self._addresses
+
+    def room(self, item: int) -> int:
+        """Bytes of the vectors of a chunk of ids of any feature, in numbers of `item` bytes."""
+        return CHUNK * self.largest_dim * item
+
+    def placed(self, addresses: list[int]) -> list[tuple[Form, Array]]:
+        """The groups, with the addresses of codebooks filled in; those of the last time are remembered."""
+        known = self._placed
+        if known is None or known[0] != addresses:
+            groups = [(form, features.copy()) for form, features in self.groups]
+            for _, features in groups:
+                features[:, table_of.CODEBOOK] = [addresses[place] for place in features[:, table_of.PLACE]]
+            known = self._placed = (addresses, groups)
+        return known[1]
+
+    def starts(self, batch: int) -> tuple[Array, int]:
+        """`row_starts` for one id an example; those of the last batch are remembered."""
+        known = self._starts
+        if known is None or known[0] != batch:
+            known = self._starts = (batch, row_starts(self, [batch] * self.num_features))
+        return known[1]
 
     def shares(self, num_threads: int) -> list[Share]:
         """The work of a backward pass, cut into as many shares of features, or of some of their columns."""
@@ -119,7 +151,11 @@ class Program:
             shares[lightest].setdefault((group, columns), []).append([place, first, columns])
         return [
             [
-                (_form_of(self.groups[group][0], columns), self.groups[group][1], np.array(rows, dtype=np.int64))
+                (
+                    _form_of(self.groups[group][0], columns, self.groups[group][1]),
+                    self.groups[group][1],
+                    np.array(rows, dtype=np.int64),
+                )
                 for (group, columns), rows in share.items()
             ]
             for share in shares
@@ -143,6 +179,9 @@ class Program:
 
     def _slot_numbers(self, layout: Layout) -> list[list[int]]:
         entries, rows = describe(layout.sources), []
+        needed = max(entry.first_row + entry.num_rows for entry in entries)
+        if needed > layout.num_rows:  # compiled loops would read what lies behind the codebook
+            raise ValueError(f"codebook must have at least {needed} rows, got {layout.num_rows}.")
         for entry in entries:
             row = [0] * slot_table.NUM_SLOT_COLUMNS
             row[slot_table.KIND] = int(entry.kind)
@@ -168,7 +207,7 @@ class Program:
 def _read_four_at_once(entries: list[Slot], rows: list[list[int]]) -> None:
     """Let one read fetch four pointers of two bytes that lie side by side and are stored for every id."""
     places = [place for place, entry in enumerate(entries) if entry.kind is SlotKind.LEARNED]
-    if len(places) != 4 or len({after - before for before, after in zip(places, places[1:], strict=False)}) != 1:
+    if len(places) != 4 or len({after - before for before, after in pairwise(places)}) != 1:
         return
     first = rows[places[0]]
     if (first[slot_table.ITEM], first[slot_table.STRIDE]) != (2, 8) or first[slot_table.ADDRESS] % 8:
@@ -178,16 +217,24 @@ def _read_four_at_once(entries: list[Slot], rows: list[list[int]]) -> None:
         rows[place][slot_table.KIND] = slot_table.FILLED
 
 
+def row_starts(program: Program, counts: Sequence[int]) -> tuple[Array, int]:
+    """Where the rows of each feature start, in whole blocks, and how many there are in all."""
+    sizes = [-(-n // BLOCK) * BLOCK * slots for n, slots in zip(counts, program.num_slots, strict=True)]
+    ends = list(accumulate(sizes, initial=0))
+    return np.array(ends[:-1], dtype=np.int64), ends[-1]
+
+
 def _column_ranges(layout: Layout, num_parts: int) -> list[tuple[int, int]]:
     """First column and number of columns of each part, where columns share no rows."""
     if not layout.splits_by_column:
         return [(0, layout.columns)]
     num_parts = min(num_parts, layout.columns)
     cuts = [layout.columns * index // num_parts for index in range(num_parts + 1)]
-    return [(first, last - first) for first, last in zip(cuts, cuts[1:], strict=False)]
+    return [(first, last - first) for first, last in pairwise(cuts)]
 
 
-def _form_of(form: Form, columns: int) -> Form:
-    """The form for some of the columns."""
-    run, terms, _ = form
-    return (run, terms, (0,) * columns) if terms and columns in SHORT_COLUMNS else (run, (), ())
+def _form_of(form: Form, columns: int, features: Array) -> Form:
+    """The form for some of the columns of these features."""
+    run, terms, _, _ = form
+    whole = RUNS[min(longest_run(columns * int(width)) for width in features[:, table_of.WIDTH])]
+    return (run, terms, (0,) * columns, whole) if terms and columns in SHORT_COLUMNS else (run, (), (), whole)

@@ -6,12 +6,16 @@ import warnings
 from typing import TYPE_CHECKING
 
 import torch
+from torch._C._functorch import peek_interpreter_stack
 
 from cce import compiled
+from cce.compiled.memory import KINDS
 from cce.indexing.sources import rows_of
 from cce.kernels import fused, operator
 from cce.kernels.gather_sum import gather_sum
-from cce.kernels.layout import Program
+from cce.kernels.layout import MAX_ROWS, Program
+from cce.kernels.triton_autograd import triton_gather_sum
+from cce.kernels.triton_gather_sum import usable as triton_usable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,6 +39,8 @@ def look_up(layout: Layout, codebook: Tensor, ids: Tensor, *, sparse: bool = Fal
     if not compiled.available:
         _tell()
     rows = rows_of(layout.sources, ids).view(-1, layout.columns, layout.terms)
+    if _suits_triton(codebook):
+        return triton_gather_sum(codebook, rows, sparse=sparse)
     return gather_sum(codebook, rows, sparse=sparse)
 
 
@@ -45,8 +51,17 @@ def _compiles_to_operator(codebook: Tensor, ids: Tensor, *, sparse: bool) -> boo
         and not torch.compiler.is_exporting()
         and compiled.available
         and not sparse
+        and codebook.dtype in KINDS
+        and codebook.shape[0] <= MAX_ROWS
         and codebook.device.type == ids.device.type == "cpu"
     )
+
+
+def _suits_triton(codebook: Tensor) -> bool:
+    """On a GPU with Triton, outside of tracing and of `torch.func`."""
+    if torch.compiler.is_compiling() or peek_interpreter_stack() is not None:
+        return False
+    return type(codebook) in fused.PLAIN and triton_usable(codebook)
 
 
 def _tell() -> None:

@@ -16,6 +16,8 @@ from torch import Tensor
 from cce.indexing.sources import RowSource, Slot, SlotKind, describe
 from cce.kernels import fused
 from cce.kernels.compiled_rows import BLOCK
+from cce.kernels.gradients import dense_gradients
+from cce.kernels.kept import Kept, Merged
 from cce.kernels.layout import Layout, Program
 
 LAYOUT_NUMBERS, SLOT_NUMBERS = 7, 9
@@ -82,8 +84,8 @@ def look_up(
 ) -> tuple[Tensor, Tensor]:
     """Vectors `(batch, Σ dim)` of ids `(batch, features)`, and the rows that they were made of."""
     program = Program(unflatten(numbers, facts))
-    vectors, rows, _ = fused.forward(program, ids, codebooks, None, keep=True)
-    return vectors, torch.from_numpy(rows)
+    vectors, kept = fused.forward(program, ids, codebooks, None, keep=True, merge=False)
+    return vectors, torch.from_numpy(kept.rows)
 
 
 @look_up.register_fake
@@ -102,8 +104,8 @@ def scatter(
 ) -> list[Tensor]:
     """The dense gradients of the codebooks; an empty tensor for those that need none."""
     program = Program(unflatten(numbers, facts))
-    kept = fused.Kept(program, None, rows.numpy(), len(grad), grad.dtype)
-    gradients = fused.dense_gradients(kept, grad, needed)
+    kept = Kept(program, None, rows.numpy(), program.starts(len(grad))[0], Merged.none(), len(grad), grad.dtype)
+    gradients = dense_gradients(kept, grad, needed)
     return [grad.new_empty(0) if gradient is None else gradient for gradient in gradients]
 
 

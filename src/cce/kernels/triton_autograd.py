@@ -21,7 +21,7 @@ def triton_gather_sum(codebook: Tensor, rows: Tensor, weights: Tensor | None = N
     _check(codebook, rows, weights)
     if weights is not None:
         weights = weights.to(codebook.dtype)
-    return _to_vectors(codebook, rows.long(), weights, sparse=sparse)
+    return _to_vectors(codebook, rows, weights, sparse=sparse)
 
 
 class _Vectors(Function):

@@ -31,6 +31,7 @@ SUM_TYPES = {
 }
 TILE = 1024  # numbers that one program sums at a time
 LARGEST_WIDTH = 128  # of a tile; wider rows take several programs
+OPTIONS = {"enable_fp_fusion": False}  # products are rounded before they are added, as by torch
 
 
 def usable(codebook: Tensor) -> bool:
@@ -111,7 +112,7 @@ def _sum_kernel(
     places = tl.program_id(1) * block_width + tl.arange(0, block_width)
     total = tl.zeros([block_bags, block_width], dtype=tl.float64 if double else tl.float32)
     for term in range(terms):
-        row = tl.load(rows + bags * terms + term, mask=bags < num_bags, other=-1)
+        row = tl.load(rows + bags * terms + term, mask=bags < num_bags, other=-1).to(tl.int64)
         mask = ((row >= 0) & (row < num_rows))[:, None] & (places < width)[None, :]
         piece = tl.load(codebook + row[:, None] * width + places[None, :], mask=mask, other=0).to(total.dtype)
         piece = tl.where((row < num_rows)[:, None], piece, float("nan"))
@@ -141,7 +142,7 @@ def _add_kernel(
     whole = tl.load(upstream + bags[:, None] * width + places[None, :], mask=mask, other=0)
     whole = whole.to(gradient.dtype.element_ty)
     for term in range(terms):
-        row = tl.load(rows + bags * terms + term, mask=bags < num_bags, other=-1)
+        row = tl.load(rows + bags * terms + term, mask=bags < num_bags, other=-1).to(tl.int64)
         piece = whole
         if weights is not None:
             weight = tl.load(weights + bags * terms + term, mask=bags < num_bags, other=0)
@@ -165,7 +166,7 @@ def _dot_kernel(
 ) -> None:
     bags = tl.program_id(0).to(tl.int64) * block_bags + tl.arange(0, block_bags)
     for term in range(terms):
-        row = tl.load(rows + bags * terms + term, mask=bags < num_bags, other=-1)
+        row = tl.load(rows + bags * terms + term, mask=bags < num_bags, other=-1).to(tl.int64)
         found = (row >= 0) & (row < num_rows)
         total = tl.zeros([block_bags, block_width], dtype=tl.float64 if double else tl.float32)
         for start in range(0, width, block_width):
@@ -223,7 +224,7 @@ def _sum_by_row(
     tensors = (sums, upstream.contiguous(), _contiguous(weights), order[first:last], counts.cumsum(0))
     grid = (len(named), num_blocks)
     _launch(_segment_kernel, grid, *tensors, rows.shape[2], width, double=_is_double(upstream), **blocks)
-    return named, sums
+    return named.long(), sums
 
 
 def _tiles(num_bags: int, width: int) -> tuple[tuple[int, int], dict[str, int]]:
@@ -237,11 +238,11 @@ def _tiles(num_bags: int, width: int) -> tuple[tuple[int, int], dict[str, int]]:
 def _launch(
     kernel: Callable[..., None], grid: tuple[int, int], *arguments: Tensor | int | None, **constants: int
 ) -> None:
-    """Run a kernel on the device of its first argument. Products are rounded before they are added, as by torch."""
+    """Run a kernel on the device of its first argument, unless there is nothing to do."""
     if 0 in grid:
         return
     with torch.cuda.device_of(arguments[0]):  # type: ignore[no-untyped-call]
-        _compile(kernel)[grid](*arguments, **constants, enable_fp_fusion=False)
+        _compile(kernel)[grid](*arguments, **constants, **OPTIONS)
 
 
 @functools.cache

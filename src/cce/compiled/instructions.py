@@ -1,0 +1,239 @@
+"""What numba is told to make of the functions in `memory`: one instruction each, or nearly. Needs numba."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+_SINGLE, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
+
+
+def _sum_type(kind: Any) -> ir.Type:
+    return _DOUBLE if kind == types.float64 else _SINGLE
+
+
+def _place(builder: ir.IRBuilder, address: ir.Value, element: ir.Type, count: int) -> ir.Value:
+    return builder.inttoptr(address, ir.VectorType(element, count).as_pointer())
+
+
+def _load(builder: ir.IRBuilder, address: ir.Value, kind: Any, count: int) -> ir.Value:
+    """`count` stored floats, as the type that sums are made in."""
+    if kind in (types.float32, types.float64):
+        element = _sum_type(kind)
+        size = 8 if kind == types.float64 else 4
+        return builder.load(_place(builder, address, element, count), align=size)
+    wide = ir.VectorType(_SINGLE, count)
+    if kind == types.int16:  # float16
+        return builder.fpext(builder.load(_place(builder, address, _HALF, count), align=2), wide)
+    bits = builder.load(_place(builder, address, ir.IntType(16), count), align=2)  # bfloat16: half of a float32
+    integers = ir.VectorType(ir.IntType(32), count)
+    sixteen = ir.Constant(integers, [16] * count)
+    return builder.bitcast(builder.shl(builder.zext(bits, integers), sixteen), wide)
+
+
+def _store(builder: ir.IRBuilder, values: ir.Value, address: ir.Value, kind: Any, count: int) -> None:
+    size = 8 if kind == types.float64 else 4
+    builder.store(values, _place(builder, address, _sum_type(kind), count), align=size)
+
+
+def _sum_kind(kind: Any) -> Any:
+    return types.float64 if kind == types.float64 else types.float32
+
+
+def _spread(builder: ir.IRBuilder, value: ir.Value, kind: Any, count: int) -> ir.Value:
+    """A float64, in every place of a run."""
+    element = _sum_type(kind)
+    number = value if element == _DOUBLE else builder.fptrunc(value, element)
+    run = ir.Constant(ir.VectorType(element, count), ir.Undefined)
+    for place in range(count):
+        run = builder.insert_element(run, number, ir.Constant(ir.IntType(32), place))
+    return run
+
+
+@intrinsic
+def put(typing: Any, into: Any, first: Any, kind: Any, run: Any) -> Any:
+    """`into = first`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values = _load(builder, arguments[1], kind, run.count)
+        _store(builder, values, arguments[0], _sum_kind(kind), run.count)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, kind, run), generate
+
+
+@intrinsic
+def put_sum(typing: Any, into: Any, first: Any, second: Any, kind: Any, run: Any) -> Any:
+    """`into = first + second`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values = [_load(builder, address, kind, run.count) for address in arguments[1:3]]
+        _store(builder, builder.fadd(*values), arguments[0], _sum_kind(kind), run.count)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, kind, run), generate
+
+
+@intrinsic
+def add(typing: Any, into: Any, first: Any, kind: Any, run: Any) -> Any:
+    """`into += first`; `into` holds sums."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total = _load(builder, arguments[0], _sum_kind(kind), run.count)
+        values = _load(builder, arguments[1], kind, run.count)
+        _store(builder, builder.fadd(total, values), arguments[0], _sum_kind(kind), run.count)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, kind, run), generate
+
+
+@intrinsic
+def add_scaled(typing: Any, into: Any, first: Any, scale: Any, kind: Any, run: Any) -> Any:
+    """`into += scale · first`; `into` holds sums, and `scale` is a float64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        total = _load(builder, arguments[0], _sum_kind(kind), run.count)
+        values = _load(builder, arguments[1], kind, run.count)
+        scaled = builder.fmul(values, _spread(builder, arguments[2], kind, run.count))
+        _store(builder, builder.fadd(total, scaled), arguments[0], _sum_kind(kind), run.count)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.float64, kind, run), generate
+
+
+@intrinsic
+def clear(typing: Any, into: Any, kind: Any, run: Any) -> Any:
+    """`into = 0`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        element = _sum_type(kind)
+        zeros = ir.Constant(ir.VectorType(element, run.count), [0.0] * run.count)
+        _store(builder, zeros, arguments[0], _sum_kind(kind), run.count)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, kind, run), generate
+
+
+@intrinsic
+def count_bits(typing: Any, word: Any) -> Any:
+    """How many bits of a uint64 are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+# -- for optimizers: float32 and float64 only --------------------------------------------------------------------------
+
+
+def _all_places(builder: ir.IRBuilder, number: ir.Value, count: int) -> ir.Value:
+    run = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
+    for place in range(count):
+        run = builder.insert_element(run, number, ir.Constant(ir.IntType(32), place))
+    return run
+
+
+def _add_product(builder: ir.IRBuilder, into: ir.Value, step: ir.Value, scale: ir.Value, kind: Any) -> None:
+    """`into += scale · step`, without rounding in between where the processor can, as in torch's own loops."""
+    count = step.type.count
+    name = f"llvm.fmuladd.v{count}f{kind.bitwidth}"
+    function = builder.module.declare_intrinsic(name, fnty=ir.FunctionType(step.type, [step.type] * 3))
+    before = _load(builder, into, kind, count)
+    after = builder.call(function, [step, _all_places(builder, scale, count), before])
+    _store(builder, after, into, kind, count)
+
+
+@intrinsic
+def add_product(typing: Any, into: Any, first: Any, scale: Any, run: Any) -> Any:
+    """`into += scale · first`, fused. The type of `scale` is that of all numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        step = _load(builder, arguments[1], scale, run.count)
+        _add_product(builder, arguments[0], step, arguments[2], scale)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, scale, run), generate
+
+
+@intrinsic
+def add_quotient(typing: Any, into: Any, first: Any, divisor: Any, scale: Any, run: Any) -> Any:
+    """`into += scale · (first / divisor)`, fused. The type of `scale` is that of all numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values = _load(builder, arguments[1], scale, run.count)
+        step = builder.fdiv(values, _all_places(builder, arguments[2], run.count))
+        _add_product(builder, arguments[0], step, arguments[3], scale)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, scale, scale, run), generate
+
+
+@intrinsic
+def sum_squares(typing: Any, first: Any, kind: Any, run: Any) -> Any:
+    """The sum of the squares of a run, always in the same order: halves are added until one number is left."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values, count = _load(builder, arguments[0], kind, run.count), run.count
+        values = builder.fmul(values, values)
+        while count > 1:
+            count //= 2
+            halves = [
+                builder.shuffle_vector(values, values, ir.Constant(ir.VectorType(ir.IntType(32), count), places))
+                for places in (list(range(count)), list(range(count, 2 * count)))
+            ]
+            values = builder.fadd(*halves)
+        return builder.extract_element(values, ir.Constant(ir.IntType(32), 0))
+
+    return kind(types.int64, kind, run), generate
+
+
+@intrinsic
+def grow(typing: Any, place: Any, amount: Any) -> Any:
+    """Add `amount` to the number at `place`: the sum."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _sum_type(amount).as_pointer())
+        total = builder.fadd(builder.load(pointer), arguments[1])
+        builder.store(total, pointer)
+        return total
+
+    return amount(types.int64, amount), generate
+
+
+# -- single numbers ----------------------------------------------------------------------------------------------------
+
+
+def _reader(kind: Any) -> Any:
+    @intrinsic
+    def read(typing: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
+            return builder.load(pointer)
+
+        return kind(types.int64), generate
+
+    return read
+
+
+def _writer(kind: Any) -> Any:
+    @intrinsic
+    def write(typing: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
+            builder.store(arguments[1], pointer)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, kind), generate
+
+    return write
+
+
+read_uint8, read_uint16, read_int32, read_int64, read_uint64 = map(
+    _reader, (types.uint8, types.uint16, types.int32, types.int64, types.uint64)
+)
+read_float32, read_float64 = map(_reader, (types.float32, types.float64))
+write_float32, write_float64 = map(_writer, (types.float32, types.float64))

@@ -1,0 +1,139 @@
+"""`cce prepare`: every kind from the shell, one clear line for what is wrong, JSON, and help with an example."""
+
+import gzip
+import json
+import zipfile
+
+import pytest
+
+from cce.cli import main
+from cce.cli.prepare import KINDS
+from cce.data import PreparedData
+from cce.data.criteo_text import write_criteo_text
+from helpers.raw_files import write_csv
+
+ROWS = [(row % 2, f"u{row % 7}", "a|b" if row % 3 else "", row) for row in range(100)]
+
+
+def prepared(capsys, *arguments):
+    """The JSON that a preparation prints."""
+    assert main(["prepare", *map(str, arguments), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return json.loads(out)
+
+
+def refused(capsys, *arguments):
+    """The one line that a refused preparation prints."""
+    assert main(["prepare", *map(str, arguments)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert err.startswith("cce prepare: ")
+    return err
+
+
+def test_criteo_kaggle(tmp_path, capsys):
+    write_criteo_text(tmp_path / "train.txt", 700)
+    summary = prepared(capsys, "criteo-kaggle", tmp_path / "train.txt", tmp_path / "out", "--max-ids", 5)
+    assert summary["splits"] == {"train": 600, "validation": 50, "test": 50}
+    assert max(summary["features"].values()) == 6
+    assert summary["out"] == str(tmp_path / "out")
+    data = PreparedData.open(tmp_path / "out")
+    assert data.manifest["dense"] == summary["dense"]
+    new = prepared(capsys, "--like", tmp_path / "out", tmp_path / "train.txt", tmp_path / "new")
+    assert (new["splits"], new["features"]) == ({"test": 700}, summary["features"])
+
+
+def test_criteo_terabyte(tmp_path, capsys):
+    for day in range(2):
+        write_criteo_text(tmp_path / "days" / f"day_{day}", 200, seed=day)
+    options = ("--sample", "negatives", "--keep", "0.5", "--modulus", "20", "--vocabulary-from", "all")
+    summary = prepared(capsys, "criteo-terabyte", tmp_path / "days", tmp_path / "out", *options)
+    assert summary["rows"]["read"] == 400
+    assert 100 < summary["rows"]["left_out"] < 200
+    assert max(summary["features"].values()) == 21
+
+
+def test_movielens(tmp_path, capsys):
+    with zipfile.ZipFile(tmp_path / "ml.zip", "w") as archive:
+        archive.writestr("ml-100k/u.data", "".join(f"{n % 5}\t{n}\t{1 + n % 5}\t{n}\n" for n in range(50)))
+    summary = prepared(capsys, "movielens", tmp_path / "ml.zip", tmp_path / "out", "--split", "temporal")
+    assert summary["rows"]["left_out"] == 10
+    assert summary["splits"] == {"train": 32, "validation": 4, "test": 4}
+
+
+def test_table(tmp_path, capsys):
+    write_csv(tmp_path / "a.csv", ("y", "user", "tags", "age"), ROWS)
+    words = ("--label", "y", "--categorical", "user", "--multi-hot", "tags", "--dense", "age", "--min-count", 2)
+    summary = prepared(capsys, "table", tmp_path / "a.csv", tmp_path / "out", *words, "--split", "order")
+    assert summary["features"] == {"user": 8, "tags": 3}
+    assert summary["splits"] == {"train": 80, "validation": 10, "test": 10}
+
+
+def test_synthetic_data_sets_and_raw_files(tmp_path, capsys):
+    options = ("--rows", 1000, "--vocabulary-sizes", 50, 20, "--planted", 1, "--clusters", 4, "--num-dense", 0)
+    summary = prepared(capsys, "synthetic", tmp_path / "out", *options)
+    assert summary["features"] == {"c0": 51, "c1": 21}
+    assert PreparedData.open(tmp_path / "out").manifest["oracle_bce"] == summary["oracle_bce"] > 0
+    raw = prepared(capsys, "synthetic", tmp_path / "train.txt", "--rows", 50, "--raw", "criteo-kaggle")
+    assert raw["bytes"] == (tmp_path / "train.txt").stat().st_size
+    assert len((tmp_path / "train.txt").read_text().splitlines()) == 50
+
+
+def test_the_printed_summary_tells_everything(tmp_path, capsys):
+    rows = [*ROWS[:9], ("x", "u", "", 1), (1, "u", "", -5)]
+    write_csv(tmp_path / "a.csv", ("y", "user", "tags", "age"), rows)
+    words = ["--label", "y", "--categorical", "user", "--dense", "age", "--max-bad-rows", "1"]
+    assert main(["prepare", "table", str(tmp_path / "a.csv"), str(tmp_path / "out"), *words, "--split", "order"]) == 0
+    out, _ = capsys.readouterr()
+    assert f"table: {tmp_path / 'out'}, " in out
+    assert "rows: train 8, validation 1, test 1" in out
+    assert "left out: 0 rows by choice, 1 malformed" in out
+    assert "line 11: y must be a number, got 'x'" in out
+    assert "missing, now 0  negative, now 0" in out
+    assert out.splitlines()[-1].split() == ["age", "0", "1"]
+    assert main(["prepare", "synthetic", str(tmp_path / "s"), "--rows", "200"]) == 0
+    assert "best possible test BCE: 0." in capsys.readouterr().out
+
+
+def test_what_is_wrong_is_one_line(tmp_path, capsys):
+    train, out = tmp_path / "train.txt", tmp_path / "out"
+    assert "train.txt must be a file, and there is none." in refused(capsys, "criteo-kaggle", train, out)
+    train.touch()
+    assert "train.txt must hold rows, and it is empty." in refused(capsys, "criteo-kaggle", train, out)
+    train.write_text("1\t2\t3\n")
+    assert "line 1: expected 40 columns, got 3" in refused(capsys, "criteo-kaggle", train, out)
+    train.write_text("click" + "\t1" * 13 + "\t68fd1e64" * 26 + "\n")
+    assert "line 1: label must be a number, got 'click'" in refused(capsys, "criteo-kaggle", train, out)
+    train.write_text("1" + "\t1" * 13 + "\tnothex" * 26 + "\n")
+    assert "must be a hexadecimal word of at most 8 digits" in refused(capsys, "criteo-kaggle", train, out)
+    write_criteo_text(train, 500)
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(train.read_bytes())[:-100])
+    assert "cut.gz was cut short" in refused(capsys, "criteo-kaggle", tmp_path / "cut.gz", out)
+    assert "engine must be local, ray" in refused(capsys, "criteo-kaggle", train, out, "--engine", "dask")
+    assert "min_count must lie in" in refused(capsys, "criteo-kaggle", train, out, "--min-count", 0)
+    assert "KIND must be one of criteo-kaggle, " in refused(capsys)
+    assert "must be a data set made by `cce prepare`" in refused(capsys, "--like", tmp_path, train, out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.gz", "train.txt"]
+    out.mkdir()
+    assert "out must not exist already" in refused(capsys, "synthetic", out)
+
+
+def test_without_pyarrow_one_is_told_what_to_install(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    error = refused(capsys, "criteo-kaggle", tmp_path / "x", tmp_path / "out")
+    assert "pip install 'clustered-embeddings[data]'" in error
+
+
+@pytest.mark.parametrize("kind", [None, *KINDS, "synthetic"])
+def test_help_has_an_example(kind, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["prepare", *([kind] if kind else []), "--help"])
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    assert "example" in out
+    assert f"  cce prepare {kind or 'synthetic'} " in out
+    assert "--json" in out
+    if kind is None:
+        assert all(name in out for name in (*KINDS, "synthetic", "--like"))

@@ -1,0 +1,178 @@
+"""Budgets are shared out by rule, never exceeded, and weighed as the real tables weigh."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cce.collection import EmbeddingCollection
+from cce.collection.plan import plan_tables
+from cce.embeddings import METHODS
+
+SIZES = {"user": 5000, "item": 800, "day": 7}
+EXCESS = {"dhe": 1.01}  # it rounds, as its documentation says
+OPTIONS = [
+    *[(method, {}) for method in METHODS if method != "full"],
+    ("hash", {"signed": True}),
+    ("hash-embedding", {"weighted": True}),
+    ("hash-embedding", {"num_hashes": 3}),
+    ("ce-sum", {"split": "quotient-remainder"}),
+    ("ce-concat", {"split": "quotient-remainder", "num_columns": 2}),
+    ("ce-mult", {"num_tables": 3}),
+    ("robe", {"block_size": 5}),
+    ("pq", {"residual": True}),
+    ("cce", {"num_helpers": 0}),
+    ("cce", {"num_helpers": 2, "num_columns": 2}),
+    ("cce", {"combine": "sum"}),
+    ("cce", {"num_learned": 0}),
+    ("cce", {"num_learned": 5}),
+    ("cce", {"track_counts": True}),
+    ("mixed-dim", {"temperature": 0.5}),
+]
+every_option = pytest.mark.parametrize(("method", "options"), OPTIONS, ids=[f"{m} {o or ''}" for m, o in OPTIONS])
+
+
+@every_option
+@pytest.mark.parametrize("compression", [1.5, 10])
+def test_tables_weigh_what_the_plan_says(method, options, compression):
+    collection = EmbeddingCollection(SIZES, 16, method=method, options={method: options}, compression=compression)
+    for table, planned in zip(collection.tables.values(), collection.plan.tables, strict=True):
+        assert (table.method, table.num_params, table.pointer_nbytes, table.nbytes) == (
+            planned.method, planned.num_params, planned.pointer_nbytes, planned.nbytes,
+        )  # fmt: skip
+    assert collection.nbytes == collection.plan.nbytes
+    assert collection.num_params == collection.plan.num_params
+
+
+@pytest.mark.parametrize("first_rows", [3, 300, 70_000])
+def test_more_first_rows_are_weighed(first_rows):
+    arguments = METHODS["cce"].complete_options({"num_rows": 20, "first_rows": first_rows})
+    table = METHODS["cce"](1000, 8, num_rows=20, first_rows=first_rows)
+    assert METHODS["cce"].weigh(1000, 8, arguments) == (table.num_params, table.pointer_nbytes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 10**6), min_size=1, max_size=6),
+    dim=st.sampled_from([1, 3, 8, 16]),
+    method=st.sampled_from([method for method in METHODS if method not in ("full", "tt")]),
+    rule=st.sampled_from(["cap", "proportional", "power"]),
+    measure=st.sampled_from(["num_params", "nbytes"]),
+    share=st.floats(0.001, 1.5),
+)
+def test_a_total_is_never_exceeded(sizes, dim, method, rule, measure, share):
+    vocabularies = {f"f{place}": size for place, size in enumerate(sizes)}
+    budget = max(1, int(sum(sizes) * dim * share * (4 if measure == "nbytes" else 1)))
+    try:
+        plan = plan_tables(vocabularies, dim, method=method, rule=rule, **{measure: budget})
+    except ValueError as error:
+        smallest = int(str(error).split("at least ")[1].split(",")[0])
+        assert smallest > budget
+        assert (
+            getattr(plan_tables(vocabularies, dim, method=method, rule=rule, **{measure: smallest}), measure)
+            <= smallest
+        )
+        return
+    assert getattr(plan, measure) <= budget
+    assert all(table.num_params <= table.full_params * EXCESS.get(method, 1) for table in plan.tables)
+
+
+@every_option
+def test_a_cap_holds_for_every_table_that_can_be_so_small(method, options):
+    plan = plan_tables({"a": 100_000, "b": 50}, 16, method=method, options={method: options}, cap=10_000)
+    smallest = plan_tables({"a": 100_000, "b": 50}, 16, method=method, options={method: options}, cap=1)
+    for table, least in zip(plan.tables, smallest.tables, strict=True):
+        assert table.num_params <= max(10_000 * EXCESS.get(method, 1), least.num_params)
+    assert plan.tables[1].method == "full"
+
+
+def test_without_a_budget_tables_are_full():
+    plan = plan_tables(SIZES, 16)
+    assert {table.method for table in plan.tables} == {"full"}
+    assert plan.num_params == sum(SIZES.values()) * 16
+
+
+def test_the_rules_share_out_as_they_say():
+    sizes = {"a": 10**6, "b": 10**4}
+    proportional = plan_tables(sizes, 16, method="hash", num_params=200_000, rule="proportional").tables
+    assert proportional[0].num_params / proportional[1].num_params == pytest.approx(100, rel=0.02)
+    power = plan_tables(sizes, 16, method="hash", num_params=100_000, rule="power", power=0.5).tables
+    assert power[0].num_params / power[1].num_params == pytest.approx(10, rel=0.02)
+    traffic = {"a": 1.0, "b": 9.0}
+    busy = plan_tables(sizes, 16, method="hash", num_params=100_000, rule="power", power=1, traffic=traffic).tables
+    assert busy[1].num_params / busy[0].num_params == pytest.approx(9, rel=0.02)
+    cap = plan_tables(sizes, 16, method="hash", num_params=100_000).tables
+    assert cap[0].num_params == cap[1].num_params
+    assert sum(table.num_params for table in cap) > 99_000
+
+
+def test_a_feature_without_traffic_gets_its_smallest_table():
+    traffic = {"a": 0, "b": 5}
+    plan = plan_tables({"a": 10**4, "b": 10**4}, 16, method="hash", num_params=10**4, rule="power", traffic=traffic)
+    assert plan.tables[0].num_params == 16
+    assert plan.num_params > 0.98 * 10**4
+
+
+def test_methods_by_name_and_by_rule():
+    by_name = plan_tables(SIZES, 16, method={"user": "cce", "item": "hash", "day": "robe"}, cap=1000)
+    assert [table.method for table in by_name.tables] == ["cce", "hash", "full"]
+    by_rule = plan_tables(SIZES, 16, method=lambda name, size: "hash" if size > 1000 else "pq", cap=1000)
+    assert [table.method for table in by_rule.tables] == ["hash", "pq", "full"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"cap": 10, "nbytes": 10}, "give one of cap, num_params, nbytes and compression, got cap, nbytes"),
+        ({"cap": 0}, r"cap must lie in \[1"),
+        ({"num_params": 5}, "num_params must be at least 96, the smallest tables together, got 5"),
+        ({"compression": 0.5}, "compression must be at least 1, got 0.5"),
+        ({"compression": math.nan}, "compression must be at least 1, got nan"),
+        ({"rule": "fair"}, "rule must be one of cap, proportional, power; got 'fair'"),
+        ({"method": "magic"}, "method must be one of"),
+        ({"method": {"user": "cce"}}, "method must name every feature, but not 'item'"),
+        ({"num_params": 900, "traffic": {}}, "traffic goes with rule='power', got rule='cap'"),
+        (
+            {"num_params": 900, "rule": "power", "traffic": {"user": 1}},
+            "traffic must name every feature, but not 'item'",
+        ),
+        (
+            {"num_params": 900, "rule": "power", "traffic": {"user": -1, "item": 1, "day": 1}},
+            "traffic must hold numbers of at least 0, and one above it, got -1",
+        ),
+        (
+            {"num_params": 900, "rule": "power", "traffic": {"user": 0, "item": 0, "day": 0}},
+            "and one above it, got 0 for all",
+        ),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        plan_tables(SIZES, 16, **arguments)
+
+
+def test_wrong_options_and_vocabularies_are_named():
+    with pytest.raises(TypeError, match="method 'cce' has no option 'colour'"):
+        plan_tables(SIZES, 16, options={"cce": {"colour": "blue"}}, cap=100)
+    with pytest.raises(ValueError, match=r"vocabulary of 'a' must lie in \[1"):
+        plan_tables({"a": 0}, 16)
+    with pytest.raises(ValueError, match="vocabularies must name at least one feature"):
+        plan_tables({}, 16)
+
+
+def test_it_prints_a_row_for_each_table_and_one_for_all():
+    plan = plan_tables(SIZES, 16, cap=1000)
+    lines = str(plan).splitlines()
+    assert [line.split()[0] for line in lines[2:5]] == list(SIZES)
+    assert lines[5].startswith("all tables")
+    assert lines[6].startswith("largest table: user, 80")
+    data = json.loads(json.dumps(plan.to_dict()))
+    assert data["all_tables"]["nbytes"] == plan.nbytes == sum(table["nbytes"] for table in data["tables"])
+    assert data["largest_table"]["compression"] == pytest.approx(80, rel=0.02)
+
+
+def test_a_plan_of_huge_vocabularies_allocates_nothing():
+    plan = plan_tables({f"f{i}": 10**9 for i in range(26)}, 128, nbytes=200 * 2**30)
+    assert plan.nbytes <= 200 * 2**30

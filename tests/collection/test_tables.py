@@ -1,0 +1,450 @@
+"""A collection is its single tables, looked up together."""
+
+import copy
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cce
+from cce.collection import EmbeddingCollection
+from helpers.linear_tables import seeded
+
+FEATURES = {"user": 700, "item": 300, "day": 7}
+METHODS = {"user": "cce", "item": "robe", "day": "hash"}
+DIM = 16
+
+
+def make(method="cce", **options):
+    budget = {} if {"cap", "num_params", "nbytes", "compression"} & options.keys() else {"compression": 4}
+    return EmbeddingCollection(FEATURES, DIM, method=method, **{"seed": 0, **budget, **options})
+
+
+def ids_of(batch, seed=1):
+    return torch.stack([torch.randint(0, n, (batch,), generator=seeded(seed)) for n in FEATURES.values()], dim=1)
+
+
+def bags_of(batch, longest=4, seed=1):
+    """Ids and offsets with empty bags."""
+    lengths = torch.randint(0, longest + 1, (len(FEATURES), batch), generator=seeded(seed))
+    ids = [torch.randint(0, n, (int(own.sum()),), generator=seeded(seed)) for n, own in zip(FEATURES.values(), lengths)]  # noqa: B905
+    return torch.cat(ids), torch.cat([torch.zeros(1, dtype=torch.int64), lengths.flatten().cumsum(0)])
+
+
+def pooled_apart(collection, ids, offsets, weights=None, mode="sum"):
+    """The definition: an EmbeddingBag around each table."""
+    batch, vectors = (len(offsets) - 1) // len(FEATURES), []
+    for place, table in enumerate(collection.tables.values()):
+        own = offsets[place * batch : (place + 1) * batch + 1]
+        first, last = int(own[0]), int(own[-1])
+        bag = cce.EmbeddingBag(table, mode=mode, include_last_offset=True)
+        vectors.append(bag(ids[first:last], own - first, None if weights is None else weights[first:last]))
+    return torch.stack(vectors, dim=1)
+
+
+def gradients(collection, vectors, upstream):
+    collection.zero_grad()
+    (vectors * upstream).sum().backward()
+    return {name: parameter.grad.to_dense() for name, parameter in collection.named_parameters()}
+
+
+# -- one id for each feature -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "method", ["cce", "ce-sum", "hash", METHODS, {"user": "dhe", "item": "cce", "day": "tt"}, lambda name, n: "pq"]
+)
+@pytest.mark.parametrize("padding_idx", [None, 3])
+def test_it_equals_its_single_tables(method, padding_idx):
+    collection, ids = make(method, padding_idx=padding_idx), ids_of(300)
+    tables = list(collection.tables.values())
+    expected = torch.stack([table(ids[:, place]) for place, table in enumerate(tables)], dim=1)
+    assert torch.equal(collection(ids), expected)
+    upstream = torch.randn(300, 3, DIM, generator=seeded(2))
+    found, right = gradients(collection, collection(ids), upstream), gradients(collection, expected, upstream)
+    for name, gradient in right.items():
+        torch.testing.assert_close(found[name], gradient, rtol=0, atol=0)
+
+
+def test_weighted_tables_stand_between_the_others():
+    collection, ids = make(METHODS | {"item": "hash"}, options={"hash": {"signed": True}}), ids_of(30)
+    expected = [table(ids[:, place]) for place, table in enumerate(collection.tables.values())]
+    assert torch.equal(collection(ids), torch.stack(expected, dim=1))
+
+
+@pytest.mark.parametrize("batch", [0, 1, 257])
+def test_batches_of_any_size_and_type(batch):
+    collection, ids = make(), ids_of(batch)
+    assert collection(ids).shape == (batch, 3, DIM)
+    assert torch.equal(collection(ids.int()), collection(ids))
+    assert torch.equal(collection(ids.T.contiguous().T), collection(ids))
+
+
+def test_a_dictionary_by_name_is_the_same_in_any_order():
+    collection, ids = make(), ids_of(30)
+    by_name = {name: ids[:, place] for place, name in enumerate(FEATURES)}
+    assert torch.equal(collection(dict(reversed(by_name.items()))), collection(ids))
+
+
+def test_sparse_gradients_are_those_of_single_tables():
+    dense, sparse, ids = make(), make(sparse=True), ids_of(300)
+    upstream = torch.randn(300, 3, DIM, generator=seeded(2))
+    expected, found = (gradients(each, each(ids), upstream) for each in (dense, sparse))
+    assert all(parameter.grad.is_sparse for parameter in sparse.parameters())
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_table_that_is_not_trained_gets_no_gradient():
+    collection = make()
+    collection.tables["item"].requires_grad_(False)
+    collection(ids_of(30)).sum().backward()
+    assert [name for name, p in collection.named_parameters() if p.grad is None] == ["tables.item.codebook"]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_do_not_show(num_threads, threads):
+    num_threads(threads)
+    collection, ids = make(), ids_of(9000)
+    vectors = collection(ids)
+    single = torch.stack([t(ids[:, place]) for place, t in enumerate(collection.tables.values())], dim=1)
+    assert torch.equal(vectors, single)
+
+
+@pytest.mark.parametrize("wrong", [-1, 7, 2**40])
+@pytest.mark.parametrize("unified", [False, True])
+def test_an_id_out_of_range_is_named_with_its_feature(wrong, unified):
+    collection, ids = make(unified=unified), ids_of(300)
+    ids[290, 2] = wrong
+    message = rf"ids of feature 'day' must lie in \[0, 7\), got {wrong}\."
+    with pytest.raises(IndexError, match=message):
+        collection(ids)
+    with pytest.raises(IndexError, match=message):
+        collection(ids.T.flatten(), torch.arange(901))
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "message"),
+    [
+        (torch.zeros(4, 2, dtype=torch.int64), ValueError, r"ids must have shape \(batch, 3\), got \(4, 2\)"),
+        (torch.zeros(4, dtype=torch.int64), ValueError, r"ids must have shape \(batch, 3\), got \(4,\)"),
+        (torch.zeros(4, 3), TypeError, "ids must be int32 or int64, got torch.float32"),
+        ({"user": torch.zeros(1), "item": torch.zeros(1)}, ValueError, "ids must name each feature once .* 'day'"),
+    ],
+)
+def test_wrong_ids_are_refused(ids, error, message):
+    with pytest.raises(error, match=message):
+        make()(ids)
+
+
+# -- bags --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["cce", METHODS, {"user": "dhe", "item": "cce", "day": "full"}])
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+@pytest.mark.parametrize("padding_idx", [None, 3])
+def test_bags_are_those_of_embedding_bag(method, pooling, padding_idx):
+    collection = make(method, pooling=pooling, padding_idx=padding_idx)
+    ids, offsets = bags_of(200)
+    expected = pooled_apart(collection, ids, offsets, mode=pooling)
+    torch.testing.assert_close(collection(ids, offsets), expected)
+    upstream = torch.randn(200, 3, DIM, generator=seeded(2))
+    found, right = gradients(collection, collection(ids, offsets), upstream), gradients(collection, expected, upstream)
+    for name, gradient in right.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-5, atol=1e-5)
+
+
+@settings(max_examples=20, deadline=None)
+@given(batch=st.integers(0, 300), longest=st.integers(0, 5), seed=st.integers(0, 99))
+def test_any_bags(batch, longest, seed):
+    collection = make(padding_idx=3)
+    ids, offsets = bags_of(batch, longest, seed)
+    torch.testing.assert_close(collection(ids, offsets), pooled_apart(collection, ids, offsets))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_weights_of_ids_and_their_gradient(dtype):
+    collection, (ids, offsets) = make(padding_idx=3, dtype=dtype), bags_of(50)
+    weights = torch.randn(len(ids), generator=seeded(4))
+    expected = pooled_apart(collection, ids, offsets, weights)
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(collection(ids, offsets, weights), expected, rtol=8 * eps, atol=8 * eps)
+    one, other = (weights.clone().requires_grad_() for _ in range(2))
+    collection(ids, offsets, one).square().sum().backward()
+    pooled_apart(collection, ids, offsets, other).square().sum().backward()
+    torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_sparse_gradients_of_bags():
+    (ids, offsets), results = bags_of(100), []
+    for sparse in (False, True):
+        collection = make(sparse=sparse, padding_idx=3)
+        results.append(gradients(collection, collection(ids, offsets), torch.ones(100, 3, DIM)))
+    assert collection.tables["user"].codebook.grad.is_sparse
+    assert all(torch.equal(results[0][name], results[1][name]) for name in results[0])
+
+
+def test_gradients_of_gradients_of_bags():
+    collection = EmbeddingCollection({"a": 30, "b": 20}, 4, compression=2, seed=0, dtype=torch.float64)
+    ids, offsets, weights = torch.tensor([1, 2, 1, 5]), torch.tensor([0, 2, 2, 3, 4]), torch.randn(4).double()
+
+    def look_up(*codebooks):
+        values = dict(zip(("tables.a.codebook", "tables.b.codebook"), codebooks, strict=True))
+        return torch.func.functional_call(collection, values, (ids, offsets, weights)).square()
+
+    codebooks = [parameter.detach().requires_grad_() for parameter in collection.parameters()]
+    assert torch.autograd.gradcheck(look_up, codebooks)
+    assert torch.autograd.gradgradcheck(look_up, codebooks)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_bags_have_the_same_bits_on_any_number_of_threads(num_threads, threads):
+    results, (ids, offsets) = [], bags_of(3000)
+    for count in (1, threads):
+        num_threads(count)
+        collection = make()
+        vectors = collection(ids, offsets)
+        results.append([vectors, *gradients(collection, vectors, vectors.detach()).values()])
+    assert all(map(torch.equal, *results))
+
+
+def test_a_dictionary_of_bags_and_of_single_ids():
+    collection, ids = make(), ids_of(2)
+    offsets, weights = torch.tensor([0, 3, 3]), torch.tensor([1.0, 2.0, -1.0])
+    found = collection({"user": (torch.tensor([5, 6, 5]), offsets, weights), "item": ids[:, 1], "day": ids[:, 2]})
+    user = collection.tables["user"](torch.tensor([5, 6]))
+    torch.testing.assert_close(found[:, 0], torch.stack([2 * user[1], torch.zeros(DIM)]))
+    assert torch.equal(found[:, 1:], collection(ids)[:, 1:])
+
+
+def test_a_dictionary_s_bags_keep_away_from_the_default_device():
+    collection, ids = make(), ids_of(2)
+    bags = {name: (ids[:, place], torch.tensor([0, 1, 2])) for place, name in enumerate(FEATURES)}
+    bags["day"] = ids[:, 2]
+    with torch.device("meta"):
+        assert torch.equal(collection(bags), collection(ids))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.zeros(4, dtype=torch.int64), torch.tensor([0, 1, 2, 3, 4])), "features · batch \\+ 1 numbers"),
+        ((torch.zeros(4, dtype=torch.int64), torch.tensor([0, 1, 2, 3])), "rise from 0 to the number of ids, 4"),
+        ((torch.zeros(4, dtype=torch.int64), torch.tensor([0, 3, 2, 4])), "rise from 0 to the number of ids, 4"),
+        ((torch.zeros(4, dtype=torch.int64), torch.tensor([1, 2, 3, 4])), "rise from 0 to the number of ids, 4"),
+        ((torch.zeros(2, 2, dtype=torch.int64), torch.tensor([0, 1, 2, 4])), "ids must be 1-D with offsets"),
+        (
+            (torch.zeros(4, dtype=torch.int64), torch.tensor([0, 1, 2, 4]), torch.ones(3)),
+            "must have the shape of ids, got \\(3,\\)",
+        ),
+        ((torch.zeros(4, 3, dtype=torch.int64), None, torch.ones(4, 3)), "per_sample_weights go with offsets"),
+    ],
+)
+def test_wrong_bags_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make()(*arguments)
+    if len(arguments) == 2 and arguments[0].dim() == 1:
+        one = EmbeddingCollection({"a": 5}, 4)
+        with pytest.raises(ValueError, match="rise from 0"):
+            one(arguments[0], torch.tensor([0, 5]))
+
+
+def test_weights_do_not_go_with_a_mean():
+    ids, offsets = bags_of(5)
+    with pytest.raises(ValueError, match="need pooling='sum', got pooling='mean'"):
+        make(pooling="mean")(ids, offsets, torch.ones(len(ids)))
+
+
+# -- unified -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_unified_table_hashes_the_values_of_features_apart():
+    collection = EmbeddingCollection({"a": 500, "b": 500}, DIM, method="hash", unified=True, compression=10, seed=0)
+    vectors = collection(torch.arange(500).unsqueeze(1).expand(-1, 2))
+    shared = (vectors[:, 0] == vectors[:, 1]).all(-1).float().mean()
+    assert shared < 0.05  # 1 in 100 rows, by chance
+    assert list(collection.tables) == ["all"]
+    assert collection.num_params <= 1000 * DIM / 10
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+@pytest.mark.parametrize("padding_idx", [None, 3, -1])
+def test_a_unified_table_pads_and_pools_every_feature(pooling, padding_idx):
+    collection = make(unified=True, pooling=pooling, padding_idx=padding_idx)
+    ids, offsets = bags_of(40)
+    batch, starts = 40, [0, 700, 1000]
+    paddings = [None if padding_idx is None else padding_idx % n for n in FEATURES.values()]
+    table, found = collection.tables["all"], collection(ids, offsets)
+    for place in range(3):
+        for row in range(batch):
+            bag = ids[offsets[place * batch + row] : offsets[place * batch + row + 1]]
+            kept = bag[bag != (-1 if paddings[place] is None else paddings[place])]
+            total = table(kept + starts[place]).sum(0)
+            expected = total / max(1, len(kept)) if pooling == "mean" else total
+            torch.testing.assert_close(found[row, place], expected)
+    single = ids_of(20)
+    single[:, 2] = 3 if padding_idx == 3 else 6
+    assert bool(collection(single)[:, 2].any()) is (padding_idx is None)
+
+
+# -- making, saving, moving --------------------------------------------------------------------------------------------
+
+
+def test_equal_seeds_give_equal_tables():
+    one, same, other = make(seed=1), make(seed=1), make(seed=2)
+    drawn = make(seed=None, generator=seeded(1))
+    for name, tensor in one.state_dict().items():
+        assert torch.equal(tensor, same.state_dict()[name])
+        assert torch.equal(tensor, drawn.state_dict()[name])
+    assert not torch.equal(one(ids_of(5)), other(ids_of(5)))
+    with pytest.raises(ValueError, match="give one of seed and generator, got seed=0 and a generator"):
+        make(generator=seeded())
+
+
+def test_a_checkpoint_moves_to_single_tables_and_back():
+    collection, ids = make(METHODS), ids_of(30)
+    state = collection.state_dict()
+    assert {name.rsplit(".", 1)[0].split(".")[1] for name in state} == set(FEATURES)
+    other = make(METHODS, seed=5)
+    for feature, table in copy.deepcopy(other).tables.items():
+        own = {n.removeprefix(f"tables.{feature}."): t for n, t in state.items() if n.startswith(f"tables.{feature}.")}
+        table.load_state_dict(own)
+        assert torch.equal(table(ids[:, 0] % 7), collection.tables[feature](ids[:, 0] % 7))
+        other.load_state_dict({f"tables.{feature}.{n}": t for n, t in table.state_dict().items()}, strict=False)
+    assert torch.equal(other(ids), collection(ids))
+
+
+def test_a_copy_and_a_moved_collection_look_up_their_own_numbers():
+    collection, ids = make(METHODS), ids_of(300)
+    before = collection(ids)
+    twin = copy.deepcopy(collection)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.mul_(2)
+    assert torch.equal(collection(ids), before)
+    assert torch.equal(twin(ids), 2 * before)
+    assert collection.double()(ids).dtype is torch.float64
+    assert torch.equal(collection.float().share_memory()(ids), before)
+    for fact in [m.seeds for m in collection.modules() if hasattr(m, "seeds")]:
+        fact.share_memory_()
+    assert torch.equal(collection(ids), before)
+
+
+def test_a_replaced_table_is_looked_up_from_then_on():
+    collection, ids = make("full", compression=1), ids_of(30)
+    collection(ids)
+    collection.tables["day"] = cce.FullEmbedding(5, DIM, generator=seeded(3))  # smaller
+    ids[:, 2] = 4
+    assert torch.equal(collection(ids)[:, 2], collection.tables["day"](ids[:, 2]))
+    with pytest.raises(IndexError, match=r"ids of feature 'day' must lie in \[0, 5\), got 6"):
+        collection(torch.tensor([[0, 0, 6]]))
+
+
+def test_ids_are_counted_in_training():
+    options = {"cce": {"track_counts": True}}
+    collection, (ids, offsets) = make(options=options), bags_of(50)
+    collection(ids, offsets)
+    first = collection.tables["user"]
+    assert torch.equal(first.counts.counts.long(), torch.bincount(ids[: offsets[50]], minlength=700))
+    collection.eval()(ids_of(5))
+    assert int(first.counts.counts.sum()) == int(offsets[50])
+
+
+def test_torch_compile_gives_the_same():
+    torch.compiler.reset()
+    collection, ids = make(METHODS), ids_of(20)
+    compiled = torch.compile(collection, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(ids), collection(ids))
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ({}, "features must name at least one feature"),
+        ({"a.b": 3}, "names without dots, as state_dict keys need, got 'a.b'"),
+        ({"": 3}, "names without dots"),
+        ({"type": 3}, "must not have the name of an attribute of nn.ModuleDict, got 'type'"),
+        ({"a": 0}, r"vocabulary of 'a' must lie in \[1"),
+    ],
+)
+def test_wrong_features_are_refused(features, message):
+    with pytest.raises(ValueError, match=message):
+        EmbeddingCollection(features, 4)
+
+
+# -- clustering --------------------------------------------------------------------------------------------------------
+
+
+def test_clustering_has_the_same_bits_on_any_number_of_threads(num_threads):
+    states = []
+    for threads in (1, 2, 3):
+        num_threads(threads)
+        collection = make()
+        events = collection.cluster(generator=seeded(5))
+        assert len(events) == sum(table.method == "cce" for table in collection.tables.values()) == 2  # "day" is full
+        states.append(collection.state_dict())
+    for other in states[1:]:
+        assert all(torch.equal(tensor, states[0][name]) for name, tensor in other.items())
+
+
+def test_a_schedule_clusters_it_and_repairs_the_optimizer():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(make(), torch.nn.Flatten(), torch.nn.Linear(48, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    schedule, ids = cce.ClusterSchedule(model, optimizer, every=2), ids_of(64)
+    before = model[0].tables["user"].assignments.pointers.clone()
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(ids).square().mean().backward()
+        optimizer.step()
+        events = schedule.step()
+    assert not events
+    assert not torch.equal(model[0].tables["user"].assignments.pointers, before)
+    for parameter in model[0].parameters():
+        assert optimizer.state[parameter]["exp_avg"].shape == parameter.shape
+    assert torch.isfinite(model(ids)).all()
+
+
+def test_the_summary_lists_its_tables():
+    collection = make()
+    found = cce.summary(collection)
+    assert [table.name for table in found.tables] == [f"tables.{name}" for name in FEATURES]
+    assert sum(table.nbytes for table in found.tables) == collection.nbytes == collection.plan.nbytes
+    assert collection.num_params == math.fsum(table.num_params for table in found.tables)
+
+
+WITHOUT_NUMBA = """
+import importlib.machinery, sys, warnings
+class Finder(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] in ("numba", "llvmlite") else super().find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Finder
+import torch
+from cce.collection import EmbeddingCollection
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    collection = EmbeddingCollection({"user": 700, "item": 300, "day": 7}, 16, compression=4, seed=0)
+    ids = torch.arange(7).unsqueeze(1).expand(-1, 3)
+    vectors = collection(ids)
+    bags = collection(ids.T.flatten(), torch.arange(22))
+    vectors.sum().backward()
+assert [str(w.message).split(":")[0] for w in caught] == ["numba is not installed"], [str(w.message) for w in caught]
+torch.save((vectors.detach(), bags.detach(), collection.tables["user"].codebook.grad), sys.argv[1])
+"""
+
+
+def test_without_numba_it_is_the_same_and_says_once_that_it_is_slower(tmp_path):
+    path = tmp_path / "found.pt"
+    arguments = [sys.executable, "-c", WITHOUT_NUMBA, str(path)]
+    result = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    vectors, bags, gradient = torch.load(path)
+    collection, ids = make(), torch.arange(7).unsqueeze(1).expand(-1, 3)
+    assert torch.equal(collection(ids), vectors)
+    assert torch.equal(collection(ids.T.flatten(), torch.arange(22)), bags)
+    collection(ids).sum().backward()
+    assert torch.equal(collection.tables["user"].codebook.grad, gradient)

@@ -1,0 +1,63 @@
+"""Runs of floats at addresses are read, added and written as numpy would."""
+
+import numpy as np
+import pytest
+import torch
+
+from cce import compiled
+from cce.compiled import compile_loops, memory
+
+pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
+
+put_sum, add, add_scaled, clear, put = memory.put_sum, memory.add, memory.add_scaled, memory.clear, memory.put
+count_bits, read_uint16 = memory.count_bits, memory.read_uint16
+
+
+@compile_loops
+def all_of_them(out, first, second, step, scale, kind, sum_kind, run):
+    put_sum(out, first, second, kind, run)
+    add(out, first, kind, run)
+    put(out + step, second, kind, run)
+    add_scaled(out + step, out, scale, sum_kind, run)
+    clear(out + 2 * step, kind, run)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("length", [1, 4])
+def test_sums_of_runs(dtype, length):
+    first, second = (torch.randn(length, generator=torch.Generator().manual_seed(s)).to(dtype) for s in range(2))
+    wide = torch.float64 if dtype is torch.float64 else torch.float32
+    out = torch.full((4, length), 9.0, dtype=wide)
+    kinds = memory.KINDS[dtype], memory.KINDS[wide], memory.RUNS[length]
+    all_of_them(out.data_ptr(), first.data_ptr(), second.data_ptr(), length * wide.itemsize, 0.3, *kinds)
+    a, b = first.to(wide), second.to(wide)
+    assert torch.equal(out[0], a + b + a)
+    assert torch.equal(out[1], b + torch.tensor(0.3, dtype=wide) * out[0])
+    assert not out[2].any()
+    assert (out[3] == 9).all()  # nothing is written beyond
+
+
+@compile_loops
+def bits_of(words):
+    total = 0
+    for word in words:
+        total += count_bits(word)
+    return total
+
+
+def test_bits_are_counted():
+    words = np.array([0, 1, 2**63, 2**64 - 1, 0b1011], dtype=np.uint64)
+    assert bits_of(words) == sum(bin(int(word)).count("1") for word in words) == 69
+
+
+@compile_loops
+def sum_numbers(source, count):
+    total = 0
+    for i in range(count):
+        total += np.int64(read_uint16(source + 2 * i))
+    return total
+
+
+def test_numbers_at_addresses():
+    source = np.array([0, 1, 2**16 - 1], dtype=np.uint16)
+    assert sum_numbers(source.ctypes.data, 3) == 2**16

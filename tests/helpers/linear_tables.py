@@ -1,0 +1,92 @@
+"""Linear tables of every method and option, and the plain definition that their lookups are held to."""
+
+from __future__ import annotations
+
+import torch
+
+import cce
+from cce.kernels import gather_sum
+
+NUM_IDS, DIM = 700, 16
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def with_importance(table):
+    with torch.no_grad():
+        table.importance.copy_(torch.randn(table.importance.shape, generator=seeded(1)))
+    return table
+
+
+def clustered(num_ids=NUM_IDS, dim=DIM, **options):
+    """Trained a little, so that pointers are learned and helpers are not zero."""
+    table = cce.ClusteredEmbedding(num_ids, dim, **{"num_rows": 20, "generator": seeded(), **options})
+    table.cluster(generator=seeded())
+    with torch.no_grad():
+        table.codebook.add_(0.1 * torch.randn(table.codebook.shape, generator=seeded(1)))
+    return table
+
+
+def cce_table(**options):
+    return lambda n=NUM_IDS, d=DIM, **more: cce.ClusteredEmbedding(
+        n, d, **{"num_rows": 20, "generator": seeded(), **options, **more}
+    )
+
+
+def table(kind, **options):
+    return lambda n=NUM_IDS, d=DIM, **more: kind(n, d, generator=seeded(), **options, **more)
+
+
+TABLES = {
+    "full": table(cce.FullEmbedding),
+    "hash": table(cce.HashingTrickEmbedding, num_rows=90),
+    "hash with signs": table(cce.HashingTrickEmbedding, num_rows=90, signed=True),
+    "hash-embedding": table(cce.HashEmbedding, num_rows=90),
+    "hash-embedding of 3": table(cce.HashEmbedding, num_rows=90, num_hashes=3),
+    "hash-embedding with weights": lambda n=NUM_IDS, d=DIM, **more: with_importance(
+        cce.HashEmbedding(n, d, num_rows=90, weighted=True, num_weights=50, generator=seeded(), **more)
+    ),
+    "ce-concat": table(cce.CompositionalConcatEmbedding, num_rows=30),
+    "ce-concat of digits": table(cce.CompositionalConcatEmbedding, num_rows=30, split="quotient-remainder"),
+    "ce-sum": table(cce.CompositionalSumEmbedding, num_rows=30),
+    "ce-sum of digits": table(cce.CompositionalSumEmbedding, num_rows=30, split="quotient-remainder"),
+    "robe": table(cce.RobeEmbedding, size=300),
+    "robe of odd blocks": table(cce.RobeEmbedding, size=301, block_size=5),
+    "robe of long blocks": table(cce.RobeEmbedding, size=97, block_size=150),
+    "pq": table(cce.ProductQuantizedEmbedding, num_rows=20),
+    "pq of residuals": table(cce.ProductQuantizedEmbedding, num_rows=20, residual=True),
+    "pq of two bytes": table(cce.ProductQuantizedEmbedding, num_rows=300),
+    "pq of four bytes": table(cce.ProductQuantizedEmbedding, num_rows=2**16 + 1),
+    "cce": cce_table(),
+    "cce after clustering": clustered,
+    "cce without helpers": cce_table(num_helpers=0),
+    "cce with two helpers": cce_table(num_helpers=2),
+    "cce of sums": cce_table(combine="sum"),
+    "cce of two bytes": cce_table(num_rows=300),
+    "cce of four bytes": cce_table(num_rows=2**16 + 1, num_helpers=0),
+    "cce with first rows": cce_table(first_rows=300),
+    "cce of frequent ids": cce_table(num_learned=100),
+    "cce of frequent ids, two bytes": cce_table(num_learned=100, num_rows=300),
+    "cce of no ids": cce_table(num_learned=0),
+}
+
+
+def plain(table, ids, codebook=None):
+    """The definition; padding is zero."""
+    codebook = table.codebook if codebook is None else codebook
+    vectors = gather_sum(codebook, *table.lookup(ids.reshape(-1))).view(*ids.shape, table.embedding_dim)
+    if table.padding_idx is None:
+        return vectors
+    return vectors.masked_fill((ids == table.padding_idx).unsqueeze(-1), 0)
+
+
+def assert_same_sums(found, expected, table):
+    """To the bit, up to four terms: torch sums more of them in an order of its own."""
+    exact = table.layout().terms <= 4
+    torch.testing.assert_close(found, expected, rtol=0 if exact else 1e-6, atol=0 if exact else 1e-7)
+
+
+def some_ids(*shape, high=NUM_IDS, seed=7):
+    return torch.randint(0, high, shape, generator=seeded(seed))

@@ -1,0 +1,93 @@
+"""The operator that `torch.compile` sees is the lookup."""
+
+import pytest
+import torch
+
+import cce
+from cce import compiled
+from cce.kernels import operator
+from helpers.linear_tables import NUM_IDS, TABLES, assert_same_sums, plain, seeded, some_ids
+
+pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch.compiler.reset()
+
+
+def graphs_of(table, *batches):
+    """Compile, look up every batch, and keep the graphs."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    compiled_table = torch.compile(table, backend=backend, fullgraph=True, dynamic=True)
+    return graphs, [compiled_table(ids) for ids in batches]
+
+
+def targets(graphs):
+    return [str(node.target) for graph in graphs for node in graph.graph.nodes]
+
+
+@pytest.mark.parametrize("name", ["cce", "robe of odd blocks", "ce-sum of digits", "full", "hash with signs"])
+def test_a_compiled_table_uses_the_operator_and_gives_the_same(name):
+    table, ids = TABLES[name](padding_idx=5), some_ids(20, 3)
+    graphs, (vectors,) = graphs_of(table, ids)
+    assert any("cce.look_up" in target for target in targets(graphs))
+    assert_same_sums(vectors, plain(table, ids), table)
+    upstream = torch.randn(vectors.shape, generator=seeded(1))
+    found, expected = (torch.autograd.grad(v, table.codebook, upstream)[0] for v in (vectors, plain(table, ids)))
+    torch.testing.assert_close(found, expected)
+
+
+def test_other_batches_and_another_clustering_need_no_other_graph():
+    table = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, generator=seeded())
+    batches = [some_ids(n) for n in (300, 20, 257)]
+    graphs, found = graphs_of(table, *batches)
+    assert all(torch.equal(vectors, plain(table, ids)) for vectors, ids in zip(found, batches, strict=True))
+    before = len(graphs)
+    again = torch.compile(table, backend="aot_eager", fullgraph=True, dynamic=True)
+    again(batches[0])
+    table.cluster(generator=seeded(1))
+    with torch.compiler.set_stance("fail_on_recompile"):
+        assert torch.equal(again(batches[1]), plain(table, batches[1]))
+    assert before == 1
+
+
+def test_a_compiled_table_refuses_wrong_ids():
+    table = torch.compile(TABLES["cce"](), backend="aot_eager", fullgraph=True)
+    with pytest.raises(IndexError, match=f"got {NUM_IDS}"):
+        table(torch.tensor([3, NUM_IDS]))
+
+
+def test_an_exported_program_runs_without_our_operators():
+    table, ids = TABLES["cce"](), some_ids(20)
+    exported = torch.export.export(table, (ids,))
+    assert "cce" not in " ".join(targets([exported.graph_module]))
+    assert torch.equal(exported.module()(ids), plain(table, ids))
+
+
+@pytest.mark.parametrize("name", ["cce", "robe", "full"])
+def test_torch_s_own_checks_of_an_operator(name):
+    tables = [TABLES[name](), TABLES["cce of frequent ids"](padding_idx=3)]
+    numbers, facts = operator.flatten([table.layout() for table in tables])
+    ids = some_ids(256, 2)  # a whole block: rows of the rest of a block are not set
+    arguments = (ids, [table.codebook for table in tables], facts, numbers)
+    torch.library.opcheck(torch.ops.cce.look_up.default, arguments)
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_a_layout_survives_being_flattened(name):
+    layout = TABLES[name]().layout()
+    (back,) = operator.unflatten(*operator.flatten([layout]))
+    for field in ("num_embeddings", "columns", "terms", "width", "num_rows", "padding_idx", "form"):
+        assert getattr(back, field) == getattr(layout, field)
+    for ours, theirs in zip(operator.describe(layout.sources), operator.describe(back.sources), strict=True):
+        assert [x for x in ours if not isinstance(x, torch.Tensor)] == [
+            x for x in theirs if not isinstance(x, torch.Tensor)
+        ]
+        assert ours.table is theirs.table
+        assert ours.seeds is theirs.seeds
