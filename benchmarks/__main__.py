@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import cluster_event, collection, kmeans, loader, lookup, memory, optimizer, prepare, recovery, scaling
+from benchmarks import (
+    cluster_event,
+    collection,
+    kmeans,
+    loader,
+    lookup,
+    memory,
+    optimizer,
+    prepare,
+    recovery,
+    scaling,
+    training,
+)
 
 
 def main(argv: list[str]) -> None:
@@ -19,6 +31,7 @@ def main(argv: list[str]) -> None:
         (scaling, []),
         (prepare, []),
         (loader, []),
+        (training, []),
     ):
         print(f"\n== {benchmark.__name__.rpartition('.')[2]}", flush=True)
         benchmark.main(argv + ([] if "--quick" in argv else kept))

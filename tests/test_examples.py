@@ -26,6 +26,7 @@ def example(capsys, tmp_path, monkeypatch):
 def test_every_example_is_tested():
     assert [path.name for path in EXAMPLES] == [
         "compress_a_model.py",
+        "own_model.py",
         "replace_embedding.py",
         "train_with_clustering.py",
     ]
@@ -54,3 +55,10 @@ def test_compressing_a_dlrm_shows_its_plan_first(example):
     assert "smaller than min_params" in plan
     assert "nn.Embedding" in weights  # the kept one
     assert "largest table" in weights
+
+
+def test_a_model_from_a_file_is_trained(example):
+    params, bce, auc = re.match(r"([\d,]+) params  test BCE (\d\.\d+)  AUC (\d\.\d+)", example("own_model.py")).groups()
+    assert params == "3,968"
+    assert float(bce) < 0.69
+    assert float(auc) > 0.6

@@ -37,9 +37,19 @@ if TYPE_CHECKING:
         create_embedding,
         list_methods,
     )
-    from cce.training import ClusterSchedule, paper_schedule, repair_optimizer, restart_average
+    from cce.models import DLRM, GMF, create_model
+    from cce.training import (
+        ClusterSchedule,
+        TrainConfig,
+        Trainer,
+        paper_schedule,
+        repair_optimizer,
+        restart_average,
+    )
 
 __all__ = [
+    "DLRM",
+    "GMF",
     "ClusterEvent",
     "ClusterSchedule",
     "ClusterSettings",
@@ -64,10 +74,13 @@ __all__ = [
     "RobeEmbedding",
     "Summary",
     "TensorTrainEmbedding",
+    "TrainConfig",
+    "Trainer",
     "__version__",
     "collapse",
     "compress",
     "create_embedding",
+    "create_model",
     "entropies",
     "list_methods",
     "optim",
@@ -79,6 +92,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DLRM": "cce.models",
+    "GMF": "cce.models",
     "ClusterSchedule": "cce.training",
     "ClusterSettings": "cce.clustering",
     "Collapse": "cce.diagnostics",
@@ -86,8 +101,11 @@ _HOMES = {
     "EmbeddingCollection": "cce.collection",
     "Plan": "cce.collection",
     "Summary": "cce.diagnostics",
+    "TrainConfig": "cce.training",
+    "Trainer": "cce.training",
     "collapse": "cce.diagnostics",
     "compress": "cce.compression",
+    "create_model": "cce.models",
     "entropies": "cce.diagnostics",
     "paper_schedule": "cce.training",
     "plan_tables": "cce.collection",

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import cce
+from cce.optim import SGD, RowwiseAdagrad
 from cce.training.optimizers import OPTIMIZERS, create_optimizers
 
 
@@ -23,6 +24,8 @@ def test_torchs_optimizers_have_their_names():
         OPTIMIZERS
     )
     assert OPTIMIZERS["adamw"] is torch.optim.AdamW
+    assert OPTIMIZERS["sgd"] is SGD
+    assert OPTIMIZERS["rowwise_adagrad"] is RowwiseAdagrad
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad", "rmsprop", "radam", "nadam", "adamax"])

@@ -49,13 +49,13 @@ class TrainConfig:
     )
     embedding_dim: int = field(default=16, metadata=_about("numbers of a vector"))
     sparse: bool = field(
-        default=False, metadata=_about("sparse gradients: for large tables, with sgd, adagrad or sparse_adam")
+        default=False, metadata=_about("sparse gradients: for large tables, with sgd, rowwise_adagrad, adagrad or sparse_adam")
     )
     epochs: int = field(default=1, metadata=_about("passes over the training rows"))
     batch_size: int = field(default=128, metadata=_about("rows of an optimizer step, over all processes together"))
     accumulate: int = field(default=1, metadata=_about("pieces that a batch is computed in, to save memory"))
     optimizer: str = field(
-        default="sgd", metadata=_about("sgd, adam, adamw, adagrad, sparse_adam or any other of torch")
+        default="sgd", metadata=_about("sgd, rowwise_adagrad, adam, adamw, adagrad, sparse_adam or any other of torch")
     )
     optimizer_options: dict[str, Any] = field(
         default_factory=dict, metadata=_about("further arguments of the optimizer, such as momentum=0.9")

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from cce.checks import check_choice
 from cce.embeddings import Embedding
+from cce.optim import SGD, RowwiseAdagrad
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     _snake(name): kind
     for name, kind in vars(torch.optim).items()
     if inspect.isclass(kind) and issubclass(kind, Optimizer) and kind not in (Optimizer, torch.optim.LBFGS)
-}
+} | {"sgd": SGD, "rowwise_adagrad": RowwiseAdagrad}  # ours; the first gives the same bits as torch's
 TABLES_ONLY = {"sparse_adam": "adam"}  # these take sparse gradients only: the rest of a model is trained by another
 
 
