@@ -49,7 +49,8 @@ class TrainConfig:
     )
     embedding_dim: int = field(default=16, metadata=_about("numbers of a vector"))
     sparse: bool = field(
-        default=False, metadata=_about("sparse gradients: for large tables, with sgd, rowwise_adagrad, adagrad or sparse_adam")
+        default=False,
+        metadata=_about("sparse gradients: for large tables, with sgd, rowwise_adagrad, adagrad or sparse_adam"),
     )
     epochs: int = field(default=1, metadata=_about("passes over the training rows"))
     batch_size: int = field(default=128, metadata=_about("rows of an optimizer step, over all processes together"))

@@ -29,7 +29,8 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     _snake(name): kind
     for name, kind in vars(torch.optim).items()
     if inspect.isclass(kind) and issubclass(kind, Optimizer) and kind not in (Optimizer, torch.optim.LBFGS)
-} | {"sgd": SGD, "rowwise_adagrad": RowwiseAdagrad}  # ours; the first gives the same bits as torch's
+}
+OPTIMIZERS |= {"sgd": SGD, "rowwise_adagrad": RowwiseAdagrad}  # ours; the first gives the same bits as torch's
 TABLES_ONLY = {"sparse_adam": "adam"}  # these take sparse gradients only: the rest of a model is trained by another
 
 
