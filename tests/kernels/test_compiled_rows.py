@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cce
@@ -39,6 +39,8 @@ def test_places_of_any_array_and_blocks(size, block_size, ids):
     num_rows=st.sampled_from([7, 256, 257, 65_537]),
     columns=st.sampled_from([1, 2, 4, 8]),
 )
+@example(num_learned=700, num_rows=257, columns=4)  # four pointers in one read
+@example(num_learned=699, num_rows=257, columns=4)
 def test_pointers_of_any_width_number_and_share(num_learned, num_rows, columns):
     options = {"num_learned": num_learned, "num_columns": columns, "num_helpers": 0}
     table = cce.ClusteredEmbedding(700, 16, num_rows=num_rows, generator=seeded(), **options)

@@ -108,6 +108,8 @@ def test_parameters_that_came_later_are_taken_in():
         train(model, optimizer, 3)
         assert all(parameter.grad is None for parameter in model.parameters()) == in_backward
     assert same(ordinary, during)
+    during(torch.arange(16)).backward()
+    assert all(parameter.grad is None for parameter in during.parameters())  # now during backward, as the others
 
 
 def test_frozen_parameters_are_left_alone_until_they_are_trained():

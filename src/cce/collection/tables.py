@@ -145,13 +145,13 @@ class EmbeddingCollection(nn.Module):
         if self.unified:
             vectors = self._only_table()(self._in_one_vocabulary(ids, lambda numbers: numbers.expand_as(ids)))
             return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]
-        fused = self._fused(ids)
-        if fused is None:
+        found = self._fused(ids)
+        if found is None:
             return torch.stack([table(ids[:, place]) for place, table in enumerate(self._tables())], dim=1)
-        codebooks = [table.codebook for table in fused.tables]
+        fused, codebooks = found
         columns = ids if len(codebooks) == self.num_features else ids[:, fused.places]
         vectors = look_up(fused.program, columns.long(), codebooks, sparse=fused.tables[0].sparse)
-        for place, table in zip(fused.places, fused.tables, strict=True):
+        for place, table in fused.counting:
             table.count(ids[:, place])  # after they were found to be right
         vectors = vectors.view(len(ids), len(codebooks), self.embedding_dim)
         return self._with_the_others(vectors, fused.places, lambda place, table: table(ids[:, place]))
@@ -180,15 +180,15 @@ class EmbeddingCollection(nn.Module):
             shifted = self._in_one_vocabulary(ids, lambda numbers: self._per_id(numbers, offsets, batch))
             pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(shifted, offsets, weights)
             return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)  # type: ignore[no-any-return]
-        fused = self._fused(ids)
+        found = self._fused(ids)
         needs_weight_gradient = weights is not None and weights.requires_grad
-        if fused is None or len(fused.tables) < self.num_features or needs_weight_gradient:
+        if found is None or len(found[1]) < self.num_features or needs_weight_gradient:
             return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
-        codebooks = [table.codebook for table in fused.tables]
+        fused, codebooks = found
         bags = Bags(offsets.long(), batch, weights)
         vectors = look_up(fused.program, ids.long().contiguous(), codebooks, bags=bags, sparse=fused.tables[0].sparse)
         ends = offsets[::batch].tolist() if batch else [0] * (self.num_features + 1)
-        for place, table in enumerate(fused.tables):
+        for place, table in fused.counting:
             table.count(ids[ends[place] : ends[place + 1]])
         return vectors.view(batch, self.num_features, self.embedding_dim)
 
@@ -250,20 +250,19 @@ class EmbeddingCollection(nn.Module):
             raise IndexError(f"ids of feature {name!r} must lie in [0, {size}), got {int(ids[wrong][0])}.")
         return ids + spread(sizes.cumsum(0) - sizes)
 
-    def _fused(self, ids: Tensor) -> _Fused | None:
-        """The tables that compiled loops can serve, if any, noted anew when one of them has changed."""
-        tables = [table for table in self._tables() if isinstance(table, LinearEmbedding) and not table.is_weighted]
-        if not tables or not usable([table.codebook for table in tables], ids):  # before a program is made
+    def _fused(self, ids: Tensor) -> tuple[_Fused, list[Tensor]] | None:
+        """The tables that compiled loops can serve, if any, and their codebooks; noted anew when one has changed."""
+        if torch.compiler.is_compiling():
             return None
-        wiring = [(table, *table.wiring) for table in tables]
-        known, now = _known.get(self), moment()
-        if known is None or known.moment is not now or known.wiring != wiring or not known.program.is_fresh:
-            places = [place for place, table in enumerate(self._tables()) if table in tables]
-            names = [f"feature {name!r}" for name in self.features]
-            layouts = [table.layout() for table in tables]
-            program = Program(layouts, [names[place] for place in places])
-            known = _known[self] = _Fused(now, wiring, places, tables, program)
-        return known
+        known, now, modules = _known.get(self), moment(), self._tables()
+        if known is None or known.moment is not now or known.modules != modules:
+            known = _known[self] = _Fused.of(modules, list(self.features), now)
+        codebooks: list[Tensor] = [table.codebook for table in known.tables]
+        if not codebooks or not usable(codebooks, ids):
+            return None
+        if known.program.shapes != [codebook.shape for codebook in codebooks] or not known.program.is_fresh:
+            known = _known[self] = _Fused.of(modules, list(self.features), now)
+        return known, codebooks
 
     def extra_repr(self) -> str:
         """What `print` shows."""
@@ -275,10 +274,24 @@ class _Fused:
     """The tables of a collection that are looked up together, as they were at some moment."""
 
     moment: Moment
-    wiring: list[Any]
+    modules: Sequence[Embedding]  # all tables
     places: list[int]
     tables: list[LinearEmbedding]
-    program: Program
+    counting: list[tuple[int, LinearEmbedding]]
+    program: Any  # None without tables
+
+    @classmethod
+    def of(cls, modules: Sequence[Embedding], names: list[str], now: Moment) -> _Fused:
+        """Those that have a compiled lookup."""
+        found = [
+            (place, table)
+            for place, table in enumerate(modules)
+            if isinstance(table, LinearEmbedding) and not table.is_weighted
+        ]
+        layouts = [table.layout() for _, table in found]
+        program = Program(layouts, [f"feature {names[place]!r}" for place, _ in found]) if found else None
+        counting = [(place, table) for place, table in found if table.keeps_counts]
+        return cls(now, modules, [place for place, _ in found], [table for _, table in found], counting, program)
 
 
 _known: WeakKeyDictionary[EmbeddingCollection, _Fused] = WeakKeyDictionary()

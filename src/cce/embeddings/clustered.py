@@ -117,6 +117,11 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         ]
         return (1, self.num_tables, sources) if self.combine == "sum" else (self.num_columns, terms, sources)
 
+    @property
+    def keeps_counts(self) -> bool:
+        """Where that was asked for."""
+        return self.counts is not None
+
     def count(self, ids: Tensor) -> None:
         """Count the ids of training, where that is wanted."""
         if self.counts is not None and self.training and torch.is_grad_enabled():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cce.embeddings.base import MAX_IDS, Embedding, check_weight
 from cce.indexing.assignments import blocks
-from cce.indexing.facts import Moment, moment
+from cce.indexing.facts import Moment, moment, move_on
 from cce.indexing.sources import rows_of
 from cce.kernels import Layout, Program, gather_sum, look_up
 from cce.kernels.fused import look_up as look_up_all
@@ -41,6 +41,11 @@ class LinearEmbedding(Embedding):
         """Weights `(n, columns, terms)` of the rows of ids `(n)`; None where all are 1."""
         del ids
         return None
+
+    @property
+    def keeps_counts(self) -> bool:
+        """Whether `count` does anything."""
+        return False
 
     def count(self, ids: Tensor) -> None:
         """Take note of ids that are looked up; most tables need not."""
@@ -85,15 +90,15 @@ class LinearEmbedding(Embedding):
 
     def program(self) -> Program:
         """The layout as a program for compiled lookups, made anew when a fact has moved."""
-        known, now, wiring = _programs.get(self), moment(), self.wiring
-        if known is None or known[0] is not now or known[1] != wiring or not known[2].is_fresh:
-            known = _programs[self] = (now, wiring, Program([self.layout()]))
-        return known[2]
+        known, now = _programs.get(self), moment()
+        if known is None or known[0] is not now or known[1].shapes[0] != self.codebook.shape or not known[1].is_fresh:
+            known = _programs[self] = (now, Program([self.layout()]))
+        return known[1]
 
-    @property
-    def wiring(self) -> tuple[object, ...]:
-        """What a program depends on beyond the places of facts in memory."""
-        return self.padding_idx, self.check_ids, self.codebook.shape, *self._modules.values()
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name != "training":
+            move_on()  # padding, checks or a source may have changed
 
     def _compose_weighted(self, ids: Tensor) -> Tensor:
         layout, weights = self.layout(), self.weights(ids)
@@ -103,7 +108,7 @@ class LinearEmbedding(Embedding):
         return (pieces * weights.to(pieces.dtype).unsqueeze(-1)).sum(dim=-2).flatten(start_dim=1)
 
 
-_programs: WeakKeyDictionary[LinearEmbedding, tuple[Moment, object, Program]] = WeakKeyDictionary()
+_programs: WeakKeyDictionary[LinearEmbedding, tuple[Moment, Program]] = WeakKeyDictionary()
 
 
 class RandomEmbedding(LinearEmbedding):

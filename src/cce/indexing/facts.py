@@ -29,7 +29,8 @@ def moment() -> Moment:
     return _now
 
 
-def _move_on() -> None:
+def move_on() -> None:
+    """Begin another moment: something was replaced."""
     global _now  # noqa: PLW0603
     _now = Moment()
 
@@ -42,7 +43,7 @@ class FactModule(nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        _move_on()
+        move_on()
 
     @property
     def nbytes(self) -> int:
@@ -97,7 +98,7 @@ class FactModule(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrived = {name: state[name][0].view(state[name][1]) for name in self.facts}
         super().__setstate__(state | arrived)  # type: ignore[no-untyped-call]
-        _move_on()
+        move_on()
 
 
 def _bytes_of(tensor: Tensor) -> Tensor:

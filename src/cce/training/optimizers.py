@@ -30,8 +30,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     for name, kind in vars(torch.optim).items()
     if inspect.isclass(kind) and issubclass(kind, Optimizer) and kind not in (Optimizer, torch.optim.LBFGS)
 }
-OPTIMIZERS["sgd"] = SGD  # ours: the same bits as torch's, sooner
-OPTIMIZERS["rowwise_adagrad"] = RowwiseAdagrad
+OPTIMIZERS["sgd"], OPTIMIZERS["rowwise_adagrad"] = SGD, RowwiseAdagrad  # ours; the first gives the same bits as torch's
 TABLES_ONLY = {"sparse_adam": "adam"}  # these take sparse gradients only: the rest of a model is trained by another
 
 
