@@ -234,3 +234,27 @@ def test_the_log_of_tensorboard_is_written(data, tmp_path):
 def test_json_lines_are_json(whole):
     for line in (whole[0] / "metrics.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=lambda name: pytest.fail(name))
+
+
+RANDOM_MODEL = """
+import random
+import numpy as np
+from torch import nn
+from cce.models import DLRM
+
+class Random(DLRM):
+    def forward(self, batch):
+        noise = random.random() + np.random.rand() if self.training else 1.0
+        return nn.functional.dropout(super().forward(batch), 0.1, self.training) * noise
+"""
+
+
+def test_a_model_that_draws_random_numbers_goes_on_drawing_them(data, tmp_path):
+    (tmp_path / "model.py").write_text(RANDOM_MODEL)
+    options = {"model": f"{tmp_path / 'model.py'}:Random", "epochs": 1}
+    for name, changes in (("whole", {}), ("parts", {"max_steps": 6})):
+        Trainer(tiny_config(data, **options, **changes), tmp_path / name).run()
+    Trainer.resume(tmp_path / "parts", max_steps=None).run()
+    assert last_bits(tmp_path / "whole")[2] == last_bits(tmp_path / "parts")[2]
+    one, two = (last_bits(tmp_path / name)[1] for name in ("whole", "parts"))
+    assert all(bits(one[name]) == bits(two[name]) for name in one)
