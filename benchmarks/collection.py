@@ -33,14 +33,14 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(argv)
     sizes = tuple(min(size, 10_000) for size in CRITEO_SIZES) if options.quick else CRITEO_SIZES
-    rounds, cap = (3, 8000) if options.quick else (41, CAP)
+    rounds, cap = (3, 8000) if options.quick else (15, CAP)
     candidates = _candidates(sizes, cap)
     figures = []
     for batch in (128, 2048) if options.quick else (128, 2048, 16_384):
         for traffic in ("uniform", "zipf"):
             ids = draw_batch(traffic, sizes, batch, torch.Generator().manual_seed(0))
             grad = torch.randn(batch, len(sizes), DIM)
-            seconds = medians({name: make(ids, grad) for name, make in candidates.items()}, rounds=rounds)
+            seconds = medians({name: make(ids, grad) for name, make in candidates.items()}, rounds=rounds, burst=3)
             figures += [
                 {
                     "tables": name,

@@ -75,7 +75,7 @@ def _measure(case: dict[str, int], quick: bool) -> dict[str, float]:  # noqa: FB
         table.zero_grad(set_to_none=True)
         table(ids).backward(grad)
 
-    seconds = medians({"forward": forward, "both": both}, rounds=3 if quick else 41)
+    seconds = medians({"forward": forward, "both": both}, rounds=3 if quick else 15, burst=5)
     return {
         "forward_us": 1e6 * seconds["forward"],
         "total_us": 1e6 * seconds["both"],

@@ -1,16 +1,23 @@
 """Python loops compiled on first use, where numba is installed.
 
-numba caches compiled functions on disk and compiles one again when its own file changes, but not when a function that
-it calls changes in another file: after such an edit, delete the `.nbi` files in `__pycache__`.
+numba keeps compiled functions on disk and compiles one again when its own file changes, but not when a function that it
+calls changes in another file. Loops that pass each other addresses must not go on with an old partner, so what is kept
+is bound to the text of all files of this package that have loops.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+PACKAGE = Path(__file__).resolve().parents[1]
+ROOMS = ("compiled", "indexing", "clustering", "kernels", "optim")  # whose files have loops, or numbers used in them
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -25,6 +32,27 @@ def compile_loops(function: Function) -> Function:
 
     options: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
     try:
-        return cast("Function", numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # no folder that can be written to: every process compiles anew
+        loops = numba.njit(cache=True, **options)(function)
+        _bind(loops)
+        return cast("Function", loops)
+    except (
+        RuntimeError,
+        AttributeError,
+    ):  # no folder to write to, or another numba inside: every process compiles anew
         return cast("Function", numba.njit(**options)(function))
+
+
+def _bind(loops: Any) -> None:
+    """Let what numba keeps on disk count only while the files of the package are what they are now."""
+    kept = loops._cache._cache_file
+    kept._source_stamp = (kept._source_stamp, digest(PACKAGE))
+
+
+@cache
+def digest(package: Path) -> str:
+    """Of the text of all files that have loops."""
+    text = hashlib.sha256()
+    for room in ROOMS:
+        for path in sorted((package / room).rglob("*.py")):
+            text.update(path.read_bytes())
+    return text.hexdigest()
