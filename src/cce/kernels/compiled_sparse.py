@@ -66,3 +66,30 @@ def list_rows(bits: Array, into: Array) -> None:
             into[at] = word * 64 + np.int64(count_bits(lowest - ONE))
             at += 1
             left ^= lowest
+
+
+@compile_loops
+def renumber_features(
+    places: Array,
+    rows: Array,
+    starts: Array,
+    sizes: Array,
+    chunk: Any,
+    num_slots: Array,
+    bits: Array,
+    ranks: Array,
+    words: Array,
+    to: Array,
+    counts: Array,
+) -> None:
+    """`renumber` the features at `places`; feature `f` has the words from `words[f]` on, and uses `counts[f]` rows."""
+    for f in places:
+        own = slice(words[f], words[f + 1])
+        counts[f] = renumber(rows, starts[f], sizes[f], chunk, num_slots[f], bits[own], ranks[own], to)
+
+
+@compile_loops
+def list_features(places: Array, bits: Array, words: Array, ends: Array, into: Array) -> None:
+    """The rows used by the features at `places`, feature `f`'s from `ends[f]` on."""
+    for f in places:
+        list_rows(bits[words[f] : words[f + 1]], into[ends[f] : ends[f + 1]])

@@ -12,7 +12,7 @@ from cce.compiled.memory import KINDS
 from cce.kernels import compiled_lookup as loops
 from cce.kernels.compiled_merge import CHUNK
 from cce.kernels.compiled_rows import BLOCK
-from cce.kernels.compiled_sparse import list_rows, renumber
+from cce.kernels.compiled_sparse import list_features, renumber_features
 from cce.kernels.kept import into_blocks
 
 if TYPE_CHECKING:
@@ -42,26 +42,27 @@ def dense_gradients(kept: Kept, grad: Tensor, needed: Sequence[bool]) -> list[Te
 def sparse_gradients(kept: Kept, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
     """Coalesced: the rows that were used are numbered, and gradients summed in a table of those rows alone."""
     numbered = np.empty_like(kept.rows)
-    used: list[Tensor | None] = [None] * len(needed)
-
-    def find(place: int) -> None:
-        if needed[place]:
-            used[place] = _used_rows(kept, place, int(kept.starts[place]), numbered)
-
-    if len(numbered) >= PARALLEL_SLOTS:
-        parallel_for(find, len(needed))
-    else:
-        for place in range(len(needed)):
-            find(place)
-    tables = [
-        None if rows is None else torch.zeros(len(rows), width, dtype=kept.sums, device="cpu")
-        for rows, (_, width) in zip(used, kept.program.shapes, strict=True)
+    marked = [place for place, need in enumerate(needed) if need and not _is_huge(kept, place)]
+    used: list[Tensor | None] = [
+        _sort_rows(kept, place, numbered) if need and place not in marked else None for place, need in enumerate(needed)
     ]
-    _scatter(kept, grad, numbered, tables)
+    for place, rows in zip(marked, _mark_rows(kept, marked, numbered), strict=True):
+        used[place] = rows
+    lengths = [0 if rows is None else len(rows) * width for rows, (_, width) in _with_shapes(kept, used)]
+    tables = torch.split(torch.zeros(sum(lengths), dtype=kept.sums, device="cpu"), lengths)
+    views = [
+        None if rows is None else table.view(len(rows), width)
+        for (rows, (_, width)), table in zip(_with_shapes(kept, used), tables, strict=True)
+    ]
+    _scatter(kept, grad, numbered, views)
     return [
         None if rows is None or table is None else _coalesced(rows, table.to(kept.dtype), shape)
-        for rows, table, shape in zip(used, tables, kept.program.shapes, strict=True)
+        for (rows, shape), table in zip(_with_shapes(kept, used), views, strict=True)
     ]
+
+
+def _with_shapes(kept: Kept, used: list[Tensor | None]) -> list[tuple[Tensor | None, tuple[int, int]]]:
+    return list(zip(used, kept.program.shapes, strict=True))
 
 
 def differentiable_gradients(kept: Kept, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
@@ -77,28 +78,47 @@ def _coalesced(rows: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
     return torch.sparse_coo_tensor(rows.unsqueeze(0), values, shape, check_invariants=False, is_coalesced=True)
 
 
-def _used_rows(kept: Kept, place: int, start: int, numbered: Array) -> Tensor:
-    """The rows that a feature used, in order; `numbered` gets the place of each among them."""
-    layout, sizes = kept.program.layouts[place], kept.chunk_sizes(place)
-    if layout.num_rows > SPARSEST * sizes.sum() * layout.num_slots:
-        return _sort_rows(kept, place, start, numbered)
-    bits = np.zeros(-(-layout.num_rows // 64), np.uint64)
-    ranks = np.empty(len(bits), np.uint64)
-    num_used = renumber(kept.rows, start, sizes, CHUNK, layout.num_slots, bits, ranks, numbered)
-    used = torch.empty(num_used, dtype=torch.int64, device="cpu")
-    list_rows(bits, used.numpy())
-    return used
+def _is_huge(kept: Kept, place: int) -> bool:
+    """Whether a table has so many rows that the few used ones are better sorted than marked."""
+    layout = kept.program.layouts[place]
+    return layout.num_rows > SPARSEST * kept.counts[place] * layout.num_slots
 
 
-def _sort_rows(kept: Kept, place: int, start: int, numbered: Array) -> Tensor:
+def _mark_rows(kept: Kept, places: list[int], numbered: Array) -> Sequence[Tensor]:
+    """The rows that features used, in order; `numbered` gets the place of each row among them."""
+    if not places:
+        return []
+    program = kept.program
+    num_words = np.zeros(program.num_features + 1, np.int64)
+    num_words[1:][places] = [-(-program.layouts[place].num_rows // 64) for place in places]
+    words = num_words.cumsum()
+    bits, ranks = np.zeros(words[-1], np.uint64), np.empty(words[-1], np.uint64)
+    sizes, counts = kept.sizes, np.zeros(program.num_features + 1, np.int64)
+    slots = np.array(program.num_slots, np.int64)
+    num_shares = torch.get_num_threads() if len(kept.rows) >= PARALLEL_SLOTS else 1
+    shares = [np.array(places[first::num_shares], np.int64) for first in range(num_shares)]
+
+    def mark(index: int) -> None:
+        found = (shares[index], kept.rows, kept.starts, sizes, CHUNK, slots, bits, ranks, words, numbered, counts[1:])
+        renumber_features(*found)
+
+    parallel_for(mark, num_shares)
+    ends = counts.cumsum()
+    used = torch.empty(int(ends[-1]), dtype=torch.int64, device="cpu")
+    list_features(np.array(places, np.int64), bits, words, ends, used.numpy())
+    return [rows for place, rows in enumerate(torch.split(used, counts[1:].tolist())) if place in places]
+
+
+def _sort_rows(kept: Kept, place: int, numbered: Array) -> Tensor:
     """The same by sorting, for the few ids of a batch in a table of millions of rows."""
+    start = int(kept.starts[place])
     chunks = kept.listed_rows(place)
     rows = np.concatenate(chunks) if chunks else np.empty((0, kept.program.num_slots[place]), np.int32)
     counted = rows[:, 0] >= 0
     used, places = np.unique(rows[counted], return_inverse=True)
     names = np.full(rows.shape, -1, np.int32)
     names[counted] = places.reshape(-1, rows.shape[1])
-    for chunk, part in enumerate(np.split(names, np.cumsum(kept.chunk_sizes(place))[:-1])):
+    for chunk, part in enumerate(np.split(names, np.cumsum(kept.sizes[place])[:-1])):
         blocks = into_blocks(part, -(-len(part) // BLOCK) * BLOCK)
         first = start + chunk * CHUNK * rows.shape[1]
         numbered[first : first + len(blocks)] = blocks

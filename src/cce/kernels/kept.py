@@ -76,20 +76,20 @@ class Kept:
         """The type that gradients are summed in."""
         return sum_type(self.dtype)
 
-    def chunk_sizes(self, place: int) -> Array:
-        """How many ids of a feature have rows, chunk by chunk; bags are one chunk."""
-        count = self.counts[place]
+    @property
+    def sizes(self) -> Array:
+        """How many ids have rows, `(features, chunks)`; without merging there is one chunk."""
         if self.bags is not None or not len(self.merged.names):
-            return np.array([count], np.int64)
-        sizes = np.minimum(CHUNK, count - np.arange(0, count, CHUNK, dtype=np.int64))
-        return np.where(self.merged.listed[place] > 0, self.merged.listed[place], sizes)
+            return np.array(self.counts, np.int64).reshape(-1, 1)
+        whole = np.minimum(CHUNK, self.batch - np.arange(0, self.batch, CHUNK, dtype=np.int64))
+        return np.where(self.merged.listed > 0, self.merged.listed, whole)
 
     def listed_rows(self, place: int) -> list[Array]:
         """The rows `(size, slots)` of each chunk."""
         slots, start = self.program.num_slots[place], int(self.starts[place])
         return [
             _out_of_blocks(self.rows, start + chunk * CHUNK * slots, int(size), slots)
-            for chunk, size in enumerate(self.chunk_sizes(place))
+            for chunk, size in enumerate(self.sizes[place])
         ]
 
     def rows_by_id(self, place: int) -> Array:
