@@ -4,6 +4,7 @@ from cce.theory.bounds import corollary_bound, ideal_bound, lies_under, rho, ste
 from cce.theory.dense import dense_cce
 from cce.theory.factor import SparseFactor
 from cce.theory.factorise import factorise
+from cce.theory.figure import Claim, Figure, Series
 from cce.theory.least_squares import LeastSquares
 from cce.theory.lemma import exact_ratio, simulate_ratio
 from cce.theory.run import Run
@@ -11,8 +12,11 @@ from cce.theory.sketch import count_sketch
 from cce.theory.sparse import SparseRun, clustered_optimum, sparse_cce
 
 __all__ = [
+    "Claim",
+    "Figure",
     "LeastSquares",
     "Run",
+    "Series",
     "SparseFactor",
     "SparseRun",
     "clustered_optimum",
