@@ -103,6 +103,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
     assert importers.pop("numba") == {"compiled/loops.py", "compiled/instructions.py"}
     assert importers["pyarrow"] == {"data/arrow.py"}
     assert importers["ray"] == {"data/ray_engine.py"}
+    assert importers["altair"] == {"report/charts.py"}
     assert {package: paths for package, paths in importers.items() if len(paths) > 1} == {}
 
 
@@ -114,6 +115,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
         "import cce.cli",
         "import cce.cli\ntry: cce.cli.main(['--help'])\nexcept SystemExit: pass",
         "import cce.cli\ntry: cce.cli.main(['demo', '--help'])\nexcept SystemExit: pass",
+        "import cce.cli\ntry: cce.cli.main(['theory', '--help'])\nexcept SystemExit: pass",
         "import cce.cli\ntry: cce.cli.main(['prepare', 'table', '--help'])\nexcept SystemExit: pass",
     ],
 )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 WAYS = ("k-means", "random-codebook")
+BLOCK = 1024  # ids compared with a random codebook at a time
 
 
 def factorise(
@@ -59,4 +60,5 @@ def _nearest_random(table: Tensor, num_rows: int, num_ones: int, generator: Gene
     """
     scale = table.square().mean().sqrt()
     codebook = scale * torch.randn(num_rows, table.shape[1], generator=generator, dtype=table.dtype)
-    return torch.cdist(table, codebook).topk(num_ones, dim=1, largest=False).indices
+    nearest = [torch.cdist(ids, codebook).topk(num_ones, largest=False).indices for ids in torch.split(table, BLOCK)]
+    return torch.cat(nearest)

@@ -102,5 +102,5 @@ def _claims(runs: dict[str, torch.Tensor], ideal: list[float]) -> tuple[Claim, .
 
 def _slowdown(whole: list[float], half: list[float]) -> float:
     """How many times the steps the half version takes to where it ends."""
-    reached = next(step for step, excess in enumerate(whole) if excess <= half[-1])
+    reached = next((step for step, excess in enumerate(whole) if excess <= half[-1]), len(whole) - 1)
     return (len(half) - 1) / max(reached, 1)
