@@ -1,0 +1,104 @@
+"""Figures as pictures, SVG and PNG, drawn by altair where it is installed: the only file that imports it."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cce.theory.figure import Figure
+
+SIZE = (560, 340)
+SCALE = 2.0  # of the PNG
+KINDS = ("svg", "png")
+
+
+def can_draw() -> bool:
+    """Whether altair, and vl-convert which it saves pictures with, are installed."""
+    return find_spec("altair") is not None and find_spec("vl_convert") is not None
+
+
+def draw_figure(figure: Figure, folder: Path) -> list[Path]:
+    """Write `NAME.svg` and `NAME.png`, whole or not at all; give their paths."""
+    if not can_draw():
+        raise ModuleNotFoundError(
+            "pictures need altair and vl-convert-python: pip install 'clustered-embeddings[report]'"
+        )
+    chart = _bars(figure) if figure.ticks else _lines(figure)
+    return [_save(chart, folder / f"{figure.name}.{kind}", kind) for kind in KINDS]
+
+
+def _lines(figure: Figure) -> Any:
+    import altair
+
+    colours = _colours(figure)
+    base = altair.Chart(altair.Data(values=_points(figure)))
+    x = altair.X("x:Q", title=figure.x_label)
+    scale = altair.Scale(type="log") if figure.log_y else altair.Scale(zero=False)
+    lines = base.mark_line(clip=True).encode(
+        x=x,
+        y=altair.Y("y:Q", title=figure.y_label, scale=scale),
+        color=colours,
+        strokeDash=altair.StrokeDash("is_reference:N", legend=None, scale=_dashes()),
+    )
+    bands = (
+        base.transform_filter("isValid(datum.low)")
+        .mark_area(opacity=0.15, clip=True)
+        .encode(x=x, y=altair.Y("low:Q", title=figure.y_label, scale=scale), y2="high:Q", color=colours)
+    )
+    return altair.layer(bands, lines).properties(width=SIZE[0], height=SIZE[1], title=figure.title)
+
+
+def _bars(figure: Figure) -> Any:
+    import altair
+
+    points = [{**point, "tick": figure.ticks[int(point["x"])]} for point in _points(figure)]
+    return (
+        altair.Chart(altair.Data(values=[point for point in points if not point["is_reference"]]))
+        .mark_bar()
+        .encode(
+            x=altair.X("tick:N", title=figure.x_label, sort=list(figure.ticks), axis=altair.Axis(labelAngle=0)),
+            xOffset=altair.XOffset("series:N"),
+            y=altair.Y("y:Q", title=figure.y_label),
+            color=altair.Color("series:N", title=None),
+        )
+        .properties(width=SIZE[0], height=SIZE[1], title=figure.title)
+    )
+
+
+def _colours(figure: Figure) -> Any:
+    import altair
+
+    names = [line.name for line in figure.series]
+    legend = altair.Legend(labelLimit=300, symbolOpacity=1, symbolType="stroke", symbolStrokeWidth=3)
+    scheme = "tableau10" if len(names) <= 10 else "tableau20"
+    scale = altair.Scale(domain=names, scheme=scheme)
+    return altair.Color("series:N", title=None, sort=names, scale=scale, legend=legend)
+
+
+def _dashes() -> Any:
+    import altair
+
+    return altair.Scale(domain=[False, True], range=[[1, 0], [5, 4]])
+
+
+def _points(figure: Figure) -> list[dict[str, Any]]:
+    """One record for each number; what a logarithmic axis cannot show is left out."""
+    found = []
+    for line in figure.series:
+        for place, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
+            if figure.log_y and y <= 0:
+                continue
+            band = {"low": line.low[place], "high": line.high[place]} if line.low else {}
+            found.append({"series": line.name, "x": x, "y": y, "is_reference": line.is_reference, **band})
+    return found
+
+
+def _save(chart: Any, path: Path, kind: str) -> Path:
+    aside = path.with_name(f".{path.name}")
+    chart.save(aside, format=kind, scale_factor=SCALE if kind == "png" else 1.0)
+    os.replace(aside, path)
+    return path

@@ -1,0 +1,35 @@
+"""The paper's theory, run: dense and sparse CCE for least squares, noise, bounds, the lemma, and figures of them."""
+
+from cce.theory.bounds import corollary_bound, ideal_bound, lies_under, rho, steps_needed, theorem_bound
+from cce.theory.dense import dense_cce
+from cce.theory.factor import SparseFactor
+from cce.theory.factorise import factorise
+from cce.theory.figure import Claim, Figure, Series
+from cce.theory.least_squares import LeastSquares
+from cce.theory.lemma import exact_ratio, simulate_ratio
+from cce.theory.run import Run
+from cce.theory.sketch import count_sketch
+from cce.theory.sparse import SparseRun, clustered_optimum, sparse_cce
+
+__all__ = [
+    "Claim",
+    "Figure",
+    "LeastSquares",
+    "Run",
+    "Series",
+    "SparseFactor",
+    "SparseRun",
+    "clustered_optimum",
+    "corollary_bound",
+    "count_sketch",
+    "dense_cce",
+    "exact_ratio",
+    "factorise",
+    "ideal_bound",
+    "lies_under",
+    "rho",
+    "simulate_ratio",
+    "sparse_cce",
+    "steps_needed",
+    "theorem_bound",
+]

@@ -1,0 +1,93 @@
+"""The least-squares problem of the paper's theory: the table `T` that minimises `‖XT − Y‖²` (Section 3).
+
+`X` has a row for each of n examples and a column for each of d1 ids; `Y` has d2 numbers for each example.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class LeastSquares:
+    """`X` `(n, num_embeddings)` and `Y` `(n, embedding_dim)` in float64; `rest` is a loss that any table has."""
+
+    def __init__(self, x: Tensor, y: Tensor, *, rest: float = 0.0) -> None:
+        for name, matrix in (("x", x), ("y", y)):
+            if matrix.dim() != 2 or 0 in matrix.shape:
+                raise ValueError(f"{name} must be a matrix with rows and columns, got shape {tuple(matrix.shape)}.")
+        if len(x) != len(y):
+            raise ValueError(f"x and y must have as many rows as each other, got {len(x)} and {len(y)}.")
+        self.x = x.double()
+        self.y = y.double()
+        self.rest = rest
+
+    @property
+    def num_embeddings(self) -> int:
+        """The number of ids, d1."""
+        return self.x.shape[1]
+
+    @property
+    def embedding_dim(self) -> int:
+        """The numbers of a vector, d2."""
+        return self.y.shape[1]
+
+    @cached_property
+    def reduced(self) -> LeastSquares:
+        """The same problem with at most d1 examples: every table has the same loss in both.
+
+        `X = QR` with orthonormal Q, so `‖XT − Y‖² = ‖RT − QᵀY‖² + ‖Y − QQᵀY‖²`. Nothing is squared on the way.
+        """
+        if len(self.x) <= self.num_embeddings:
+            return self
+        q, r = torch.linalg.qr(self.x)
+        inside = q.T @ self.y
+        return LeastSquares(r, inside, rest=self.rest + square(self.y - q @ inside))
+
+    @cached_property
+    def optimum(self) -> Tensor:
+        """The best table `T*`, `(d1, d2)`; of several, the one of the smallest norm."""
+        return self.reduced.solve(self.reduced.x)
+
+    @cached_property
+    def fitted(self) -> Tensor:
+        """What the best table predicts, `X T*`."""
+        return self.x @ self.optimum
+
+    @cached_property
+    def signal(self) -> float:
+        """`‖X T*‖²`: the excess of a table of zeros."""
+        return square(self.fitted)
+
+    @cached_property
+    def floor(self) -> float:
+        """`‖X T* − Y‖²`: the loss of the best table."""
+        return self.rest + square(self.fitted - self.y)
+
+    @cached_property
+    def singular_values(self) -> Tensor:
+        """Of X, largest first."""
+        values: Tensor = torch.linalg.svdvals(self.reduced.x)
+        return values
+
+    def loss(self, table: Tensor) -> float:
+        """`‖XT − Y‖²`."""
+        return self.rest + square(self.x @ table - self.y)
+
+    def excess(self, table: Tensor) -> float:
+        """`‖X(T − T*)‖²`: the loss above the best one, by Pythagoras, without the rounding of a difference."""
+        return square(self.x @ table - self.fitted)
+
+    def solve(self, features: Tensor, target: Tensor | None = None) -> Tensor:
+        """`argmin_M ‖features · M − Y‖²`, of the smallest norm where columns of `features` depend on each other."""
+        target = self.y if target is None else target
+        # by singular values: torch's default "gelsy" pivots by uninitialised memory (pytorch issue 187411)
+        solution: Tensor = torch.linalg.lstsq(features, target, driver="gelsd").solution
+        return solution
+
+
+def square(matrix: Tensor) -> float:
+    """The squared Frobenius norm."""
+    return float(matrix.square().sum())

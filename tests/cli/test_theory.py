@@ -1,0 +1,62 @@
+"""`cce theory` as it is typed: what it prints, what it writes, and what it refuses."""
+
+import json
+
+import pytest
+
+from cce.cli import main
+from cce.cli.theory import NAMES
+from cce.report import charts
+
+
+def test_the_names_are_those_of_the_figures():
+    from cce.theory.figures import FIGURES
+
+    assert list(NAMES) == list(FIGURES)
+
+
+def test_it_prints_numbers_and_claims_and_writes_data_and_pictures(tmp_path, capsys):
+    folder = tmp_path / "deep" / "figures"
+    assert main(["theory", "lemma", "--quick", "--out", str(folder)]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[:2] == ["The lemma: E[x / (p x + (1 − p) y)] for IID x and y", "num_samples 20000, seed 0"]
+    assert sum(line.startswith("held: ") for line in lines) == 4
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == (["lemma.json", "lemma.png", "lemma.svg"] if charts.can_draw() else ["lemma.json"])
+    data = json.loads((folder / "lemma.json").read_text())
+    assert (data["name"], data["verdict"], len(data["series"])) == ("lemma", "held", 4)
+    assert err == ""
+
+
+def test_json_is_all_that_stdout_holds(tmp_path, capsys):
+    assert main(["theory", "factorisation", "--quick", "--seed", "3", "--json", "--out", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    printed = json.loads(out)
+    files = printed.pop("files")
+    assert printed == json.loads((tmp_path / "factorisation.json").read_text())
+    assert printed["settings"]["seed"] == 3
+    assert files[0] == str(tmp_path / "factorisation.json")
+    assert err == ""
+
+
+def test_without_altair_there_is_data_and_a_hint(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(charts, "find_spec", lambda name: None)
+    assert main(["theory", "lemma", "--quick", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("no picture: it needs altair and vl-convert-python")
+    assert [path.name for path in tmp_path.iterdir()] == ["lemma.json"]
+
+
+def test_a_wrong_seed_is_refused_in_one_line(tmp_path, capsys):
+    assert main(["theory", "lemma", "--seed", "-1", "--out", str(tmp_path / "new")]) == 2
+    assert capsys.readouterr().err == "cce theory: seed must lie in [0, 2**63), got -1.\n"
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_unknown_name_is_refused_with_the_right_ones(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["theory", "gravity"])
+    assert caught.value.code == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("cce theory: error: argument NAME: invalid choice: 'gravity' (choose from ")
+    assert all(name in error for name in NAMES)
