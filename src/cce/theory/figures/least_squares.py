@@ -105,6 +105,11 @@ def _claims(runs: dict[str, Series], baselines: dict[str, Series], sizes: Sizes)
         Claim("all versions improve with more steps", all(last[name] < first[name] for name in runs), lines),
         Claim("dense CCE goes to the optimum", last[DENSE] < 0.01, f"{last[DENSE]:.2g} left after {sizes.num_steps}"),
         Claim("two 1s do better than one", last[TWO] < last[ONE], f"{last[TWO]:.3f} and {last[ONE]:.3f}"),
+        Claim(
+            "after many steps a random codebook does better than k-means (notes of the authors)",
+            last[RANDOM] < last[ONE],
+            f"{last[RANDOM]:.3f} and {last[ONE]:.3f}",
+        ),
         *(_reaches(k, found, base[_baseline(k)], f"k = {k} rows") for k, found in by_rows.items()),
         _reaches(sizes.num_rows, last[ONE], base[_baseline(2 * sizes.num_rows)], "the 2k rows it has in all"),
         _reaches(sizes.num_rows, last[TWO], base[_baseline(2 * sizes.num_rows, 2)], "2k rows, both with two 1s"),
