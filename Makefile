@@ -11,7 +11,7 @@ demo: $(VENV)/installed  ## train a small recommender with three kinds of table;
 	$(BIN)/cce demo --out $(DEMO_OUT)
 
 test: lint  ## everything that CI checks
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .
