@@ -4,9 +4,10 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from cce import compiled
-from cce.compiled import compile_loops
+from cce.compiled import compile_loops, loops
 
 
 def sum_of_squares(values: np.ndarray) -> float:
@@ -63,3 +64,25 @@ def test_without_numba_a_loop_is_returned_as_it_is():
         timeout=120,
     )
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
+def test_what_is_kept_on_disk_is_bound_to_the_text_of_all_loops(tmp_path):
+    kept = compile_loops(sum_of_squares)._cache._cache_file
+    assert kept._source_stamp[1] == loops.digest(loops.PACKAGE)
+    room = tmp_path / "kernels"
+    room.mkdir()
+    (room / "one.py").write_text("BLOCK = 256")
+    before = loops.digest(tmp_path)
+    loops.digest.cache_clear()
+    (room / "one.py").write_text("BLOCK = 512")
+    assert loops.digest(tmp_path) != before
+
+
+@pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
+def test_no_two_pieces_of_code_are_kept_in_one_file():
+    """Two processes that compile at once would otherwise overwrite each other's code, and run it."""
+    kept = compile_loops(sum_of_squares)._cache._cache_file
+    names = {kept._data_name(number) for number in (1, 1, 1, 2)}
+    assert len(names) == 4
+    assert all(name.startswith("test_loops.sum_of_squares") and name.endswith(".nbc") for name in names)

@@ -12,6 +12,7 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from uuid import uuid4
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,9 +44,15 @@ def compile_loops(function: Function) -> Function:
 
 
 def _bind(loops: Any) -> None:
-    """Let what numba keeps on disk count only while the files of the package are what they are now."""
+    """Let what numba keeps on disk count only while the files of the package are what they are now.
+
+    Every piece of code gets a file of its own. numba numbers them, and two processes that compile at once give two
+    pieces the same number: one would then run the other's code.
+    """
     kept = loops._cache._cache_file
+    base = kept._data_name(0).removesuffix(".0.nbc")
     kept._source_stamp = (kept._source_stamp, digest(PACKAGE))
+    kept._data_name = lambda _: f"{base}.{uuid4().hex}.nbc"
 
 
 @cache
