@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DIM, NUM_PARAMS = 16, 128_000
-NARROWEST = {"collide": 15, "mixed-dim": 15}  # these have a number for every id at least
 PEER = "nn.Embedding(sparse=True)"
 LINEAR = ("hash", "hash-embedding", "ce-concat", "ce-sum", "robe", "pq", "cce")
 
