@@ -176,3 +176,19 @@ def test_it_prints_a_row_for_each_table_and_one_for_all():
 def test_a_plan_of_huge_vocabularies_allocates_nothing():
     plan = plan_tables({f"f{i}": 10**9 for i in range(26)}, 128, nbytes=200 * 2**30)
     assert plan.nbytes <= 200 * 2**30
+
+
+def test_a_rule_without_a_total_to_share_out_is_refused():
+    for budget in ({}, {"cap": 100}):
+        with pytest.raises(ValueError, match="rule shares out a total"):
+            plan_tables({"a": 1000}, 4, rule="power", **budget)
+
+
+def test_options_of_a_method_that_is_not_there_are_refused():
+    with pytest.raises(ValueError, match="options must be one of"):
+        plan_tables({"a": 1000}, 4, cap=100, options={"magic": {}})
+
+
+def test_an_option_that_follows_from_the_budget_is_refused():
+    with pytest.raises(ValueError, match="num_rows follows from the budget: leave it out of options, got 7"):
+        plan_tables({"a": 1000}, 4, method="hash", cap=100, options={"hash": {"num_rows": 7}})

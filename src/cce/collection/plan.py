@@ -136,6 +136,10 @@ def plan_tables(
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise ValueError(f"give one of cap, num_params, nbytes and compression, got {', '.join(named)}.")
+    if rule != "cap" and named in ([], ["cap"]):
+        raise ValueError(f"rule shares out a total: give num_params, nbytes or compression with rule={rule!r}.")
+    for name in options or {}:
+        check_choice("options", name, METHODS)
     needs = [_Need(name, size, embedding_dim, _method_of(method, name, size), options or {})
              for name, size in vocabularies.items()]  # fmt: skip
     if not named:
@@ -164,7 +168,8 @@ class _Need:
         check_choice("method", method, METHODS)
         self.name, self.num_ids, self.dim, self.method = name, num_ids, dim, method
         self.full = num_ids * dim
-        self.options = METHODS[method].complete_options(options.get(method, {}))
+        self.given = options.get(method, {})
+        self.options = METHODS[method].complete_options(self.given)
         self.smallest = self._smallest()
 
     def table(self, budget: float) -> TablePlan:
@@ -174,6 +179,9 @@ class _Need:
             return TablePlan(self.name, "full", self.num_ids, self.dim, self.full, 0, {})
         kind = METHODS[self.method]
         sizes = kind.sizes(self.num_ids, self.dim, wanted, self.options)
+        for name in sizes:
+            if self.given.get(name) not in (None, sizes[name]):
+                raise ValueError(f"{name} follows from the budget: leave it out of options, got {self.given[name]}.")
         weight = kind.weigh(self.num_ids, self.dim, self.options | sizes)
         return TablePlan(self.name, self.method, self.num_ids, self.dim, *weight, sizes)
 
