@@ -27,6 +27,11 @@ class RunRecord:
     curve: list[dict[str, float]] = field(default_factory=list)  # validations: step, epoch, bce, auc
     samples_per_second: float = 0.0  # rows trained a second, without validation, clustering and saving
     seconds_by_part: dict[str, float] = field(default_factory=dict)
+    name: str = ""  # among the runs of a sweep
+    series: str = ""  # the line of a plot that it is a point of; empty: its method's
+    tables: list[dict[str, Any]] = field(default_factory=list)  # the ledger: a line for each table, see `summary`
+    events: list[dict[str, Any]] = field(default_factory=list)  # clusterings: step, table, churn, H1, H2, …
+    environment: dict[str, Any] = field(default_factory=dict)  # commit, versions, machine
 
     def to_json(self) -> str:
         """One line."""

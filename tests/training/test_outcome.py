@@ -30,3 +30,12 @@ def test_the_record_is_written(data, tmp_path):
     record = keep_record(session, session.model, Scores(0.5, 0.75), tmp_path)
     assert read_records(tmp_path / "record.jsonl") == [record]
     assert (record.bce, record.auc, record.seconds, record.samples_per_second) == (0.5, 0.75, 3.0, 50.0)
+
+
+def test_the_record_tells_what_each_table_weighs_and_where_the_run_ran(data, tmp_path):
+    session = Session(tiny_config(data), PreparedData.open(data), ranks=Ranks())
+    record = keep_record(session, session.model, Scores(0.5, 0.75), tmp_path)
+    assert sum(table["num_params"] for table in record.tables) == record.num_params
+    assert sum(table["nbytes"] for table in record.tables) == record.nbytes
+    assert {table["optimizer_nbytes"] for table in record.tables} == {0}
+    assert record.environment["torch"] == torch.__version__

@@ -258,3 +258,14 @@ def test_a_model_that_draws_random_numbers_goes_on_drawing_them(data, tmp_path):
     assert last_bits(tmp_path / "whole")[2] == last_bits(tmp_path / "parts")[2]
     one, two = (last_bits(tmp_path / name)[1] for name in ("whole", "parts"))
     assert all(bits(one[name]) == bits(two[name]) for name in one)
+
+
+def test_the_record_tells_of_every_clustering_of_every_table(data, tmp_path):
+    config = tiny_config(data, optimizer="adam", cluster_every=3, cluster_times=2)
+    record = Trainer(config, tmp_path / "run").run()
+    clustered = {table["name"] for table in record.tables if table["method"] == "cce"}
+    assert clustered
+    assert [event["step"] for event in record.events] == sorted([3, 6] * len(clustered))
+    assert {event["table"] for event in record.events} == clustered
+    assert all({"churn", "H1", "H2", "dead_rows", "moved", "seconds"} <= event.keys() for event in record.events)
+    assert all(table["optimizer_nbytes"] >= 8 * table["num_params"] for table in record.tables)

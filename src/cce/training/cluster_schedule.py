@@ -83,6 +83,7 @@ class ClusterSchedule:
         self.generator = torch.Generator().manual_seed(seed)
         self.ranks = Ranks() if ranks is None else ranks
         self.num_steps = 0
+        self.clustered: list[str] = []  # names of the tables of the last clustering, in the order of its events
         self._check_tables()
         self._counts = SharedCounts(self.tables(), self.ranks)
 
@@ -108,6 +109,7 @@ class ClusterSchedule:
 
     def cluster(self) -> list[ClusterEvent]:
         """Cluster now, whatever the step."""
+        self.clustered = [name for name, _ in self._named_tables()]
         tables = self.tables()
         self.add_up_counts()
         with tqdm(
@@ -131,9 +133,12 @@ class ClusterSchedule:
 
     def tables(self) -> list[Clusterable]:
         """The tables that are clustered: all of the model that can be, and are trained."""
+        return [table for _, table in self._named_tables()]
+
+    def _named_tables(self) -> list[tuple[str, Clusterable]]:
         return [
-            module
-            for module in self.model.modules()
+            (name, module)
+            for name, module in self.model.named_modules()
             if isinstance(module, Clusterable) and module.can_cluster and _is_trained(module)
         ]
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cce.diagnostics import summary
 from cce.distributed import broadcast
 from cce.records import RunRecord, write_records
 from cce.training.building import build_model
 from cce.training.checkpoint import checkpoint_path, read_checkpoint
+from cce.training.environment import environment
+from cce.training.metrics_log import read_metrics
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import nn
 
+    from cce.diagnostics import Summary
     from cce.training.scoring import Scores
     from cce.training.session import Session
 
@@ -34,7 +37,8 @@ def best_model(session: Session, folder: Path) -> nn.Module:
 
 def keep_record(session: Session, model: nn.Module, scores: Scores, folder: Path) -> RunRecord:
     """The record of a run, written to `record.jsonl`."""
-    weights, seconds = summary(model).total, session.stopwatch.seconds
+    ledger, seconds = summary(model), session.stopwatch.seconds
+    weights = ledger.total
     record = RunRecord(
         method=session.config.method,
         seed=session.config.seed,
@@ -47,7 +51,16 @@ def keep_record(session: Session, model: nn.Module, scores: Scores, folder: Path
         curve=session.curve,
         samples_per_second=session.rows_trained / seconds["train"] if "train" in seconds else 0.0,
         seconds_by_part=dict(seconds),
+        tables=_tables(ledger, session),
+        events=[line for line in read_metrics(folder / "metrics.jsonl") if line["kind"] == "cluster"],
+        environment=environment(),
     )
     if session.ranks.is_main:
         write_records([record], folder / "record.jsonl")
     return record
+
+
+def _tables(ledger: Summary, session: Session) -> list[dict[str, Any]]:
+    """A line for each table of the best model, with the bytes of the optimizer, which knows the last one's tables."""
+    trained = {table.name: table.optimizer_nbytes for table in summary(session.model, session.optimizers[0]).tables}
+    return [table | {"optimizer_nbytes": trained[table["name"]]} for table in ledger.to_dict()["tables"]]

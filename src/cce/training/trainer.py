@@ -141,10 +141,11 @@ class Trainer:
             events = session.schedule.step()
         if events:
             session.parallel.refresh()
-            for event in events:
+            for table, event in zip(session.schedule.clustered, events, strict=True):
                 entropies = {f"H{order}": value for order, value in enumerate(event.entropies_after, start=1)}
                 facts = {"num_ids": event.num_ids, "churn": event.churn, "dead_rows": event.dead_rows}
-                self._write("cluster", **facts, moved=event.moved, **entropies, seconds=event.total_seconds)
+                facts |= {"moved": event.moved, "seconds": event.total_seconds, **entropies}
+                self._write("cluster", table=table, **facts)
             self.progress.say(f"step {session.step:,}: clustered {len(events)} tables")
 
     def _validate(self) -> None:
