@@ -22,7 +22,7 @@ EXAMPLE = """examples:
 
 A TOML file has the same names as the options here, with _ for -. What is given here goes before what is in the file."""
 
-TYPES = {"int": int, "int | None": int, "float": float, "float | None": float, "str": str}
+TYPES = {"int": int, "int | None": int, "float": float, "float | None": float, "str": str, "str | None": str}
 CHANGES = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
 
 
@@ -95,8 +95,9 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         value = getattr(options, each.name)
         if value is not None:
             given[each.name] = parse_pairs(each.name, value) if isinstance(value, list) else value
-    if "data" in given:
-        given["data"] = str(Path(given["data"]).resolve())  # a run may be resumed from another folder
+    for name in ("data", "start_from"):
+        if name in given:
+            given[name] = str(Path(given[name]).resolve())  # a run may be resumed from another folder
     return given
 
 

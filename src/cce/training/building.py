@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
 from cce.models import create_model
+from cce.schema import Schema
 from cce.training.cluster_schedule import ClusterSchedule, paper_schedule
+from cce.training.config import TrainConfig, make_config
 from cce.training.random_state import seed_everything
 
 if TYPE_CHECKING:
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from cce.distributed import Ranks
-    from cce.schema import Schema
-    from cce.training.config import TrainConfig
+    from cce.training.checkpoint import Checkpoint
 
 
 def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
@@ -33,6 +34,14 @@ def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
         **(budget if config.method != "full" else {}),  # type: ignore[arg-type]
     )
     return create_model(config.model, schema, tables, **config.model_options)
+
+
+def load_model(checkpoint: Checkpoint) -> tuple[TrainConfig, nn.Module]:
+    """The configuration and the model of a checkpoint."""
+    config = make_config(checkpoint.state["config"])
+    model = build_model(config, Schema.from_dict(checkpoint.state["schema"]))
+    model.load_state_dict(checkpoint.model)
+    return config, model
 
 
 def _method_options(config: TrainConfig) -> dict[str, Any]:

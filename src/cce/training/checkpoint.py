@@ -125,6 +125,21 @@ def checkpoint_path(folder: Path, step: int) -> Path:
     return folder / f"step-{step:010d}"
 
 
+def find_checkpoint(path: Path, *, best: bool = False) -> Path:
+    """`path` itself if it is a checkpoint; of a run, the newest whole one or the best."""
+    if (path / MANIFEST).exists():
+        return path
+    folder = path / "checkpoints"
+    for candidate in reversed(list_checkpoints(folder)):
+        try:
+            best_step = read_checkpoint(candidate).state["stopping"]["best_step"]
+        except DamagedCheckpointError:
+            continue
+        chosen = checkpoint_path(folder, best_step)
+        return chosen if best and chosen.exists() else candidate
+    raise FileNotFoundError(f"{path} must be a run or a checkpoint, got no whole checkpoint there.")
+
+
 def _remove(path: Path) -> None:
     """Rename first: a kill on the way leaves something that is not taken for a checkpoint."""
     if path.exists():

@@ -47,12 +47,15 @@ class TrainConfig:
     compression: float | None = field(
         default=None, metadata=_about("how many times fewer trainable numbers, instead of a cap")
     )
+    start_from: str | None = field(
+        default=None, metadata=_about("folder of a run whose best model this one starts as near to as it can")
+    )
     embedding_dim: int = field(default=16, metadata=_about("numbers of a vector"))
     sparse: bool = field(
         default=False,
         metadata=_about("sparse gradients: for large tables, with sgd, rowwise_adagrad, adagrad or sparse_adam"),
     )
-    epochs: int = field(default=1, metadata=_about("passes over the training rows"))
+    epochs: int = field(default=1, metadata=_about("passes over the training rows; 0 with start_from"))
     batch_size: int = field(default=128, metadata=_about("rows of an optimizer step, over all processes together"))
     accumulate: int = field(default=1, metadata=_about("pieces that a batch is computed in, to save memory"))
     optimizer: str = field(
@@ -111,7 +114,8 @@ class TrainConfig:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.type == "int" or (each.type == "int | None" and value is not None):
-                check_range(each.name, value, 0 if each.name in MAY_BE_ZERO else 1, 2**63)
+                may_be_zero = each.name in MAY_BE_ZERO or (each.name == "epochs" and self.start_from is not None)
+                check_range(each.name, value, 0 if may_be_zero else 1, 2**63)
         for name in ("lr", "weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")

@@ -13,22 +13,13 @@ from cce.distributed import Ranks
 from cce.embeddings import ClusteredEmbedding
 from cce.schema import Schema
 from cce.text import format_table
-from cce.training.building import build_model
-from cce.training.checkpoint import (
-    MANIFEST,
-    Checkpoint,
-    DamagedCheckpointError,
-    checkpoint_path,
-    list_checkpoints,
-    read_checkpoint,
-)
-from cce.training.config import TrainConfig, make_config
+from cce.training.building import load_model
+from cce.training.checkpoint import find_checkpoint, read_checkpoint
+from cce.training.config import TrainConfig
 from cce.training.scoring import Scores, score
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -105,29 +96,6 @@ def evaluate_checkpoint(
     device = Ranks().device(config.device)
     loader = prepared.loader(split, batch_size=batch_size, shuffle=False)
     return found, rows, score(model.to(device), loader, device=device, streaming=streaming)
-
-
-def load_model(checkpoint: Checkpoint) -> tuple[TrainConfig, nn.Module]:
-    """The configuration and the model of a checkpoint."""
-    config = make_config(checkpoint.state["config"])
-    model = build_model(config, Schema.from_dict(checkpoint.state["schema"]))
-    model.load_state_dict(checkpoint.model)
-    return config, model
-
-
-def find_checkpoint(path: Path, *, best: bool = False) -> Path:
-    """`path` itself if it is a checkpoint; of a run, the newest whole one or the best."""
-    if (path / MANIFEST).exists():
-        return path
-    folder = path / "checkpoints"
-    for candidate in reversed(list_checkpoints(folder)):
-        try:
-            best_step = read_checkpoint(candidate).state["stopping"]["best_step"]
-        except DamagedCheckpointError:
-            continue
-        chosen = checkpoint_path(folder, best_step)
-        return chosen if best and chosen.exists() else candidate
-    raise FileNotFoundError(f"{path} must be a run or a checkpoint, got no whole checkpoint there.")
 
 
 def _health_row(facts: dict[str, Any]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.data.manifest import MANIFEST
@@ -14,11 +15,11 @@ from cce.training.early_stopping import EarlyStopping
 from cce.training.optimizers import create_optimizers
 from cce.training.parallel import ParallelModel
 from cce.training.random_state import random_state, restore_random_state
+from cce.training.starting import start_from
 from cce.training.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from torch import Tensor
 
@@ -38,6 +39,8 @@ class Session:
         model = build_model(config, data.schema)
         if weights is not None:
             model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
+        elif config.start_from is not None:
+            start_from(model, Path(config.start_from), data.schema, seed=config.seed)
         self.model = model.to(self.device)
         self.parallel = ParallelModel(self.model, ranks)
         self.optimizers = create_optimizers(

@@ -1,0 +1,96 @@
+"""`cce sweep`: run a recipe, all methods at all budgets with all seeds, and keep a record of each run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cce.experiments.recipe import Recipe
+    from cce.experiments.runs import Run
+
+EXAMPLE = """examples:
+  cce sweep recipes/quick.toml --jobs 2
+  cce sweep recipes/bookcrossing.toml --out runs/bookcrossing --jobs 2
+  cce sweep recipes/kaggle.toml --data runs/kaggle --dry-run
+
+A sweep that was stopped goes on with the same command: finished runs are kept, and a killed one is resumed."""
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the verb to the parser's."""
+    parser = verbs.add_parser(
+        "sweep",
+        help="run a recipe: many methods, budgets and seeds",
+        description="Run all runs of a recipe (a TOML file) and keep a record of each in OUT/records.jsonl. Raw data "
+        "is looked for as the recipe names it, and in the folder CCE_DATA; it is prepared once.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("recipe", type=Path, metavar="RECIPE", help="TOML file of the experiment")
+    parser.add_argument("--out", type=Path, default=None, help="folder of the sweep (default: runs/sweeps/RECIPE)")
+    parser.add_argument("--data", type=Path, default=None, help="prepared data set, instead of the recipe's")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; cores are shared out (default: 1)")
+    parser.add_argument("--engine", default="local", help="local, ray, or ray://host:port (default: local)")
+    parser.add_argument("--only", nargs="+", metavar="SERIES", default=None, help="run these series only")
+    parser.add_argument("--seeds", nargs="+", type=int, default=None, help="run these seeds, instead of the recipe's")
+    parser.add_argument("--dry-run", action="store_true", help="show the runs and what they would cost, and run none")
+    parser.add_argument("--json", action="store_true", help="print the records as JSON, and no progress")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prepare the data, run, and print what came of it."""
+    from cce.experiments.recipe import read_recipe
+
+    recipe = read_recipe(options.recipe)
+    out = options.out or Path("runs/sweeps") / recipe.name
+    data = (options.data or _prepared(recipe, json_output=options.json)).resolve()
+    runs = _runs(recipe, data, options)
+    from cce.experiments.sweep import Sweep
+
+    sweep = Sweep(runs, out, recipe=options.recipe.read_text(encoding="utf-8"))
+    outcome = sweep.run(jobs=options.jobs, engine=options.engine, progress=not options.json)
+    print(
+        json.dumps([asdict(record) for record in outcome.records]) if options.json else f"records: {out}/records.jsonl"
+    )
+    if outcome.failures:
+        raise ValueError("; ".join(f"{name} failed: {failure}" for name, failure in outcome.failures.items()))
+
+
+def _runs(recipe: Recipe, data: Path, options: argparse.Namespace) -> list[Run]:
+    from dataclasses import replace
+
+    from cce.data import PreparedData
+    from cce.experiments.runs import list_runs
+
+    if options.seeds is not None:
+        recipe = replace(recipe, seeds=tuple(options.seeds))
+    runs = list_runs(recipe, data, PreparedData.open(data).schema.vocabulary_sizes)
+    return runs if options.only is None else [run for run in runs if run.series in options.only]
+
+
+def _prepared(recipe: Recipe, *, json_output: bool) -> Path:
+    """The recipe's data set, prepared now if it is not there."""
+    from cce.cli import main
+
+    folder = Path("runs/data") / recipe.data["name"]
+    if not folder.exists():
+        kind, *words = shlex.split(recipe.data["prepare"])
+        raw = [] if kind == "synthetic" else [str(_find_raw(words.pop(0)))]
+        if main(["prepare", kind, *raw, str(folder), *words, *(["--json"] if json_output else [])]):
+            raise ValueError(f"data of the recipe could not be prepared: cce prepare {recipe.data['prepare']}")
+    return folder
+
+
+def _find_raw(name: str) -> Path:
+    places = [Path(name), *(Path(os.environ[key]) / name for key in ("CCE_DATA",) if key in os.environ)]
+    for place in places:
+        if place.exists():
+            return place
+    raise FileNotFoundError(f"raw data {name!r} must be there or in the folder CCE_DATA, got neither.")
