@@ -56,6 +56,6 @@ def read_records(path: Path) -> list[RunRecord]:
 def write_whole(path: Path, text: str) -> None:
     """Write aside and rename, so that an interruption leaves the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".part")
+    aside = path.with_name(f"{path.name}.{os.getpid()}.part")  # two processes may write the same file
     aside.write_text(text, encoding="utf-8")
     os.replace(aside, path)

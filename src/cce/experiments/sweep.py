@@ -66,14 +66,11 @@ class Sweep:
         return Outcome(self.collect(), failures)
 
     def collect(self) -> list[RunRecord]:
-        """The records of all finished runs, written to `records.jsonl` as well."""
-        found = [record for run in self.runs if self._record_path(run).exists() for record in self._read(run)]
+        """The records of all finished runs in the folder, written to `records.jsonl` as well."""
+        paths = sorted((self.out / "runs").glob("*/record.jsonl"))
+        found = [record for path in paths for record in read_records(path)]
         write_records(found, self.out / "records.jsonl")
         return found
-
-    def _read(self, run: Run) -> list[RunRecord]:
-        records = read_records(self._record_path(run))
-        return [replace(record, name=run.name, series=run.series) for record in records]
 
     def _waves(self) -> list[list[Run]]:
         """First the runs that stand alone, then those that start from them."""
@@ -122,11 +119,12 @@ def run_one(task: _Task) -> str | None:
     try:
         begun = (folder / "config.toml").exists()
         trainer = Trainer.resume(folder, threads=config.threads) if begun else Trainer(config, folder)
-        trainer.run()
+        record = replace(trainer.run(), name=task.run.name, series=task.run.series)
     except Exception as error:  # noqa: BLE001 - the other runs go on
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / "error.txt", traceback.format_exc())
         return f"{type(error).__name__}: {error}"
+    write_records([record], folder / "record.jsonl")
     (folder / "error.txt").unlink(missing_ok=True)
     return None
 
