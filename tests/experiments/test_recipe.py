@@ -82,19 +82,26 @@ SERIES = {"method": "pq", "caps": [1]}
         ({"series": {"x": {"caps": [1]}}}, r'the recipe \[series."x"\] must name its method.'),
         ({"series": {"x": SERIES | {"seed": 1}}}, r'\[series."x"\] must leave seed to the sweep'),
         ({"series": {"x": SERIES | {"start": "full"}}}, r'\[series."x"\] has an option that is not known, \'start\''),
-        ({"series": {"x": SERIES | {"start_from": "ful"}}}, "must start from a series of the recipe that starts from n"),
+        (
+            {"series": {"x": SERIES | {"start_from": "ful"}}},
+            "must start from a series of the recipe that starts from n",
+        ),
         (
             {"series": {"x": SERIES | {"start_from": "full"}, "y": SERIES | {"start_from": "x"}}},
             "must start from a series of the recipe that starts from none, got 'x'.",
         ),
         ({"expected": {"sauce": "x"}}, r"\[expected\] has a part that is not known, 'sauce': did you mean 'source'?"),
-        ({"expected": {"bce": {"ccee": 1}}}, r"bce must name series of the recipe \(full, cce, PQ, tuned\), got 'ccee'"),
+        (
+            {"expected": {"bce": {"ccee": 1}}},
+            r"bce must name series of the recipe \(full, cce, PQ, tuned\), got 'ccee",
+        ),
         ({"expected": {"bce": {"cce": "0.4"}}}, "bce of cce must be a number, or from and to, got '0.4'."),
     ],
 )
 def test_what_is_wrong_is_refused_with_a_hint(parts, message):
+    series = {"series": {}} if "sweep" in parts else {}
     with pytest.raises((ValueError, TypeError), match=message):
-        make_recipe("test", changed(**({"expected": {}} | parts)), where="the recipe")
+        make_recipe("test", changed(**({"expected": {}} | series | parts)), where="the recipe")
 
 
 def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):

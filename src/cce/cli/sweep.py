@@ -89,6 +89,8 @@ def _prepared(recipe: Recipe, *, json_output: bool) -> Path:
 
     folder = Path("runs/data") / recipe.data["name"]
     if not folder.exists():
+        if "prepare" not in recipe.data:
+            raise ValueError("recipe must say how its data is prepared, or --data must name a data set.")
         kind, *words = shlex.split(recipe.data["prepare"])
         raw = [] if kind == "synthetic" else [str(_find_raw(words.pop(0)))]
         if main(["prepare", kind, *raw, str(folder), *words, *(["--json"] if json_output else [])]):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from cce.checks import check_choice
 from cce.collection.plan import Plan, plan_tables
+from cce.embeddings import METHODS
 from cce.experiments.recipe import file_name
 from cce.training.config import TrainConfig, make_config
 
@@ -84,6 +86,7 @@ def _num_params(config: TrainConfig, vocabularies: Mapping[str, int]) -> int:
 
 def plan_of(config: TrainConfig, vocabularies: Mapping[str, int]) -> Plan:
     """The tables that a run begins with."""
+    check_choice("method", config.method, METHODS)
     options = {config.method: {k: v for k, v in config.method_options.items() if k != "settings"}}
     cap = None if config.method == "full" else config.cap
     sizes = {"all": sum(vocabularies.values())} if config.unified else vocabularies

@@ -83,11 +83,14 @@ class Sweep:
 
     def gather(self) -> None:
         """Write the records of all finished runs in the folder to `records.jsonl`, if there are new ones."""
-        paths = sorted(self.out.glob(f"runs/*/{RECORD}"))
-        if set(paths) != set(self._lines) or not (self.out / "records.jsonl").exists():
-            self._lines = {path: self._lines.get(path) or path.read_text(encoding="utf-8") for path in paths}
-            write_whole(self.out / "records.jsonl", "".join(self._lines.values()))
-            self._drop_checkpoints()
+        paths, target = sorted(self.out.glob(f"runs/*/{RECORD}")), self.out / "records.jsonl"
+        if paths == list(self._lines) and target.exists():
+            return
+        self._lines = {path: self._lines.get(path) or path.read_text(encoding="utf-8") for path in paths}
+        text = "".join(self._lines.values())
+        if not target.exists() or target.read_text(encoding="utf-8") != text:
+            write_whole(target, text)
+        self._drop_checkpoints()
 
     def _choose(self, only: Collection[str] | None) -> list[Run]:
         known = list(dict.fromkeys(run.series for run in self.runs))

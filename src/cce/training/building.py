@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
+from cce.embeddings import METHODS
 from cce.models import create_model
 from cce.schema import Schema
 from cce.training.cluster_schedule import ClusterSchedule, paper_schedule
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
     """The model with its tables, from the seed alone."""
+    check_choice("method", config.method, METHODS)
     seed_everything(config.seed)
     budget = {"cap": config.cap, "num_params": config.num_params, "compression": config.compression}
     tables = EmbeddingCollection(
