@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     if options.watch is not None:
         if not options.watch > 0:
             raise ValueError(f"watch must be a positive number of seconds, got {options.watch}.")
-        tell = (lambda found: None) if options.json else _tell
+        tell = None if options.json else _tell
         found, sections, paths = watch(options.runs, out, seconds=options.watch, tell=tell)
     else:
         found = collect(options.runs)

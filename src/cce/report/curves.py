@@ -37,7 +37,9 @@ def event_rows(group: Group, name: str) -> list[Row]:
             if found is not None:
                 facts = {"mean": found.mean, "least": found.least, "greatest": found.greatest}
                 rounded = {key: round(value, 5) for key, value in facts.items()}
-                rows.append({"series": series, "budget": budget, "run": run, "step": step, "tables": found.count, **rounded})
+                rows.append(
+                    {"series": series, "budget": budget, "run": run, "step": step, "tables": found.count, **rounded}
+                )
     return rows
 
 

@@ -1,9 +1,8 @@
-"""Records → groups that may be compared (one data set, one model, one number of epochs) → series → points with seeds."""
+"""Records → groups that may be compared (data set, model, epochs) → series → budgets with seeds."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,7 @@ from cce.report.compression_factor import Factor, Kind, factor_over_seeds
 from cce.report.statistics import Spread, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping
 
     from cce.records import RunRecord
     from cce.report.reading import LiveRun
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 FULL = "full"
 MEASURES = ("params", "bytes", "largest params", "largest bytes")
 Key = tuple[str, str, int]  # data set, model, epochs
-Size = Callable[["RunRecord"], "float | None"]
 
 
 @dataclass(frozen=True)
@@ -109,29 +107,35 @@ class Group:
 
 def group_records(records: Iterable[RunRecord], live: Iterable[LiveRun] = ()) -> list[Group]:
     """Groups by name, each with its series; the full table comes first, the rest by name."""
-    found: dict[Key, dict[tuple[Any, ...], list[RunRecord]]] = {}
+    records, live = list(records), list(live)
+    epochs = {run.name: int(run.config.get("epochs") or 0) for run in records}
+    epochs |= {run.name: int(run.config.get("epochs") or 0) for run in live}
+    found: dict[Key, dict[tuple[str, str], list[RunRecord]]] = {}
     running: dict[Key, list[LiveRun]] = {}
     for record in records:
-        budgets = found.setdefault(key_of(record.config), {})
+        budgets = found.setdefault(key_of(record.config, epochs), {})
         budgets.setdefault((series_of(record), budget_label(record)), []).append(record)
     for run in live:
-        running.setdefault(key_of(run.config), []).append(run)
+        running.setdefault(key_of(run.config, epochs), []).append(run)
     groups = []
     for key in sorted(found | running):
-        budgets = [_budget(name, label, runs) for (name, label), runs in found.get(key, {}).items()]
-        budgets.sort(key=lambda budget: (budget.series != FULL, budget.series, budget.size("params") or 0))
-        groups.append(Group(key, tuple(budgets), tuple(running.get(key, ()))))
+        mine = [_budget(name, label, runs) for (name, label), runs in found.get(key, {}).items()]
+        mine.sort(key=lambda budget: (budget.series != FULL, budget.series, budget.size("params") or 0))
+        groups.append(Group(key, tuple(mine), tuple(running.get(key, ()))))
     return groups
 
 
-def _budget(series: str, label: str, records: Sequence[RunRecord]) -> Budget:
+def _budget(series: str, label: str, records: Iterable[RunRecord]) -> Budget:
     return Budget(series, label, tuple(sorted(records, key=lambda record: record.seed)))
 
 
-def key_of(config: dict[str, Any]) -> Key:
-    """What runs must have in common to be compared."""
+def key_of(config: dict[str, Any], epochs_of: Mapping[str, int] | None = None) -> Key:
+    """What runs must have in common to be compared. A run that starts from another one belongs to that one's epochs."""
     data = Path(str(config.get("data") or "unknown data")).name
-    return data, str(config.get("model") or "unknown model"), int(config.get("epochs") or 1)
+    epochs = int(config.get("epochs") or 0)
+    if config.get("start_from") and epochs_of is not None:
+        epochs = epochs_of.get(Path(str(config["start_from"])).name, epochs)
+    return data, str(config.get("model") or "unknown model"), epochs
 
 
 def series_of(record: RunRecord) -> str:
@@ -140,11 +144,10 @@ def series_of(record: RunRecord) -> str:
 
 
 def budget_label(record: RunRecord) -> str:
-    """The budget in words; of full tables, and of records without one, their number of parameters."""
-    if record.method != FULL:
-        if label := budget_words(record.config):
-            return label
-    return f"{record.num_params:,} params"
+    """The budget in words; of records without one, their number of parameters."""
+    if record.method == FULL:
+        return FULL
+    return budget_words(record.config) or f"{record.num_params:,} params"
 
 
 def budget_words(config: dict[str, Any]) -> str:

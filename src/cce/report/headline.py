@@ -48,7 +48,9 @@ def _closest(group: Group, factors: dict[str, Factor]) -> str:
     if not guesses:
         return text
     best = max(guesses, key=lambda name: _value(guesses[name]))
-    return f"{text} By extrapolation {best} would, at {str(guesses[best]).removesuffix(' (extrapolated)')} fewer params."
+    return (
+        f"{text} By extrapolation {best} would, at {str(guesses[best]).removesuffix(' (extrapolated)')} fewer params."
+    )
 
 
 def _best(group: Group) -> str:

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs no network. Its text, style and script are in `page.html`, `page.css` and `page.js`."""
+"""The page: one HTML file that needs no network, filled into `page.html` with `page.css` and `page.js`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from cce.report.commands import sweep_command, train_command
-from cce.report.contents import environment_table
+from cce.report.environment_table import environment_table
 from cce.report.groups import budget_words
 from cce.report.packing import pack
 from cce.report.tables import Cell, Column, Table
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from cce.report.reading import Collected
     from cce.report.sections import Section
 
+KEPT = (  # of a line of the ledger
+    *("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes"),
+    *("full_params", "full_nbytes"),
+)
 TRAINING = ("curves", "churn", "h1", "h2")
 
 
@@ -50,11 +54,16 @@ def make_page(found: Collected, sections: Sequence[Section], *, reload_seconds: 
 
 def progress_text(found: Collected) -> str:
     """`12 of 14 runs finished, 2 under way`."""
-    done, total = len(found.records), max(found.num_runs, found.num_planned)
-    if done == total:
+    done = len(found.records)
+    if found.is_finished and not found.live:
         return f"{done} run{'' if done == 1 else 's'}"
-    text = f"{done} of {total} runs finished"
-    return f"{text}, {len(found.live)} under way" if found.live else text
+    total = max(found.num_runs, found.num_planned)
+    words = [f"{done} of {'up to ' if found.num_planned > found.num_runs else ''}{total} runs finished"]
+    failed = sum(bool(run.failure) for run in found.live)
+    silent = len(found.live) - failed - found.num_running
+    for count, word in ((found.num_running, "under way"), (silent, "silent"), (failed, "failed")):
+        words += [f"{count} {word}"] if count else []
+    return ", ".join(words)
 
 
 def _title(sections: Sequence[Section]) -> str:
@@ -75,12 +84,12 @@ def _section(section: Section) -> str:
         f'<p class="headline">{escape(section.headline)}</p>',
         _legend(section),
         _expectation(section),
-        _figures(group, [plot for plot in scores if plot.name == "factors"]),
+        _figures([plot for plot in scores if plot.name == "factors"]),
         _part("Compression factors", section.factors.as_html()) if section.factors.rows else "",
-        _figures(group, [plot for plot in scores if plot.name != "factors"]),
+        _figures([plot for plot in scores if plot.name != "factors"]),
         _part("Summary", section.summary.as_html()) if section.summary.rows else "",
-        _part("Under way", _live_table(group).as_html()) if group.live else "",
-        _part("Training", _budgets(training) + _figures(group, training)) if training else "",
+        _part("Not finished", _live_table(group).as_html()) if group.live else "",
+        _part("Training", _budgets(training) + _figures(training)) if training else "",
         _part("Memory ledger", _ledger_box()) if section.ledger.rows else "",
         "</section>",
     ]
@@ -117,15 +126,16 @@ def _expectation(section: Section) -> str:
     return f'<p class="quiet">{escape(" ".join(words))}</p>'
 
 
-def _figures(group: Group, plots: Sequence[Plot]) -> str:
+def _figures(plots: Sequence[Plot]) -> str:
     boxes = (
         f'<figure class="plot{" broad" if plot.name in ("factors", "curves") else ""}" '
-        f'data-plot="{escape(plot.name)}" data-group="{group.slug}"><figcaption><b>{escape(plot.title)}</b> '
+        f'data-plot="{escape(plot.name)}"><figcaption><b>{escape(plot.title)}</b> '
         f'<span class="quiet">{escape(plot.about)}</span></figcaption>'
         f'<div class="canvas" role="img" aria-label="{escape(plot.title)}"></div></figure>'
         for plot in plots
     )
-    return f'<div class="plots">{"".join(boxes)}</div>' if plots else ""
+    kind = "plots small" if any(plot.has_budgets for plot in plots) else "plots"
+    return f'<div class="{kind}">{"".join(boxes)}</div>' if plots else ""
 
 
 def _budgets(plots: Sequence[Plot]) -> str:
@@ -142,6 +152,7 @@ def _ledger_box() -> str:
 def _live_table(group: Group) -> Table:
     columns = [Column("run", is_text=True), Column("method", is_text=True), Column("budget", is_text=True)]
     columns += [Column(name) for name in ("seed", "step", "train loss", "validation BCE", "idle")]
+    columns.append(Column("state", is_text=True))
     rows = []
     for run in group.live:
         losses = [line["loss"] for line in run.of_kind("train") if line.get("loss") is not None]
@@ -149,8 +160,9 @@ def _live_table(group: Group) -> Table:
         words = [Cell(run.name), Cell(str(run.config.get("method", ""))), Cell(budget_words(run.config))]
         numbers = [Cell(run.config.get("seed", 0)), Cell(run.step, f"{run.step:,}")]
         last = [Cell(found[-1], f"{found[-1]:.4f}") if found else Cell(None) for found in (losses, scores)]
-        rows.append([*words, *numbers, *last, Cell(run.idle, f"{run.idle:,.0f} s")])
-    return Table("live", "Under way", columns, rows)
+        state = run.failure or ("under way" if run.is_running else "silent")
+        rows.append([*words, *numbers, *last, Cell(run.idle, f"{run.idle:,.0f} s"), Cell(state)])
+    return Table("live", "Not finished", columns, rows)
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -165,7 +177,9 @@ def _commands(found: Collected) -> str:
     if trains:
         count = trains.count("\n") + 1
         what = f"{count} command{'' if count == 1 else 's'} of single runs"
-        blocks.append(f"<details{' open' if count < 4 else ''}><summary>{what}</summary><pre>{escape(trains)}</pre></details>")
+        blocks.append(
+            f"<details{' open' if count < 4 else ''}><summary>{what}</summary><pre>{escape(trains)}</pre></details>"
+        )
     for path, text in found.recipes.items():
         blocks.append(f"<details><summary>{escape(path)}</summary><pre>{escape(text)}</pre></details>")
     return "\n".join(blocks)
@@ -183,12 +197,10 @@ def _data(section: Section) -> dict[str, Any]:
 
 
 def _ledger_data(group: Group) -> list[dict[str, Any]]:
-    names = ("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes")
-    names += ("full_params", "full_nbytes")
     return [
         {
             "label": f"{budget.series}, {budget.label}",
-            "rows": pack([{name: table.get(name) for name in names} for table in budget.first.tables]),
+            "rows": pack([{name: table.get(name) for name in KEPT} for table in budget.first.tables]),
         }
         for budget in group.budgets
         if budget.first.tables

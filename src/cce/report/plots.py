@@ -1,18 +1,19 @@
 """Charts as data: Vega-Lite specifications in plain dictionaries, which the page and the pictures are both drawn from.
 
-A chart is data before it is a picture: nothing here needs altair or a browser. Series have the colours of the page's palette;
-`highlight` is a list of series that the page's legend sets, `budget` the budget that its list has chosen.
+A chart is data before it is a picture: nothing here needs altair or a browser. The page sets two names: `highlight`, the
+series that are chosen in its legend, and `budget`, the budget that is chosen in its list.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cce.report.compression_factor import Kind
 from cce.report.curves import curve_rows, event_rows
+from cce.report.factor_table import expected_value
 from cce.report.groups import FULL
+from cce.text import format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Spec = dict[str, Any]
 HEIGHT = 300
 BRIGHT = {"test": "!length(highlight) || indexof(highlight, datum.series) >= 0"}
+STEPS = {"format": "~s", "tickCount": 6, "grid": False}
 TITLES = {"bce": "test BCE", "auc": "test AUC", "params": "params of all tables", "bytes": "bytes of all tables"}
 
 
@@ -52,13 +54,19 @@ def plots_of(group: Group, styles: Mapping[str, Style], expected: Mapping[str, A
 
 
 def score_plot(group: Group, styles: Mapping[str, Style], score: str, size: str) -> Plot:
-    """A score against a size: a line for each series, the band from least to greatest over seeds, the full table dashed."""
+    """A score against a size: a line for each series, the band from least to greatest, the full table dashed."""
     rows = [row for budget in group.budgets if (row := _score_row(budget, score, size)) is not None]
     x = {"field": "size", "type": "quantitative", "title": TITLES[size], "scale": _log(), "axis": _sizes(size)}
     y = {"field": "mean", "type": "quantitative", "title": TITLES[score], "scale": {"zero": False, "padding": 8}}
     layers: list[Spec] = [
-        {"mark": {"type": "area", "opacity": 0.18}, "encoding": {"y": {**y, "field": "least"}, "y2": {"field": "greatest"}}},
-        {"mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.5}, "encoding": {"y": {**y, "field": "least"}, "y2": {"field": "greatest"}}},
+        {
+            "mark": {"type": "area", "opacity": 0.18},
+            "encoding": {"y": {**y, "field": "least"}, "y2": {"field": "greatest"}},
+        },
+        {
+            "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.5},
+            "encoding": {"y": {**y, "field": "least"}, "y2": {"field": "greatest"}},
+        },
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": y, "opacity": _bright(1.0)}},
         _dots(y, styles, ("series", "budget", size, "fewer", "mean", "least", "greatest", "seeds")),
     ]
@@ -90,18 +98,48 @@ def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str
         for measure in ("params", "bytes"):
             rows += _factor_row(group, name, measure, expected)
     order = list(dict.fromkeys(row["series"] for row in sorted(rows, key=lambda row: -row["factor"])))
-    x = {"field": "factor", "type": "quantitative", "title": "times fewer than the full table, at its BCE", "scale": _log(), "axis": _times()}
+    x = {
+        "field": "factor",
+        "type": "quantitative",
+        "title": "times fewer than the full table, at its BCE",
+        "scale": _log(),
+        "axis": _times(),
+    }
     y = {"field": "series", "type": "nominal", "title": None, "sort": order, "axis": {"labelLimit": 160}}
     offset = {"field": "of", "type": "nominal", "sort": ["params", "bytes"]}
     tooltip = [_tip(name) for name in ("series", "of", "says", "expected", "how")]
     layers: list[Spec] = [
-        {"mark": {"type": "rule", "strokeWidth": 6, "opacity": 0.35}, "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}}},
-        {"mark": {"type": "point", "filled": True, "size": 110}, "encoding": {"x": x, "shape": {"field": "of", "type": "nominal", "scale": {"domain": ["params", "bytes"], "range": ["circle", "square"]}, "legend": {"title": None, "orient": "top"}}, "opacity": _bright(1.0)}},
-        {"mark": {"type": "text", "align": "left", "dx": 10, "fontSize": 11}, "encoding": {"x": x, "text": {"field": "says"}}},
-        {"transform": [{"filter": "isValid(datum.wanted)"}], "mark": {"type": "tick", "thickness": 2, "size": 16}, "encoding": {"x": {**x, "field": "wanted"}, "color": {"value": "#8a8f98"}}},
+        {
+            "mark": {"type": "rule", "strokeWidth": 6, "opacity": 0.35},
+            "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 110},
+            "encoding": {
+                "x": x,
+                "shape": {
+                    "field": "of",
+                    "type": "nominal",
+                    "scale": {"domain": ["params", "bytes"], "range": ["circle", "square"]},
+                    "legend": {"title": None, "orient": "top"},
+                },
+                "opacity": _bright(1.0),
+            },
+        },
+        {
+            "mark": {"type": "text", "align": "left", "dx": 10, "fontSize": 11},
+            "encoding": {"x": x, "text": {"field": "says"}},
+        },
+        {
+            "transform": [{"filter": "isValid(datum.wanted)"}],
+            "mark": {"type": "tick", "thickness": 2, "size": 16},
+            "encoding": {"x": {**x, "field": "wanted"}, "color": {"value": "#8a8f98"}},
+        },
     ]
-    spec = _spec(rows, {"y": y, "yOffset": offset, "color": _colours(styles, rows, legend=False), "tooltip": tooltip}, layers)
-    spec["height"] = {"step": 22}
+    spec = _spec(
+        rows, {"y": y, "yOffset": offset, "color": _colours(styles, rows, legend=False), "tooltip": tooltip}, layers
+    )
+    spec["height"] = {"step": 24}
     about = "Circles: params, squares: bytes, of all tables. A grey tick is what the recipe expects of params."
     return Plot("factors", "Compression factors", spec, about)
 
@@ -112,14 +150,22 @@ def _factor_row(group: Group, name: str, measure: str, expected: Mapping[str, An
     factor = group.factor(name, measure)
     if factor.value is None or factor.high is None or factor.value <= 0:
         return []
-    wanted = expected.get("compression", {}).get(name) if measure == "params" else None
-    wanted = (wanted[0] * wanted[1]) ** 0.5 if isinstance(wanted, list) and len(wanted) == 2 else wanted
+    wanted = expected_value(expected.get("compression", {}).get(name)) if measure == "params" else None
     low, high = factor.low or factor.high, factor.high
+    if high < 1:
+        return []  # it needs more than the full table
     if factor.seeds is not None and factor.kind is Kind.MEASURED:
         low, high = factor.seeds.least, factor.seeds.greatest
-    facts = {"series": name, "of": measure, "factor": factor.value, "low": low, "high": high, "says": str(factor)}
-    known = {"wanted": wanted} if isinstance(wanted, int | float) else {}
-    return [{**facts, "expected": "–" if not known else f"{wanted:,.0f}×", "how": str(factor.kind), **known}]
+    facts = {
+        "series": name,
+        "of": measure,
+        "factor": max(factor.value, 1.0),
+        "low": max(low, 1.0),
+        "high": high,
+        "says": str(factor),
+    }
+    known = {} if wanted is None else {"wanted": wanted}
+    return [{**facts, "expected": "–" if wanted is None else format_ratio(wanted), "how": str(factor.kind), **known}]
 
 
 # -- training ----------------------------------------------------------------------------------------------------------
@@ -128,15 +174,36 @@ def _factor_row(group: Group, name: str, measure: str, expected: Mapping[str, An
 def curve_plot(group: Group, styles: Mapping[str, Style]) -> Plot:
     """Validations of one run of each series under the chosen budget; its clusterings are marked on it."""
     rows = curve_rows(group)
-    x = {"field": "step", "type": "quantitative", "title": "step", "axis": {"format": "~s"}}
+    x = {"field": "step", "type": "quantitative", "title": "step", "axis": STEPS}
     y = {"field": "bce", "type": "quantitative", "title": "validation BCE", "scale": {"zero": False}}
     tips = [_tip(name) for name in ("series", "budget", "step", "bce", "auc", "epoch")]
     detail = {"detail": {"field": "run", "type": "nominal"}, "opacity": _bright(1.0)}
     scored, marked = {"filter": "isValid(datum.bce)"}, {"filter": "isValid(datum.clustered)"}
     layers: list[Spec] = [
-        {"transform": [marked], "mark": {"type": "rule", "strokeDash": [2, 3], "opacity": 0.6}, "encoding": {"tooltip": [_tip("series"), _tip("budget"), _tip("step"), _tip("clustered")]}},
-        {"transform": [scored], "mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": y, **detail, "strokeDash": {"field": "live", "type": "nominal", "legend": None, "scale": {"domain": [0, 1], "range": [[1, 0], [6, 3]]}}}},
-        {"transform": [scored], "mark": {"type": "point", "filled": True, "size": 28}, "encoding": {"y": y, "opacity": _bright(1.0), "tooltip": tips}},
+        {
+            "transform": [marked],
+            "mark": {"type": "rule", "strokeDash": [2, 3], "opacity": 0.6},
+            "encoding": {"tooltip": [_tip("series"), _tip("budget"), _tip("step"), _tip("clustered")]},
+        },
+        {
+            "transform": [scored],
+            "mark": {"type": "line", "strokeWidth": 2},
+            "encoding": {
+                "y": y,
+                **detail,
+                "strokeDash": {
+                    "field": "live",
+                    "type": "nominal",
+                    "legend": None,
+                    "scale": {"domain": [0, 1], "range": [[1, 0], [6, 3]]},
+                },
+            },
+        },
+        {
+            "transform": [scored],
+            "mark": {"type": "point", "filled": True, "size": 28},
+            "encoding": {"y": y, "opacity": _bright(1.0), "tooltip": tips},
+        },
     ]
     spec = _spec(rows, {"x": x, "color": _colours(styles, rows)}, layers, by_budget=True)
     about = "One run of each series, that of the lowest seed. Dotted: clusterings. Dashed: runs that are not finished."
@@ -154,11 +221,14 @@ ABOUT = {
 def event_plot(group: Group, styles: Mapping[str, Style], name: str) -> Plot:
     """A fact of every clustering: the mean over tables, and the band from the least to the greatest."""
     rows = event_rows(group, name)
-    x = {"field": "step", "type": "quantitative", "title": "step", "axis": {"format": "~s"}}
+    x = {"field": "step", "type": "quantitative", "title": "step", "axis": STEPS}
     y = {"field": "mean", "type": "quantitative", "title": WORDS[name], "scale": {"zero": False, "padding": 8}}
     tips = ("series", "budget", "step", "mean", "least", "greatest", "tables")
     layers: list[Spec] = [
-        {"mark": {"type": "area"}, "encoding": {"y": {**y, "field": "least"}, "y2": {"field": "greatest"}, "opacity": _bright(0.15)}},
+        {
+            "mark": {"type": "area"},
+            "encoding": {"y": {**y, "field": "least"}, "y2": {"field": "greatest"}, "opacity": _bright(0.15)},
+        },
         {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"y": y, "opacity": _bright(1.0)}},
         _dots(y, styles, tips),
     ]
@@ -182,16 +252,24 @@ def _spec(rows: Sequence[dict[str, Any]], shared: Spec, layers: list[Spec], *, b
         "layer": layers,
     }
     if by_budget:
-        first = next((row["budget"] for row in rows if row["series"] != FULL), "")
-        spec["params"] = [*spec["params"], {"name": "budget", "value": first}]
+        spec["params"] = [*spec["params"], {"name": "budget", "value": middle_budget(rows)}]
         spec["transform"] = [{"filter": "datum.budget == budget || datum.series == 'full'"}]
     return spec
+
+
+def middle_budget(rows: Sequence[dict[str, Any]]) -> str:
+    """The budget that is shown first: the middle one, which most series have."""
+    labels = list(dict.fromkeys(row["budget"] for row in rows if row["series"] != FULL))
+    return labels[len(labels) // 2] if labels else ""
 
 
 def _dots(y: Spec, styles: Mapping[str, Style], tips: Sequence[str]) -> Spec:
     shape = {"field": "series", "type": "nominal", "scale": _range(styles, "shape"), "legend": None}
     mark = {"type": "point", "filled": True, "size": 70}
-    return {"mark": mark, "encoding": {"y": y, "shape": shape, "opacity": _bright(1.0), "tooltip": [_tip(name) for name in tips]}}
+    return {
+        "mark": mark,
+        "encoding": {"y": y, "shape": shape, "opacity": _bright(1.0), "tooltip": [_tip(name) for name in tips]},
+    }
 
 
 def _rule(level: Spread | None, text: str) -> list[Spec]:
@@ -228,11 +306,11 @@ def _log() -> Spec:
 
 def _sizes(size: str) -> Spec:
     unit = "B" if size == "bytes" else ""
-    return {"labelExpr": f"format(datum.value, '~s') + '{unit}'", "labelOverlap": True, "tickCount": 6}
+    return {"labelExpr": f"format(datum.value, '~s') + '{unit}'", "labelOverlap": True, "tickCount": 6, "grid": False}
 
 
 def _times() -> Spec:
-    return {"labelExpr": "format(datum.value, '~s') + '×'", "labelOverlap": True, "tickCount": 6}
+    return {"labelExpr": "format(datum.value, '~s') + '×'", "labelOverlap": True, "tickCount": 6, "grid": False}
 
 
 def _tip(name: str) -> Spec:
@@ -244,8 +322,3 @@ def _tip(name: str) -> Spec:
     if name == "step":
         return {"field": name, "type": "quantitative", "format": ","}
     return {"field": name, "type": "nominal"}
-
-
-def finite(value: float | None) -> float | None:
-    """JSON has no word for what is not a number."""
-    return None if value is None or not math.isfinite(value) else value

@@ -1,7 +1,7 @@
 """What `cce report` is pointed at → records of finished runs, logs of unfinished ones, and what a recipe expects.
 
-A folder is walked for `records.jsonl` (of a sweep), `record.jsonl` (of a run), `metrics.jsonl` beside `config.toml` (of a
-run that is not finished) and `recipe.toml`. A run that is told of twice is taken once.
+A folder is walked for `records.jsonl` (of a sweep), `record.jsonl` (of a run), `metrics.jsonl` beside `config.toml` (of
+a run that is not finished) and `recipe.toml`. A run that is told of twice is taken once.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import json
 import os
 import time
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.records import RunRecord
 from cce.report.groups import key_of
+from cce.report.plans import num_planned, read_plan, series_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cce.report.groups import Key
 
 RECORDS = ("records.jsonl", "record.jsonl")
+SILENT = 900.0  # seconds without a line after which a run is taken to be stopped
 SKIPPED = ("checkpoints", "tensorboard", "report")  # folders that hold no runs
 
 
@@ -35,6 +37,12 @@ class LiveRun:
     lines: list[dict[str, Any]]  # of its log
     idle: float  # seconds since the log was last written
     series: str = ""
+    failure: str = ""  # the last line of what went wrong, if something did
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it seems to be under way: it did not fail, and its log is not old."""
+        return not self.failure and self.idle < SILENT
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """The lines of one kind: train, validation, cluster, test."""
@@ -55,12 +63,18 @@ class Collected:
     recipes: dict[str, str] = field(default_factory=dict)  # path → text
     expected: dict[Key, dict[str, Any]] = field(default_factory=dict)  # what the recipe of a group expects
     notes: list[str] = field(default_factory=list)
-    num_planned: int = 0  # runs that sweeps are to make, as far as they tell
+    num_planned: int = 0  # runs that recipes ask for: an upper bound, as equal tables are trained once
+
+    @property
+    def num_running(self) -> int:
+        """Runs that seem to be under way."""
+        return sum(run.is_running for run in self.live)
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more is to come."""
-        return not self.live and len(self.records) >= self.num_planned
+        """Whether nothing more can come."""
+        num_failed = sum(bool(run.failure) for run in self.live)
+        return num_failed == len(self.live) and len(self.records) + num_failed >= self.num_planned
 
     @property
     def num_runs(self) -> int:
@@ -68,7 +82,7 @@ class Collected:
         return len(self.records) + len(self.live)
 
 
-def collect(paths: Sequence[Path]) -> Collected:
+def collect(paths: Sequence[Path], *, may_be_empty: bool = False) -> Collected:
     """Read everything at `paths`; refuse a path that is not there, and paths without a single run."""
     found = Collected()
     records: dict[tuple[Any, ...], RunRecord] = {}
@@ -80,7 +94,8 @@ def collect(paths: Sequence[Path]) -> Collected:
     found.records = list(records.values())
     names = {record.name for record in found.records if record.name}
     found.live = [run for run in found.live if run.name not in names]
-    if not found.num_runs:
+    found.num_planned = sum(num_planned(read_plan(text)) for text in found.recipes.values())
+    if not found.num_runs and not may_be_empty:
         raise ValueError(f"there are no runs in {', '.join(map(str, paths))}.")
     return found
 
@@ -90,29 +105,27 @@ def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord
         found.recipes[str(file)] = file.read_text(encoding="utf-8")
     elif file.name == "metrics.jsonl":
         if (run := read_live(file.parent)) is not None:
-            found.live.append(run)
+            found.live.append(replace(run, series=series_by_name(run.name, _plan_of(file, found))))
     else:
-        expected = _expected(file, found)
+        expected = _plan_of(file, found).get("expected", {})
         for record in read_lines(file, found.notes):
             key = (record.method, record.seed, record.num_params, record.nbytes, record.seconds, str(record.bce))
             if key not in records or record.name:
                 records[key] = record
-            if expected:
+            if isinstance(expected, dict) and expected:
                 found.expected[key_of(record.config)] = expected
 
 
-def _expected(file: Path, found: Collected) -> dict[str, Any]:
-    """What the recipe in the nearest folder above a file expects."""
-    recipe = next((path for parent in file.parents if (path := str(parent / "recipe.toml")) in found.recipes), None)
+def _plan_of(file: Path, found: Collected) -> dict[str, Any]:
+    """The recipe in the nearest folder above a file; empty without one."""
+    paths = (str(parent / "recipe.toml") for parent in file.parents)
+    recipe = next((path for path in paths if path in found.recipes), None)
     if recipe is None:
         return {}
-    try:
-        expected = tomllib.loads(found.recipes[recipe]).get("expected", {})
-    except tomllib.TOMLDecodeError as error:
-        note = f"{recipe} is not TOML: {error}."
-        found.notes += [] if note in found.notes else [note]
-        return {}
-    return expected if isinstance(expected, dict) else {}
+    plan = read_plan(found.recipes[recipe])
+    if not plan and (note := f"{recipe} cannot be read as TOML.") not in found.notes:
+        found.notes.append(note)
+    return plan
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -166,7 +179,9 @@ def read_live(folder: Path) -> LiveRun | None:
         lines, idle = log.read_text(encoding="utf-8").splitlines(), time.time() - log.stat().st_mtime
     except (OSError, tomllib.TOMLDecodeError):
         return None  # it has just begun, or has just been taken away
-    return LiveRun(folder.name, config, list(_parsed(lines)), max(idle, 0.0))
+    error = folder / "error.txt"
+    failure = error.read_text(encoding="utf-8").strip().splitlines()[-1:] if error.exists() else []
+    return LiveRun(folder.name, config, list(_parsed(lines)), max(idle, 0.0), failure="".join(failure))
 
 
 def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cce.report.contents import factor_table, ledger_table, summary_table
+from cce.report.factor_table import factor_table
 from cce.report.groups import FULL, group_records
 from cce.report.headline import headline
+from cce.report.ledger_table import ledger_table
 from cce.report.palette import Style, palette
 from cce.report.plots import Plot, plots_of
+from cce.report.summary_table import summary_table
 
 if TYPE_CHECKING:
     from cce.report.groups import Group

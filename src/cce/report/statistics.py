@@ -45,7 +45,7 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 
 def spread_of_ratios(values: Iterable[float]) -> Spread | None:
-    """The spread of positive ratios, taken of their logarithms: a geometric mean, and an interval that stays positive."""
+    """The spread of positive ratios, of their logarithms: a geometric mean, and an interval that stays positive."""
     logs = spread(math.log(value) for value in values if value > 0 and math.isfinite(value))
     if logs is None:
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from cce.text import format_markdown
+from cce.text import format_markdown, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +83,11 @@ class Table:
 
     def _shown(self) -> list[int]:
         return [place for place, column in enumerate(self.columns) if column.shown]
+
+
+def ratio_cell(full: float | None, size: float | None) -> Cell:
+    """How many times fewer; nothing where a size is not known."""
+    return Cell(full / size, format_ratio(full / size)) if full and size else Cell(None)
 
 
 def _heading(column: Column) -> str:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cce.records import write_whole
-from cce.report.contents import environment_table
+from cce.report.environment_table import environment_table
 from cce.report.page import make_page
 from cce.report.sections import make_sections
 from cce.report.vega import can_draw, picture
