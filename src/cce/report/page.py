@@ -13,6 +13,7 @@ from cce.report.commands import sweep_command, train_command
 from cce.report.environment_table import environment_table
 from cce.report.groups import budget_words
 from cce.report.packing import pack
+from cce.report.plots import middle_budget
 from cce.report.tables import Cell, Column, Table
 from cce.report.vega import javascript
 from cce.version import __version__
@@ -141,7 +142,9 @@ def _figures(plots: Sequence[Plot]) -> str:
 def _budgets(plots: Sequence[Plot]) -> str:
     """The list of budgets to choose from, in the order of the data; the full table is always shown."""
     rows = [row for row in _all_rows(plots) if row["series"] != "full"]
-    options = "".join(f"<option>{escape(label)}</option>" for label in dict.fromkeys(row["budget"] for row in rows))
+    first = middle_budget(rows)
+    labels = dict.fromkeys(row["budget"] for row in rows)
+    options = "".join(f"<option{' selected' if each == first else ''}>{escape(each)}</option>" for each in labels)
     return f'<p><label>Budget <select class="budget">{options}</select></label></p>' if options else ""
 
 

@@ -1,11 +1,12 @@
 """Charts as data: Vega-Lite specifications in plain dictionaries, which the page and the pictures are both drawn from.
 
-A chart is data before it is a picture: nothing here needs altair or a browser. The page sets two names: `highlight`, the
-series that are chosen in its legend, and `budget`, the budget that is chosen in its list.
+A chart is data before it is a picture: nothing here needs altair or a browser. The page sets two names: `highlight`,
+the series that are chosen in its legend, and `budget`, the budget that is chosen in its list.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,13 @@ def plots_of(group: Group, styles: Mapping[str, Style], expected: Mapping[str, A
 def score_plot(group: Group, styles: Mapping[str, Style], score: str, size: str) -> Plot:
     """A score against a size: a line for each series, the band from least to greatest, the full table dashed."""
     rows = [row for budget in group.budgets if (row := _score_row(budget, score, size)) is not None]
-    x = {"field": "size", "type": "quantitative", "title": TITLES[size], "scale": _log(), "axis": _sizes(size)}
+    x = {
+        "field": "size",
+        "type": "quantitative",
+        "title": TITLES[size],
+        "scale": _log(),
+        "axis": _sizes(rows, "size", "B" if size == "bytes" else ""),
+    }
     y = {"field": "mean", "type": "quantitative", "title": TITLES[score], "scale": {"zero": False, "padding": 8}}
     layers: list[Spec] = [
         {
@@ -103,7 +110,7 @@ def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str
         "type": "quantitative",
         "title": "times fewer than the full table, at its BCE",
         "scale": _log(),
-        "axis": _times(),
+        "axis": _sizes(rows, "factor", "×"),
     }
     y = {"field": "series", "type": "nominal", "title": None, "sort": order, "axis": {"labelLimit": 160}}
     offset = {"field": "of", "type": "nominal", "sort": ["params", "bytes"]}
@@ -121,7 +128,12 @@ def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str
                     "field": "of",
                     "type": "nominal",
                     "scale": {"domain": ["params", "bytes"], "range": ["circle", "square"]},
-                    "legend": {"title": None, "orient": "top"},
+                    "legend": {
+                        "title": None,
+                        "orient": "top",
+                        "symbolFillColor": "#8a8f98",
+                        "symbolStrokeColor": "#8a8f98",
+                    },
                 },
                 "opacity": _bright(1.0),
             },
@@ -132,14 +144,14 @@ def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str
         },
         {
             "transform": [{"filter": "isValid(datum.wanted)"}],
-            "mark": {"type": "tick", "thickness": 2, "size": 16},
+            "mark": {"type": "tick", "thickness": 3, "size": 18},
             "encoding": {"x": {**x, "field": "wanted"}, "color": {"value": "#8a8f98"}},
         },
     ]
     spec = _spec(
         rows, {"y": y, "yOffset": offset, "color": _colours(styles, rows, legend=False), "tooltip": tooltip}, layers
     )
-    spec["height"] = {"step": 24}
+    spec["height"] = 48 * max(len(order), 1)
     about = "Circles: params, squares: bytes, of all tables. A grey tick is what the recipe expects of params."
     return Plot("factors", "Compression factors", spec, about)
 
@@ -304,13 +316,20 @@ def _log() -> Spec:
     return {"type": "log", "nice": False, "padding": 14}
 
 
-def _sizes(size: str) -> Spec:
-    unit = "B" if size == "bytes" else ""
-    return {"labelExpr": f"format(datum.value, '~s') + '{unit}'", "labelOverlap": True, "tickCount": 6, "grid": False}
+def _sizes(rows: Sequence[dict[str, Any]], name: str, unit: str) -> Spec:
+    """A logarithmic axis with round numbers, as many as fit."""
+    sizes = [row[name] for row in rows if row[name]]
+    values = round_numbers(min(sizes), max(sizes)) if sizes else []
+    label = f"format(datum.value, '~s') + '{unit}'"
+    return {"labelExpr": label, "labelOverlap": True, "values": values, "grid": False}
 
 
-def _times() -> Spec:
-    return {"labelExpr": "format(datum.value, '~s') + '×'", "labelOverlap": True, "tickCount": 6, "grid": False}
+def round_numbers(low: float, high: float) -> list[float]:
+    """Powers of ten between two sizes; twos and fives, or threes, as well where there are few of them."""
+    decades = math.log10(high / low)
+    digits = (1, 2, 5) if decades < 2.5 else (1, 3) if decades < 4 else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [digit * 10.0**power for power in powers for digit in digits if low <= digit * 10.0**power <= high]
 
 
 def _tip(name: str) -> Spec:

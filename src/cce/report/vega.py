@@ -29,7 +29,7 @@ def javascript() -> str:
     """Vega, Vega-Lite and Vega-Embed in one script, without a network; safe inside a `script` element."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle()).replace("</script", "<\\/script")
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("</script", "<\\/script")
 
 
 def picture(spec: dict[str, Any], *, title: str, kind: str) -> bytes:
