@@ -13,7 +13,7 @@ from cce.report.commands import sweep_command, train_command
 from cce.report.environment_table import environment_table
 from cce.report.groups import budget_words
 from cce.report.packing import pack
-from cce.report.plots import middle_budget
+from cce.report.specs import middle_budget
 from cce.report.tables import Cell, Column, Table
 from cce.report.vega import javascript
 from cce.version import __version__
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cce.report.groups import Group
-    from cce.report.plots import Plot
     from cce.report.reading import Collected
     from cce.report.sections import Section
+    from cce.report.specs import Plot
 
 KEPT = (  # of a line of the ledger
     *("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes"),

@@ -10,12 +10,13 @@ from cce.report.groups import FULL, group_records
 from cce.report.headline import headline
 from cce.report.ledger_table import ledger_table
 from cce.report.palette import Style, palette
-from cce.report.plots import Plot, plots_of
+from cce.report.plots import plots_of
 from cce.report.summary_table import summary_table
 
 if TYPE_CHECKING:
     from cce.report.groups import Group
     from cce.report.reading import Collected
+    from cce.report.specs import Plot
     from cce.report.tables import Table
 
 
