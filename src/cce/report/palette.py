@@ -7,6 +7,7 @@ Beyond eight series hues come again; shapes still differ.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,16 +30,13 @@ class Style:
 def palette(names: Iterable[str]) -> dict[str, Style]:
     """A style for each name, by its rank: the usual methods have their own hues, whoever else is there."""
     wanted = sorted(set(names))
-    styles = {name: Style(HUES[place], _shape(place)) for place, name in enumerate(FIXED) if name in wanted}
+    styles = {name: _style(place) for place, name in enumerate(FIXED) if name in wanted}
     if "full" in wanted:
         styles["full"] = Style(GREY, "square")
-    free = [place for place, name in enumerate(FIXED) if name not in styles]
-    for name in wanted:
-        if name not in styles:
-            place = free.pop(0) if free else len(styles)
-            styles[name] = Style(HUES[place % len(HUES)], _shape(len(styles)))
-    return styles
+    free = (place for place in count() if place >= len(FIXED) or FIXED[place] not in wanted)
+    return styles | {name: _style(next(free)) for name in wanted if name not in styles}
 
 
-def _shape(place: int) -> str:
-    return SHAPES[place % len(SHAPES)]
+def _style(place: int) -> Style:
+    """Eight hues and seven shapes: 56 places before a pair comes again."""
+    return Style(HUES[place % len(HUES)], SHAPES[place % len(SHAPES)])

@@ -1,7 +1,6 @@
 """Pieces of charts in Vega-Lite's language: plain dictionaries. Nothing here needs altair or a browser.
 
-The page sets two names: `highlight`, the series that are chosen in its legend, and `budget`, the one that is chosen in its
-list.
+The page sets two names: `highlight`, the series chosen in its legend, and `budget`, the one chosen in its list.
 """
 
 from __future__ import annotations
