@@ -33,7 +33,7 @@ def event_rows(group: Group, name: str) -> list[Row]:
     rows: list[Row] = []
     for run, (series, budget, _, events, _) in enumerate(_runs(group)):
         for step in sorted({event["step"] for event in events if "step" in event}):
-            found = spread(event[name] for event in events if event["step"] == step and _is_number(event.get(name)))
+            found = spread(event[name] for event in events if event.get("step") == step and _is_number(event.get(name)))
             if found is not None:
                 facts = {"mean": found.mean, "least": found.least, "greatest": found.greatest}
                 rounded = {key: round(value, 5) for key, value in facts.items()}
