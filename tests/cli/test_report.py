@@ -100,6 +100,7 @@ def test_the_report_is_inside_a_folder_or_beside_a_file(tmp_path):
 
 
 def test_it_does_without_torch(sweep):
-    code = f"import sys, cce.cli\ncce.cli.main(['report', {str(sweep)!r}, '--no-figures'])\nsys.exit('torch' in sys.modules)"
+    code = f"import sys, cce.cli\ncce.cli.main(['report', {str(sweep)!r}, '--no-figures'])\n"
+    code += "sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -29,6 +29,12 @@ def test_empty_charts_are_left_out():
     assert plots([bare]) == []
 
 
+def test_tables_of_no_size_have_no_place_on_the_axis():
+    empty = made_record("hash", 8000, num_params=0, nbytes=0)
+    found = {plot.name: plot for plot in plots([made_record("cce", 500), empty])}
+    assert {row["series"] for row in found["bce-params"].spec["data"]["values"]} == {"cce"}
+
+
 def test_points_are_means_with_their_least_and_greatest():
     records = [made_record("cce", 8000, seed, bce=bce) for seed, bce in enumerate((0.46, 0.48))]
     (group,) = group_records(records)

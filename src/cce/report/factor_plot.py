@@ -36,7 +36,7 @@ def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str
         "color": colours(styles, rows) | {"legend": None},
         "tooltip": [tip(name) for name in ("series", "of", "says", "expected", "how")],
     }
-    spec = layered(rows, shared, _layers(x)) | {"height": 48 * max(len(order), 1)}
+    spec = layered(rows, shared, [*_layers(x), *_wishes(x, rows)]) | {"height": 48 * max(len(order), 1)}
     return Plot("factors", "Compression factors", spec, ABOUT)
 
 
@@ -46,7 +46,6 @@ def _layers(x: Spec) -> list[Spec]:
     shape = {"field": "of", "type": "nominal", "scale": scale, "legend": legend}
     words = {"type": "text", "align": "left", "dx": 10, "fontSize": 11}
     ends = {"x": x | {"field": "low"}, "x2": {"field": "high"}, "opacity": bright(0.35)}
-    wanted = {"x": x | {"field": "wanted"}, "color": {"value": GREY}}
     return [
         {"mark": {"type": "rule", "strokeWidth": 6}, "encoding": ends},
         {
@@ -54,12 +53,16 @@ def _layers(x: Spec) -> list[Spec]:
             "encoding": {"x": x, "shape": shape, "opacity": bright(1.0)},
         },
         {"mark": words, "encoding": {"x": x | {"field": "high"}, "text": {"field": "says"}, "opacity": bright(1.0)}},
-        {
-            "transform": [{"filter": "isValid(datum.wanted)"}],
-            "mark": {"type": "tick", "thickness": 3, "size": 18},
-            "encoding": wanted,
-        },
     ]
+
+
+def _wishes(x: Spec, rows: list[dict[str, Any]]) -> list[Spec]:
+    """A tick at what was expected, if anything was."""
+    if not any("wanted" in row for row in rows):
+        return []
+    encoding = {"x": x | {"field": "wanted"}, "color": {"value": GREY}}
+    mark = {"type": "tick", "thickness": 3, "size": 18}
+    return [{"transform": [{"filter": "isValid(datum.wanted)"}], "mark": mark, "encoding": encoding}]
 
 
 def _rows(group: Group, name: str, of: str, expected: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const root = document.documentElement;
-const views = [];  // {section, name, element, plot, view}
+const views = [];  // of charts: where they are, what they show, and what draws them
 const state = recall();
 
 // -- what is remembered while the page loads itself again ----------------------------------------------------------
@@ -54,7 +54,7 @@ function setTheme(theme) {
 
 async function draw(place) {
   const spec = structuredClone(place.plot.spec);
-  spec.data = { values: unpack(place.plot.rows) };
+  spec.data = { values: place.rows };
   spec.encoding.color.legend = null;  // the section has one for all its charts
   const options = { actions: false, renderer: "svg", config: chartTheme(), tooltip: { theme: "custom" } };
   if (place.result) place.result.finalize();
@@ -65,6 +65,9 @@ async function draw(place) {
 
 function signal(place) {
   const choice = chosen(place.section);
+  const has = (row) => row.budget === choice.budget || row.series === "full";
+  place.figure.hidden = place.plot.budgets && choice.budget !== null && !place.rows.some(has);
+  if (place.figure.hidden) return;
   place.view.signal("highlight", choice.series);
   if (place.plot.budgets && choice.budget !== null) place.view.signal("budget", choice.budget);
   place.view.runAsync();
@@ -221,7 +224,7 @@ function wireSection(content) {
   const section = document.getElementById(content.id);
   for (const figure of section.querySelectorAll(".plot")) {
     const plot = content.plots[figure.dataset.plot];
-    views.push({ section, plot, element: figure.querySelector(".canvas") });
+    views.push({ section, figure, plot, rows: unpack(plot.rows), element: figure.querySelector(".canvas") });
   }
   wireLegend(section);
   const budgets = section.querySelector("select.budget");

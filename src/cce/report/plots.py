@@ -53,18 +53,18 @@ def score_plot(group: Group, styles: Mapping[str, Style], score: str, size: str)
     rows = [row for budget in group.budgets for row in _score_rows(budget, score, size)]
     y = near("mean", f"test {score.upper()}")
     tips = ("series", "budget", size, "mean", "least", "greatest", "seeds")
-    layers = [band(y, "area", 0.2), band(y, "rule", 0.6), line(y), dots(y, styles, tips)]
     full = group.baseline.over_seeds(score) if group.baseline else None
-    layers += level(full.mean, f"full table {full.mean:.4f}") if full else []
+    layers = level(full.mean, f"full table {full.mean:.4f}") if full else []  # below the points, which are pointed at
+    layers += [band(y, "area", 0.2), band(y, "rule", 0.6), line(y), dots(y, styles, tips)]
     x = number("size", f"{size} of all tables", **log_sizes(rows, ("size",), UNITS[size]))
     spec = layered(rows, {"x": x, "color": colours(styles, rows)}, layers)
     return Plot(f"{score}-{size}", f"{score.upper()} against {size}", spec, OVER_SEEDS)
 
 
 def _score_rows(budget: Budget, score: str, size: str) -> list[dict[str, Any]]:
-    """One row, or none without a score."""
+    """One row; none without a score, or without a size, which a logarithmic axis has no place for."""
     found = budget.over_seeds(score)
-    if found is None:
+    if found is None or not budget.size(size):
         return []
     scores = {"mean": found.mean, "least": found.least, "greatest": found.greatest}
     row = {"series": budget.series, "budget": budget.label, "size": budget.size(size), "seeds": found.count}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -25,8 +26,12 @@ def can_draw() -> bool:
     return find_spec("vl_convert") is not None
 
 
+@cache
 def javascript() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script, without a network; safe inside a `script` element."""
+    """Vega, Vega-Lite and Vega-Embed in one script, without a network; safe inside a `script` element.
+
+    It is put together once, which takes seconds.
+    """
     import vl_convert
 
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("</script", "<\\/script")
