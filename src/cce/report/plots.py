@@ -84,7 +84,11 @@ def curve_plot(group: Group, styles: Mapping[str, Style]) -> Plot:
         line(y, detail=run, strokeDash=dashes) | {"transform": scored},
         dots(y, styles, ("series", "budget", "step", "epoch", "bce", "auc"), size=30) | {"transform": scored},
     ]
-    shared = {"x": number("step", "step", axis=STEPS), "color": colours(styles, rows)}
+    last = max(
+        (row["step"] for row in rows), default=1
+    )  # of all budgets, so that the axis stays when another is chosen
+    x = number("step", "step", axis=STEPS, scale={"domain": [0, last]})
+    shared = {"x": x, "color": colours(styles, rows)}
     about = "One run of each series, that of the lowest seed. Dotted: clusterings. Dashed: runs that are not finished."
     return Plot("curves", "Training curves", by_budget(layered(rows, shared, layers)), about, has_budgets=True)
 
