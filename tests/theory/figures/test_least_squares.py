@@ -31,11 +31,12 @@ def test_every_run_is_followed_by_a_baseline(figure):
         "T* in 40 rows",
         "sparse, one 1, k = 10",
         "T* in 10 rows",
+        "sparse, one 1, from T*",
     ]
-    assert [line.is_level for line in figure.series] == [False, True] * 6
+    assert [line.is_level for line in figure.series] == [*([False, True] * 6), False]
     for line in figure.series:
         assert len(line.x) == QUICK.num_steps + 1
-        assert line.is_reference or line.y[0] == pytest.approx(1)
+        assert line.is_reference or line.y[0] == pytest.approx(0 if line.name.endswith("from T*") else 1)
 
 
 def test_baselines_get_better_with_rows_and_with_ones(figure):
@@ -48,12 +49,15 @@ def test_baselines_get_better_with_rows_and_with_ones(figure):
 def test_claims_say_what_the_series_say(figure):
     lines = {line.name: line.y for line in figure.series}
     held = {claim.text: claim.held for claim in figure.claims}
-    assert len(held) == 12
+    assert len(held) == 13
     assert held["all versions improve with more steps"]
     assert held["dense CCE goes to zero"] is (lines["dense"][-1] < 0.01)
     assert held["two 1s do better than one"] is (lines["sparse, two 1s"][-1] < lines["sparse, one 1"][-1])
     better = lines["sparse, random codebook"][-1] < lines["sparse, one 1"][-1]
     assert held["after many steps a random codebook does better than k-means (notes)"] is better
+    again = lines["sparse, one 1, from T*"]
+    stays = "started from T*, sparse CCE stays where its first clusters of T* put it (ours)"
+    assert held[stays] is (again[-1] <= 1.05 * again[1])
     reached = "sparse CCE with k = {} comes down to k-means of T* in {}"
     for run, rows, text in (
         ("sparse, one 1", "20 rows", reached.format(20, "20 rows")),

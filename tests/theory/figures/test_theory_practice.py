@@ -37,7 +37,7 @@ def test_with_equal_singular_values_the_mean_lies_under_the_corollary(figure):
 def test_claims_have_their_numbers(figure):
     assert len(figure.claims) == 6
     claims = [str(claim) for claim in figure.claims]
-    assert "under it to step " in claims[2]
+    assert " under it)" in claims[2]
     assert "the bound on the loss is at most 1.0" in claims[3]
     assert "for each column of noise 0.02" in claims[4]
     assert claims[5].endswith(" and 46)")
