@@ -1,6 +1,7 @@
 """`cce theory` as it is typed: what it prints, what it writes, and what it refuses."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,8 @@ from cce.cli.theory import NAMES
 from cce.report import charts
 from cce.theory import Claim, Figure
 from cce.theory.figure import steps
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -115,3 +118,16 @@ def test_an_unknown_name_is_refused_with_the_right_ones(capsys):
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("cce theory: error: argument NAME: invalid choice: 'gravity' (choose from ")
     assert all(name in error for name in (*NAMES, "all"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_has_the_verdict_of_the_kept_data_and_the_picture(name):
+    data = json.loads((ROOT / "results" / "theory" / f"{name}.json").read_text())
+    held, count = sum(claim["held"] for claim in data["claims"]), len(data["claims"])
+    page = (ROOT / "docs" / "theory.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith(f"| `cce theory {name}` |"))
+    verdict = f"held, {count} claims" if held == count else f"{held} of {count} claims held"
+    assert row.split("|")[-2].strip() == verdict
+    assert (data["name"], data["settings"]["seed"]) == (name, 0)
+    assert f"](figures/theory-{name}.svg)" in page
+    assert (ROOT / "docs" / "figures" / f"theory-{name}.svg").is_file()
