@@ -6,7 +6,9 @@ import torch
 import cce
 from cce.data import PreparedData
 from cce.distributed import Ranks
-from cce.training.building import build_model, build_schedule
+from cce.training import Trainer
+from cce.training.building import build_model, build_schedule, load_model
+from cce.training.checkpoint import find_checkpoint, read_checkpoint
 from cce.training.optimizers import create_optimizers
 from helpers.runs import tiny_config
 
@@ -45,8 +47,42 @@ def test_the_papers_schedules_are_chosen_by_the_epochs(data):
     assert steps(data, schedule="strategy-1", cluster_times=1) == {50}
     assert steps(data, cluster_every=3, cluster_times=2) == {3, 6}
     assert steps(data, schedule="none") is None
+    assert steps(data, cluster_at=[0.5, 1.25]) == {50, 125}
 
 
 def test_a_wrong_method_is_refused(data):
     with pytest.raises(ValueError, match="method"):
         built(data, method="cees")
+
+
+def test_one_table_for_all_features(data):
+    _, model = built(data, unified=True)
+    assert list(model.tables.tables) == ["all"]
+    assert model.tables.num_params == 320
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_half_codebooks_weigh_half_and_the_model_gets_float32(data, name):
+    prepared = PreparedData.open(data)
+    _, whole = built(data)
+    _, model = built(data, codebook_dtype=name, optimizer="sgd")
+    assert {parameter.dtype for parameter in model.tables.parameters()} == {getattr(torch, name)}
+    assert {p.dtype for n, p in model.named_parameters() if not n.startswith("tables")} == {torch.float32}
+    codebook = [cce.summary(each).total.codebook_nbytes for each in (whole, model)]
+    assert codebook[0] == 2 * codebook[1]
+    batch = next(iter(prepared.loader("train", batch_size=8)))
+    assert model.tables(batch.ids).dtype == torch.float32
+    assert torch.allclose(model(batch), whole(batch), atol=0.02)
+    model(batch).sum().backward()
+    assert model.tables.tables["c0"].codebook.grad.dtype == getattr(torch, name)
+
+
+def test_a_checkpoint_gives_its_configuration_and_its_model(data, tmp_path):
+    trainer = Trainer(tiny_config(data, codebook_dtype="bfloat16"), tmp_path / "run")
+    trainer.run()
+    checkpoint = read_checkpoint(find_checkpoint(tmp_path / "run"))
+    config, model = load_model(checkpoint)
+    assert config == trainer.config
+    assert model.state_dict().keys() == checkpoint.model.keys()
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, checkpoint.model[name]), name

@@ -6,6 +6,7 @@ import torch
 from cce.training.checkpoint import (
     DamagedCheckpointError,
     checkpoint_path,
+    find_checkpoint,
     list_checkpoints,
     prune_checkpoints,
     read_checkpoint,
@@ -86,3 +87,34 @@ def test_a_failure_leaves_the_ones_before(folder):
     with pytest.raises(TypeError, match="must hold plain values and tensors"):
         write_checkpoint(folder, 4, MODEL, {"x": object()})
     assert read_latest(folder)[0].step == 3
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of three checkpoints, the second of which is the best."""
+    for step in (1, 2, 3):
+        write_checkpoint(tmp_path / "checkpoints", step, MODEL, {"stopping": {"best_step": min(step, 2)}})
+    return tmp_path
+
+
+def test_of_a_run_the_newest_or_the_best_is_found_and_a_checkpoint_is_itself(run):
+    paths = [checkpoint_path(run / "checkpoints", step) for step in (1, 2, 3)]
+    assert find_checkpoint(run) == paths[2]
+    assert find_checkpoint(run, best=True) == paths[1]
+    assert find_checkpoint(paths[0], best=True) == paths[0]
+
+
+def test_a_damaged_checkpoint_is_passed_over(run):
+    latest = checkpoint_path(run / "checkpoints", 3)
+    content = (latest / "model.safetensors").read_bytes()
+    (latest / "model.safetensors").write_bytes(content[:-1])
+    assert find_checkpoint(run) == checkpoint_path(run / "checkpoints", 2)
+    (latest / "model.safetensors").write_bytes(content)
+    assert find_checkpoint(run) == latest
+
+
+def test_where_the_best_is_gone_the_newest_is_found(tmp_path):
+    write_checkpoint(tmp_path / "checkpoints", 3, MODEL, {"stopping": {"best_step": -1}})
+    assert find_checkpoint(tmp_path, best=True) == checkpoint_path(tmp_path / "checkpoints", 3)
+    with pytest.raises(FileNotFoundError, match="must be a run or a checkpoint, got no whole checkpoint there"):
+        find_checkpoint(tmp_path / "elsewhere")

@@ -57,7 +57,20 @@ def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
             {"cap": 3, "accumulate": 3},
             "batch_size must be a multiple of accumulate, got batch_size=128 and accumulate=3",
         ),
-        ({"cap": 3, "cluster_every": 5, "schedule": "none"}, "give one of cluster_every and schedule"),
+        (
+            {"cap": 3, "cluster_every": 5, "schedule": "none"},
+            "give one of cluster_every, cluster_at and schedule, got cluster_every and schedule='none'",
+        ),
+        ({"cap": 3, "cluster_every": 5, "cluster_at": [1.0]}, "and schedule, got cluster_every and cluster_at"),
+        ({"cap": 3, "cluster_at": [1.0], "cluster_times": 2}, "cluster_times does not go with cluster_at"),
+        ({"cap": 3, "cluster_at": []}, r"cluster_at must be a list of moments above 0, in epochs, got \[\]"),
+        ({"cap": 3, "cluster_at": [0.5, 0.0]}, r"cluster_at must be a list of moments above 0, .* got \[0.5, 0.0\]"),
+        ({"cap": 3, "cluster_at": ["x"]}, "cluster_at must be a list of moments above 0"),
+        ({"cap": 3, "codebook_dtype": "int8"}, "codebook_dtype must be one of float32, float16, bfloat16; got 'int8'"),
+        (
+            {"cap": 3, "codebook_dtype": "float16", "optimizer": "adam"},
+            "'float16' needs optimizer_options eps of at least 1e-07 with optimizer 'adam', whose own is 0 in float16",
+        ),
     ],
 )
 def test_wrong_values_are_named(values, message):
@@ -101,3 +114,24 @@ def test_the_defaults_are_the_papers():
     assert (FULL.model, FULL.optimizer, FULL.lr, FULL.batch_size) == ("dlrm", "sgd", 0.1, 128)
     assert FULL.validations_per_epoch == 6
     assert FULL.early_stopping
+
+
+def test_no_epochs_go_with_a_run_to_start_from_only():
+    assert make_config({"data": "d", "cap": 3, "epochs": 0, "start_from": "run"}).epochs == 0
+    with pytest.raises(ValueError, match="epochs must lie in"):
+        make_config({"data": "d", "cap": 3, "epochs": 0})
+
+
+def test_half_codebooks_go_with_optimizers_that_can_do_with_them():
+    for options in ({"optimizer": "sgd"}, {"optimizer": "rowwise_adagrad"}, {"optimizer": "adam"} | EPS):
+        assert make_config({"data": "d", "cap": 3, "codebook_dtype": "float16"} | options)
+    assert make_config({"data": "d", "cap": 3, "codebook_dtype": "bfloat16", "optimizer": "adam"})
+
+
+EPS = {"optimizer_options": {"eps": 1e-4}}
+
+
+def test_moments_survive_a_file(tmp_path):
+    config = TrainConfig(data="d", cap=3, cluster_at=[0.25, 1.5])
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    assert make_config(read_toml(tmp_path / "config.toml")).cluster_at == [0.25, 1.5]

@@ -6,7 +6,8 @@ import argparse
 import json
 import os
 import shlex
-from dataclasses import asdict
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,30 +50,37 @@ def run(options: argparse.Namespace) -> None:
     from cce.experiments.recipe import read_recipe
 
     recipe = read_recipe(options.recipe)
-    out = options.out or Path("runs/sweeps") / recipe.name
+    if options.seeds is not None:
+        recipe = replace(recipe, seeds=tuple(dict.fromkeys(options.seeds)))
     data = (options.data or _prepared(recipe, json_output=options.json)).resolve()
-    runs = _runs(recipe, data, options)
+    runs = _runs(recipe, data)
     from cce.experiments.sweep import Sweep
 
-    sweep = Sweep(runs, out, recipe=options.recipe.read_text(encoding="utf-8"))
+    out = options.out or Path("runs/sweeps") / recipe.name
+    sweep = Sweep(runs, out, recipe=options.recipe.read_bytes().decode("utf-8"), only=options.only)
+    _warn_of_jobs(options)
     outcome = sweep.run(jobs=options.jobs, engine=options.engine, progress=not options.json)
     print(
         json.dumps([asdict(record) for record in outcome.records]) if options.json else f"records: {out}/records.jsonl"
     )
     if outcome.failures:
-        raise ValueError("; ".join(f"{name} failed: {failure}" for name, failure in outcome.failures.items()))
+        told = "; ".join(f"{name}: {failure}" for name, failure in outcome.failures.items())
+        raise ValueError(f"{len(outcome.failures)} of {len(sweep.chosen)} runs failed, see their error.txt: {told}")
 
 
-def _runs(recipe: Recipe, data: Path, options: argparse.Namespace) -> list[Run]:
-    from dataclasses import replace
-
+def _runs(recipe: Recipe, data: Path) -> list[Run]:
     from cce.data import PreparedData
     from cce.experiments.runs import list_runs
 
-    if options.seeds is not None:
-        recipe = replace(recipe, seeds=tuple(options.seeds))
-    runs = list_runs(recipe, data, PreparedData.open(data).schema.vocabulary_sizes)
-    return runs if options.only is None else [run for run in runs if run.series in options.only]
+    return list_runs(recipe, data, PreparedData.open(data).schema.vocabulary_sizes)
+
+
+def _warn_of_jobs(options: argparse.Namespace) -> None:
+    from cce.data.engine import num_cores
+
+    if options.engine == "local" and options.jobs > num_cores():
+        note = f"{options.jobs} jobs share {num_cores()} cores: they slow each other down"
+        print(f"cce sweep: {note}", file=sys.stderr)
 
 
 def _prepared(recipe: Recipe, *, json_output: bool) -> Path:
@@ -81,6 +89,8 @@ def _prepared(recipe: Recipe, *, json_output: bool) -> Path:
 
     folder = Path("runs/data") / recipe.data["name"]
     if not folder.exists():
+        if "prepare" not in recipe.data:
+            raise ValueError("recipe must say how its data is prepared, or --data must name a data set.")
         kind, *words = shlex.split(recipe.data["prepare"])
         raw = [] if kind == "synthetic" else [str(_find_raw(words.pop(0)))]
         if main(["prepare", kind, *raw, str(folder), *words, *(["--json"] if json_output else [])]):

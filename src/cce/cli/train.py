@@ -23,6 +23,7 @@ EXAMPLE = """examples:
 A TOML file has the same names as the options here, with _ for -. What is given here goes before what is in the file."""
 
 TYPES = {"int": int, "int | None": int, "float": float, "float | None": float, "str": str, "str | None": str}
+LIST = "list[float] | None"
 CHANGES = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
 
 
@@ -55,6 +56,8 @@ def _add_option(group: Any, each: Any) -> None:
     if isinstance(each.default, bool):
         about = f"{about} (default: {'yes' if each.default else 'no'})"
         group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=about)
+    elif each.type == LIST:
+        group.add_argument(name, nargs="+", type=float, metavar="NUMBER", default=None, help=about)
     elif each.type not in TYPES:
         group.add_argument(name, nargs="+", metavar="NAME=VALUE", default=None, help=about)
     else:
@@ -94,7 +97,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     for each in fields(TrainConfig):
         value = getattr(options, each.name)
         if value is not None:
-            given[each.name] = parse_pairs(each.name, value) if isinstance(value, list) else value
+            given[each.name] = parse_pairs(each.name, value) if each.type not in (*TYPES, LIST, "bool") else value
     for name in ("data", "start_from"):
         if name in given:
             given[name] = str(Path(given[name]).resolve())  # a run may be resumed from another folder

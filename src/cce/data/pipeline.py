@@ -9,7 +9,6 @@ provided that its inputs and options are the same.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from tqdm import tqdm
 from cce.checks import check_range
 from cce.data.arrow import load_numbers, parquet_groups
 from cce.data.encoding import BlockTask, encode_block
+from cce.data.engine import num_cores
 from cce.data.inputs import BLOCK_BYTES, Input
 from cce.data.manifest import checksum, read_manifest
 from cce.data.reading import Piece, read_piece
@@ -58,7 +58,7 @@ class Job:
     def useful_jobs(self) -> int:
         """As many processes as there are cores, but none for less than 64 MB: each takes a second to start."""
         size = sum(path.stat().st_size for path in {input_.path for input_ in self.inputs} if path.exists())
-        return max(1, min(len(os.sched_getaffinity(0)), size >> 26))
+        return max(1, min(num_cores(), size >> 26))
 
     def key(self) -> str:
         """Everything on which the result depends: a preparation with another key begins anew."""

@@ -5,10 +5,11 @@ system.
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from cce.data.engine import num_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ class RayEngine:
         if self._own and address is not None:
             ray.init(address=address, log_to_driver=False)
         elif self._own:
-            count = jobs if jobs is not None else len(os.sched_getaffinity(0))
+            count = jobs if jobs is not None else num_cores()
             ray.init(num_cpus=count, include_dashboard=False, log_to_driver=False, logging_level="error")
         self.jobs = jobs if jobs is not None else int(ray.cluster_resources().get("CPU", 1))
 

@@ -20,16 +20,25 @@ method = "pq"
 start_from = "full"                         # another series: the run of the same seed
 epochs = 0
 
-[expected]                                  # what the paper found
+[expected]                                  # what a paper found
 source = "Table 1"
+full_bce = 0.4500                           # of the full tables
+[expected.compression]                      # by series: how many times fewer parameters reach it, or from and to
+cce = 8500
+[expected.largest]                          # the same, of the largest table only
+[expected.bce]                              # by series: the score itself
 """
 
 from __future__ import annotations
 
+import difflib
+import re
 import tomllib
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from cce.checks import check_range
 from cce.training.config import check_names
 
 if TYPE_CHECKING:
@@ -38,7 +47,9 @@ if TYPE_CHECKING:
 PARTS = ("about", "data", "train", "sweep", "series", "expected")
 OF_DATA = ("name", "prepare")
 OF_SWEEP = ("methods", "caps", "seeds")
-SET_BY_SWEEP = ("data", "method", "cap", "num_params", "compression", "seed", "start_from")
+OF_EXPECTED = ("source", "full_bce", "compression", "largest", "bce")
+SET_BY_SWEEP = ("data", "cap", "num_params", "compression", "seed")
+SET_BY_SERIES = ("method", "start_from")
 
 
 @dataclass(frozen=True)
@@ -74,28 +85,48 @@ def read_recipe(path: Path) -> Recipe:
 def make_recipe(name: str, values: dict[str, Any], *, where: str = "the recipe") -> Recipe:
     """The recipe of these values; what is not known is refused."""
     _check_keys(values, PARTS, where)
-    data, sweep = values.get("data", {}), values.get("sweep", {})
+    data, train, sweep, expected = (_part(values, part, where) for part in ("data", "train", "sweep", "expected"))
     _check_keys(data, OF_DATA, f"{where} [data]")
     _check_keys(sweep, OF_SWEEP, f"{where} [sweep]")
-    _check_train(values.get("train", {}), f"{where} [train]")
+    _check_options(train, (*SET_BY_SWEEP, *SET_BY_SERIES), f"{where} [train]")
     recipe = Recipe(
         name=name,
         about=values.get("about", ""),
         data={"name": name} | data,
-        train=values.get("train", {}),
-        methods=tuple(sweep.get("methods", ())),
-        caps=tuple(sweep.get("caps", ())),
-        seeds=tuple(sweep.get("seeds", (0,))),
-        series=values.get("series", {}),
-        expected=values.get("expected", {}),
+        train=train,
+        methods=_list(sweep, "methods", str, where),
+        caps=_list(sweep, "caps", int, where),
+        seeds=_list({"seeds": [0]} | sweep, "seeds", int, where),
+        series=_part(values, "series", where),
+        expected=expected,
     )
     _check_series(recipe, where)
+    _check_expected(recipe, f"{where} [expected]")
     return recipe
 
 
-def _check_train(options: dict[str, Any], where: str) -> None:
-    check_names(options, where)
-    for name in SET_BY_SWEEP:
+def _part(values: dict[str, Any], part: str, where: str) -> dict[str, Any]:
+    found = values.get(part, {})
+    if not isinstance(found, dict):
+        raise TypeError(f"{where} must have a table [{part}], got {part} = {found!r}.")
+    return found
+
+
+def _list(values: dict[str, Any], name: str, kind: type, where: str) -> tuple[Any, ...]:
+    """A list of different words or numbers; caps are at least 1, and seeds at least 0."""
+    found = values.get(name, [])
+    if not isinstance(found, list) or not all(type(each) is kind for each in found):
+        raise TypeError(f"{where} must have a list of {kind.__name__} for {name}, got {found!r}.")
+    for each in found if kind is int else ():
+        check_range(name, each, int(name == "caps"), 2**63)
+    if len(set(found)) < len(found):
+        raise ValueError(f"{where} must name each of {name} once, got {found!r}.")
+    return tuple(found)
+
+
+def _check_options(options: dict[str, Any], not_here: tuple[str, ...], where: str) -> None:
+    check_names((name for name in options if name != "caps"), where)
+    for name in not_here:
         if name in options:
             raise ValueError(f"{where} must leave {name} to the sweep and its series, got {name} = {options[name]!r}.")
 
@@ -104,17 +135,45 @@ def _check_series(recipe: Recipe, where: str) -> None:
     every = recipe.all_series()
     if not every:
         raise ValueError(f"{where} must name methods in [sweep], or have a [series], got none.")
-    for name, options in recipe.series.items():
+    names: dict[str, str] = {}
+    for name in chain(recipe.methods, recipe.series):
+        if names.setdefault(file_name(name), name) != name or (name in recipe.methods and name in recipe.series):
+            raise ValueError(f"{where} must give every series a name of its own, got {name!r} twice.")
+    for name in recipe.series:
         here = f'{where} [series."{name}"]'
-        check_names((option for option in options if option != "caps"), here)
+        options = _part(recipe.series, name, here)
+        _check_options(options, SET_BY_SWEEP, here)
+        _list(options, "caps", int, here)
         if "method" not in options:
             raise ValueError(f"{here} must name its method.")
         source = options.get("start_from")
         if source is not None and (source not in every or "start_from" in every[source]):
             raise ValueError(f"{here} must start from a series of the recipe that starts from none, got {source!r}.")
+    for name, options in every.items():
+        if options["method"] != "full" and not options.get("caps", recipe.caps):
+            raise ValueError(f"{where} must have caps for {name}, in [sweep] or in its [series], got none.")
+
+
+def _check_expected(recipe: Recipe, where: str) -> None:
+    _check_keys(recipe.expected, OF_EXPECTED, where)
+    for measure in ("compression", "largest", "bce"):
+        for name, value in _part(recipe.expected, measure, where).items():
+            if name not in recipe.all_series():
+                known = ", ".join(recipe.all_series())
+                raise ValueError(f"{where} {measure} must name series of the recipe ({known}), got {name!r}.")
+            numbers = value if isinstance(value, list) else [value]
+            if len(numbers) not in (1, 2) or not all(type(number) in (int, float) for number in numbers):
+                raise ValueError(f"{where} {measure} of {name} must be a number, or from and to, got {value!r}.")
 
 
 def _check_keys(values: dict[str, Any], known: tuple[str, ...], where: str) -> None:
     for key in values:
         if key not in known:
-            raise ValueError(f"{where} has a part that is not known, {key!r}: it may have {', '.join(known)}.")
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}."
+            raise ValueError(f"{where} has a part that is not known, {key!r}: {hint}")
+
+
+def file_name(series: str) -> str:
+    """The name of a series in names of runs."""
+    return re.sub(r"[^a-z0-9.]+", "-", series.lower()).strip("-")

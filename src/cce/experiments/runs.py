@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cce.collection.plan import plan_tables
+from cce.checks import check_choice
+from cce.collection.plan import Plan, plan_tables
+from cce.embeddings import METHODS
+from cce.experiments.recipe import file_name
 from cce.training.config import TrainConfig, make_config
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from cce.experiments.recipe import Recipe
@@ -39,41 +41,53 @@ def list_runs(recipe: Recipe, data: Path, vocabularies: Mapping[str, int]) -> li
     A budget below a method's smallest table gives that table; of several budgets that give the same tables, one is run.
     """
     runs = [run for seed in recipe.seeds for run in _runs_of_seed(recipe, str(data), vocabularies, seed)]
-    sources = {run.source for run in runs}
+    names, sources = {run.name for run in runs}, {run.source for run in runs}
+    for run in runs:
+        if run.source is not None and run.source not in names:
+            raise ValueError(f"start_from of {run.series!r} needs a run {run.source}, but its series has no such cap.")
     return sorted(runs, key=lambda run: run.name not in sources)
 
 
 def _runs_of_seed(recipe: Recipe, data: str, vocabularies: Mapping[str, int], seed: int) -> list[Run]:
     runs = []
-    for series, own in recipe.all_series().items():
+    for series in recipe.all_series():
         sizes: set[int] = set()
-        is_full = own["method"] == "full"
-        for cap in (None,) if is_full else own.get("caps", recipe.caps):
-            run = _run(recipe, series, own, vocabularies, {"data": data, "seed": seed, "cap": cap})
+        for cap in _caps(recipe, series):
+            run = _run(recipe, series, vocabularies, {"data": data, "seed": seed, "cap": cap})
             if run.num_params not in sizes:
                 runs.append(run)
             sizes.add(run.num_params)
     return runs
 
 
-def _run(
-    recipe: Recipe, series: str, own: dict[str, Any], vocabularies: Mapping[str, int], values: dict[str, Any]
-) -> Run:
-    source = own.get("start_from")
+def _caps(recipe: Recipe, series: str) -> Sequence[int | None]:
+    own = recipe.all_series()[series]
+    return (None,) if own["method"] == "full" else own.get("caps", recipe.caps)
+
+
+def _run(recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: dict[str, Any]) -> Run:
+    own = recipe.all_series()[series]
     options = {name: value for name, value in own.items() if name not in ("caps", "start_from")}
-    if source is not None:
-        values["start_from"] = _name(source, None, values["seed"])
+    cap, seed = values["cap"], values["seed"]
+    if (source := own.get("start_from")) is not None:
+        values["start_from"] = _name(source, None if _caps(recipe, source) == (None,) else cap, seed)
     config = make_config(recipe.train | options | {name: value for name, value in values.items() if value is not None})
-    name = _name(series, values["cap"], values["seed"])
-    return Run(name, series, config, _num_params(config, vocabularies), values.get("start_from"))
+    return Run(_name(series, cap, seed), series, config, _num_params(config, vocabularies), values.get("start_from"))
 
 
 def _name(series: str, cap: int | None, seed: int) -> str:
     budget = "" if cap is None else f"-cap{cap}"
-    return f"{re.sub(r'[^a-z0-9.]+', '-', series.lower()).strip('-')}{budget}-seed{seed}"
+    return f"{file_name(series)}{budget}-seed{seed}"
 
 
 def _num_params(config: TrainConfig, vocabularies: Mapping[str, int]) -> int:
+    return plan_of(config, vocabularies).num_params
+
+
+def plan_of(config: TrainConfig, vocabularies: Mapping[str, int]) -> Plan:
+    """The tables that a run begins with."""
+    check_choice("method", config.method, METHODS)
     options = {config.method: {k: v for k, v in config.method_options.items() if k != "settings"}}
     cap = None if config.method == "full" else config.cap
-    return plan_tables(vocabularies, config.embedding_dim, method=config.method, options=options, cap=cap).num_params
+    sizes = {"all": sum(vocabularies.values())} if config.unified else vocabularies
+    return plan_tables(sizes, config.embedding_dim, method=config.method, options=options, cap=cap)

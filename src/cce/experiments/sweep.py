@@ -7,27 +7,24 @@ OUT/runs/NAME/        the folder of a run, as of `cce train`
 
 from __future__ import annotations
 
-import os
 import shutil
-import threading
-import traceback
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
-
-from cce.data.engine import open_engine
-from cce.records import RunRecord, read_records, write_records, write_whole
+from cce.checks import check_range
+from cce.data.engine import num_cores, open_engine
+from cce.experiments.one_run import CHECKPOINTS, RECORD, Task, run_one
+from cce.experiments.watch import Watch
+from cce.records import RunRecord, read_records, write_whole
+from cce.training.checkpoint import list_checkpoints
 from cce.training.config import make_config, read_toml
-from cce.training.metrics_log import read_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Sequence
 
     from cce.experiments.runs import Run
-
-LOOK_EVERY = 2.0  # seconds between two looks at how far the runs are
+    from cce.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -39,142 +36,115 @@ class Outcome:
 
 
 class Sweep:
-    """The runs of a recipe in the folder `out`. Finished ones are not run again; one that was killed goes on."""
+    """The runs of a recipe in the folder `out`. Finished ones are not run again; one that was killed goes on.
 
-    def __init__(self, runs: Sequence[Run], out: Path, *, recipe: str = "") -> None:
-        self.out = out
-        self.runs = [run.placed(out / "runs") for run in runs]
+    only: series to run, with the runs that these start from; without it, all.
+    """
+
+    def __init__(
+        self, runs: Sequence[Run], out: Path, *, recipe: str = "", only: Collection[str] | None = None
+    ) -> None:
+        self.out = out.resolve()  # other processes may work in other folders
+        self.runs = [run.placed(self.out / "runs") for run in runs]
+        self.sources = {run.source for run in runs if run.source is not None}
+        self.chosen = self._choose(only)
+        self._lines: dict[Path, str] = {}  # of records that were read
         self._check_begun()
         if recipe:
-            write_whole(out / "recipe.toml", recipe)
+            write_whole(self.out / "recipe.toml", recipe)
+
+    def folder(self, run: Run) -> Path:
+        """Where a run is kept."""
+        return self.out / "runs" / run.name
 
     def left(self) -> list[Run]:
-        """The runs that are not finished."""
-        return [run for run in self.runs if not self._record_path(run).exists()]
+        """The chosen runs that are not finished, and finished ones whose checkpoints such a run needs again."""
+        left = {run.name: run.source for run in self.chosen if not self._is_finished(run)}
+        again = {name for name in left.values() if name is not None and not self._has_checkpoint(name)}
+        return [run for run in self.chosen if run.name in left or run.name in again]
 
     def run(self, *, jobs: int = 1, engine: str = "local", progress: bool = False) -> Outcome:
         """Run what is left, `jobs` at a time, each with its share of the cores."""
-        threads = max(1, len(os.sched_getaffinity(0)) // jobs) if engine == "local" else 1
-        failures: dict[str, str] = {}
-        with open_engine(engine, jobs) as workers, _Watch(self, shown=progress):
-            for wave in self._waves():
-                tasks = [_Task(self._with_threads(run, threads), self.out / "runs" / run.name) for run in wave]
-                for run, failure in zip(wave, workers.map(run_one, tasks), strict=True):
-                    if failure is not None:
-                        failures[run.name] = failure
+        check_range("jobs", jobs, 1, 2**16)
+        threads = max(1, num_cores() // jobs) if engine == "local" else 1
+        tasks = [self._task(run, threads) for run in self.left()]
+        for task in tasks:
+            (task.folder / RECORD).unlink(missing_ok=True)  # there only if it is run for its checkpoints
+        try:
+            with Watch(self, shown=progress), open_engine(engine, jobs) as workers:
+                failures = _run_all(tasks, workers)
+        except KeyboardInterrupt:
+            finished = len(self.chosen) - len(self.left())
+            raise KeyboardInterrupt(
+                f"{finished} of {len(self.chosen)} runs are finished, the others are saved as far as they are; "
+                "go on with the same command"
+            ) from None
+        return Outcome(read_records(self.out / "records.jsonl"), failures)
+
+    def gather(self) -> None:
+        """Write the records of all finished runs in the folder to `records.jsonl`, if there are new ones."""
+        paths, target = sorted(self.out.glob(f"runs/*/{RECORD}")), self.out / "records.jsonl"
+        if paths == list(self._lines) and target.exists():
+            return
+        self._lines = {path: self._lines.get(path) or path.read_text(encoding="utf-8") for path in paths}
+        text = "".join(self._lines.values())
+        if not target.exists() or target.read_text(encoding="utf-8") != text:
+            write_whole(target, text)
         self._drop_checkpoints()
-        return Outcome(self.collect(), failures)
 
-    def collect(self) -> list[RunRecord]:
-        """The records of all finished runs in the folder, written to `records.jsonl` as well."""
-        paths = sorted((self.out / "runs").glob("*/record.jsonl"))
-        found = [record for path in paths for record in read_records(path)]
-        write_records(found, self.out / "records.jsonl")
-        return found
+    def _choose(self, only: Collection[str] | None) -> list[Run]:
+        known = list(dict.fromkeys(run.series for run in self.runs))
+        for name in only or ():
+            if name not in known:
+                raise ValueError(f"only must name series of the recipe ({', '.join(known)}), got {name!r}.")
+        asked = [run for run in self.runs if only is None or run.series in only]
+        names = {run.name for run in asked} | {run.source for run in asked}
+        return [run for run in self.runs if run.name in names]
 
-    def _waves(self) -> list[list[Run]]:
-        """First the runs that stand alone, then those that start from them."""
-        left = self.left()
-        return [[run for run in left if run.source is None], [run for run in left if run.source is not None]]
+    def _task(self, run: Run, threads: int) -> Task:
+        config = replace(run.config, threads=run.config.threads or threads)
+        return Task(replace(run, config=config), self.folder(run), is_source=run.name in self.sources)
 
-    def _record_path(self, run: Run) -> Path:
-        return self.out / "runs" / run.name / "record.jsonl"
+    def _is_finished(self, run: Run) -> bool:
+        return (self.folder(run) / RECORD).exists()
+
+    def _has_checkpoint(self, name: str) -> bool:
+        return bool(list_checkpoints(self.out / "runs" / name / CHECKPOINTS))
 
     def _check_begun(self) -> None:
         """Refuse to go on with runs that were begun with other options."""
         for run in self.runs:
-            path = self.out / "runs" / run.name / "config.toml"
+            path = self.folder(run) / "config.toml"
             if path.exists():
-                begun, wanted = asdict(make_config(read_toml(path))), asdict(run.config)
-                changed = [name for name in wanted if begun[name] != wanted[name] and name != "threads"]
+                begun, wanted = _compared(make_config(read_toml(path))), _compared(run.config)
+                changed = [name for name in wanted if begun[name] != wanted[name]]
                 if changed:
                     raise ValueError(
                         f"out must be a new folder, or one of the same recipe: {run.name} in {self.out} was begun with "
                         f"another {', '.join(changed)}."
                     )
 
-    @staticmethod
-    def _with_threads(run: Run, threads: int) -> Run:
-        return replace(run, config=replace(run.config, threads=run.config.threads or threads))
-
     def _drop_checkpoints(self) -> None:
-        """Of finished runs nothing is resumed; those that others start from are kept until they have."""
-        wanted = {run.source for run in self.left()}
+        """Of finished runs nothing is resumed; those that others start from are kept until these are finished."""
+        wanted = {run.source for run in self.runs if not self._is_finished(run)}
         for run in self.runs:
-            if self._record_path(run).exists() and run.name not in wanted:
-                shutil.rmtree(self.out / "runs" / run.name / "checkpoints", ignore_errors=True)
+            if run.name not in wanted and self._is_finished(run):
+                shutil.rmtree(self.folder(run) / CHECKPOINTS, ignore_errors=True)
 
 
-@dataclass(frozen=True)
-class _Task:
-    run: Run
-    folder: Path
+def _run_all(tasks: list[Task], workers: Any) -> dict[str, str]:
+    """What went wrong, by the name of the run. What others were busy with is waited for in the end."""
+    failures, postponed = {}, []
+    for task, ended in zip(tasks, workers.map(run_one, tasks), strict=True):
+        if ended.is_postponed:
+            postponed.append(replace(task, wait=True))
+        elif ended.failure is not None:
+            failures[task.run.name] = ended.failure
+    return failures | (_run_all(postponed, workers) if postponed else {})
 
 
-def run_one(task: _Task) -> str | None:
-    """Train one run to its end, or go on with it; gives what went wrong, if something did."""
-    from cce.training.trainer import Trainer
-
-    config, folder = task.run.config, task.folder
-    try:
-        begun = (folder / "config.toml").exists()
-        trainer = Trainer.resume(folder, threads=config.threads) if begun else Trainer(config, folder)
-        record = replace(trainer.run(), name=task.run.name, series=task.run.series)
-    except Exception as error:  # noqa: BLE001 - the other runs go on
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "error.txt", traceback.format_exc())
-        return f"{type(error).__name__}: {error}"
-    write_records([record], folder / "record.jsonl")
-    (folder / "error.txt").unlink(missing_ok=True)
-    return None
-
-
-class _Watch:
-    """Looks at the folders of the runs now and then: shows how far the sweep is, and keeps `records.jsonl` new."""
-
-    def __init__(self, sweep: Sweep, *, shown: bool) -> None:
-        self.sweep = sweep
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look_again, daemon=True)
-        total = sum(_planned(run) for run in sweep.runs)
-        self._bar = tqdm(total=total, unit="epoch", disable=None if shown else True, bar_format=BAR)
-
-    def __enter__(self) -> _Watch:
-        self._look(first=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._look()
-        self._bar.close()
-
-    def _look_again(self) -> None:
-        while not self._stop.wait(LOOK_EVERY):
-            self._look()
-
-    def _look(self, *, first: bool = False) -> None:
-        left = {run.name for run in self.sweep.left()}
-        done = sum(_planned(run) if run.name not in left else self._share(run) for run in self.sweep.runs)
-        if first:
-            self._bar.initial = done
-        self._bar.n = done
-        self._bar.set_description_str(f"{len(self.sweep.runs) - len(left)} of {len(self.sweep.runs)} runs")
-        self.sweep.collect()
-
-    def _share(self, run: Run) -> float:
-        """Epochs of an unfinished run so far."""
-        validations = [
-            line
-            for line in read_metrics(self.sweep.out / "runs" / run.name / "metrics.jsonl")
-            if line["kind"] == "validation"
-        ]
-        return min(len(validations) / run.config.validations_per_epoch, _planned(run))
-
-
-BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} epochs [{elapsed}, {remaining} left]"
-
-
-def _planned(run: Run) -> float:
-    return float(max(run.config.epochs, 0.1))
+def _compared(config: TrainConfig) -> dict[str, Any]:
+    """The options that may not change. A folder may be moved, and cores shared out anew."""
+    values = asdict(config)
+    source = values.pop("start_from")
+    return values | {"threads": None, "start_from": source and Path(source).name}

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
+from cce.embeddings import METHODS
 from cce.models import create_model
 from cce.schema import Schema
 from cce.training.cluster_schedule import ClusterSchedule, paper_schedule
@@ -13,7 +17,7 @@ from cce.training.config import TrainConfig, make_config
 from cce.training.random_state import seed_everything
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
     from torch.optim import Optimizer
 
     from cce.distributed import Ranks
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
     """The model with its tables, from the seed alone."""
+    check_choice("method", config.method, METHODS)
     seed_everything(config.seed)
     budget = {"cap": config.cap, "num_params": config.num_params, "compression": config.compression}
     tables = EmbeddingCollection(
@@ -29,11 +34,21 @@ def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
         config.embedding_dim,
         method=config.method,
         options={config.method: _method_options(config)},
+        unified=config.unified,
         sparse=config.sparse,
         seed=config.seed,
+        dtype=getattr(torch, config.codebook_dtype),
         **(budget if config.method != "full" else {}),  # type: ignore[arg-type]
     )
+    if config.codebook_dtype != "float32":
+        tables.register_forward_hook(_as_float32)
     return create_model(config.model, schema, tables, **config.model_options)
+
+
+def _as_float32(tables: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
+    """What a model gets from tables of half the bits."""
+    del tables, inputs
+    return vectors.float()
 
 
 def load_model(checkpoint: Checkpoint) -> tuple[TrainConfig, nn.Module]:
@@ -61,7 +76,9 @@ def build_schedule(
 ) -> ClusterSchedule | None:
     """When tables are clustered; None for never."""
     when: dict[str, Any] = {"every": config.cluster_every, "times": config.cluster_times}
-    if config.cluster_every is None:
+    if config.cluster_at is not None:
+        when = {"at": config.cluster_at, "steps_per_epoch": steps_per_epoch}
+    elif config.cluster_every is None:
         if config.schedule == "none":
             return None
         when = {"at": _moments(config), "steps_per_epoch": steps_per_epoch}

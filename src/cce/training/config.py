@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import tomllib
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "warmup_steps")
 PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
+CODEBOOK_DTYPES = ("float32", "float16", "bfloat16")
+NO_EPS = ("sgd", "rowwise_adagrad")  # optimizers that divide by nothing, or in float32
+SMALLEST_HALF = 1e-7  # what is smaller is 0 in float16
 SCHEDULES = ("auto", "none", "best-of-10-epochs", "one-epoch", "strategy-1", "strategy-2", "strategy-3")
 
 
@@ -51,6 +55,15 @@ class TrainConfig:
         default=None, metadata=_about("folder of a run whose best model this one starts as near to as it can")
     )
     embedding_dim: int = field(default=16, metadata=_about("numbers of a vector"))
+    unified: bool = field(
+        default=False, metadata=_about("one table for all features; a cap is then that of this table")
+    )
+    codebook_dtype: str = field(
+        default="float32",
+        metadata=_about(
+            "type in which tables are stored and trained; the model's networks get float32", *CODEBOOK_DTYPES
+        ),
+    )
     sparse: bool = field(
         default=False,
         metadata=_about("sparse gradients: for large tables, with sgd, rowwise_adagrad, adagrad or sparse_adam"),
@@ -77,6 +90,9 @@ class TrainConfig:
     )
     cluster_every: int | None = field(
         default=None, metadata=_about("cluster every so many steps, instead of a schedule")
+    )
+    cluster_at: list[float] | None = field(
+        default=None, metadata=_about("cluster at these moments, counted in epochs, instead of a schedule")
     )
     cluster_times: int | None = field(default=None, metadata=_about("cluster so many times"))
     cluster_policy: str = field(
@@ -129,8 +145,29 @@ class TrainConfig:
         if self.batch_size % self.accumulate:
             sizes = f"batch_size={self.batch_size} and accumulate={self.accumulate}"
             raise ValueError(f"batch_size must be a multiple of accumulate, got {sizes}.")
-        if self.cluster_every is not None and self.schedule != "auto":
-            raise ValueError(f"give one of cluster_every and schedule, got schedule={self.schedule!r} as well.")
+        if self.codebook_dtype == "float16" and self.optimizer not in NO_EPS:
+            eps = self.optimizer_options.get("eps", 0.0)
+            if eps < SMALLEST_HALF:
+                raise ValueError(
+                    f"codebook_dtype 'float16' needs optimizer_options eps of at least {SMALLEST_HALF} with optimizer "
+                    f"{self.optimizer!r}, whose own is 0 in float16; or take bfloat16, {' or '.join(NO_EPS)}."
+                )
+        self._check_moments()
+
+    def _check_moments(self) -> None:
+        """When to cluster is said in one way."""
+        ways = {"cluster_every": self.cluster_every, "cluster_at": self.cluster_at}
+        given = [name for name, value in ways.items() if value is not None]
+        given += [f"schedule={self.schedule!r}"] if self.schedule != "auto" else []
+        if len(given) > 1:
+            raise ValueError(f"give one of cluster_every, cluster_at and schedule, got {' and '.join(given)}.")
+        if self.cluster_at is None:
+            return
+        if self.cluster_times is not None:
+            raise ValueError("cluster_times does not go with cluster_at, which says all moments.")
+        moments = self.cluster_at if isinstance(self.cluster_at, list) else []
+        if not moments or not all(type(moment) in (int, float) and 0 < moment < math.inf for moment in moments):
+            raise ValueError(f"cluster_at must be a list of moments above 0, in epochs, got {self.cluster_at!r}.")
 
     def to_toml(self) -> str:
         """What `from_toml` reads; what is None is left out."""

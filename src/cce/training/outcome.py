@@ -35,7 +35,9 @@ def best_model(session: Session, folder: Path) -> nn.Module:
     return model.to(session.device)
 
 
-def keep_record(session: Session, model: nn.Module, scores: Scores, folder: Path) -> RunRecord:
+def keep_record(
+    session: Session, model: nn.Module, scores: Scores, folder: Path, *, name: str = "", series: str = ""
+) -> RunRecord:
     """The record of a run, written to `record.jsonl`."""
     ledger, seconds = summary(model), session.stopwatch.seconds
     weights = ledger.total
@@ -51,6 +53,8 @@ def keep_record(session: Session, model: nn.Module, scores: Scores, folder: Path
         curve=session.curve,
         samples_per_second=session.rows_trained / seconds["train"] if "train" in seconds else 0.0,
         seconds_by_part=dict(seconds),
+        name=name,
+        series=series,
         tables=_tables(ledger, session),
         events=[line for line in read_metrics(folder / "metrics.jsonl") if line["kind"] == "cluster"],
         environment=environment(),

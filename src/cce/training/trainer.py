@@ -81,10 +81,14 @@ class Trainer:
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def run(self) -> RunRecord:
-        """Train to the end. Ctrl-C finishes the batch, saves, and raises KeyboardInterrupt with how to resume."""
+    def run(self, *, name: str = "", series: str = "") -> RunRecord:
+        """Train to the end. Ctrl-C finishes the batch, saves, and raises KeyboardInterrupt with how to resume.
+
+        name, series: of the record, where the run is one of many.
+        """
         session = self.session
         with polite_interrupts() as wish, self._explained_errors():
+            self.wish = wish
             while not session.is_done:
                 for pieces, num_rows in session.batches():
                     self._cluster_if_due()
@@ -95,7 +99,7 @@ class Trainer:
                         break
                 else:
                     session.is_stopped = session.stopping.end_epoch() and self.config.early_stopping
-            return self._finish()
+            return self._finish(name, series)
 
     def _train_step(self, pieces: list[Batch], num_rows: int) -> None:
         session = self.session
@@ -159,7 +163,7 @@ class Trainer:
         note = ", the best so far" if is_best else ""
         self.progress.say(f"step {session.step:,}: validation BCE {scores.bce:.5f}, AUC {scores.auc:.5f}{note}")
 
-    def _finish(self) -> RunRecord:
+    def _finish(self, name: str, series: str) -> RunRecord:
         """Save the last moment, score the best one on the test rows, and keep the record."""
         self._save()
         self._model = best_model(self.session, self.checkpoints)
@@ -168,7 +172,7 @@ class Trainer:
             with self.session.stopwatch("test"):
                 scores = self._score(self._model, "test")
             self._write("test", **asdict(scores), best_step=self.session.stopping.best_step)
-        return keep_record(self.session, self._model, scores, self.out)
+        return keep_record(self.session, self._model, scores, self.out, name=name, series=series)
 
     # -- small steps ---------------------------------------------------------------------------------------------------
 
@@ -181,6 +185,7 @@ class Trainer:
 
     def _begin(self, session: Session, *, progress: bool) -> None:
         self.session, self._model = session, session.model
+        self.wish = Wish()  # to stop: one that came too late to be heeded is still there after the run
         self.validated_at = self._validation_positions()
         folder = self.out if self.ranks.is_main else None
         self.log = MetricsLog(folder, step=session.step, tensorboard=self.config.tensorboard)

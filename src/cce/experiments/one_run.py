@@ -1,0 +1,82 @@
+"""One run of a sweep: begun, gone on with, or found to be done already."""
+
+from __future__ import annotations
+
+import shutil
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cce.experiments.run_lock import run_lock
+from cce.records import write_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cce.experiments.runs import Run
+    from cce.training.config import TrainConfig
+    from cce.training.trainer import Trainer
+
+RECORD, ERROR, CHECKPOINTS = "record.jsonl", "error.txt", "checkpoints"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run, its folder, and what is to be done about others."""
+
+    run: Run
+    folder: Path
+    is_source: bool = False  # others start from it: its checkpoints stay
+    wait: bool = False  # for a process that trains it, rather than leave it for later
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How it went. Neither: the run is finished."""
+
+    is_postponed: bool = False  # another process trains it, or the run that it starts from
+    failure: str | None = None
+
+
+def run_one(task: Task) -> Ended:
+    """Train one run to its end, or go on with it. Other processes may be asked to do the same run."""
+    with run_lock(task.folder, wait=task.wait) as is_ours:
+        if not is_ours:
+            return Ended(is_postponed=True)
+        if (task.folder / RECORD).exists():
+            return Ended()
+        if task.run.source is not None and not _has_source(task):
+            failure = f"{task.run.source}, which it starts from, is not finished."
+            return Ended(failure=failure) if task.wait else Ended(is_postponed=True)
+        return _train(task)
+
+
+def _has_source(task: Task) -> bool:
+    assert task.run.source is not None
+    folder = task.folder.with_name(task.run.source)
+    with run_lock(folder, wait=task.wait):
+        return (folder / RECORD).exists()
+
+
+def _train(task: Task) -> Ended:
+    try:
+        trainer = _trainer(task.run.config, task.folder)
+        trainer.run(name=task.run.name, series=task.run.series)
+    except Exception as error:  # noqa: BLE001 - the other runs go on
+        write_whole(task.folder / ERROR, traceback.format_exc())
+        return Ended(failure=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+    (task.folder / ERROR).unlink(missing_ok=True)
+    if not task.is_source:
+        shutil.rmtree(task.folder / CHECKPOINTS, ignore_errors=True)  # nothing is left to resume
+    if trainer.wish.to_stop:
+        raise KeyboardInterrupt  # it came when the run was done: no other is to begin
+    return Ended()
+
+
+def _trainer(config: TrainConfig, folder: Path) -> Trainer:
+    from cce.training.trainer import Trainer
+
+    if not (folder / "config.toml").exists():
+        return Trainer(config, folder)
+    moved: dict[str, Any] = {} if config.start_from is None else {"start_from": config.start_from}
+    return Trainer.resume(folder, threads=config.threads, **moved)

@@ -1,0 +1,63 @@
+"""How far a sweep is: looked up in the folders of its runs now and then, whoever trains them."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from tqdm import tqdm
+
+from cce.training.metrics_log import read_metrics
+
+if TYPE_CHECKING:
+    from cce.experiments.runs import Run
+    from cce.experiments.sweep import Sweep
+
+LOOK_EVERY = 2.0  # seconds
+BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} epochs [{elapsed}, {remaining} left]"
+NO_EPOCH = 0.1  # what a run without training counts for
+
+
+class Watch:
+    """Shows how far the sweep is, and tells it when a run has been finished."""
+
+    def __init__(self, sweep: Sweep, *, shown: bool) -> None:
+        self.sweep = sweep
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look_again, daemon=True)
+        total = sum(planned(run) for run in sweep.chosen)
+        self._bar = tqdm(total=total, unit="epoch", disable=None if shown else True, bar_format=BAR)
+
+    def __enter__(self) -> Watch:
+        self._bar.initial = self._look()  # the rate is that of what is done from now on
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._look()
+        self._bar.close()
+
+    def _look_again(self) -> None:
+        while not self._stop.wait(LOOK_EVERY):
+            self._look()
+
+    def _look(self) -> float:
+        left = {run.name for run in self.sweep.left()}
+        runs = self.sweep.chosen
+        self._bar.n = sum(self._share(run) if run.name in left else planned(run) for run in runs)
+        self._bar.set_description_str(f"{len(runs) - len(left)} of {len(runs)} runs")
+        self.sweep.gather()
+        return float(self._bar.n)
+
+    def _share(self, run: Run) -> float:
+        """Epochs of an unfinished run so far."""
+        lines = read_metrics(self.sweep.folder(run) / "metrics.jsonl")
+        num_validations = sum(line["kind"] == "validation" for line in lines)
+        return float(min(num_validations / run.config.validations_per_epoch, planned(run)))
+
+
+def planned(run: Run) -> float:
+    """Epochs that a run takes at most."""
+    return max(float(run.config.epochs), NO_EPOCH)

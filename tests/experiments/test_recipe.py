@@ -1,0 +1,116 @@
+"""Recipes: what is read, what is refused, and that every recipe of the repository gives runs."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cce.experiments.recipe import file_name, make_recipe, read_recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
+TEXT = """
+about = "a test"
+
+[data]
+prepare = "synthetic --rows 1000"
+
+[train]
+epochs = 2
+
+[sweep]
+methods = ["full", "cce"]
+caps = [320, 640]
+seeds = [0, 1]
+
+[series."PQ, tuned"]
+method = "pq"
+start_from = "full"
+epochs = 1
+caps = [160]
+
+[expected]
+source = "Table 1"
+full_bce = 0.45
+compression = { cce = 8500, "PQ, tuned" = [12.5, 20] }
+"""
+
+
+def changed(**parts):
+    return tomllib.loads(TEXT) | parts
+
+
+def test_a_file_is_read(tmp_path):
+    (tmp_path / "mine.toml").write_text(TEXT)
+    recipe = read_recipe(tmp_path / "mine.toml")
+    assert (recipe.name, recipe.about) == ("mine", "a test")
+    assert recipe.data == {"name": "mine", "prepare": "synthetic --rows 1000"}
+    assert (recipe.caps, recipe.seeds, recipe.train) == ((320, 640), (0, 1), {"epochs": 2})
+    assert list(recipe.all_series()) == ["full", "cce", "PQ, tuned"]
+    assert recipe.all_series()["cce"] == {"method": "cce"}
+    assert recipe.expected["compression"] == {"cce": 8500, "PQ, tuned": [12.5, 20]}
+
+
+def test_what_is_left_out_has_a_default():
+    recipe = make_recipe("small", {"sweep": {"methods": ["full"]}})
+    assert (recipe.seeds, recipe.caps, recipe.data) == ((0,), (), {"name": "small"})
+
+
+SERIES = {"method": "pq", "caps": [1]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"swep": {}}, "the recipe has a part that is not known, 'swep': did you mean 'sweep'?"),
+        ({"zzz": 1}, "'zzz': it may have about, data, train, sweep, series, expected."),
+        ({"data": {"path": "x"}}, r"the recipe \[data\] has a part that is not known, 'path': it may have name, prep"),
+        ({"sweep": {"cap": [1]}}, r"the recipe \[sweep\] has a part that is not known, 'cap': did you mean 'caps'?"),
+        ({"train": {"epoch": 1}}, r"\[train\] has an option that is not known, 'epoch': did you mean 'epochs'?"),
+        ({"train": {"seed": 1}}, r"\[train\] must leave seed to the sweep and its series, got seed = 1."),
+        ({"train": {"method": "cce"}}, r"\[train\] must leave method to the sweep and its series, got method = 'cce'."),
+        ({"train": 3}, r"must have a table \[train\], got train = 3."),
+        ({"sweep": {}, "series": {}}, r"must name methods in \[sweep\], or have a \[series\], got none."),
+        ({"sweep": {"methods": ["cce"]}}, r"must have caps for cce, in \[sweep\] or in its \[series\], got none."),
+        ({"sweep": {"methods": "cce"}}, "must have a list of str for methods, got 'cce'."),
+        ({"sweep": {"methods": ["cce"], "caps": [1.5]}}, r"must have a list of int for caps, got \[1.5\]."),
+        ({"sweep": {"methods": ["cce"], "caps": [0]}}, r"caps must lie in \[1, 2\*\*63\), got 0."),
+        ({"sweep": {"methods": ["full"], "seeds": [-1]}}, r"seeds must lie in \[0, 2\*\*63\), got -1."),
+        ({"sweep": {"methods": ["full"], "seeds": [3, 3]}}, r"must name each of seeds once, got \[3, 3\]."),
+        ({"series": {"cce": SERIES}}, "must give every series a name of its own, got 'cce' twice."),
+        ({"series": {"a b": SERIES, "A-B": SERIES}}, "must give every series a name of its own, got 'A-B' twice."),
+        ({"series": {"x": {"caps": [1]}}}, r'the recipe \[series."x"\] must name its method.'),
+        ({"series": {"x": SERIES | {"seed": 1}}}, r'\[series."x"\] must leave seed to the sweep'),
+        ({"series": {"x": SERIES | {"start": "full"}}}, r'\[series."x"\] has an option that is not known, \'start\''),
+        (
+            {"series": {"x": SERIES | {"start_from": "ful"}}},
+            "must start from a series of the recipe that starts from n",
+        ),
+        (
+            {"series": {"x": SERIES | {"start_from": "full"}, "y": SERIES | {"start_from": "x"}}},
+            "must start from a series of the recipe that starts from none, got 'x'.",
+        ),
+        ({"expected": {"sauce": "x"}}, r"\[expected\] has a part that is not known, 'sauce': did you mean 'source'?"),
+        (
+            {"expected": {"bce": {"ccee": 1}}},
+            r"bce must name series of the recipe \(full, cce, PQ, tuned\), got 'ccee",
+        ),
+        ({"expected": {"bce": {"cce": "0.4"}}}, "bce of cce must be a number, or from and to, got '0.4'."),
+    ],
+)
+def test_what_is_wrong_is_refused_with_a_hint(parts, message):
+    series = {"series": {}} if "sweep" in parts else {}
+    with pytest.raises((ValueError, TypeError), match=message):
+        make_recipe("test", changed(**({"expected": {}} | series | parts)), where="the recipe")
+
+
+def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="recipe must name a file that is there, got"):
+        read_recipe(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("caps = = 3")
+    with pytest.raises(ValueError, match=r"bad.toml must be TOML"):
+        read_recipe(tmp_path / "bad.toml")
+
+
+def test_a_series_has_a_name_for_files():
+    assert file_name("PQ, tuned (2.5×)") == "pq-tuned-2.5"

@@ -1,0 +1,39 @@
+"""Tiny sweeps for tests of experiments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cce.data import PreparedData
+from cce.experiments.recipe import make_recipe
+from cce.experiments.runs import list_runs
+from helpers.runs import OPTIONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cce.experiments.runs import Run
+
+TRAIN = {name: value for name, value in OPTIONS.items() if name not in ("cap", "threads")}
+PQ = {"method": "pq", "start_from": "full", "epochs": 0}
+CLOCK = ("seconds", "samples_per_second", "seconds_by_part", "environment")  # what another run may have otherwise
+
+
+def tiny_values(**changes: Any) -> dict[str, Any]:
+    """A recipe of 3 runs a seed: full tables, CCE, and PQ of the full tables. 13 steps an epoch, 2 epochs."""
+    sweep = {"methods": ["full", "cce"], "caps": [320], "seeds": [0]}
+    return {"train": TRAIN, "sweep": sweep, "series": {"pq": PQ}} | changes
+
+
+def tiny_runs(data: Path, **changes: Any) -> list[Run]:
+    """The runs of that recipe."""
+    vocabularies = PreparedData.open(data).schema.vocabulary_sizes
+    return list_runs(make_recipe("tiny", tiny_values(**changes)), data, vocabularies)
+
+
+def essence(record: Any) -> dict[str, Any]:
+    """What must be the same however often a sweep was disturbed."""
+    values = {name: value for name, value in vars(record).items() if name not in CLOCK}
+    values["config"] = {k: v for k, v in values["config"].items() if k not in ("start_from", "threads")}
+    values["events"] = [{k: v for k, v in event.items() if k != "seconds"} for event in values["events"]]
+    return values

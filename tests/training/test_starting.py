@@ -1,0 +1,105 @@
+"""A run that starts from a trained one."""
+
+import pytest
+import torch
+
+from cce.data import PreparedData
+from cce.embeddings import ProductQuantizedEmbedding
+from cce.training import Trainer
+from cce.training.building import build_model, load_model
+from cce.training.checkpoint import checkpoint_path, find_checkpoint, read_checkpoint
+from cce.training.starting import start_from
+from helpers.runs import tiny_config, tiny_data
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """Full tables, trained: the folder of the run, and its best model."""
+    out = tmp_path_factory.mktemp("trained") / "full"
+    record = Trainer(tiny_config(data, method="full", cap=None), out).run()
+    best = min(record.curve, key=lambda scores: scores["bce"])["step"]
+    path = find_checkpoint(out, best=True)
+    assert path == checkpoint_path(out / "checkpoints", best)
+    return out, load_model(read_checkpoint(path))[1], record
+
+
+def started(data, run, **changes):
+    config = tiny_config(data, **changes)
+    schema = PreparedData.open(data).schema
+    model = build_model(config, schema)
+    start_from(model, run, schema, seed=config.seed)
+    return model
+
+
+def same(model, other, name):
+    return torch.equal(model.state_dict()[name], other.state_dict()[name])
+
+
+def test_everything_but_the_tables_is_copied(trained, data):
+    model = started(data, trained[0], method="pq")
+    assert all(same(model, trained[1], name) for name in model.state_dict() if ".tables." not in name)
+
+
+def test_a_small_table_stays_full_and_a_large_one_is_quantised(trained, data):
+    model = started(data, trained[0], method="pq")
+    assert same(model, trained[1], "tables.tables.c2.codebook")  # it fits under the cap
+    weight = trained[1].tables.tables["c0"].to_dense().detach()
+    by_hand = ProductQuantizedEmbedding.from_budget(121, 8, num_params=320)
+    by_hand.approximate(weight, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(model.tables.tables["c0"].to_dense(), by_hand.to_dense())
+    random = torch.randn_like(weight) * weight.std()
+    assert (by_hand.to_dense() - weight).norm() < 0.7 * (random - weight).norm()
+
+
+def test_tables_of_the_same_kind_are_copied_to_the_bit(trained, data):
+    model = started(data, trained[0], method="full", cap=None, seed=5)
+    assert all(same(model, trained[1], name) for name in model.state_dict())
+
+
+def test_no_epochs_only_evaluate(trained, data, tmp_path):
+    """The paper's post-training baseline: nothing is trained on."""
+    config = tiny_config(data, method="pq", start_from=str(trained[0]), epochs=0)
+    record = Trainer(config, tmp_path / "pq").run()
+    assert record.curve == []
+    assert set(record.seconds_by_part) == {"save", "test"}
+    assert record.samples_per_second == 0
+    copied = tiny_config(data, method="full", cap=None, start_from=str(trained[0]), epochs=0)
+    assert Trainer(copied, tmp_path / "full").run().bce == trained[2].bce
+
+
+def test_fine_tuning_goes_on_from_there_and_resumes_to_the_bit(trained, data, tmp_path):
+    config = tiny_config(data, method="pq", start_from=str(trained[0]), epochs=1)
+    whole = Trainer(config, tmp_path / "whole").run()
+    Trainer(config, tmp_path / "cut")  # killed before its first checkpoint: the folder has a configuration only
+    resumed = Trainer.resume(tmp_path / "cut").run()
+    assert resumed.curve == whole.curve
+    fresh = Trainer(tiny_config(data, method="pq", epochs=1), tmp_path / "fresh").run()
+    assert whole.curve[0]["bce"] < fresh.curve[0]["bce"]
+
+
+def test_cce_may_start_from_a_trained_table_as_well(trained, data):
+    model = started(data, trained[0], method="cce")
+    table, weight = model.tables.tables["c0"], trained[1].tables.tables["c0"].to_dense().detach()
+    random = build_model(tiny_config(data), PreparedData.open(data).schema).tables.tables["c0"]
+    assert (table.to_dense() - weight).norm() < 0.8 * (random.to_dense() - weight).norm()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"embedding_dim": 4}, "must name a run with a table 'tables.tables.c0' of 4 numbers a vector"),
+        ({"unified": True}, "must name a run with a table 'tables.tables.all' of 8 numbers a vector"),
+        ({"model_options": {"bottom": [8, 8], "top": [8]}}, "start_from must name a run of the same model, but"),
+    ],
+)
+def test_what_does_not_fit_is_refused(trained, data, changes, message):
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        started(data, trained[0], **changes)
+
+
+def test_another_data_set_and_no_run_are_refused(trained, data, tmp_path):
+    other = tiny_data(tmp_path / "other", vocabulary_sizes=(50, 60, 30))
+    with pytest.raises(ValueError, match=r"start_from must name a run on the same data set, got .* had other columns"):
+        started(other, trained[0])
+    with pytest.raises(FileNotFoundError, match="must be a run or a checkpoint, got no whole checkpoint there"):
+        started(data, tmp_path)
