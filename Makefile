@@ -7,7 +7,7 @@ DEMO_OUT ?= runs/demo
 
 .PHONY: demo test lint bench docs clean
 
-demo: $(VENV)/installed  ## train a small recommender with three kinds of table; print a table, write a report
+demo: $(VENV)/installed  ## train a small recommender with three kinds of table; print a table, write a page
 	$(BIN)/cce demo --out $(DEMO_OUT)
 
 test: lint  ## everything that CI checks
@@ -33,7 +33,7 @@ $(VENV)/torch: constraints.txt
 	@touch $@
 
 $(VENV)/installed: $(VENV)/torch pyproject.toml
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fast]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fast,report]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/torch pyproject.toml

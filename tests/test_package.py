@@ -104,6 +104,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
     assert importers["pyarrow"] == {"data/arrow.py"}
     assert importers["ray"] == {"data/ray_engine.py"}
     assert importers["altair"] == {"report/charts.py"}
+    assert importers["vl_convert"] == {"report/vega.py"}
     assert {package: paths for package, paths in importers.items() if len(paths) > 1} == {}
 
 
@@ -117,7 +118,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
         "import cce.cli\ntry: cce.cli.main(['prepare', 'table', '--help'])\nexcept SystemExit: pass",
         *(
             f"import cce.cli\ntry: cce.cli.main(['{verb}', '--help'])\nexcept SystemExit: pass"
-            for verb in ("demo", "plan", "prepare", "train", "sweep", "evaluate", "inspect", "theory")
+            for verb in ("demo", "plan", "prepare", "train", "sweep", "evaluate", "inspect", "report", "theory")
         ),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from cce.cli import main
 from cce.records import read_records
 
-SMALL = ("demo", "--rows", "2000", "--epochs", "1", "--cap", "320")
+SMALL = ("demo", "--rows", "2000", "--epochs", "1", "--caps", "320")
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,7 @@ def test_it_prints_a_table_and_where_the_report_is(printed):
     assert " ".join(lines[0].split()) == "table params fewer bytes fewer test BCE test AUC rows/s seconds"
     assert [line.split()[:2] for line in lines[2:5]] == [["full", "417,664"], ["hash", "1,280"], ["cce", "1,280"]]
     assert lines[5].startswith("(oracle)")
-    assert lines[6] == f"report: {folder / 'report.md'}"
-    assert len(lines) == 7
+    assert lines[6:] == [f"report: {folder / 'report.md'}", f"page: {folder / 'report' / 'index.html'}"]
     for bar in ("full:", "hash:", "cce:", "validation BCE"):
         assert bar in err  # progress
 
@@ -61,10 +60,10 @@ def test_json_is_all_that_stdout_holds(printed):
     data = json.loads(out)
     assert code == 0
     assert err == ""  # and no progress
-    assert set(data) == {"oracle_bce", "report", "runs"}
+    assert set(data) == {"oracle_bce", "report", "page", "runs"}
     assert data["report"] == str(folder / "report.md")
     assert [run["method"] for run in data["runs"]] == ["full", "hash", "cce"]
-    assert data["runs"][1]["config"]["data"] == str(folder / "data")
+    assert data["runs"][1]["config"]["data"] == str(folder / "clicks")
     assert data["runs"][1]["config"]["epochs"] == 1
     assert data["runs"][1]["config"]["cap"] == 320
     assert data["runs"][1]["config"]["batch_size"] == 1024  # what was not given keeps its default
@@ -72,7 +71,9 @@ def test_json_is_all_that_stdout_holds(printed):
 
 def test_both_ways_to_print_leave_the_same_files(printed):
     for _, _, _, folder in printed.values():
-        assert {path.name for path in folder.iterdir()} == {"report.md", "records.jsonl", "data", "full", "hash", "cce"}
+        names = {"report.md", "records.jsonl", "report", "clicks", "full", "hash-320", "cce-320"}
+        assert {path.name for path in folder.iterdir()} == names
+        assert "<html" in (folder / "report" / "index.html").read_text()
     curves = [[record.curve for record in read_records(p[3] / "records.jsonl")] for p in printed.values()]
     assert curves[0] == curves[1]
 
@@ -83,7 +84,7 @@ def test_the_records_written_are_those_printed(printed):
     assert [run["bce"] for run in json.loads(out)["runs"]] == [record.bce for record in records]
 
 
-@pytest.mark.parametrize(("option", "name"), [("--rows", "num_rows"), ("--epochs", "epochs"), ("--cap", "cap")])
+@pytest.mark.parametrize(("option", "name"), [("--rows", "num_rows"), ("--epochs", "epochs"), ("--caps", "caps")])
 @pytest.mark.parametrize("value", ["0", "-3", str(2**31)])
 def test_a_number_out_of_range_is_one_line_and_exit_2(option, name, value, capsys, tmp_path):
     assert main(["demo", f"{option}={value}", "--out", str(tmp_path / "x")]) == 2
@@ -96,7 +97,7 @@ def test_a_number_out_of_range_is_one_line_and_exit_2(option, name, value, capsy
 
 def test_a_folder_that_cannot_be_made_is_one_line_and_exit_2(capsys, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    assert main(["demo", "--rows", "128", "--epochs", "1", "--cap", "160", "--out", str(tmp_path / "file" / "x")]) == 2
+    assert main(["demo", "--rows", "128", "--epochs", "1", "--caps", "160", "--out", str(tmp_path / "file" / "x")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("cce demo: ")
@@ -114,7 +115,7 @@ def test_a_word_for_a_number_is_refused_by_name(capsys):
 
 
 def test_too_few_rows_to_test_on_are_refused_by_name(capsys, tmp_path):
-    assert main(["demo", "--rows", "1", "--epochs", "1", "--cap", "160", "--out", str(tmp_path / "x")]) == 2
+    assert main(["demo", "--rows", "1", "--epochs", "1", "--caps", "160", "--out", str(tmp_path / "x")]) == 2
     assert "rows" in capsys.readouterr().err
 
 
@@ -146,7 +147,7 @@ def test_help_has_an_example_and_every_option(capsys):
     text = capsys.readouterr().out
     assert text.startswith("usage: cce demo ")
     assert "example:\n  cce demo --out runs/demo\n" in text
-    for option in ("--out", "--rows", "--epochs", "--cap", "--seed", "--json"):
+    for option in ("--out", "--rows", "--epochs", "--caps", "--seed", "--json"):
         assert option in text
 
 
@@ -157,5 +158,5 @@ def test_the_defaults_that_help_tells_are_the_real_ones(capsys):
         main(["demo", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     config = DemoConfig()
-    for number in (config.num_rows, config.epochs, config.cap, config.seed):
+    for number in (config.num_rows, config.epochs, " ".join(map(str, config.caps)), config.seed):
         assert f"(default: {number})" in text

@@ -1,12 +1,35 @@
 """`cce theory` as it is typed: what it prints, what it writes, and what it refuses."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from cce.cli import main
 from cce.cli.theory import NAMES
 from cce.report import charts
+from cce.theory import Claim, Figure
+from cce.theory.figure import steps
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """Figures of two claims in place of those that take minutes, not drawn; gives what each was asked for."""
+    asked = []
+
+    def make(name):
+        def figure(*, seed, quick, progress):
+            asked.append((name, seed, quick))
+            claims = Claim("it falls", held=True, numbers="1"), Claim("it ends", held=False, numbers="2")
+            return Figure(name, f"Title of {name}", "step", "loss", (steps("run", [1.0, 0.5]),), claims, {"seed": seed})
+
+        return figure
+
+    monkeypatch.setattr(charts, "find_spec", lambda name: None)
+    monkeypatch.setattr("cce.theory.figures.FIGURES", {name: make(name) for name in NAMES})
+    return asked
 
 
 def test_the_names_are_those_of_the_figures():
@@ -40,6 +63,41 @@ def test_json_is_all_that_stdout_holds(tmp_path, capsys):
     assert err == ""
 
 
+def test_all_runs_every_figure_and_ends_with_a_table_of_what_held(tmp_path, capsys, figures):
+    assert main(["theory", "all", "--seed", "2", "--out", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert [line for line in lines if line.startswith("Title of ")] == [f"Title of {name}" for name in NAMES]
+    assert sum(line.startswith("did not hold: ") for line in lines) == len(NAMES)
+    table = lines[lines.index("figure           claims held  did not hold  seconds") :]
+    assert [line.split()[:3] for line in table[2:-1]] == [*([name, "1", "1"] for name in NAMES), ["all", "6", "6"]]
+    assert table[-1].startswith("no picture: ")
+    assert sorted(path.stem for path in tmp_path.glob("*.json")) == sorted(NAMES)
+    assert figures == [(name, 2, False) for name in NAMES]
+    assert err == ""
+
+
+def test_json_of_all_is_a_list(tmp_path, capsys, figures):
+    assert main(["theory", "all", "--json", "--quick", "--out", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    printed = json.loads(out)
+    assert [figure["name"] for figure in printed] == list(NAMES)
+    for figure in printed:
+        files = figure.pop("files")
+        assert figure == json.loads((tmp_path / f"{figure['name']}.json").read_text())
+        assert files[0] == str(tmp_path / f"{figure['name']}.json")
+    assert figures == [(name, 0, True) for name in NAMES]
+    assert err == ""
+
+
+def test_help_has_every_name_and_all(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["theory", "--help"])
+    assert caught.value.code == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert {line[0] for line in lines if line} >= {*NAMES, "all"}
+
+
 def test_without_altair_there_is_data_and_a_hint(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(charts, "find_spec", lambda name: None)
     assert main(["theory", "lemma", "--quick", "--out", str(tmp_path)]) == 0
@@ -59,4 +117,17 @@ def test_an_unknown_name_is_refused_with_the_right_ones(capsys):
     assert caught.value.code == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("cce theory: error: argument NAME: invalid choice: 'gravity' (choose from ")
-    assert all(name in error for name in NAMES)
+    assert all(name in error for name in (*NAMES, "all"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_has_the_verdict_of_the_kept_data_and_the_picture(name):
+    data = json.loads((ROOT / "results" / "theory" / f"{name}.json").read_text())
+    held, count = sum(claim["held"] for claim in data["claims"]), len(data["claims"])
+    page = (ROOT / "docs" / "theory.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith(f"| `cce theory {name}` |"))
+    verdict = f"held, {count} claims" if held == count else f"{held} of {count} claims held"
+    assert row.split("|")[-2].strip() == verdict
+    assert (data["name"], data["settings"]["seed"]) == (name, 0)
+    assert f"](figures/theory-{name}.svg)" in page
+    assert (ROOT / "docs" / "figures" / f"theory-{name}.svg").is_file()

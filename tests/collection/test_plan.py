@@ -192,3 +192,23 @@ def test_options_of_a_method_that_is_not_there_are_refused():
 def test_an_option_that_follows_from_the_budget_is_refused():
     with pytest.raises(ValueError, match="num_rows follows from the budget: leave it out of options, got 7"):
         plan_tables({"a": 1000}, 4, method="hash", cap=100, options={"hash": {"num_rows": 7}})
+
+
+def test_pointers_are_planned_for_the_ids_that_have_them():
+    few = plan_tables({"a": 1000, "b": 1000}, 4, cap=100, num_learned={"a": 10})
+    assert [table.sizes.get("num_learned") for table in few.tables] == [10, None]
+    assert few.tables[1].nbytes - few.tables[0].nbytes == 990 * 4
+    assert few.num_params == plan_tables({"a": 1000, "b": 1000}, 4, cap=100).num_params
+
+
+def test_methods_without_pointers_do_not_mind_num_learned():
+    assert plan_tables({"a": 1000}, 4, method="hash", cap=100, num_learned={"a": 10}).tables[0].sizes == {
+        "num_rows": 25
+    }
+
+
+def test_num_learned_of_no_feature_or_no_vocabulary_is_refused():
+    with pytest.raises(ValueError, match="num_learned must be one of a; got 'b'"):
+        plan_tables({"a": 1000}, 4, cap=100, num_learned={"b": 10})
+    with pytest.raises(ValueError, match=r"num_learned of 'a' must lie in \[0, 1001\), got 2000"):
+        plan_tables({"a": 1000}, 4, cap=100, num_learned={"a": 2000})

@@ -15,9 +15,8 @@ TINY = DemoConfig(
     num_clusters=8,
     num_dense=2,
     embedding_dim=8,
-    cap=400,
+    caps=(200, 400),
     epochs=2,
-    cluster_times=1,
     batch_size=256,
 )
 SEEDS = 3 * 8  # bytes of a hash function
@@ -35,17 +34,20 @@ def records(outcome):
     return outcome[0]
 
 
-def test_three_records_come_in_order(records):
-    assert METHODS == ("full", "hash", "cce")
-    assert [record.method for record in records] == ["full", "hash", "cce"]
+def test_records_come_in_order(records):
+    assert METHODS == ("hash", "cce")
+    assert [record.method for record in records] == ["full", "hash", "hash", "cce", "cce"]
+    assert [record.config["cap"] for record in records] == [None, 200, 400, 200, 400]
 
 
 def test_params_and_bytes_by_hand(records):
-    full, hashed, clustered = records
+    full, _, hashed, _, clustered = records
     assert (full.num_params, full.nbytes) == (502 * 8, 502 * 8 * 4)
     assert (hashed.num_params, hashed.nbytes) == (2 * 400, 2 * (400 * 4 + SEEDS))
-    pointers = 502 * 4  # a byte for each id and column
-    assert (clustered.num_params, clustered.nbytes) == (2 * 400, 2 * 400 * 4 + pointers + 2 * 8 * SEEDS)
+    learned = sum(clustered.config["num_learned"].values())
+    assert 20 < learned < 502
+    pointers = learned * 8  # a byte for each frequent id and column
+    assert (clustered.num_params, clustered.nbytes) == (2 * 400, 2 * 400 * 4 + pointers + 2 * 16 * SEEDS)
 
 
 def test_a_record_holds_its_settings_and_its_validations(records):
@@ -70,11 +72,11 @@ def test_no_table_beats_the_oracle(outcome):
 
 def test_it_can_be_run_again_in_its_folder(outcome, tmp_path):
     short = dataclasses.replace(TINY, num_rows=500, epochs=1)
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "mine.txt").write_text("not the demonstration's")
+    (tmp_path / "clicks").mkdir()
+    (tmp_path / "clicks" / "mine.txt").write_text("not the demonstration's")
     with pytest.raises((FileExistsError, ValueError)):
         run_demo(short, tmp_path, progress=False)
-    assert (tmp_path / "data" / "mine.txt").exists()
+    assert (tmp_path / "clicks" / "mine.txt").exists()
     first = run_demo(short, tmp_path / "out", progress=False)
     again = run_demo(short, tmp_path / "out", progress=False)
     assert [record.curve for record in first[0]] == [record.curve for record in again[0]]
@@ -111,5 +113,5 @@ def test_the_report_and_the_records_are_written_and_come_back(tmp_path):
     text = path.read_text()
     assert text.startswith("# Demonstration: planted clusters\n\n")
     assert demo_table(MADE_UP, 0.3, markdown=True) in text
-    assert "| epoch | full | cce |\n| :-- | --: | --: |\n| 1 | 0.5000 | 0.5000 |\n| 2 | 0.4000 |  |\n" in text
+    assert "| epoch | full | cce-8000 |\n| :-- | --: | --: |\n| 1 | 0.5000 | 0.5000 |\n| 2 | 0.4000 |  |\n" in text
     assert text.endswith("## Settings of the last run\n\ncap 8000\n")

@@ -4,13 +4,15 @@ import json
 
 import pytest
 
+from cce.diagnostics.memory import TableSummary
 from cce.experiments import estimate as module
 from cce.experiments.estimate import estimate, format_seconds
 from cce.experiments.sweep import Sweep
 from cce.training.trial import Trial
 from helpers.sweeps import TRAIN, tiny_runs
 
-TRIED = Trial(trained_per_second=100.0, scored_per_second=1000.0, checkpoint_nbytes=50)
+TABLES = TableSummary("all tables", "", 100, 8, 888, 888 * 4, 100, 0, 1704, 1704 * 4)
+TRIED = Trial(trained_per_second=100.0, scored_per_second=1000.0, checkpoint_nbytes=50, tables=TABLES)
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def test_the_recipes_that_were_promised_are_there():
     studies = ("schedule-number", "schedule-strategies", "didnt-work", "niter", "columns", "helpers", "codebook-dtype")
     assert {f"studies/{name}" for name in (*studies, "unified")} <= names
     assert {"kaggle", "kaggle-1-epoch", "terabyte-1-epoch", "quick", "kaggle-small"} <= names
-    assert len(RECIPES) >= 17
+    assert len(RECIPES) >= 21
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
@@ -156,6 +156,7 @@ def test_the_data_of_every_recipe_is_prepared_with_words_that_cce_knows(path):
 def test_the_papers_recipes_have_its_setup_and_its_numbers():
     kaggle, one, tera = (read_recipe(ROOT / "recipes" / f"{name}.toml") for name in PAPER)
     for recipe in (kaggle, one, tera):
+        assert recipe.train["preset"] == "paper"
         assert (recipe.train["optimizer"], recipe.train["lr"], len(recipe.caps)) == ("sgd", 0.1, 9)
         assert recipe.series["pq"] == {"method": "pq", "start_from": "full", "epochs": 0}
     assert [recipe.expected["compression"]["cce"] for recipe in (kaggle, one, tera)] == [8500, 212, 101]

@@ -55,6 +55,30 @@ def test_it_finds_planted_clusters():
     assert int(together.sum()) == 0  # no cluster of A has ids of two planted ones
 
 
+def test_it_does_not_stay_at_the_best_table_if_that_has_no_clusters():
+    """Why it ends above k-means of the optimum where there is nothing to find: it even leaves a start at `T*`.
+
+    A bucket of the sketch has d1 / k ids, and what it tells of one of them is mostly of the others.
+    """
+    problem = problem_of(500, 100, 4).reduced
+    ends = {}
+    for num_rows in (5, 20):
+        run = sparse_cce(problem, num_rows, num_steps=40, start=problem.optimum, generator=generator())
+        best = min(clustered_optimum(problem, num_rows, generator=generator(seed)).excesses[-1] for seed in range(5))
+        assert run.excesses[0] < 1e-9 * problem.signal
+        assert run.excesses[1] < best  # the first clusters are those of T*, and the sketch adds to them
+        ends[num_rows] = sum(run.excesses[-10:]) / 10 / best
+        assert ends[num_rows] * best > 1.1 * run.excesses[1]
+    assert ends[5] > 1.1
+    assert ends[20] < ends[5]
+
+
+def test_planted_clusters_are_kept():
+    problem, _ = planted_problem(1000, 100, 4, num_clusters=4, seed=0)
+    run = sparse_cce(problem, 16, num_steps=10, start=problem.optimum, generator=generator())
+    assert max(run.excesses) < 1e-9 * problem.signal
+
+
 def test_clustering_is_what_makes_it_converge():
     """A sketch alone, as in the first step, stays where it starts."""
     problem, _ = planted_problem(1000, 100, 4, num_clusters=4, noise=1.0)

@@ -19,7 +19,7 @@ def add_verb(verbs: Any) -> None:
         "demo",
         help="make a click log, train DLRM with three kinds of table, and compare them",
         description="Make a click log with planted clusters, train DLRM on it with full tables, with the hashing "
-        "trick and with CCE at the same budget, and compare what each weighs and scores.",
+        "trick and with CCE at the same budgets, and compare what each weighs and scores: a table, and a page.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -28,7 +28,8 @@ def add_verb(verbs: Any) -> None:
     )
     parser.add_argument("--rows", type=int, default=None, help="rows of the click log (default: 300000)")
     parser.add_argument("--epochs", type=int, default=None, help="passes over the rows (default: 4)")
-    parser.add_argument("--cap", type=int, default=None, help="trainable numbers of a table at most (default: 8000)")
+    about = "trainable numbers of a table at most, one or several (default: 2000 8000 32000)"
+    parser.add_argument("--caps", type=int, nargs="+", default=None, help=about)
     parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the records as JSON instead of a table")
     parser.set_defaults(run=run)
@@ -38,13 +39,28 @@ def run(options: argparse.Namespace) -> None:
     """Train, print, and write the report."""
     from cce.experiments.demo import DemoConfig, demo_table, run_demo, write_report
 
-    given = {"num_rows": options.rows, "epochs": options.epochs, "cap": options.cap}
+    given = {"num_rows": options.rows, "epochs": options.epochs, "caps": options.caps and tuple(options.caps)}
     config = DemoConfig(seed=options.seed, **{name: value for name, value in given.items() if value is not None})
     options.out.mkdir(parents=True, exist_ok=True)
     records, oracle_bce = run_demo(config, options.out, progress=not options.json)
     report = write_report(records, oracle_bce, options.out)
+    page = _write_page(options.out)
     if options.json:
-        print(json.dumps({"oracle_bce": oracle_bce, "report": str(report), "runs": [asdict(r) for r in records]}))
-    else:
-        print(demo_table(records, oracle_bce))
-        print(f"report: {report}")
+        paths = {"report": str(report), "page": page and str(page)}
+        print(json.dumps({"oracle_bce": oracle_bce, **paths, "runs": [asdict(record) for record in records]}))
+        return
+    print(demo_table(records, oracle_bce))
+    print(f"report: {report}")
+    print(f"page: {page}" if page else "no page: it needs altair, pip install 'clustered-embeddings[report]'")
+
+
+def _write_page(out: Path) -> Path | None:
+    """The page of `cce report`, where it can be drawn."""
+    from cce.report.reading import collect
+    from cce.report.vega import can_draw
+    from cce.report.writing import write_report
+
+    if not can_draw():
+        return None
+    write_report(collect([out / "records.jsonl"]), out / "report", figures=False)
+    return out / "report" / "index.html"

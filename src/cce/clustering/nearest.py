@@ -19,7 +19,7 @@ BACKENDS = ("auto", "torch", "compiled", "faiss", "sklearn")
 SEARCHES = {"compiled": compiled_nearest, "faiss": faiss_nearest, "sklearn": sklearn_nearest}
 WIDEST_COMPILED = 4096
 WIDEST_PRUNED = 8  # beyond, boxes prune little, and faiss was measured to be faster (benchmarks/kmeans.py)
-FEW_PAIRS = 1 << 22  # two seconds for fifty iterations in plain torch; compiling takes ten times as long, once
+FEW_PAIRS = 1 << 18  # a fifth of a second for fifty iterations in plain torch; compiling takes longer, once
 PAIRS_AT_ONCE = (1 << 15) - 1  # distances in one piece of work on a CPU: in its cache, and below where torch forks
 PAIRS_AT_ONCE_GPU = 1 << 26
 

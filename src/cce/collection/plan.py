@@ -117,6 +117,7 @@ def plan_tables(
     power: float = 0.5,
     traffic: Mapping[str, float] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
+    num_learned: Mapping[str, int] | None = None,
 ) -> Plan:
     """A table for every feature, within one budget.
 
@@ -126,6 +127,8 @@ def plan_tables(
         "power" shares in proportion to `vocabulary ** power`, or to `traffic ** power` where that is given.
     method: of the tables that do not fit in full: one for all, by feature, or a function of name and vocabulary.
     options: further arguments of a method's class, by method.
+    num_learned: by feature, how many ids (the first, which are the most frequent) have learned pointers, where the
+        method has any; the rest stay hashed and cost nothing. Of features that are not named, all have.
 
     A feature whose full table fits in its share keeps its full table. None gets less than its method's smallest table.
     """
@@ -140,7 +143,9 @@ def plan_tables(
         raise ValueError(f"rule shares out a total: give num_params, nbytes or compression with rule={rule!r}.")
     for name in options or {}:
         check_choice("options", name, METHODS)
-    needs = [_Need(name, size, embedding_dim, _method_of(method, name, size), options or {})
+    for name in num_learned or {}:
+        check_choice("num_learned", name, vocabularies)
+    needs = [_Need(name, size, embedding_dim, _method_of(method, name, size), options or {}, num_learned or {})
              for name, size in vocabularies.items()]  # fmt: skip
     if not named:
         return Plan(tuple(need.table(need.full) for need in needs))
@@ -161,7 +166,13 @@ class _Need:
     """One feature, and the table it gets for a budget."""
 
     def __init__(
-        self, name: str, num_ids: int, dim: int, method: str, options: Mapping[str, Mapping[str, Any]]
+        self,
+        name: str,
+        num_ids: int,
+        dim: int,
+        method: str,
+        options: Mapping[str, Mapping[str, Any]],
+        num_learned: Mapping[str, int],
     ) -> None:
         check_range(f"vocabulary of {name!r}", num_ids, 1, MAX_IDS)
         check_range("embedding_dim", dim, 1, MAX_IDS)
@@ -170,6 +181,10 @@ class _Need:
         self.full = num_ids * dim
         self.given = options.get(method, {})
         self.options = METHODS[method].complete_options(self.given)
+        self.learned = {}
+        if name in num_learned and "num_learned" in self.options:
+            check_range(f"num_learned of {name!r}", num_learned[name], 0, num_ids + 1)
+            self.learned = {"num_learned": num_learned[name]}
         self.smallest = self._smallest()
 
     def table(self, budget: float) -> TablePlan:
@@ -182,6 +197,7 @@ class _Need:
         for name in sizes:
             if self.given.get(name) not in (None, sizes[name]):
                 raise ValueError(f"{name} follows from the budget: leave it out of options, got {self.given[name]}.")
+        sizes |= self.learned
         weight = kind.weigh(self.num_ids, self.dim, self.options | sizes)
         return TablePlan(self.name, self.method, self.num_ids, self.dim, *weight, sizes)
 

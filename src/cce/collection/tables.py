@@ -61,6 +61,7 @@ class EmbeddingCollection(nn.Module):
         unified: bool = False,
         pooling: Pooling = "sum",
         options: Mapping[str, Mapping[str, Any]] | None = None,
+        num_learned: Mapping[str, int] | None = None,
         sparse: bool = False,
         padding_idx: int | None = None,
         seed: int | None = None,
@@ -89,6 +90,7 @@ class EmbeddingCollection(nn.Module):
             power=power,
             traffic=traffic,
             options=options,
+            num_learned=num_learned,
         )
         if seed is not None:
             generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""The demonstration: one DLRM, three kinds of table, the same click log and budget.
+"""The demonstration: one DLRM, three kinds of table, the same click log and budgets.
 
 The log has planted clusters, so it is known what can be learned: hashing mixes ids of different clusters for good,
 while clustering can find out which ids belong together.
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-METHODS = ("full", "hash", "cce")
+METHODS = ("hash", "cce")  # beside the full table, at every budget
+DATA = "clicks"
 MIN_ROWS = 100  # below, a score says nothing
 HEADERS = ("table", "params", "fewer", "bytes", "fewer", "test BCE", "test AUC", "rows/s", "seconds")
 
@@ -35,9 +36,8 @@ class DemoConfig:
     num_clusters: int = 16
     num_dense: int = 4
     embedding_dim: int = 16
-    cap: int = 8_000  # trainable numbers of a table at most
+    caps: tuple[int, ...] = (2_000, 8_000, 32_000)  # trainable numbers of a table at most
     epochs: int = 4
-    cluster_times: int = 3  # at the ends of the first epochs
     batch_size: int = 1024
     lr: float = 0.005
     seed: int = 0
@@ -45,12 +45,13 @@ class DemoConfig:
     def __post_init__(self) -> None:
         check_range("num_rows", self.num_rows, MIN_ROWS, 2**31)
         check_range("epochs", self.epochs, 1, 2**31)
-        check_range("cap", self.cap, 1, 2**31)
+        for cap in self.caps:
+            check_range("caps", cap, 1, 2**31)
         check_range("seed", self.seed, 0, 2**63)
 
 
 def run_demo(config: DemoConfig, out: Path, *, progress: bool = True) -> tuple[list[RunRecord], float]:
-    """Prepare a data set and train with each kind of table, all in `out`.
+    """Prepare a data set and train with each kind of table at each budget, all in `out`.
 
     Gives a record for each, and the BCE of the oracle, which knows the clusters.
     """
@@ -62,8 +63,12 @@ def run_demo(config: DemoConfig, out: Path, *, progress: bool = True) -> tuple[l
         num_dense=config.num_dense,
         seed=config.seed,
     )
-    manifest = prepare_synthetic(out / "data", sizes, progress=progress)
-    runs = (Trainer(_train_config(method, config, out), out / method, progress=progress) for method in METHODS)
+    manifest = prepare_synthetic(out / DATA, sizes, progress=progress)
+    tables = [("full", None), *((method, cap) for method in METHODS for cap in config.caps)]
+    runs = (
+        Trainer(_train_config(method, cap, config, out), out / _name(method, cap), progress=progress)
+        for method, cap in tables
+    )
     return [run.run() for run in runs], manifest["oracle_bce"]
 
 
@@ -92,12 +97,13 @@ def write_report(records: Sequence[RunRecord], oracle_bce: float, folder: Path) 
     """`report.md` and `records.jsonl` in `folder`; gives the report's path."""
     write_records(records, folder / "records.jsonl")
     config = ", ".join(f"{name} {value}" for name, value in records[-1].config.items() if value not in (None, {}))
+    names = [_name(record.method, record.config.get("cap")) for record in records]
     text = (
         "# Demonstration: planted clusters\n\n"
         f"{demo_table(records, oracle_bce, markdown=True)}\n\n"
         "The score of a table is that of its best validation. The oracle knows the clusters and the probabilities.\n\n"
         "## Best validation BCE of each epoch\n\n"
-        f"{format_markdown(('epoch', *(record.method for record in records)), _epochs(records))}\n\n"
+        f"{format_markdown(('epoch', *names), _epochs(records))}\n\n"
         f"## Settings of the last run\n\n{config}\n"
     )
     write_whole(folder / "report.md", text)
@@ -114,20 +120,22 @@ def _epochs(records: Sequence[RunRecord]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _train_config(method: str, config: DemoConfig, out: Path) -> TrainConfig:
+def _name(method: str, cap: int | None) -> str:
+    return method if method == "full" else f"{method}-{cap}"
+
+
+def _train_config(method: str, cap: int | None, config: DemoConfig, out: Path) -> TrainConfig:
     return TrainConfig(
-        data=str(out / "data"),
+        data=str(out / DATA),
         model="dlrm",
         model_options={"bottom": [64, 32], "top": [64, 32]},
         method=method,
-        cap=None if method == "full" else config.cap,
+        cap=cap,
         embedding_dim=config.embedding_dim,
         epochs=config.epochs,
         batch_size=config.batch_size,
         optimizer="adam",
         lr=config.lr,
-        schedule="best-of-10-epochs",
-        cluster_times=config.cluster_times,
         validations_per_epoch=2,
         seed=config.seed,
         threads=1,  # networks this small gain nothing from more, and lose much where other programs run
@@ -136,6 +144,8 @@ def _train_config(method: str, config: DemoConfig, out: Path) -> TrainConfig:
 
 def _clear(out: Path) -> None:
     """Take away what an earlier demonstration left, and nothing else."""
-    for name, sign in (("data", MANIFEST), *((method, "config.toml") for method in METHODS)):
-        if (out / name / sign).exists():
-            shutil.rmtree(out / name)
+    signs = {DATA: MANIFEST, "full": "config.toml"} | {f"{method}-*": "config.toml" for method in METHODS}
+    for pattern, sign in signs.items():
+        for folder in out.glob(pattern):
+            if (folder / sign).exists():
+                shutil.rmtree(folder)

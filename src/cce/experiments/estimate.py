@@ -1,15 +1,13 @@
-"""What a sweep will cost, before it is run: parameters and bytes from the plan, time from a few steps really taken."""
+"""What a sweep will cost, before it is run: tables are really made, and a few steps really taken."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import torch
 from tqdm import tqdm
 
 from cce.data import PreparedData
-from cce.experiments.runs import plan_of
 from cce.text import format_bytes, format_ratio, format_table
 from cce.training.trial import Trial, try_out
 
@@ -85,18 +83,15 @@ def _point(runs: Sequence[Run], threads: int, seconds: float) -> Point:
     run = runs[0]
     config = replace(run.config, threads=run.config.threads or threads)
     data = PreparedData.open(config.data)
-    total = plan_of(config, data.schema.vocabulary_sizes).total
-    itemsize = getattr(torch, config.codebook_dtype).itemsize
-    nbytes = total.num_params * itemsize + total.pointer_nbytes
     trial = try_out(config, seconds=seconds)
     num_rows = min(config.epochs * data.num_rows("train"), (config.max_steps or 2**63) * config.batch_size)
     return Point(
         series=run.series,
         cap=config.cap,
-        num_params=total.num_params,
-        compression=total.compression,
-        nbytes=nbytes,
-        byte_compression=total.full_params * 4 / nbytes,
+        num_params=trial.tables.num_params,
+        compression=trial.tables.compression,
+        nbytes=trial.tables.nbytes,
+        byte_compression=trial.tables.byte_compression,
         num_runs=len(runs),
         num_rows=num_rows,
         seconds=_seconds(run, data, num_rows, trial),

@@ -151,4 +151,4 @@ def _compared(config: TrainConfig) -> dict[str, Any]:
     """The options that may not change. A folder may be moved, and cores shared out anew."""
     values = asdict(config)
     source = values.pop("start_from")
-    return values | {"threads": None, "start_from": source and Path(source).name}
+    return values | {"threads": None, "num_learned": None, "start_from": source and Path(source).name}

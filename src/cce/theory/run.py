@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """The last table, and how far each was from the best: `excesses[i]` is `‖X(T_i − T*)‖²`, from `T_0 = 0` on."""
+    """The last table, and how far each was from the best: `excesses[i]` is `‖X(T_i − T*)‖²`, from `T_0` on."""
 
     table: Tensor  # (num_embeddings, embedding_dim)
     excesses: tuple[float, ...]
@@ -19,5 +19,5 @@ class Run:
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """`‖XT_i − Y‖²`, from `T_0 = 0` on."""
+        """`‖XT_i − Y‖²`, from `T_0` on."""
         return tuple(excess + self.floor for excess in self.excesses)

@@ -39,19 +39,20 @@ def sparse_cce(
     num_steps: int,
     num_ones: int = 1,
     way: str = "k-means",
-    num_iterations: int = 50,  # paper, "K-means"
+    start: Tensor | None = None,
     generator: Generator | None = None,
 ) -> SparseRun:
-    """Run `num_steps` steps with `num_rows` clusters and as many rows of sketch; rows of A and C have `num_ones`."""
+    """Run `num_steps` steps with `num_rows` clusters and as many rows of sketch; rows of A and C have `num_ones`.
+
+    `start` is another `T_0` than zero, `(num_embeddings, embedding_dim)`.
+    """
     check_range("num_rows", num_rows, 1, 2**31)
     check_range("num_steps", num_steps, 1, 2**31)
     small = problem.reduced
-    table = small.x.new_zeros(small.num_embeddings, small.embedding_dim)
-    excesses = [small.signal]
+    table = small.x.new_zeros(small.num_embeddings, small.embedding_dim) if start is None else start.double()
+    excesses = [small.excess(table)]
     for _ in range(num_steps):
-        clusters = factorise(
-            table, num_rows, num_ones=num_ones, way=way, num_iterations=num_iterations, generator=generator
-        )
+        clusters = factorise(table, num_rows, num_ones=num_ones, way=way, generator=generator)
         sketch = count_sketch(small.num_embeddings, num_rows, num_ones=num_ones, generator=generator)
         factor = clusters.beside(sketch)
         codebook = small.solve(factor.after(small.x))
@@ -61,16 +62,11 @@ def sparse_cce(
 
 
 def clustered_optimum(
-    problem: LeastSquares,
-    num_rows: int,
-    *,
-    num_ones: int = 1,
-    num_iterations: int = 50,
-    generator: Generator | None = None,
+    problem: LeastSquares, num_rows: int, *, num_ones: int = 1, generator: Generator | None = None
 ) -> SparseRun:
     """The baseline: find the best table in full, cluster it, and fit the `num_rows` rows of its codebook once more."""
     small = problem.reduced
-    factor = factorise(small.optimum, num_rows, num_ones=num_ones, num_iterations=num_iterations, generator=generator)
+    factor = factorise(small.optimum, num_rows, num_ones=num_ones, generator=generator)
     codebook = small.solve(factor.after(small.x))
     table = factor.times(codebook)
     return SparseRun(table, (small.excess(table),), small.floor, factor, codebook)

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from cce.training.checkpoint import Checkpoint
 
 
+TUNED_COLUMNS = 8  # the paper has 4; docs/results.md
+TUNED_TIMES = 12  # clusterings, two an epoch; the paper has 6, one an epoch
+
+
 def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
     """The model with its tables, from the seed alone."""
     check_choice("method", config.method, METHODS)
@@ -33,7 +37,8 @@ def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
         schema.vocabulary_sizes,
         config.embedding_dim,
         method=config.method,
-        options={config.method: _method_options(config)},
+        options={config.method: method_options(config)},
+        num_learned=config.num_learned or None,
         unified=config.unified,
         sparse=config.sparse,
         seed=config.seed,
@@ -59,9 +64,11 @@ def load_model(checkpoint: Checkpoint) -> tuple[TrainConfig, nn.Module]:
     return config, model
 
 
-def _method_options(config: TrainConfig) -> dict[str, Any]:
-    """Its `settings`, in a file a table of names and values, are an object here."""
+def method_options(config: TrainConfig) -> dict[str, Any]:
+    """Its `settings`, in a file a table of names and values, are an object here. What is tuned is a default only."""
     options = dict(config.method_options)
+    if config.method == "cce" and config.preset == "tuned" and config.embedding_dim % TUNED_COLUMNS == 0:
+        options.setdefault("num_columns", TUNED_COLUMNS)
     if isinstance(options.get("settings"), dict):
         options["settings"] = ClusterSettings(**options["settings"])
     return options
@@ -88,5 +95,8 @@ def build_schedule(
 def _moments(config: TrainConfig) -> list[float]:
     name = config.schedule
     if name == "auto":
-        name = "one-epoch" if config.epochs == 1 else "best-of-10-epochs"
+        several = "twice-an-epoch" if config.preset == "tuned" else "best-of-10-epochs"
+        name = "one-epoch" if config.epochs == 1 else several
+    if name == "twice-an-epoch":
+        return [(index + 1) / 2 for index in range(config.cluster_times or TUNED_TIMES)]
     return paper_schedule(name, config.cluster_times)

@@ -17,12 +17,22 @@ if TYPE_CHECKING:
 
 LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "warmup_steps")
+PRESETS = ("tuned", "paper")
 PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
 CODEBOOK_DTYPES = ("float32", "float16", "bfloat16")
 NO_EPS = ("sgd", "rowwise_adagrad")  # optimizers that divide by nothing, or in float32
 SMALLEST_HALF = 1e-7  # what is smaller is 0 in float16
-SCHEDULES = ("auto", "none", "best-of-10-epochs", "one-epoch", "strategy-1", "strategy-2", "strategy-3")
+SCHEDULES = (
+    "auto",
+    "none",
+    "twice-an-epoch",
+    "best-of-10-epochs",
+    "one-epoch",
+    "strategy-1",
+    "strategy-2",
+    "strategy-3",
+)
 
 
 def _about(text: str, *choices: str) -> dict[str, Any]:
@@ -43,6 +53,17 @@ class TrainConfig:
     )
     method_options: dict[str, Any] = field(
         default_factory=dict, metadata=_about("further arguments of the method, such as num_columns=8")
+    )
+    preset: str = field(
+        default="tuned",
+        metadata=_about("how cce learns: tuned, as docs/results.md measures, or as in the paper", *PRESETS),
+    )
+    learned_min_count: int = field(
+        default=5, metadata=_about("ids that training sees less often stay hashed: no pointer of theirs is learned")
+    )
+    num_learned: dict[str, int] = field(
+        default_factory=dict,
+        metadata=_about("how many ids of a feature have learned pointers, instead of learned_min_count"),
     )
     cap: int | None = field(default=None, metadata=_about("trainable numbers of any one table at most"))
     num_params: int | None = field(
@@ -86,7 +107,7 @@ class TrainConfig:
     )
     schedule: str = field(
         default="auto",
-        metadata=_about("when tables are clustered; auto: as the paper, by the number of epochs", *SCHEDULES),
+        metadata=_about("when tables are clustered; auto: twice-an-epoch, or one-epoch if there is one", *SCHEDULES),
     )
     cluster_every: int | None = field(
         default=None, metadata=_about("cluster every so many steps, instead of a schedule")
@@ -117,7 +138,7 @@ class TrainConfig:
     threads: int | None = field(default=None, metadata=_about("of torch on the CPU"))
 
     def __post_init__(self) -> None:
-        for name in ("model_options", "method_options", "optimizer_options"):
+        for name in ("model_options", "method_options", "optimizer_options", "num_learned"):
             if not isinstance(getattr(self, name), dict):
                 raise TypeError(f"{name} must be a table of names and values, got {getattr(self, name)!r}.")
         for each in fields(self):

@@ -17,6 +17,7 @@ from cce.distributed import Ranks, broadcast, sum_over_ranks
 from cce.records import RunRecord, write_whole
 from cce.training.checkpoint import list_checkpoints
 from cce.training.config import TrainConfig, make_config, read_toml
+from cce.training.frequent_ids import with_num_learned
 from cce.training.interrupts import Wish, polite_interrupts
 from cce.training.learning_rate import learning_rate_factor, set_learning_rate
 from cce.training.metrics_log import MetricsLog
@@ -52,11 +53,11 @@ class Trainer:
         self, config: TrainConfig, out: Path | str, *, ranks: Ranks | None = None, progress: bool = False
     ) -> None:
         self._open(config, Path(out), Ranks() if ranks is None else ranks)
-        session = Session(config, self.data, ranks=self.ranks)
+        session = Session(self.config, self.data, ranks=self.ranks)
         if self.ranks.is_main:
             if (self.out / "config.toml").exists():
                 raise FileExistsError(f"{out} holds a run: give another folder, or go on with {self._how_to_resume()}.")
-            write_whole(self.out / "config.toml", config.to_toml())
+            write_whole(self.out / "config.toml", self.config.to_toml())
         self._begin(session, progress=progress)
 
     @classmethod
@@ -178,11 +179,12 @@ class Trainer:
     # -- small steps ---------------------------------------------------------------------------------------------------
 
     def _open(self, config: TrainConfig, out: Path, ranks: Ranks) -> None:
-        self.config, self.out, self.ranks = config, out, ranks
+        self.out, self.ranks = out, ranks
         self.checkpoints = out / "checkpoints"
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         self.data = PreparedData.open(config.data)
+        self.config = with_num_learned(config, self.data)
 
     def _begin(self, session: Session, *, progress: bool) -> None:
         self.session, self._model = session, session.model

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from cce.diagnostics import summary
 from cce.distributed.packing import pack
 from cce.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from cce.diagnostics.memory import TableSummary
     from cce.schema import Batch
     from cce.training.config import TrainConfig
 
@@ -30,6 +32,7 @@ class Trial:
     trained_per_second: float  # rows
     scored_per_second: float
     checkpoint_nbytes: int  # model, optimizer and all the rest
+    tables: TableSummary  # all of them together
 
 
 def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:
@@ -38,7 +41,7 @@ def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:
         trainer = Trainer(replace(config, start_from=None, epochs=max(config.epochs, 1)), folder)
         trained = _trained_per_second(trainer, seconds)
         scored = _scored_per_second(trainer)
-        trial = Trial(trained, scored, _checkpoint_nbytes(trainer))
+        trial = Trial(trained, scored, _checkpoint_nbytes(trainer), summary(trainer.session.model).total)
         trainer.close()
     return trial
 

@@ -1,0 +1,98 @@
+"""`cce report`: one page, figures and tables from runs, finished or not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cce.report.reading import Collected
+    from cce.report.sections import Section
+
+EXAMPLE = """examples:
+  cce report runs/sweep
+  cce report runs/clicks-cce runs/clicks-full --out report
+  cce report results/kaggle.jsonl --json
+  cce report runs/sweep --watch 10"""
+SECONDS = 15.0
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the verb to the parser's."""
+    parser = verbs.add_parser(
+        "report",
+        help="make a page, figures and tables from the records of runs",
+        description="Make one HTML page that needs no network, figures (SVG, PNG) and tables (CSV, Markdown) from the "
+        "records of runs: scores against params and bytes, compression factors, training curves, clusterings, memory.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUNS", help="files of records (.jsonl), or folders of sweeps and runs"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=None, help="folder of the report (default: report, inside the first of RUNS)"
+    )
+    parser.add_argument("--no-figures", action="store_true", help="write no SVG and PNG files")
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        type=float,
+        const=SECONDS,
+        default=None,
+        metavar="SECONDS",
+        help=f"write the page again every so often until all runs are finished (default: {SECONDS:.0f})",
+    )
+    parser.add_argument("--json", action="store_true", help="print tables and paths as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Read, write, and tell what was found."""
+    from cce.report.reading import collect
+    from cce.report.watch import watch
+    from cce.report.writing import write_report
+
+    out = options.out or default_folder(options.runs[0])
+    if options.watch is not None:
+        if not options.watch > 0:
+            raise ValueError(f"watch must be a positive number of seconds, got {options.watch}.")
+        tell = None if options.json else _tell
+        found, sections, paths = watch(options.runs, out, seconds=options.watch, tell=tell)
+    else:
+        found = collect(options.runs)
+        sections, paths = write_report(found, out, figures=not options.no_figures)
+    print(_as_json(found, sections, paths, out) if options.json else _as_text(found, sections, paths, out))
+
+
+def default_folder(runs: Path) -> Path:
+    """`report` inside a folder, or beside a file."""
+    return (runs if runs.is_dir() else runs.parent) / "report"
+
+
+def _tell(found: Collected) -> None:
+    from cce.report.page import progress_text
+
+    print(progress_text(found), file=sys.stderr)
+
+
+def _as_json(found: Collected, sections: list[Section], paths: list[Path], out: Path) -> str:
+    counts = {"finished": len(found.records), "unfinished": len(found.live)}
+    groups = [section.to_dict() for section in sections]
+    files = [str(path) for path in paths]
+    return json.dumps({"out": str(out), "runs": counts, "groups": groups, "notes": found.notes, "files": files})
+
+
+def _as_text(found: Collected, sections: list[Section], paths: list[Path], out: Path) -> str:
+    from cce.report.vega import HINT, can_draw
+
+    lines = []
+    for section in sections:
+        lines += [section.group.title, f"  {section.headline}"]
+    lines += [f"note: {note}" for note in found.notes]
+    lines.append(f"{len(found.records)} runs; {len(paths)} files in {out}")
+    lines.append(f"page: {out / 'index.html'}" if can_draw() else f"no page and no figures, tables only: {HINT}")
+    return "\n".join(lines)

@@ -1,0 +1,182 @@
+"""The compression factor: how many times fewer parameters (or bytes) a method needs to score as well as the full table.
+
+The paper, "Measuring the Embedding Compression factor": train under several caps, and see at which the loss of the full
+table is reached. Between two caps we interpolate linearly in the logarithm of the size, as the paper's plots have a
+logarithmic axis. "Some methods never reach baseline BCE within the number of parameters we test. Hence the Compression
+Rates we report are based on extrapolations": a line is the optimistic bound and a parabola the pessimistic one, since
+such curves tend to be convex.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from cce.report.statistics import Spread, spread_of_ratios
+from cce.text import format_ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Point = tuple[float, float]  # a size, and the BCE there
+
+
+class Kind(StrEnum):
+    """How a factor is known."""
+
+    MEASURED = "measured"
+    AT_LEAST = "at least"  # the smallest size that was tried is good enough
+    EXTRAPOLATED = "extrapolated"
+    NEVER = "never"
+    UNKNOWN = "unknown"  # nothing to compare, or too little
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A factor, or a range of them: `low` is None where the pessimistic bound does not meet the baseline at all."""
+
+    kind: Kind
+    low: float | None = None
+    high: float | None = None
+    notes: tuple[str, ...] = ()
+    seeds: Spread | None = None  # over the seeds that reach the baseline by themselves
+    num_seeds: int = 0  # that were tried
+
+    @property
+    def value(self) -> float | None:
+        """One number to sort by: the factor itself, or the geometric middle of a range."""
+        if self.low is None or self.high is None:
+            return self.high
+        return math.sqrt(self.low * self.high)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the baseline was reached within the sizes that were tried."""
+        return self.kind in (Kind.MEASURED, Kind.AT_LEAST)
+
+    def __str__(self) -> str:
+        if self.high is None:
+            return "never" if self.kind is Kind.NEVER else "–"
+        if self.kind is Kind.AT_LEAST:
+            return f"≥ {format_ratio(self.high)}"
+        if self.kind is Kind.MEASURED:
+            return format_ratio(self.high)
+        return f"{format_range(self.low, self.high)} (extrapolated)"
+
+
+def format_range(low: float | None, high: float) -> str:
+    """`127–155×`; without a lower bound, `≤ 155×`; what needs more than the full table is below one."""
+    if high < 1:
+        return "< 1×"
+    if low is None or low < 1:
+        return f"≤ {format_ratio(high)}"
+    first, last = format_ratio(low), format_ratio(high)
+    return last if first == last else f"{first.removesuffix('×')}–{last}"
+
+
+def compression_factor(curve: Iterable[Point], baseline: float, full_size: float) -> Factor:
+    """The factor of one curve of (size, BCE): `full_size` over the smallest size whose BCE is at most `baseline`."""
+    points, notes = clean(curve)
+    if not points or not math.isfinite(baseline) or not full_size > 0:
+        return Factor(Kind.UNKNOWN, notes=notes)
+    place = next((place for place, (_, bce) in enumerate(points) if bce <= baseline), None)
+    if place is None:
+        return _extrapolated(points, baseline, full_size, notes)
+    if any(bce > baseline for _, bce in points[place:]):
+        notes = (*notes, "the curve rises above the baseline again; this is where it first reaches it")
+    if place == 0:
+        factor = full_size / points[0][0]
+        return Factor(Kind.AT_LEAST, factor, factor, notes)
+    factor = full_size / crossing(points[place - 1], points[place], baseline)
+    return Factor(Kind.MEASURED, factor, factor, notes)
+
+
+def factor_over_seeds(curves: Mapping[int, Sequence[Point]], baseline: float, full_size: float) -> Factor:
+    """The factor of the mean curve over seeds, with the spread of the seeds' own factors.
+
+    A size counts once all of its seeds are averaged; seeds that do not reach the baseline are left out of the spread.
+    """
+    found = compression_factor(mean_curve(curves.values()), baseline, full_size)
+    single = [compression_factor(curve, baseline, full_size) for curve in curves.values()]
+    reached = [factor.high for factor in single if factor.is_reached and factor.high is not None]
+    return Factor(found.kind, found.low, found.high, found.notes, spread_of_ratios(reached), len(single))
+
+
+def mean_curve(curves: Iterable[Sequence[Point]]) -> list[Point]:
+    """The mean BCE at each size; what is not a number is left out."""
+    scores: dict[float, list[float]] = {}
+    for curve in curves:
+        for size, bce in curve:
+            scores.setdefault(size, []).append(bce)
+    means = []
+    for size, found in sorted(scores.items()):
+        numbers = [bce for bce in found if math.isfinite(bce)]
+        means.append((size, math.fsum(numbers) / len(numbers) if numbers else math.nan))
+    return means
+
+
+def clean(curve: Iterable[Point]) -> tuple[list[Point], tuple[str, ...]]:
+    """Points by rising size, the better one of equal sizes, without what is not a number; and a note if any was not."""
+    best: dict[float, float] = {}
+    num_bad = 0
+    for size, bce in curve:
+        if math.isfinite(bce) and math.isfinite(size) and size > 0:
+            best[size] = min(bce, best.get(size, math.inf))
+        else:
+            num_bad += 1
+    notes = (f"{num_bad} of its points {'is' if num_bad == 1 else 'are'} not a number",) if num_bad else ()
+    return sorted(best.items()), notes
+
+
+def crossing(first: Point, last: Point, baseline: float) -> float:
+    """The size at which the line through two points, in (log size, BCE), meets the baseline."""
+    (size, bce), (next_size, next_bce) = first, last
+    share = (bce - baseline) / (bce - next_bce)
+    return _exp(math.log(size) + share * (math.log(next_size) - math.log(size)))
+
+
+def linear_extrapolation(points: Sequence[Point], baseline: float) -> float | None:
+    """Where the line through the last two points meets the baseline, beyond them; None if it does not fall."""
+    first, last = points[-2:]
+    return crossing(first, last, baseline) if last[1] < first[1] else None
+
+
+def quadratic_extrapolation(points: Sequence[Point], baseline: float) -> float | None:
+    """Where the parabola through the last three points first meets the baseline, beyond them; None if it does not."""
+    (x0, y0), (x1, y1), (x2, y2) = ((math.log(size), bce) for size, bce in points[-3:])
+    slope = (y2 - y1) / (x2 - x1)
+    bend = (slope - (y1 - y0) / (x1 - x0)) / (x2 - x0)
+    at_end = slope + bend * (x2 - x1)  # the parabola's slope at the last point
+    return _first_root(bend, at_end, y2 - baseline, x2)
+
+
+def _first_root(bend: float, slope: float, height: float, start: float) -> float | None:
+    """The smallest size with log > `start` at which `bend · t² + slope · t + height` is zero, t = log − start."""
+    if abs(bend) < 1e-15:
+        return _exp(start - height / slope) if slope < 0 else None
+    inside = slope * slope - 4 * bend * height
+    if inside < 0:
+        return None  # the vertex lies above the baseline
+    roots = [(-slope + sign * math.sqrt(inside)) / (2 * bend) for sign in (-1, 1)]
+    ahead = [root for root in roots if root > 0]
+    return _exp(start + min(ahead)) if ahead else None
+
+
+def _extrapolated(points: list[Point], baseline: float, full_size: float, notes: tuple[str, ...]) -> Factor:
+    if len(points) < 2:
+        return Factor(Kind.UNKNOWN, notes=(*notes, "not reached, and one size is too few to extrapolate from"))
+    line = linear_extrapolation(points, baseline)
+    if line is None:
+        return Factor(Kind.NEVER, notes=(*notes, "the loss does not fall towards the baseline"))
+    bow = quadratic_extrapolation(points, baseline) if len(points) > 2 else None
+    if bow is None:
+        why = "the parabola does not meet the baseline" if len(points) > 2 else "two sizes: a line, and no parabola"
+        return Factor(Kind.EXTRAPOLATED, None, full_size / line, (*notes, why))
+    low, high = sorted((full_size / line, full_size / bow))
+    return Factor(Kind.EXTRAPOLATED, low, high, notes)
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf

@@ -1,0 +1,188 @@
+"""Records → groups that may be compared (data set, model, epochs) → series → budgets with seeds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cce.report.compression_factor import Factor, Kind, factor_over_seeds
+from cce.report.statistics import Spread, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cce.records import RunRecord
+    from cce.report.reading import LiveRun
+
+FULL = "full"
+MEASURES = ("params", "bytes", "largest params", "largest bytes")
+Key = tuple[str, str, int]  # data set, model, epochs
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Runs of one series under one budget: they differ in their seeds only."""
+
+    series: str
+    label: str  # "cap 8,000"
+    records: tuple[RunRecord, ...]
+
+    @property
+    def first(self) -> RunRecord:
+        """The run that stands for all: the one of the lowest seed."""
+        return self.records[0]
+
+    def size(self, measure: str) -> float | None:
+        """Its size by one of `MEASURES`, the mean over seeds; None where records have no ledger."""
+        found = spread(size for record in self.records if (size := size_of(record, measure)) is not None)
+        return None if found is None else found.mean
+
+    def over_seeds(self, name: str) -> Spread | None:
+        """The spread of a field of the records, such as `bce`."""
+        return spread(getattr(record, name) for record in self.records)
+
+
+@dataclass(frozen=True)
+class Group:
+    """What may be compared."""
+
+    key: Key
+    budgets: tuple[Budget, ...]  # by series, then by size
+    live: tuple[LiveRun, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Words for people."""
+        data, model, epochs = self.key
+        return f"{data}, {Path(model).name}, {epochs} epoch{'' if epochs == 1 else 's'}"
+
+    @property
+    def slug(self) -> str:
+        """Words for the names of files."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+    @cached_property
+    def series(self) -> dict[str, list[Budget]]:
+        """The budgets of each series, by size."""
+        found: dict[str, list[Budget]] = {}
+        for budget in self.budgets:
+            found.setdefault(budget.series, []).append(budget)
+        return found
+
+    @cached_property
+    def baseline(self) -> Budget | None:
+        """The full tables, of which a group may have none."""
+        return next(iter(self.series.get(FULL, [])), None)
+
+    @property
+    def baseline_bce(self) -> float | None:
+        """Their mean BCE."""
+        found = self.baseline.over_seeds("bce") if self.baseline else None
+        return None if found is None else found.mean
+
+    def full_size(self, measure: str) -> float | None:
+        """The size of the full tables: of the baseline, or as ledgers tell it."""
+        if self.baseline is not None and (size := self.baseline.size(measure)) is not None:
+            return size
+        sizes = (full_size_of(record, measure) for budget in self.budgets for record in budget.records)
+        return next((size for size in sizes if size is not None), None)
+
+    def factor(self, series: str, measure: str) -> Factor:
+        """The compression factor of a series."""
+        full_size, bce = self.full_size(measure), self.baseline_bce
+        if bce is None:
+            return Factor(Kind.UNKNOWN, notes=("there is no full table to compare with",))
+        curves: dict[int, list[tuple[float, float]]] = {}
+        for budget in self.series[series]:
+            if (size := budget.size(measure)) is not None:
+                for record in budget.records:
+                    curves.setdefault(record.seed, []).append((size, record.bce))
+        if full_size is None or not curves:
+            return Factor(Kind.UNKNOWN, notes=("the records have no ledger of tables",))
+        return factor_over_seeds(curves, bce, full_size)
+
+
+def group_records(records: Iterable[RunRecord], live: Iterable[LiveRun] = ()) -> list[Group]:
+    """Groups by name, each with its series; the full table comes first, the rest by name."""
+    records, live = list(records), list(live)
+    epochs = {run.name: int(run.config.get("epochs") or 0) for run in records}
+    epochs |= {run.name: int(run.config.get("epochs") or 0) for run in live}
+    found: dict[Key, dict[tuple[str, str], list[RunRecord]]] = {}
+    running: dict[Key, list[LiveRun]] = {}
+    for record in records:
+        budgets = found.setdefault(key_of(record.config, epochs), {})
+        budgets.setdefault((series_of(record), budget_label(record)), []).append(record)
+    for run in live:
+        running.setdefault(key_of(run.config, epochs), []).append(run)
+    groups = []
+    for key in sorted(found | running):
+        mine = [_budget(name, label, runs) for (name, label), runs in found.get(key, {}).items()]
+        mine.sort(key=lambda budget: (budget.series != FULL, budget.series, budget.size("params") or 0))
+        groups.append(Group(key, tuple(mine), tuple(running.get(key, ()))))
+    return groups
+
+
+def _budget(series: str, label: str, records: Iterable[RunRecord]) -> Budget:
+    return Budget(series, label, tuple(sorted(records, key=lambda record: record.seed)))
+
+
+def key_of(config: dict[str, Any], epochs_of: Mapping[str, int] | None = None) -> Key:
+    """What runs must have in common to be compared. A run that starts from another one belongs to that one's epochs."""
+    data = Path(str(config.get("data") or "unknown data")).name
+    epochs = int(config.get("epochs") or 0)
+    if config.get("start_from") and epochs_of is not None:
+        epochs = epochs_of.get(Path(str(config["start_from"])).name, epochs)
+    return data, str(config.get("model") or "unknown model"), epochs
+
+
+def series_of(record: RunRecord) -> str:
+    """The line of a plot that a record is a point of."""
+    return record.series or record.method
+
+
+def budget_label(record: RunRecord) -> str:
+    """The budget in words; of records without one, their number of parameters."""
+    if record.method == FULL:
+        return FULL
+    return budget_words(record.config) or f"{record.num_params:,} params"
+
+
+def budget_words(config: dict[str, Any]) -> str:
+    """The budget of a configuration; empty if it has none."""
+    for name, word in (("cap", "cap {:,}"), ("num_params", "{:,} params"), ("compression", "{:,g}×")):
+        if config.get(name) is not None:
+            return word.format(config[name])
+    return ""
+
+
+def size_of(record: RunRecord, measure: str) -> float | None:
+    """Parameters or bytes, of all tables or of the largest."""
+    if measure == "params":
+        return record.num_params
+    if measure == "bytes":
+        return record.nbytes
+    table = largest_table(record)
+    return None if table is None else _get(table, "num_params" if measure == "largest params" else "nbytes")
+
+
+def full_size_of(record: RunRecord, measure: str) -> float | None:
+    """The same for the full tables that a record's tables stand for; None without a ledger."""
+    name = "full_params" if measure.endswith("params") else "full_nbytes"
+    if measure.startswith("largest"):
+        table = largest_table(record)
+        return None if table is None else _get(table, name)
+    sizes = [_get(table, name) for table in record.tables]
+    return sum(size for size in sizes if size is not None) if sizes and None not in sizes else None
+
+
+def largest_table(record: RunRecord) -> dict[str, Any] | None:
+    """The table that would be the largest if all were full."""
+    return max(record.tables, key=lambda table: table.get("full_params") or 0, default=None)
+
+
+def _get(table: dict[str, Any], name: str) -> float | None:
+    value = table.get(name)
+    return None if value is None else float(value)

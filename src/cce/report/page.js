@@ -1,0 +1,259 @@
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const root = document.documentElement;
+const views = [];  // of charts: where they are, what they show, and what draws them
+const state = recall();
+
+// -- what is remembered while the page loads itself again ----------------------------------------------------------
+
+function recall() {
+  try { return JSON.parse(sessionStorage.getItem("cce-report")) || {}; } catch { return {}; }
+}
+
+function remember(change) {
+  Object.assign(state, change);
+  try { sessionStorage.setItem("cce-report", JSON.stringify(state)); } catch { /* a page may be denied a memory */ }
+}
+
+// -- rows ----------------------------------------------------------------------------------------------------------
+
+function unpack({ count, columns }) {
+  const rows = Array.from({ length: count }, () => ({}));
+  for (const [name, column] of Object.entries(columns)) {
+    rows.forEach((row, place) => {
+      const value = column.words ? column.words[column.at[place]] : column[place];
+      if (value !== null) row[name] = value;
+    });
+  }
+  return rows;
+}
+
+// -- theme ---------------------------------------------------------------------------------------------------------
+
+function isDark() {
+  return root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+function chartTheme() {
+  const style = getComputedStyle(root);
+  const of = (name) => style.getPropertyValue(name).trim();
+  const words = { labelColor: of("--quiet"), titleColor: of("--ink"), labelFontSize: 11, titleFontSize: 12 };
+  return {
+    background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
+    axis: { ...words, titleFontWeight: 500, gridColor: of("--line"), domainColor: of("--line"), tickColor: of("--line") },
+    legend: words, title: { color: of("--ink") }, text: { color: of("--ink") },
+  };
+}
+
+function setTheme(theme) {
+  if (theme) root.dataset.theme = theme;
+  drawAll();
+}
+
+// -- charts --------------------------------------------------------------------------------------------------------
+
+async function draw(place) {
+  const spec = structuredClone(place.plot.spec);
+  spec.data = { values: place.rows };
+  spec.encoding.color.legend = null;  // the section has one for all its charts
+  const options = { actions: false, renderer: "svg", config: chartTheme(), tooltip: { theme: "custom" } };
+  if (place.result) place.result.finalize();
+  place.result = await window.vegaEmbed(place.element, spec, options);
+  place.view = place.result.view;
+  signal(place);
+}
+
+function signal(place) {
+  const choice = chosen(place.section);
+  const has = (row) => row.budget === choice.budget || row.series === "full";
+  place.figure.hidden = place.plot.budgets && choice.budget !== null && !place.rows.some(has);
+  if (place.figure.hidden) return;
+  place.view.signal("highlight", choice.series);
+  if (place.plot.budgets && choice.budget !== null) place.view.signal("budget", choice.budget);
+  place.view.runAsync();
+}
+
+async function drawAll() {
+  for (const place of views) await draw(place);
+  root.dataset.drawn = String(views.length);
+}
+
+function chosen(section) {
+  const list = section.querySelector("select.budget");
+  const pressed = section.querySelectorAll(".legend [aria-pressed=true]");
+  return { series: [...pressed].map((button) => button.dataset.series), budget: list ? list.value : null };
+}
+
+function refresh(section) {
+  views.filter((place) => place.section === section && place.view).forEach(signal);
+}
+
+// -- tables --------------------------------------------------------------------------------------------------------
+
+function key(cell) {
+  const text = cell.dataset.value ?? cell.textContent;
+  if (text === "" || text === "–") return null;
+  const number = Number(text);
+  return Number.isNaN(number) ? text : number;
+}
+
+function compare(first, last) {
+  if (typeof first === "number" && typeof last === "number") return first - last;
+  return String(first).localeCompare(String(last), undefined, { numeric: true });
+}
+
+function sort(table, column, direction) {
+  const body = table.tBodies[0];
+  const rows = [...body.rows].map((row) => [key(row.cells[column]), row]);
+  rows.sort(([first], [last]) => {
+    if (first === null || last === null) return (first === null) - (last === null);  // nothing comes last
+    return direction === "ascending" ? compare(first, last) : compare(last, first);
+  });
+  rows.forEach(([, row]) => body.append(row));
+  [...table.tHead.rows[0].cells].forEach((cell, place) => {
+    cell.setAttribute("aria-sort", place === column ? direction : "none");
+  });
+}
+
+function wireTable(table) {
+  [...table.tHead.rows[0].cells].forEach((cell, column) => {
+    cell.addEventListener("click", () => {
+      const direction = cell.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+      sort(table, column, direction);
+      remember({ sorted: { ...state.sorted, [table.dataset.name]: [column, direction] } });
+    });
+  });
+  const before = state.sorted?.[table.dataset.name];
+  if (before && before[0] < table.tHead.rows[0].cells.length) sort(table, ...before);
+}
+
+// -- the ledger ----------------------------------------------------------------------------------------------------
+
+const count = (value) => value.toLocaleString("en-US");
+
+function size(value) {
+  let unit = 0;
+  for (; value >= 999.95 && unit < 4; unit += 1) value /= 1000;
+  return `${value.toFixed(unit ? 1 : 0)} ${["B", "kB", "MB", "GB", "TB"][unit]}`;
+}
+
+const ratio = (value) => `${value.toLocaleString("en-US", { maximumFractionDigits: value < 99.95 ? 1 : 0 })}×`;
+
+function ledgerCells(table) {
+  const bytes = (table.codebook_nbytes ?? 0) + (table.pointer_nbytes ?? 0);
+  const number = (value, write) => (Number.isFinite(value) ? [value, write(value)] : ["", "–"]);
+  return [
+    [table.name ?? ""], [table.method ?? ""],
+    number(table.num_embeddings, count), number(table.num_params, count),
+    number(table.codebook_nbytes, size), number(table.pointer_nbytes, size), number(table.optimizer_nbytes, size),
+    number(table.full_params / table.num_params, ratio), number(table.full_nbytes / bytes, ratio),
+  ];
+}
+
+function total(rows) {
+  const sum = { name: "all tables", method: "" };
+  for (const row of rows) {
+    for (const [name, value] of Object.entries(row)) {
+      if (typeof value === "number") sum[name] = (sum[name] ?? 0) + value;
+    }
+  }
+  return sum;
+}
+
+function showLedger(box, ledger) {
+  const names = ["table", "method", "ids", "params", "codebook", "pointers", "optimizer", "fewer params", "fewer bytes"];
+  const rows = unpack(ledger.rows).sort((first, last) => (last.full_params ?? 0) - (first.full_params ?? 0));
+  const table = document.createElement("table");
+  table.className = "sortable";
+  table.dataset.name = "ledger";
+  const head = table.createTHead().insertRow();
+  names.forEach((name, place) => {
+    const cell = document.createElement("th");
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = name;
+    cell.scope = "col";
+    cell.setAttribute("aria-sort", "none");
+    if (place < 2) cell.className = "text";
+    cell.append(button);
+    head.append(cell);
+  });
+  const body = table.createTBody();
+  for (const row of [total(rows), ...rows]) {
+    const line = body.insertRow();
+    ledgerCells(row).forEach(([value, text], place) => {
+      const cell = line.insertCell();
+      cell.textContent = text ?? value;
+      if (text !== undefined) cell.dataset.value = value;
+      if (place < 2) cell.className = "text";
+    });
+  }
+  const wide = document.createElement("div");
+  wide.className = "wide";
+  wide.append(table);
+  box.replaceChildren(wide);
+  wireTable(table);
+}
+
+// -- wiring --------------------------------------------------------------------------------------------------------
+
+function wireList(section, list, name, show) {
+  const slot = `${section.id} ${name}`;
+  const before = state.chosen?.[slot];
+  if (before !== undefined && [...list.options].some((option) => option.value === before)) list.value = before;
+  list.addEventListener("change", () => {
+    remember({ chosen: { ...state.chosen, [slot]: list.value } });
+    show();
+  });
+}
+
+function wireLegend(section) {
+  for (const button of section.querySelectorAll(".legend button")) {
+    const slot = `${section.id} ${button.dataset.series}`;
+    if (state.pressed?.[slot]) button.setAttribute("aria-pressed", "true");
+    button.addEventListener("click", () => {
+      const pressed = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", String(pressed));
+      remember({ pressed: { ...state.pressed, [slot]: pressed } });
+      refresh(section);
+    });
+  }
+}
+
+function wireSection(content) {
+  const section = document.getElementById(content.id);
+  for (const figure of section.querySelectorAll(".plot")) {
+    const plot = content.plots[figure.dataset.plot];
+    views.push({ section, figure, plot, rows: unpack(plot.rows), element: figure.querySelector(".canvas") });
+  }
+  wireLegend(section);
+  const budgets = section.querySelector("select.budget");
+  if (budgets) wireList(section, budgets, "budget", () => refresh(section));
+  const runs = section.querySelector("select.run");
+  if (!runs) return;
+  content.ledger.forEach((ledger, place) => runs.append(new Option(ledger.label, String(place))));
+  const show = () => showLedger(section.querySelector(".ledger"), content.ledger[Number(runs.value)]);
+  wireList(section, runs, "run", show);
+  if (content.ledger.length) show();
+}
+
+function reloadLater(seconds) {
+  setTimeout(() => {
+    remember({ scroll: scrollY, theme: root.dataset.theme });
+    location.reload();
+  }, seconds * 1000);
+}
+
+if (state.theme) root.dataset.theme = state.theme;
+document.querySelectorAll("table.sortable").forEach(wireTable);
+data.sections.forEach(wireSection);
+document.getElementById("theme").addEventListener("click", () => {
+  setTheme(isDark() ? "light" : "dark");
+  remember({ theme: root.dataset.theme });
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme());
+await drawAll();
+if (data.reload) {
+  if (state.scroll) scrollTo(0, state.scroll);
+  reloadLater(data.reload);
+}

@@ -1,0 +1,219 @@
+"""The page: one HTML file that needs no network, filled into `page.html` with `page.css` and `page.js`."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from cce.report.commands import sweep_command, train_command
+from cce.report.environment_table import environment_table
+from cce.report.groups import budget_words
+from cce.report.packing import pack
+from cce.report.specs import middle_budget
+from cce.report.tables import Cell, Column, Table
+from cce.report.vega import javascript
+from cce.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cce.report.groups import Group
+    from cce.report.reading import Collected
+    from cce.report.sections import Section
+    from cce.report.specs import Plot
+
+KEPT = (  # of a line of the ledger
+    *("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes"),
+    *("full_params", "full_nbytes"),
+)
+TRAINING = ("curves", "churn", "h1", "h2")
+
+
+def make_page(found: Collected, sections: Sequence[Section], *, reload_seconds: float | None = None) -> str:
+    """The whole page; with `reload_seconds` it loads itself again so often, and keeps its place."""
+    values = {
+        "title": escape(_title(sections)),
+        "css": _resource("page.css"),
+        "progress": escape(progress_text(found)),
+        "is_live": "live" if reload_seconds is not None else "",
+        "navigation": _navigation(sections),
+        "sections": "\n".join(_section(section) for section in sections),
+        "notes": _notes(found.notes),
+        "environment": environment_table(found.records).as_html(),
+        "commands": _commands(found),
+        "about": escape(f"cce {__version__}, {time.strftime('%Y-%m-%d %H:%M')}"),
+        "data": _json({"reload": reload_seconds, "sections": [_data(section) for section in sections]}),
+        "vega": javascript(),
+        "script": _resource("page.js"),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], _resource("page.html"))
+
+
+def progress_text(found: Collected) -> str:
+    """`12 of 14 runs finished, 2 under way`."""
+    done = len(found.records)
+    if found.is_finished and not found.live:
+        return f"{done} run{'' if done == 1 else 's'}"
+    total = max(found.num_runs, found.num_planned)
+    words = [f"{done} of {'up to ' if found.num_planned > found.num_runs else ''}{total} runs finished"]
+    failed = sum(bool(run.failure) for run in found.live)
+    silent = len(found.live) - failed - found.num_running
+    for count, word in ((found.num_running, "under way"), (silent, "silent"), (failed, "failed")):
+        words += [f"{count} {word}"] if count else []
+    return ", ".join(words)
+
+
+def _title(sections: Sequence[Section]) -> str:
+    names = list(dict.fromkeys(section.group.key[0] for section in sections))
+    return f"cce report: {', '.join(names)}"
+
+
+def _navigation(sections: Sequence[Section]) -> str:
+    links = (f'<a href="#{section.group.slug}">{escape(section.group.title)}</a>' for section in sections)
+    return f"<nav>{' '.join(links)}</nav>" if len(sections) > 1 else ""
+
+
+def _section(section: Section) -> str:
+    group, training = section.group, [plot for plot in section.plots if plot.name in TRAINING]
+    scores = [plot for plot in section.plots if plot.name not in TRAINING]
+    parts = [
+        f'<section id="{group.slug}" class="group"><h2>{escape(group.title)}</h2>',
+        f'<p class="headline">{escape(section.headline)}</p>',
+        _legend(section),
+        _expectation(section),
+        _figures([plot for plot in scores if plot.name == "factors"]),
+        _part("Compression factors", section.factors.as_html()) if section.factors.rows else "",
+        _figures([plot for plot in scores if plot.name != "factors"]),
+        _part("Summary", section.summary.as_html()) if section.summary.rows else "",
+        _part("Not finished", _live_table(group).as_html()) if group.live else "",
+        _part("Training", _budgets(training) + _figures(training)) if training else "",
+        _part("Memory ledger", _ledger_box()) if section.ledger.rows else "",
+        "</section>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _part(title: str, html: str) -> str:
+    return f"<h3>{escape(title)}</h3>\n{html}"
+
+
+def _legend(section: Section) -> str:
+    """A button for each series, which the script colours and wires."""
+    used = [name for name in section.styles if any(row["series"] == name for row in _all_rows(section.plots))]
+    buttons = (
+        f'<button type="button" aria-pressed="false" data-series="{escape(name)}">'
+        f'<i style="background:{section.styles[name].colour}"></i>{escape(name)}</button>'
+        for name in used
+    )
+    return f'<div class="legend" role="group" aria-label="Highlight series">{"".join(buttons)}</div>' if used else ""
+
+
+def _all_rows(plots: Sequence[Plot]) -> list[dict[str, Any]]:
+    return [row for plot in plots for row in plot.spec["data"]["values"]]
+
+
+def _expectation(section: Section) -> str:
+    """Where the expected numbers come from, and the baseline that they go with."""
+    if not section.expected:
+        return ""
+    words = [f"Expected: {section.expected.get('source', 'by the recipe')}."]
+    wanted, found = section.expected.get("full_bce"), section.group.baseline_bce
+    if isinstance(wanted, int | float):
+        words.append(f"Full table there: BCE {wanted:.4f}{'' if found is None else f', here {found:.4f}'}.")
+    return f'<p class="quiet">{escape(" ".join(words))}</p>'
+
+
+def _figures(plots: Sequence[Plot]) -> str:
+    boxes = (
+        f'<figure class="plot{" broad" if plot.name in ("factors", "curves") else ""}" '
+        f'data-plot="{escape(plot.name)}"><figcaption><b>{escape(plot.title)}</b> '
+        f'<span class="quiet">{escape(plot.about)}</span></figcaption>'
+        f'<div class="canvas" role="img" aria-label="{escape(plot.title)}"></div></figure>'
+        for plot in plots
+    )
+    kind = "plots small" if any(plot.has_budgets for plot in plots) else "plots"
+    return f'<div class="{kind}">{"".join(boxes)}</div>' if plots else ""
+
+
+def _budgets(plots: Sequence[Plot]) -> str:
+    """The list of budgets to choose from, in the order of the data; the full table is always shown."""
+    rows = [row for row in _all_rows(plots) if row["series"] != "full"]
+    first = middle_budget(rows)
+    labels = dict.fromkeys(row["budget"] for row in rows)
+    options = "".join(f"<option{' selected' if each == first else ''}>{escape(each)}</option>" for each in labels)
+    return f'<p><label>Budget <select class="budget">{options}</select></label></p>' if options else ""
+
+
+def _ledger_box() -> str:
+    return '<p><label>Run <select class="run"></select></label></p><div class="ledger"></div>'
+
+
+def _live_table(group: Group) -> Table:
+    columns = [Column("run", is_text=True), Column("method", is_text=True), Column("budget", is_text=True)]
+    columns += [Column(name) for name in ("seed", "step", "train loss", "validation BCE", "idle")]
+    columns.append(Column("state", is_text=True))
+    rows = []
+    for run in group.live:
+        losses = [line["loss"] for line in run.of_kind("train") if line.get("loss") is not None]
+        scores = [line["bce"] for line in run.of_kind("validation") if line.get("bce") is not None]
+        words = [Cell(run.name), Cell(str(run.config.get("method", ""))), Cell(budget_words(run.config))]
+        numbers = [Cell(run.config.get("seed", 0)), Cell(run.step, f"{run.step:,}")]
+        last = [Cell(found[-1], f"{found[-1]:.4f}") if found else Cell(None) for found in (losses, scores)]
+        state = run.failure or ("under way" if run.is_running else "silent")
+        rows.append([*words, *numbers, *last, Cell(run.idle, f"{run.idle:,.0f} s"), Cell(state)])
+    return Table("live", "Not finished", columns, rows)
+
+
+def _notes(notes: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""
+
+
+def _commands(found: Collected) -> str:
+    """The commands of all runs, and the recipes."""
+    sweeps = "\n".join(sweep_command(path) for path in found.recipes)
+    trains = "\n".join(dict.fromkeys(train_command(record.config) for record in found.records if record.config))
+    blocks = [f"<pre>{escape(sweeps)}</pre>"] if sweeps else []
+    if trains:
+        count = trains.count("\n") + 1
+        what = f"{count} command{'' if count == 1 else 's'} of single runs"
+        blocks.append(
+            f"<details{' open' if count < 4 else ''}><summary>{what}</summary><pre>{escape(trains)}</pre></details>"
+        )
+    for path, text in found.recipes.items():
+        blocks.append(f"<details><summary>{escape(path)}</summary><pre>{escape(text)}</pre></details>")
+    return "\n".join(blocks)
+
+
+# -- data for the script -----------------------------------------------------------------------------------------------
+
+
+def _data(section: Section) -> dict[str, Any]:
+    plots = {}
+    for plot in section.plots:
+        spec = {name: value for name, value in plot.spec.items() if name != "data"}
+        plots[plot.name] = {"spec": spec, "rows": pack(plot.spec["data"]["values"]), "budgets": plot.has_budgets}
+    return {"id": section.group.slug, "plots": plots, "ledger": _ledger_data(section.group)}
+
+
+def _ledger_data(group: Group) -> list[dict[str, Any]]:
+    return [
+        {
+            "label": f"{budget.series}, {budget.label}",
+            "rows": pack([{name: table.get(name) for name in KEPT} for table in budget.first.tables]),
+        }
+        for budget in group.budgets
+        if budget.first.tables
+    ]
+
+
+def _json(value: Any) -> str:
+    """JSON that may stand inside a `script` element."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _resource(name: str) -> str:
+    return files("cce.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,42 @@
+"""A colour and a shape for each series, the same in all charts of a page.
+
+Hues that people of all kinds of colour vision tell apart (after Okabe and Ito), and which show on white and on black.
+Beyond eight series hues come again; shapes still differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HUES = ("#d55e00", "#2a7fc1", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#9a6fc4", "#8f8f2f")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
+GREY = "#8a8f98"
+FIXED = ("cce", "hash", "ce-concat", "dhe", "robe", "pq", "hash-embedding", "tt")  # the i-th has the i-th hue
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a series is drawn."""
+
+    colour: str
+    shape: str
+
+
+def palette(names: Iterable[str]) -> dict[str, Style]:
+    """A style for each name, by its rank: the usual methods have their own hues, whoever else is there."""
+    wanted = sorted(set(names))
+    styles = {name: _style(place) for place, name in enumerate(FIXED) if name in wanted}
+    if "full" in wanted:
+        styles["full"] = Style(GREY, "square")
+    free = (place for place in count() if place >= len(FIXED) or FIXED[place] not in wanted)
+    return styles | {name: _style(next(free)) for name in wanted if name not in styles}
+
+
+def _style(place: int) -> Style:
+    """Eight hues and seven shapes: 56 places before a pair comes again."""
+    return Style(HUES[place % len(HUES)], SHAPES[place % len(SHAPES)])

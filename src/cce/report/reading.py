@@ -1,0 +1,193 @@
+"""What `cce report` is pointed at → records of finished runs, logs of unfinished ones, and what a recipe expects.
+
+A folder is walked for `records.jsonl` (of a sweep), `record.jsonl` (of a run), `metrics.jsonl` beside `config.toml` (of
+a run that is not finished) and `recipe.toml`. A run that is told of twice is taken once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import tomllib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cce.records import RunRecord
+from cce.report.groups import key_of
+from cce.report.plans import num_planned, read_plan, series_by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cce.report.groups import Key
+
+RECORDS = ("records.jsonl", "record.jsonl")
+SILENT = 900.0  # seconds without a line after which a run is taken to be stopped
+SKIPPED = ("checkpoints", "tensorboard", "report")  # folders that hold no runs
+
+
+@dataclass(frozen=True)
+class LiveRun:
+    """A run without a record: it is running, or was stopped."""
+
+    name: str
+    config: dict[str, Any]
+    lines: list[dict[str, Any]]  # of its log
+    idle: float  # seconds since the log was last written
+    series: str = ""
+    failure: str = ""  # the last line of what went wrong, if something did
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it seems to be under way: it did not fail, and its log is not old."""
+        return not self.failure and self.idle < SILENT
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        """The lines of one kind: train, validation, cluster, test."""
+        return [line for line in self.lines if line.get("kind") == kind]
+
+    @property
+    def step(self) -> int:
+        """The last step that its log tells of."""
+        return max((int(line.get("step", 0)) for line in self.lines), default=0)
+
+
+@dataclass
+class Collected:
+    """Everything that was found."""
+
+    records: list[RunRecord] = field(default_factory=list)
+    live: list[LiveRun] = field(default_factory=list)
+    recipes: dict[str, str] = field(default_factory=dict)  # path → text
+    expected: dict[Key, dict[str, Any]] = field(default_factory=dict)  # what the recipe of a group expects
+    notes: list[str] = field(default_factory=list)
+    num_planned: int = 0  # runs that recipes ask for: an upper bound, as equal tables are trained once
+
+    @property
+    def num_running(self) -> int:
+        """Runs that seem to be under way."""
+        return sum(run.is_running for run in self.live)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more can come."""
+        num_failed = sum(bool(run.failure) for run in self.live)
+        return num_failed == len(self.live) and len(self.records) + num_failed >= self.num_planned
+
+    @property
+    def num_runs(self) -> int:
+        """Finished and unfinished ones."""
+        return len(self.records) + len(self.live)
+
+
+def collect(paths: Sequence[Path], *, may_be_empty: bool = False) -> Collected:
+    """Read everything at `paths`; refuse a path that is not there, and paths without a single run."""
+    found = Collected()
+    records: dict[tuple[Any, ...], RunRecord] = {}
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"{path} is not there: give files of records, or folders of runs.")
+        for file in _files(path):
+            _take(file, found, records)
+    found.records = list(records.values())
+    names = {record.name for record in found.records if record.name}
+    found.live = [run for run in found.live if run.name not in names]
+    found.num_planned = sum(num_planned(read_plan(text)) for text in found.recipes.values())
+    if not found.num_runs and not may_be_empty:
+        raise ValueError(f"there are no runs in {', '.join(map(str, paths))}.")
+    return found
+
+
+def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord]) -> None:
+    if file.name == "recipe.toml":
+        found.recipes[str(file)] = file.read_text(encoding="utf-8")
+    elif file.name == "metrics.jsonl":
+        if (run := read_live(file.parent)) is not None:
+            found.live.append(replace(run, series=series_by_name(run.name, _plan_of(file, found))))
+    else:
+        expected = _plan_of(file, found).get("expected", {})
+        for record in read_lines(file, found.notes):
+            key = (record.method, record.seed, record.num_params, record.nbytes, record.seconds, str(record.bce))
+            if key not in records or record.name:
+                records[key] = record
+            if isinstance(expected, dict) and expected:
+                found.expected[key_of(record.config)] = expected
+
+
+def _plan_of(file: Path, found: Collected) -> dict[str, Any]:
+    """The recipe in the nearest folder above a file; empty without one."""
+    paths = (str(parent / "recipe.toml") for parent in file.parents)
+    recipe = next((path for path in paths if path in found.recipes), None)
+    if recipe is None:
+        return {}
+    plan = read_plan(found.recipes[recipe])
+    if not plan and (note := f"{recipe} cannot be read as TOML.") not in found.notes:
+        found.notes.append(note)
+    return plan
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """The files worth reading, in a fixed order; a run's log only where it has no record."""
+    if path.is_file():
+        yield path
+        return
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED)
+        place, there = Path(folder), set(names)
+        yield from (place / name for name in ("recipe.toml", *RECORDS) if name in there)
+        if {"metrics.jsonl", "config.toml"} <= there and "record.jsonl" not in there:
+            yield place / "metrics.jsonl"
+
+
+def read_lines(path: Path, notes: list[str]) -> list[RunRecord]:
+    """The records of a file. A line that is none is refused by its number; the last may have been cut short."""
+    text = path.read_text(encoding="utf-8")
+    records = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            records.append(_record(line))
+        except (ValueError, TypeError) as error:
+            if number > text.count("\n"):
+                notes.append(f"{path}:{number} was cut short, and is left out.")
+                continue
+            raise ValueError(f"{path}:{number} is not a record of a run: {error}") from error
+    return records
+
+
+def _record(line: str) -> RunRecord:
+    values = json.loads(line)
+    if not isinstance(values, dict):
+        raise TypeError("not a JSON object")
+    known = {name: value for name, value in values.items() if name in RunRecord.__dataclass_fields__}
+    return RunRecord(**{**known, **{name: _number(known.get(name)) for name in ("bce", "auc")}})
+
+
+def _number(value: Any) -> float:
+    """What has no score has no number."""
+    return float("nan") if value is None else float(value)
+
+
+def read_live(folder: Path) -> LiveRun | None:
+    """The run in a folder, by its log; None while its configuration cannot be read."""
+    try:
+        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        log = folder / "metrics.jsonl"
+        lines, idle = log.read_text(encoding="utf-8").splitlines(), time.time() - log.stat().st_mtime
+    except (OSError, tomllib.TOMLDecodeError):
+        return None  # it has just begun, or has just been taken away
+    error = folder / "error.txt"
+    failure = error.read_text(encoding="utf-8").strip().splitlines()[-1:] if error.exists() else []
+    return LiveRun(folder.name, config, list(_parsed(lines)), max(idle, 0.0), failure="".join(failure))
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """As `training.metrics_log.read_metrics`: the last line may have been cut short."""
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            return
