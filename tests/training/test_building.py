@@ -43,7 +43,8 @@ def steps(data, steps_per_epoch=100, **changes):
 
 def test_the_papers_schedules_are_chosen_by_the_epochs(data):
     assert steps(data, epochs=1) == {25, 50}
-    assert steps(data, epochs=10) == {100, 200, 300, 400, 500, 600}
+    assert steps(data, epochs=10, preset="paper") == {100, 200, 300, 400, 500, 600}
+    assert steps(data, epochs=10) == {50 * times for times in range(1, 13)}  # tuned: twice an epoch
     assert steps(data, schedule="strategy-1", cluster_times=1) == {50}
     assert steps(data, cluster_every=3, cluster_times=2) == {3, 6}
     assert steps(data, schedule="none") is None
