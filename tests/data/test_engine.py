@@ -78,7 +78,8 @@ def interrupted(tmp_path):
     wait_for(lambda: len(list(tmp_path.glob("*.begun"))) == 2)
     yield tmp_path, process
     process.kill()
-    process.communicate()
+    process.wait()
+    process.stderr.close()
 
 
 def wait_for(is_so, seconds=60):
