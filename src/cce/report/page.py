@@ -202,7 +202,7 @@ def _data(section: Section) -> dict[str, Any]:
 def _ledger_data(group: Group) -> list[dict[str, Any]]:
     return [
         {
-            "label": f"{budget.series}, {budget.label}",
+            "label": budget.series if budget.series == budget.label else f"{budget.series}, {budget.label}",
             "rows": pack([{name: table.get(name) for name in KEPT} for table in budget.first.tables]),
         }
         for budget in group.budgets
