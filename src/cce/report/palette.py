@@ -1,7 +1,7 @@
 """A colour and a shape for each series, the same in all charts of a page.
 
-The first eight hues are told apart by people of all kinds of colour vision (after Okabe and Ito), and show on white and
-on black. Five more serve those who have more series; shapes differ as well. Beyond thirteen, hues come again.
+Five of the first eight hues are Okabe and Ito's, made for all kinds of colour vision; the blue is lighter, to show on
+black, and violet and olive are our own. Five more serve those who have more series; shapes differ as well.
 """
 
 from __future__ import annotations
