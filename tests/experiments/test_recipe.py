@@ -1,11 +1,17 @@
 """Recipes: what is read, what is refused, and that every recipe of the repository gives runs."""
 
+import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from cce.cli import _parser
+from cce.data import PreparedData
 from cce.experiments.recipe import file_name, make_recipe, read_recipe
+from cce.experiments.runs import list_runs
+from cce.experiments.sweep import Sweep
+from helpers.runs import tiny_data
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = sorted((ROOT / "recipes").rglob("*.toml"))
@@ -114,3 +120,68 @@ def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
 
 def test_a_series_has_a_name_for_files():
     assert file_name("PQ, tuned (2.5×)") == "pq-tuned-2.5"
+
+
+# -- the recipes of the repository -------------------------------------------------------------------------------------
+
+VOCABULARIES = {"ad": 300_001, "user": 20_001, "site": 501, "hour": 25}
+
+
+def test_the_recipes_that_were_promised_are_there():
+    names = {path.relative_to(ROOT / "recipes").as_posix().removesuffix(".toml") for path in RECIPES}
+    studies = ("schedule-number", "schedule-strategies", "didnt-work", "niter", "columns", "helpers", "codebook-dtype")
+    assert {f"studies/{name}" for name in (*studies, "unified")} <= names
+    assert {"kaggle", "kaggle-1-epoch", "terabyte-1-epoch", "quick", "kaggle-small"} <= names
+    assert len(RECIPES) >= 21
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_gives_runs(path):
+    recipe = read_recipe(path)
+    assert recipe.about
+    runs = list_runs(recipe, Path("data"), VOCABULARIES)
+    assert {run.series for run in runs} == set(recipe.all_series())
+    assert len({run.name for run in runs}) == len(runs) >= len(recipe.seeds) * len(recipe.all_series())
+    if recipe.expected:
+        assert "Tsang and Ahle (2023)" in recipe.expected["source"]
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_the_data_of_every_recipe_is_prepared_with_words_that_cce_knows(path):
+    kind, *words = shlex.split(read_recipe(path).data["prepare"])
+    options = _parser().parse_args(["prepare", kind, *([] if kind == "synthetic" else [words.pop(0)]), "out", *words])
+    assert options.verb == "prepare"
+
+
+def test_the_papers_recipes_have_its_setup_and_its_numbers():
+    kaggle, one, tera = (read_recipe(ROOT / "recipes" / f"{name}.toml") for name in PAPER)
+    for recipe in (kaggle, one, tera):
+        assert recipe.train["preset"] == "paper"
+        assert (recipe.train["optimizer"], recipe.train["lr"], len(recipe.caps)) == ("sgd", 0.1, 9)
+        assert recipe.series["pq"] == {"method": "pq", "start_from": "full", "epochs": 0}
+    assert [recipe.expected["compression"]["cce"] for recipe in (kaggle, one, tera)] == [8500, 212, 101]
+    assert [recipe.train["epochs"] for recipe in (kaggle, one, tera)] == [10, 1, 1]
+    assert (kaggle.seeds, tera.seeds, kaggle.train["batch_size"]) == ((0, 1, 2), (0,), 128)
+
+
+PAPER = ("kaggle", "kaggle-1-epoch", "terabyte-1-epoch")
+
+
+def test_every_idea_that_did_not_work_can_be_run(tmp_path):
+    """The recipe as it is, on a tiny data set."""
+    values = tomllib.loads((ROOT / "recipes" / "studies" / "didnt-work.toml").read_text())
+    values["sweep"]["seeds"] = [0]
+    values["train"] |= {"batch_size": 64, "epochs": 2, "model_options": {"bottom": [8], "top": [8]}}
+    values["series"]["seeded with PQ"]["epochs"] = 1
+    data = tiny_data(tmp_path / "data", vocabulary_sizes=(900, 300))
+    recipe = make_recipe("didnt-work", values)
+    runs = list_runs(recipe, data, PreparedData.open(data).schema.vocabulary_sizes)
+    outcome = Sweep(runs, tmp_path / "out").run()
+    assert outcome.failures == {}
+    records = {record.series: record for record in outcome.records}
+    assert set(records) == set(recipe.all_series())
+    events = {series: len({event["step"] for event in record.events}) for series, record in records.items()}
+    assert (events["cce"], events["continuous clustering"], events["after an epoch, once"]) == (1, 19, 1)
+    assert events["seeded with PQ"] == events["full"] == 0
+    assert len({record.bce for record in records.values()}) == len(records) - 1  # no two variants are the same, but:
+    assert records["cce"].bce == records["after an epoch, once"].bce  # in two epochs there is no second clustering

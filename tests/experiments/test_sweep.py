@@ -112,8 +112,8 @@ Sweep(tiny_runs(Path(sys.argv[1])), Path(sys.argv[2])).run()
 @pytest.mark.parametrize(
     ("moment", "finished"),
     [
-        (("Trainer", "_train_step", "20"), 0),  # in the second epoch of the first run
-        (("Trainer", "_train_step", "40"), 1),  # in the second run
+        (("Trainer", "train_step", "20"), 0),  # in the second epoch of the first run
+        (("Trainer", "train_step", "40"), 1),  # in the second run
         (("outcome", "write_records", "1"), 0),  # trained, tested, and the record not yet written
         (("Trainer", "_open", "3"), 2),  # between the full table's run and the one that starts from it
     ],

@@ -66,14 +66,14 @@ RUNS = {
 def die(ranks, data, out):
     """The second process is killed while it trains."""
     trainer = Trainer(tiny_config(data, checkpoint_every=1), out / "died", ranks=ranks)
-    train_step = trainer._train_step
+    train_step = trainer.train_step
 
     def step(*args):
         if ranks.rank == 1 and trainer.session.step == 6:
             os.kill(os.getpid(), signal.SIGKILL)
         train_step(*args)
 
-    trainer._train_step = step
+    trainer.train_step = step
     trainer.run()
 
 

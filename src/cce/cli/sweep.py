@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cce.experiments.recipe import Recipe
     from cce.experiments.runs import Run
+    from cce.experiments.sweep import Sweep
 
 EXAMPLE = """examples:
   cce sweep recipes/quick.toml --jobs 2
@@ -52,13 +53,18 @@ def run(options: argparse.Namespace) -> None:
     recipe = read_recipe(options.recipe)
     if options.seeds is not None:
         recipe = replace(recipe, seeds=tuple(dict.fromkeys(options.seeds)))
-    data = (options.data or _prepared(recipe, json_output=options.json)).resolve()
+    out = options.out or Path("runs/sweeps") / recipe.name
+    data = (options.data or _prepared(recipe, options)).resolve()
     runs = _runs(recipe, data)
     from cce.experiments.sweep import Sweep
 
-    out = options.out or Path("runs/sweeps") / recipe.name
-    sweep = Sweep(runs, out, recipe=options.recipe.read_bytes().decode("utf-8"), only=options.only)
+    text = "" if options.dry_run else options.recipe.read_bytes().decode("utf-8")
+    sweep = Sweep(runs, out, recipe=text, only=options.only)
     _warn_of_jobs(options)
+    (_estimate if options.dry_run else _run)(sweep, out, options)
+
+
+def _run(sweep: Sweep, out: Path, options: argparse.Namespace) -> None:
     outcome = sweep.run(jobs=options.jobs, engine=options.engine, progress=not options.json)
     print(
         json.dumps([asdict(record) for record in outcome.records]) if options.json else f"records: {out}/records.jsonl"
@@ -66,6 +72,16 @@ def run(options: argparse.Namespace) -> None:
     if outcome.failures:
         told = "; ".join(f"{name}: {failure}" for name, failure in outcome.failures.items())
         raise ValueError(f"{len(outcome.failures)} of {len(sweep.chosen)} runs failed, see their error.txt: {told}")
+
+
+def _estimate(sweep: Sweep, out: Path, options: argparse.Namespace) -> None:
+    from cce.experiments.estimate import estimate
+
+    del out
+    found = estimate(
+        sweep, jobs=options.jobs, threads=sweep.threads(options.jobs, options.engine), progress=not options.json
+    )
+    print(json.dumps(found.to_dict()) if options.json else found)
 
 
 def _runs(recipe: Recipe, data: Path) -> list[Run]:
@@ -83,18 +99,23 @@ def _warn_of_jobs(options: argparse.Namespace) -> None:
         print(f"cce sweep: {note}", file=sys.stderr)
 
 
-def _prepared(recipe: Recipe, *, json_output: bool) -> Path:
+def _prepared(recipe: Recipe, options: argparse.Namespace) -> Path:
     """The recipe's data set, prepared now if it is not there."""
     from cce.cli import main
 
     folder = Path("runs/data") / recipe.data["name"]
-    if not folder.exists():
-        if "prepare" not in recipe.data:
-            raise ValueError("recipe must say how its data is prepared, or --data must name a data set.")
-        kind, *words = shlex.split(recipe.data["prepare"])
-        raw = [] if kind == "synthetic" else [str(_find_raw(words.pop(0)))]
-        if main(["prepare", kind, *raw, str(folder), *words, *(["--json"] if json_output else [])]):
-            raise ValueError(f"data of the recipe could not be prepared: cce prepare {recipe.data['prepare']}")
+    if folder.exists():
+        return folder
+    if "prepare" not in recipe.data:
+        raise ValueError("recipe must say how its data is prepared, or --data must name a data set.")
+    kind, *words = shlex.split(recipe.data["prepare"])
+    raw = [] if kind == "synthetic" else [words.pop(0)]
+    if options.dry_run:
+        command = shlex.join(["cce", "prepare", kind, *raw, str(folder), *words])
+        raise ValueError(f"dry-run must find prepared data, and writes none: first `{command}`.")
+    found = [str(_find_raw(name)) for name in raw]
+    if main(["prepare", kind, *found, str(folder), *words, *(["--json"] if options.json else [])]):
+        raise ValueError(f"data of the recipe could not be prepared: cce prepare {recipe.data['prepare']}")
     return folder
 
 

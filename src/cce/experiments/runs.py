@@ -9,6 +9,7 @@ from cce.checks import check_choice
 from cce.collection.plan import Plan, plan_tables
 from cce.embeddings import METHODS
 from cce.experiments.recipe import file_name
+from cce.training.building import method_options
 from cce.training.config import TrainConfig, make_config
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _num_params(config: TrainConfig, vocabularies: Mapping[str, int]) -> int:
 def plan_of(config: TrainConfig, vocabularies: Mapping[str, int]) -> Plan:
     """The tables that a run begins with."""
     check_choice("method", config.method, METHODS)
-    options = {config.method: {k: v for k, v in config.method_options.items() if k != "settings"}}
+    plain = {name: value for name, value in config.method_options.items() if name != "settings"}
+    options = {config.method: method_options(replace(config, method_options=plain))}
     cap = None if config.method == "full" else config.cap
     sizes = {"all": sum(vocabularies.values())} if config.unified else vocabularies
     return plan_tables(sizes, config.embedding_dim, method=config.method, options=options, cap=cap)

@@ -63,11 +63,15 @@ class Sweep:
         again = {name for name in left.values() if name is not None and not self._has_checkpoint(name)}
         return [run for run in self.chosen if run.name in left or run.name in again]
 
+    @staticmethod
+    def threads(jobs: int, engine: str = "local") -> int:
+        """Of each run: its share of this machine's cores; on a cluster, which counts cores itself, one."""
+        check_range("jobs", jobs, 1, 2**16)
+        return max(1, num_cores() // jobs) if engine == "local" else 1
+
     def run(self, *, jobs: int = 1, engine: str = "local", progress: bool = False) -> Outcome:
         """Run what is left, `jobs` at a time, each with its share of the cores."""
-        check_range("jobs", jobs, 1, 2**16)
-        threads = max(1, num_cores() // jobs) if engine == "local" else 1
-        tasks = [self._task(run, threads) for run in self.left()]
+        tasks = [self._task(run, self.threads(jobs, engine)) for run in self.left()]
         for task in tasks:
             (task.folder / RECORD).unlink(missing_ok=True)  # there only if it is run for its checkpoints
         try:

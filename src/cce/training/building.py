@@ -37,7 +37,7 @@ def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
         schema.vocabulary_sizes,
         config.embedding_dim,
         method=config.method,
-        options={config.method: _method_options(config)},
+        options={config.method: method_options(config)},
         num_learned=config.num_learned or None,
         unified=config.unified,
         sparse=config.sparse,
@@ -64,7 +64,7 @@ def load_model(checkpoint: Checkpoint) -> tuple[TrainConfig, nn.Module]:
     return config, model
 
 
-def _method_options(config: TrainConfig) -> dict[str, Any]:
+def method_options(config: TrainConfig) -> dict[str, Any]:
     """Its `settings`, in a file a table of names and values, are an object here. What is tuned is a default only."""
     options = dict(config.method_options)
     if config.method == "cce" and config.preset == "tuned" and config.embedding_dim % TUNED_COLUMNS == 0:

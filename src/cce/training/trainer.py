@@ -93,7 +93,7 @@ class Trainer:
             while not session.is_done:
                 for pieces, num_rows in session.batches():
                     self._cluster_if_due()
-                    self._train_step(pieces, num_rows)
+                    self.train_step(pieces, num_rows)
                     self._after_step(num_rows)
                     self._leave_if_wished(wish)
                     if session.step == self.config.max_steps:
@@ -102,7 +102,8 @@ class Trainer:
                     session.is_stopped = session.stopping.end_epoch() and self.config.early_stopping
             return self._finish(name, series)
 
-    def _train_step(self, pieces: list[Batch], num_rows: int) -> None:
+    def train_step(self, pieces: list[Batch], num_rows: int) -> None:
+        """One step of the optimizer, on a batch in pieces that has so many rows on all ranks together."""
         session = self.session
         with session.stopwatch("train"):
             self._set_learning_rate()

@@ -1,0 +1,87 @@
+"""What a run will cost: a few steps are really taken, and nothing is kept."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from itertools import islice
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from cce.diagnostics import summary
+from cce.distributed.packing import pack
+from cce.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cce.diagnostics.memory import TableSummary
+    from cce.schema import Batch
+    from cce.training.config import TrainConfig
+
+WARM_UP = 3  # steps that are not timed: loops are compiled, and memory is asked for
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was measured."""
+
+    trained_per_second: float  # rows
+    scored_per_second: float
+    checkpoint_nbytes: int  # model, optimizer and all the rest
+    tables: TableSummary  # all of them together
+
+
+def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:
+    """Train for about so long, score one batch, and weigh a checkpoint. A run to start from is not looked for."""
+    with TemporaryDirectory() as folder:
+        trainer = Trainer(replace(config, start_from=None, epochs=max(config.epochs, 1)), folder)
+        trained = _trained_per_second(trainer, seconds)
+        scored = _scored_per_second(trainer)
+        trial = Trial(trained, scored, _checkpoint_nbytes(trainer), summary(trainer.session.model).total)
+        trainer.close()
+    return trial
+
+
+def _trained_per_second(trainer: Trainer, seconds: float) -> float:
+    """Of rows, in steps after the first ones; of an epoch of few steps, in all of them."""
+    batches, clock = trainer.session.batches(), trainer.session.stopwatch.seconds
+    first = _train(trainer, islice(batches, WARM_UP), float("inf"))
+    warm_up = clock["train"]
+    rows = _train(trainer, batches, warm_up + seconds)
+    return rows / (clock["train"] - warm_up) if rows else first / warm_up
+
+
+def _train(trainer: Trainer, batches: Iterable[tuple[list[Batch], int]], until: float) -> int:
+    """Train until the clock of training says so; gives the number of rows."""
+    rows = 0
+    for pieces, num_rows in batches:
+        trainer.train_step(pieces, num_rows)
+        rows += num_rows
+        if trainer.session.stopwatch.seconds["train"] > until:
+            break
+    return rows
+
+
+def _scored_per_second(trainer: Trainer) -> float:
+    config, session = trainer.config, trainer.session
+    split = "validation" if trainer.validated_at else "train"
+    batch = next(iter(trainer.data.loader(split, batch_size=config.evaluation_batch_size, shuffle=False)))
+    with torch.no_grad():
+        passed = [_timed(lambda: session.model(batch.to(session.device))) for _ in range(2)]
+    return len(batch.labels) / min(passed)
+
+
+def _checkpoint_nbytes(trainer: Trainer) -> int:
+    tensors: dict[str, Tensor] = {}
+    pack(trainer.session.state_dict(), tensors)
+    return sum(tensor.nbytes for tensor in (*trainer.session.model.state_dict().values(), *tensors.values()))
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

@@ -1,0 +1,35 @@
+"""What a run will cost, from a few steps of it."""
+
+import pytest
+
+from cce.training import Trainer
+from cce.training.checkpoint import checkpoint_path, list_checkpoints
+from cce.training.trial import try_out
+from helpers.runs import tiny_config
+
+
+def test_it_trains_as_fast_as_the_run_itself(data, tmp_path):
+    """Within an order of magnitude: machines are busy."""
+    config = tiny_config(data)
+    trial, record = try_out(config, seconds=0.2), Trainer(config, tmp_path / "run").run()
+    assert record.samples_per_second / 10 < trial.trained_per_second < record.samples_per_second * 10
+    assert trial.scored_per_second > trial.trained_per_second
+
+
+def test_a_checkpoint_weighs_what_is_written(data, tmp_path):
+    config = tiny_config(data)
+    Trainer(config, tmp_path).run()
+    path = checkpoint_path(tmp_path / "checkpoints", 26)
+    assert path in list_checkpoints(tmp_path / "checkpoints")
+    written = sum((path / f"{name}.safetensors").stat().st_size for name in ("model", "training"))
+    assert try_out(config, seconds=0).checkpoint_nbytes == pytest.approx(written, rel=0.25)  # names, and their places
+
+
+@pytest.mark.parametrize("changes", [{"batch_size": 800}, {"batch_size": 400, "accumulate": 2}, {"epochs": 10}])
+def test_epochs_of_few_steps_are_measured_as_well(data, changes):
+    assert try_out(tiny_config(data, **changes), seconds=10).trained_per_second > 0
+
+
+def test_a_run_that_only_quantises_is_tried_without_the_one_it_starts_from(data, tmp_path):
+    config = tiny_config(data, method="pq", epochs=0, start_from=str(tmp_path / "nowhere"))
+    assert try_out(config, seconds=0).scored_per_second > 0
