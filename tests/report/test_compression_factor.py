@@ -42,6 +42,7 @@ def test_the_paper_s_example():
     params = (10 + 100) * dim + cap
     every = compression_factor([(params / 2, 0.46), (params, 0.45)], 0.45, (10 + 100 + 10**6) * dim)
     largest = compression_factor([(cap / 2, 0.46), (cap, 0.45)], 0.45, 10**6 * dim)
+    assert every.kind is largest.kind is Kind.MEASURED  # to hit the baseline is to reach it
     assert every.value == pytest.approx(1639.5, abs=0.05)
     assert largest.value == pytest.approx(2000)
 
@@ -64,6 +65,7 @@ def test_points_come_in_any_order():
 
 def test_of_equal_sizes_the_better_counts():
     assert clean([(100, 0.5), (100, 0.4)]) == ([(100, 0.4)], ())
+    assert clean([(100, 0.4), (100, 0.5)]) == ([(100, 0.4)], ())
 
 
 def test_what_is_not_a_number_is_left_out_with_a_note():
@@ -118,6 +120,7 @@ def test_of_a_concave_tail_the_range_is_in_order_all_the_same():
     factor = compression_factor([(1, 1.0), (10, 0.9), (100, 0.7)], 0.4, FULL)
     assert factor.low < factor.high
     assert factor.low == pytest.approx(FULL / 10**3.5)  # the line
+    assert factor.high == pytest.approx(1000)  # 1 − 0.05 t − 0.05 t² = 0.4 at t = 3, and at t = −4
 
 
 def test_without_a_parabola_there_is_no_lower_bound():

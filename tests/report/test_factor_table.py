@@ -54,6 +54,13 @@ def test_without_a_full_table_that_is_said():
     assert rows["cce"]["fewer params"] is None
 
 
+def test_one_seed_has_no_range():
+    runs = [made_record("hash", 500, bce=0.46), made_record("hash", 1000, bce=0.44)]
+    table, rows = rows_of([made_record("full", None, bce=0.45), *runs], {})
+    assert "| 1,302× | 1,302× | – |" in table.as_markdown()
+    assert rows["hash"]["how"] == "measured"
+
+
 def test_only_a_full_table_gives_no_lines():
     table, _ = rows_of([made_record("full", None)], EXPECTED)
     assert table.rows == []

@@ -70,6 +70,7 @@ def test_sizes_of_all_tables_and_of_the_largest():
     record = made_record("cce", 8000)
     largest = SIZES["C3"] * DIM
     assert size_of(record, "params") == record.num_params == 3 * 8000 + 400 * DIM + 30 * DIM
+    assert size_of(record, "bytes") == record.nbytes == 4 * record.num_params + 4 * (200_000 + 60_000 + 9_000)
     assert size_of(record, "largest params") == 8000
     assert size_of(record, "largest bytes") == 4 * 8000 + 4 * 200_000
     assert full_size_of(record, "params") == sum(SIZES.values()) * DIM

@@ -28,14 +28,16 @@ def test_when_another_wins_that_is_said():
     text = sentence(FULL, *hash_runs, *robe_runs, *cce_runs)
     assert text.startswith("hash reaches the full table's BCE with ")
     assert "next best, robe: " in text
-    assert text.endswith(" cce: 365×.")
+    assert text.endswith(" cce: 365×. One seed.")
 
 
 def test_one_that_stands_alone():
     reaching = [made_record("hash", 500, bce=0.46), made_record("hash", 1000, bce=0.44)]
-    assert sentence(FULL, *reaching).endswith("fewer bytes).")
+    assert sentence(FULL, *reaching).endswith("fewer bytes). One seed.")
+    again = [made_record("hash", 500, 1, bce=0.46), made_record("hash", 1000, 1, bce=0.44)]
+    assert sentence(FULL, *reaching, *again).endswith("fewer bytes).")
     others = [made_record(method, cap, bce=0.5) for method in ("cce", "robe") for cap in (500, 1000)]
-    assert sentence(FULL, *reaching, *others).endswith("; none of the other 2 does within the sizes tried.")
+    assert sentence(FULL, *reaching, *others).endswith("; none of the other 2 does within the sizes tried. One seed.")
 
 
 def test_when_nobody_gets_there():

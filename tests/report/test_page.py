@@ -95,7 +95,7 @@ def test_data_for_the_script_is_json_without_words_for_what_is_no_number():
         "h1",
         "h2",
     ]
-    assert section["ledger"][0]["label"] == "full, full"
+    assert section["ledger"][0]["label"] == "full"
     assert section["plots"]["curves"]["budgets"] is True
 
 

@@ -85,6 +85,19 @@ def test_a_run_that_the_sweep_has_recorded_is_not_under_way(tmp_path):
     assert collect([tmp_path]).live == []
 
 
+def test_a_run_of_the_same_name_elsewhere_is_under_way(tmp_path):
+    start_run(tmp_path / "b" / "runs" / "hash-500-1")
+    write_records([made_record("hash", 500, 1)], tmp_path / "a" / "records.jsonl")
+    assert [run.name for run in collect([tmp_path]).live] == ["hash-500-1"]
+
+
+def test_a_run_s_own_record_gets_its_name_from_the_folder_and_its_series_from_the_recipe(tmp_path):
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    write_records([made_record("cce", 500, name="")], tmp_path / "runs" / "cce-half-cap500-seed0" / "record.jsonl")
+    (record,) = collect([tmp_path]).records
+    assert (record.name, record.series) == ("cce-half-cap500-seed0", "CCE half")
+
+
 def test_a_failed_run_says_why(tmp_path):
     folder = start_run(tmp_path / "run")
     (folder / "error.txt").write_text("Traceback\n  line\nValueError: too small\n")

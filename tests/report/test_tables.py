@@ -28,6 +28,7 @@ def test_markdown_has_what_is_shown():
 
 def test_html_is_escaped_and_sorts_by_values():
     html = TABLE.as_html()
+    assert html.startswith('<div class="wide" tabindex="0">')  # scrolls by keyboard
     assert '<td data-value="0.451234" title="more &amp; more">0.4512</td>' in html
     assert '<td class="text" data-value="&lt;b&gt;|x">&lt;b&gt;|x</td>' in html
     assert "<td>–</td>" in html

@@ -35,16 +35,27 @@ def test_budgets_and_options_reach_the_tables(data):
     assert built(data, method="full", cap=None)[1].tables.num_params == (121 + 61 + 31) * 8
 
 
+@pytest.mark.parametrize(
+    ("changes", "num_columns"),
+    [({}, 8), ({"preset": "paper"}, 4), ({"method_options": {"num_columns": 2}}, 2), ({"embedding_dim": 12}, 4)],
+)
+def test_columns_are_tuned_unless_told(data, changes, num_columns):
+    _, model = built(data, **changes)
+    assert model.tables.tables["c0"].num_columns == num_columns
+
+
 def steps(data, steps_per_epoch=100, **changes):
     config, model = built(data, **({"cluster_every": None, "cluster_times": None} | changes))
     schedule = build_schedule(config, model, create_optimizers("sgd", model, lr=0.1), steps_per_epoch, Ranks())
     return schedule if schedule is None else schedule.steps
 
 
-def test_the_papers_schedules_are_chosen_by_the_epochs(data):
+def test_schedules_are_chosen_by_the_epochs_and_the_preset(data):
     assert steps(data, epochs=1) == {25, 50}
+    assert steps(data, epochs=10) == {50 * (index + 1) for index in range(12)}
+    assert steps(data, epochs=10, cluster_times=3) == {50, 100, 150}
+    assert steps(data, epochs=1, preset="paper") == {25, 50}
     assert steps(data, epochs=10, preset="paper") == {100, 200, 300, 400, 500, 600}
-    assert steps(data, epochs=10) == {50 * times for times in range(1, 13)}  # tuned: twice an epoch
     assert steps(data, schedule="strategy-1", cluster_times=1) == {50}
     assert steps(data, cluster_every=3, cluster_times=2) == {3, 6}
     assert steps(data, schedule="none") is None

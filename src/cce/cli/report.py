@@ -61,7 +61,8 @@ def run(options: argparse.Namespace) -> None:
         if not options.watch > 0:
             raise ValueError(f"watch must be a positive number of seconds, got {options.watch}.")
         tell = None if options.json else _tell
-        found, sections, paths = watch(options.runs, out, seconds=options.watch, tell=tell)
+        figures = not options.no_figures
+        found, sections, paths = watch(options.runs, out, seconds=options.watch, figures=figures, tell=tell)
     else:
         found = collect(options.runs)
         sections, paths = write_report(found, out, figures=not options.no_figures)
@@ -87,12 +88,13 @@ def _as_json(found: Collected, sections: list[Section], paths: list[Path], out: 
 
 
 def _as_text(found: Collected, sections: list[Section], paths: list[Path], out: Path) -> str:
+    from cce.report.page import progress_text
     from cce.report.vega import HINT, can_draw
 
     lines = []
     for section in sections:
         lines += [section.group.title, f"  {section.headline}"]
     lines += [f"note: {note}" for note in found.notes]
-    lines.append(f"{len(found.records)} runs; {len(paths)} files in {out}")
+    lines.append(f"{progress_text(found)}; {len(paths)} files in {out}")
     lines.append(f"page: {out / 'index.html'}" if can_draw() else f"no page and no figures, tables only: {HINT}")
     return "\n".join(lines)

@@ -26,6 +26,7 @@ class DLRM(nn.Module):
 
     bottom: hidden sizes of the network of dense numbers, whose output is one more vector of `embedding_dim` numbers.
     top: hidden sizes of the network that takes this vector and the dot products of all pairs to the logit.
+
     Without dense numbers there is no bottom network, and the dot products are all that the top takes.
     """
 

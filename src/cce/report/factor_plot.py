@@ -18,10 +18,8 @@ if TYPE_CHECKING:
     from cce.report.specs import Spec
 
 OF = ("params", "bytes")
-ABOUT = (
-    "Of all tables. A bar is the range over seeds, or of an extrapolation. A grey tick is what the recipe expects of "
-    "params. What needs more than the full table is left out."
-)
+ABOUT = "Of all tables. A bar is the range over seeds, or of an extrapolation. What needs more than full is not shown."
+TICKS = "A grey tick is what the recipe expects of params."
 
 
 def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str, Any]) -> Plot:
@@ -37,7 +35,8 @@ def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str
         "tooltip": [tip(name) for name in ("series", "of", "says", "expected", "how")],
     }
     spec = layered(rows, shared, [*_layers(x), *_wishes(x, rows)]) | {"height": 48 * max(len(order), 1)}
-    return Plot("factors", "Compression factors", spec, ABOUT)
+    about = f"{ABOUT} {TICKS}" if any("wanted" in row for row in rows) else ABOUT
+    return Plot("factors", "Compression factors", spec, about)
 
 
 def _layers(x: Spec) -> list[Spec]:

@@ -60,7 +60,8 @@ def _seeds(factor: Factor) -> list[Entry]:
     about = "geometric mean of the seeds' own factors, least to greatest"
     seeds, mean, interval = factor.seeds, Cell(None), Cell(None)
     if seeds is not None:
-        mean = Cell(seeds.mean, f"{format_ratio(seeds.mean)} [{format_range(seeds.least, seeds.greatest)}]")
+        ends = f" [{format_range(seeds.least, seeds.greatest)}]" if seeds.count > 1 else ""
+        mean = Cell(seeds.mean, f"{format_ratio(seeds.mean)}{ends}")
         if seeds.low is not None and seeds.high is not None:
             interval = Cell(seeds.low, format_range(seeds.low, seeds.high))
     return [(Column("over seeds", about=about), mean), (Column("95% interval", about="of that mean"), interval)]

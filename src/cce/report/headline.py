@@ -22,7 +22,8 @@ def headline(group: Group) -> str:
     reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: -_value(factors[name]))
     if not factors:
         return f"Only the full table has been run: BCE {group.baseline_bce:.4f}."
-    return _reached(group, factors, reached) if reached else _closest(group, factors)
+    text = _reached(group, factors, reached) if reached else _closest(group, factors)
+    return text if any(len(budget.records) > 1 for budget in group.budgets) else f"{text} One seed."
 
 
 def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> str:

@@ -190,6 +190,7 @@ function showLedger(box, ledger) {
   }
   const wide = document.createElement("div");
   wide.className = "wide";
+  wide.tabIndex = 0;
   wide.append(table);
   box.replaceChildren(wide);
   wireTable(table);

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cce.report.groups import Group
+    from cce.report.palette import Style
     from cce.report.reading import Collected
     from cce.report.sections import Section
     from cce.report.specs import Plot
@@ -104,12 +105,13 @@ def _part(title: str, html: str) -> str:
 def _legend(section: Section) -> str:
     """A button for each series, which the script colours and wires."""
     used = [name for name in section.styles if any(row["series"] == name for row in _all_rows(section.plots))]
-    buttons = (
-        f'<button type="button" aria-pressed="false" data-series="{escape(name)}">'
-        f'<i style="background:{section.styles[name].colour}"></i>{escape(name)}</button>'
-        for name in used
-    )
+    buttons = (_button(name, section.styles[name]) for name in used)
     return f'<div class="legend" role="group" aria-label="Highlight series">{"".join(buttons)}</div>' if used else ""
+
+
+def _button(name: str, style: Style) -> str:
+    mark = f'<i class="{style.shape}" style="background:{style.colour}"></i>'
+    return f'<button type="button" aria-pressed="false" data-series="{escape(name)}">{mark}{escape(name)}</button>'
 
 
 def _all_rows(plots: Sequence[Plot]) -> list[dict[str, Any]]:
@@ -202,7 +204,7 @@ def _data(section: Section) -> dict[str, Any]:
 def _ledger_data(group: Group) -> list[dict[str, Any]]:
     return [
         {
-            "label": f"{budget.series}, {budget.label}",
+            "label": budget.series if budget.series == budget.label else f"{budget.series}, {budget.label}",
             "rows": pack([{name: table.get(name) for name in KEPT} for table in budget.first.tables]),
         }
         for budget in group.budgets

@@ -1,7 +1,7 @@
 """A colour and a shape for each series, the same in all charts of a page.
 
-Hues that people of all kinds of colour vision tell apart (after Okabe and Ito), and which show on white and on black.
-Beyond eight series hues come again; shapes still differ.
+Five of the first eight hues are Okabe and Ito's, made for all kinds of colour vision; the blue is lighter, to show on
+black, and violet and olive are our own. Five more serve those who have more series; shapes differ as well.
 """
 
 from __future__ import annotations
@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-HUES = ("#d55e00", "#2a7fc1", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#9a6fc4", "#8f8f2f")
+HUES = (
+    *("#d55e00", "#2a7fc1", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#9a6fc4", "#8f8f2f"),
+    *("#2fb5b5", "#e0457b", "#8a5a34", "#5b6fe0", "#6fae3a"),
+)
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 GREY = "#8a8f98"
-FIXED = ("cce", "hash", "ce-concat", "dhe", "robe", "pq", "hash-embedding", "tt")  # the i-th has the i-th hue
+FIXED = (  # the i-th has the i-th hue
+    *("cce", "hash", "ce-concat", "dhe", "robe", "pq", "hash-embedding", "tt"),
+    *("ce-sum", "ce-mult", "collide", "mixed-dim"),
+)
 
 
 @dataclass(frozen=True)
@@ -38,5 +44,5 @@ def palette(names: Iterable[str]) -> dict[str, Style]:
 
 
 def _style(place: int) -> Style:
-    """Eight hues and seven shapes: 56 places before a pair comes again."""
+    """Thirteen hues and seven shapes: 91 places before a pair comes again."""
     return Style(HUES[place % len(HUES)], SHAPES[place % len(SHAPES)])

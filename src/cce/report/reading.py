@@ -63,6 +63,7 @@ class Collected:
     recipes: dict[str, str] = field(default_factory=dict)  # path → text
     expected: dict[Key, dict[str, Any]] = field(default_factory=dict)  # what the recipe of a group expects
     notes: list[str] = field(default_factory=list)
+    recorded: set[Path] = field(default_factory=set)  # folders of runs that a sweep has records of
     num_planned: int = 0  # runs that recipes ask for: an upper bound, as equal tables are trained once
 
     @property
@@ -92,8 +93,6 @@ def collect(paths: Sequence[Path], *, may_be_empty: bool = False) -> Collected:
         for file in _files(path):
             _take(file, found, records)
     found.records = list(records.values())
-    names = {record.name for record in found.records if record.name}
-    found.live = [run for run in found.live if run.name not in names]
     found.num_planned = sum(num_planned(read_plan(text)) for text in found.recipes.values())
     if not found.num_runs and not may_be_empty:
         raise ValueError(f"there are no runs in {', '.join(map(str, paths))}.")
@@ -104,16 +103,26 @@ def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord
     if file.name == "recipe.toml":
         found.recipes[str(file)] = file.read_text(encoding="utf-8")
     elif file.name == "metrics.jsonl":
-        if (run := read_live(file.parent)) is not None:
+        if file.parent not in found.recorded and (run := read_live(file.parent)) is not None:
             found.live.append(replace(run, series=series_by_name(run.name, _plan_of(file, found))))
     else:
-        expected = _plan_of(file, found).get("expected", {})
+        plan = _plan_of(file, found)
+        expected = plan.get("expected", {})
         for record in read_lines(file, found.notes):
+            found.recorded.add(file.parent / "runs" / record.name)
             key = (record.method, record.seed, record.num_params, record.nbytes, record.seconds, str(record.bce))
-            if key not in records or record.name:
-                records[key] = record
+            if key not in records or (record.series and not records[key].series):
+                records[key] = _named(record, file, plan)
             if isinstance(expected, dict) and expected:
                 found.expected[key_of(record.config)] = expected
+
+
+def _named(record: RunRecord, file: Path, plan: dict[str, Any]) -> RunRecord:
+    """A run's own record has neither name nor series: its folder and the recipe tell them."""
+    if record.name or file.name != "record.jsonl":
+        return record
+    name = file.parent.name
+    return replace(record, name=name, series=record.series or series_by_name(name, plan))
 
 
 def _plan_of(file: Path, found: Collected) -> dict[str, Any]:

@@ -109,11 +109,11 @@ def level(height: float, text: str) -> list[Spec]:
     """A dashed line all across, with its name."""
     data = {"values": [{"level": height, "text": text}]}
     y = {"field": "level", "type": "quantitative"}
-    words = {"type": "text", "align": "left", "baseline": "bottom", "dx": 4, "dy": -3, "fontSize": 11}
+    words = {"type": "text", "align": "right", "baseline": "bottom", "dx": -28, "dy": -3, "fontSize": 11}
     rule = {"x": None, "y": y, "color": {"value": GREY}}
     return [
         {"data": data, "mark": {"type": "rule", "strokeDash": [6, 4]}, "encoding": rule},
-        {"data": data, "mark": words, "encoding": rule | {"x": {"value": 0}, "text": {"field": "text"}}},
+        {"data": data, "mark": words, "encoding": rule | {"x": {"value": "width"}, "text": {"field": "text"}}},
     ]
 
 

@@ -61,7 +61,7 @@ def half_width(numbers: list[float], mean: float) -> float:
 
 
 def student_t(freedom: int) -> float:
-    """The 97.5 % point of Student's t; beyond the table by the first terms of its series, right to four digits."""
+    """The 97.5 % point of Student's t; beyond the table by the first terms of its series, within 0.2 %."""
     if freedom <= len(STUDENT_T):
         return STUDENT_T[freedom - 1]
     return NORMAL + (NORMAL**3 + NORMAL) / (4 * freedom)

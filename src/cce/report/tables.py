@@ -72,7 +72,7 @@ class Table:
             f"<tr>{''.join(_data(row[place], self.columns[place]) for place in places)}</tr>" for row in self.rows
         )
         return (
-            f'<div class="wide"><table class="sortable" data-name="{escape(self.name)}">'
+            f'<div class="wide" tabindex="0"><table class="sortable" data-name="{escape(self.name)}">'
             f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
         )
 

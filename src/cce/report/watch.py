@@ -24,6 +24,7 @@ def watch(
     out: Path,
     *,
     seconds: float,
+    figures: bool = True,
     tell: Callable[[Collected], None] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Told:
@@ -45,7 +46,7 @@ def watch(
             found = collect(paths, may_be_empty=True)
     except KeyboardInterrupt:
         found = collect(paths)
-    sections, written = write_report(found, out)
+    sections, written = write_report(found, out, figures=figures)
     return found, sections, written
 
 
