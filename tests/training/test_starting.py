@@ -7,7 +7,13 @@ from cce.data import PreparedData
 from cce.embeddings import ProductQuantizedEmbedding
 from cce.training import Trainer
 from cce.training.building import build_model, load_model
-from cce.training.checkpoint import checkpoint_path, find_checkpoint, read_checkpoint
+from cce.training.checkpoint import (
+    checkpoint_path,
+    find_checkpoint,
+    list_checkpoints,
+    read_checkpoint,
+    write_checkpoint,
+)
 from cce.training.starting import start_from
 from helpers.runs import tiny_config, tiny_data
 
@@ -54,6 +60,27 @@ def test_a_small_table_stays_full_and_a_large_one_is_quantised(trained, data):
 def test_tables_of_the_same_kind_are_copied_to_the_bit(trained, data):
     model = started(data, trained[0], method="full", cap=None, seed=5)
     assert all(same(model, trained[1], name) for name in model.state_dict())
+
+
+def test_pointers_of_tables_of_the_same_kind_are_copied_too(data, tmp_path):
+    Trainer(tiny_config(data, preset="paper"), tmp_path).run()
+    best = load_model(read_checkpoint(find_checkpoint(tmp_path, best=True)))[1].tables.tables["c0"]
+    table = started(data, tmp_path, seed=5, preset="paper").tables.tables["c0"]
+    ids = torch.arange(121)
+    assert torch.equal(table.assignments(ids), best.assignments(ids))
+    assert torch.equal(table.to_dense(), best.to_dense())
+
+
+def test_it_is_the_best_checkpoint_and_not_the_newest(trained, data, tmp_path):
+    """A run whose newest checkpoint says that the one before it was the best."""
+    older, newest = (read_checkpoint(path) for path in list_checkpoints(trained[0] / "checkpoints")[-2:])
+    assert older.step < newest.step
+    newest.state["stopping"]["best_step"] = older.step
+    for each in (older, newest):
+        write_checkpoint(tmp_path / "checkpoints", each.step, each.model, each.state)
+    model = started(data, tmp_path, method="full", cap=None)
+    assert torch.equal(model.state_dict()["top.0.weight"], older.model["top.0.weight"])
+    assert not torch.equal(older.model["top.0.weight"], newest.model["top.0.weight"])
 
 
 def test_no_epochs_only_evaluate(trained, data, tmp_path):
