@@ -36,7 +36,8 @@ def data(tmp_path_factory):
 
 
 def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
-    assert main(["train", str(data), *SMALL, "--out", str(tmp_path / "run")]) == 0
+    words = ["--preset", "paper", "--out", str(tmp_path / "run")]
+    assert main(["train", str(data), *SMALL, *words]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert lines[0] == "tables: 888 params, 4.7 kB"
