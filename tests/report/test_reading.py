@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from cce.records import write_records
+from cce.records import RunRecord, write_records
+from cce.report.groups import group_records
 from cce.report.reading import SILENT, collect, read_live
 from helpers.made_records import made_record, made_records
 
@@ -189,3 +190,16 @@ def test_reports_and_checkpoints_are_not_searched(tmp_path):
     write_records([made_record("cce", 1000)], tmp_path / "report" / "records.jsonl")
     write_records([made_record("cce", 2000)], tmp_path / "checkpoints" / "records.jsonl")
     assert len(collect([tmp_path]).records) == 1
+
+
+def test_a_run_that_starts_from_another_is_compared_with_that_of_its_own_file(tmp_path):
+    files = []
+    for epochs in (1, 8):
+        config = {"data": "clicks", "model": "dlrm"}
+        full = RunRecord("full", 0, 100, 400, 0.5, 0.7, 1.0 + epochs, config | {"epochs": epochs}, name="full-seed0")
+        own = config | {"epochs": 0, "start_from": f"/sweep{epochs}/runs/full-seed0", "cap": 50}
+        pq = RunRecord("pq", 0, 50, 200, 0.6, 0.7, 1.0 + epochs, own, name="pq-cap50-seed0")
+        files.append(tmp_path / f"{epochs}.jsonl")
+        write_records([full, pq], files[-1])
+    groups = group_records(collect(files).records)
+    assert [(group.key[2], sorted(group.series)) for group in groups] == [(1, ["full", "pq"]), (8, ["full", "pq"])]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cce.records import RunRecord
     from cce.report.reading import LiveRun
 
+SOURCE_EPOCHS = "source_epochs"  # beside a run's options: those of the run that it started from
 FULL = "full"
 MEASURES = ("params", "bytes", "largest params", "largest bytes")
 Key = tuple[str, str, int]  # data set, model, epochs
@@ -132,8 +133,8 @@ def _budget(series: str, label: str, records: Iterable[RunRecord]) -> Budget:
 def key_of(config: dict[str, Any], epochs_of: Mapping[str, int] | None = None) -> Key:
     """What runs must have in common to be compared. A run that starts from another one belongs to that one's epochs."""
     data = Path(str(config.get("data") or "unknown data")).name
-    epochs = int(config.get("epochs") or 0)
-    if config.get("start_from") and epochs_of is not None:
+    epochs = int(config.get(SOURCE_EPOCHS) or config.get("epochs") or 0)
+    if config.get("start_from") and SOURCE_EPOCHS not in config and epochs_of is not None:
         epochs = epochs_of.get(Path(str(config["start_from"])).name, epochs)
     return data, str(config.get("model") or "unknown model"), epochs
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.records import RunRecord
-from cce.report.groups import key_of
+from cce.report.groups import SOURCE_EPOCHS, key_of
 from cce.report.plans import num_planned, read_plan, series_by_name
 
 if TYPE_CHECKING:
@@ -108,13 +108,24 @@ def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord
     else:
         plan = _plan_of(file, found)
         expected = plan.get("expected", {})
-        for record in read_lines(file, found.notes):
+        for record in _with_sources(read_lines(file, found.notes)):
             found.recorded.add(file.parent / "runs" / record.name)
             key = (record.method, record.seed, record.num_params, record.nbytes, record.seconds, str(record.bce))
             if key not in records or (record.series and not records[key].series):
                 records[key] = _named(record, file, plan)
             if isinstance(expected, dict) and expected:
                 found.expected[key_of(record.config)] = expected
+
+
+def _with_sources(records: list[RunRecord]) -> list[RunRecord]:
+    """A run that starts from another one of the same file is told the epochs of that one: it is compared with it."""
+    epochs = {record.name: record.config.get("epochs") for record in records}
+    return [
+        replace(record, config=record.config | {SOURCE_EPOCHS: epochs[source]})
+        if (source := Path(str(record.config.get("start_from"))).name) in epochs
+        else record
+        for record in records
+    ]
 
 
 def _named(record: RunRecord, file: Path, plan: dict[str, Any]) -> RunRecord:
