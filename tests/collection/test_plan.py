@@ -212,3 +212,13 @@ def test_num_learned_of_no_feature_or_no_vocabulary_is_refused():
         plan_tables({"a": 1000}, 4, cap=100, num_learned={"b": 10})
     with pytest.raises(ValueError, match=r"num_learned of 'a' must lie in \[0, 1001\), got 2000"):
         plan_tables({"a": 1000}, 4, cap=100, num_learned={"a": 2000})
+
+
+def test_an_option_that_fits_no_budget_is_refused_instead_of_a_full_table():
+    with pytest.raises(ValueError, match="embedding_dim must be a multiple of num_columns, got embedding_dim=16 and"):
+        plan_tables({"a": 1000}, 16, method="cce", cap=1000, options={"cce": {"num_columns": 3}})
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_vocabulary_too_small_for_a_method_keeps_its_full_table(method):
+    assert plan_tables({"a": 1, "b": 2}, 16, method=method, cap=10**6).num_params == 48

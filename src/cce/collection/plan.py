@@ -12,6 +12,7 @@ from cce.embeddings.base import MAX_IDS, Embedding
 from cce.embeddings.registry import METHODS
 from cce.text import format_bytes, format_ratio, format_table
 
+AMPLE = 1 << 24  # trainable numbers: with so many, a method refuses nothing but a wrong option
 RULES = ("cap", "proportional", "power")
 BYTES = 4  # of a trainable number, float32
 NUM_HALVINGS = 60  # of the range in which the scale of a budget is sought
@@ -203,6 +204,8 @@ class _Need:
 
     def _smallest(self) -> int:
         """The smallest budget that the method accepts; that of the full table if it accepts none below."""
+        if not self._accepts(METHODS[self.method], self.full):  # too few ids for the method, or a wrong option
+            METHODS[self.method].sizes(self.num_ids, self.dim, max(self.full, AMPLE), self.options)
         low, high = 1, self.full
         while low < high:
             middle = (low + high) // 2
