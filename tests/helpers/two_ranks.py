@@ -54,6 +54,7 @@ RUNS = {
     "cce": {},
     "collide": {"method": "collide", "cap": 480},
     "counts": {
+        "preset": "paper",  # every id is counted
         "method_options": {"first_rows": 8, "track_counts": True, "settings": {"sampling": "frequency"}},
         "optimizer": "sgd",
         "optimizer_options": {"momentum": 0.9},
