@@ -55,6 +55,7 @@ def test_schedules_are_chosen_by_the_epochs_and_the_preset(data):
     assert steps(data, epochs=10) == {50 * (index + 1) for index in range(12)}
     assert steps(data, epochs=10, cluster_times=3) == {50, 100, 150}
     assert steps(data, epochs=1, preset="paper") == {25, 50}
+    assert steps(data, epochs=10, method="collide", cap=480) == {100, 200, 300, 400, 500, 600}  # not tuned for cce
     assert steps(data, epochs=10, preset="paper") == {100, 200, 300, 400, 500, 600}
     assert steps(data, schedule="strategy-1", cluster_times=1) == {50}
     assert steps(data, cluster_every=3, cluster_times=2) == {3, 6}

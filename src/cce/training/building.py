@@ -95,7 +95,8 @@ def build_schedule(
 def _moments(config: TrainConfig) -> list[float]:
     name = config.schedule
     if name == "auto":
-        several = "twice-an-epoch" if config.preset == "tuned" else "best-of-10-epochs"
+        is_tuned = config.method == "cce" and config.preset == "tuned"
+        several = "twice-an-epoch" if is_tuned else "best-of-10-epochs"
         name = "one-epoch" if config.epochs == 1 else several
     if name == "twice-an-epoch":
         return [(index + 1) / 2 for index in range(config.cluster_times or TUNED_TIMES)]
