@@ -135,3 +135,9 @@ def test_moments_survive_a_file(tmp_path):
     config = TrainConfig(data="d", cap=3, cluster_at=[0.25, 1.5])
     (tmp_path / "config.toml").write_text(config.to_toml())
     assert make_config(read_toml(tmp_path / "config.toml")).cluster_at == [0.25, 1.5]
+
+
+def test_the_papers_preset_does_not_ignore_a_count():
+    with pytest.raises(ValueError, match="preset 'paper' learns pointers of all ids: leave out learned_min_count, got"):
+        TrainConfig(data="x", cap=100, preset="paper", learned_min_count=3)
+    assert TrainConfig(data="x", cap=100, preset="paper").learned_min_count == 5

@@ -173,6 +173,9 @@ class TrainConfig:
                     f"codebook_dtype 'float16' needs optimizer_options eps of at least {SMALLEST_HALF} with optimizer "
                     f"{self.optimizer!r}, whose own is 0 in float16; or take bfloat16, {' or '.join(NO_EPS)}."
                 )
+        if self.preset == "paper" and self.learned_min_count not in (1, TrainConfig.learned_min_count):
+            got = f"learned_min_count={self.learned_min_count}"
+            raise ValueError(f"preset 'paper' learns pointers of all ids: leave out learned_min_count, got {got}.")
         self._check_moments()
 
     def _check_moments(self) -> None:
