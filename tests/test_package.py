@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
 ROOMS = (  # a room imports only rooms above it
-    *("version", "checks", "text", "schema", "records", "compiled"),
+    *("version", "checks", "text", "schema", "files", "records", "compiled"),
     *("indexing", "clustering", "kernels", "embeddings", "collection", "optim", "compression"),
     *("models", "data", "evaluation", "diagnostics", "distributed", "training", "serving"),
     *("theory", "experiments", "report", "cli"),
@@ -85,8 +85,8 @@ def test_a_room_imports_only_rooms_above_it():
     assert wrong == []
 
 
-def test_records_and_text_and_checks_do_without_torch():
-    for name in ("version", "checks", "text", "records"):
+def test_files_and_records_and_text_and_checks_do_without_torch():
+    for name in ("version", "checks", "text", "files", "records"):
         assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()
 
 

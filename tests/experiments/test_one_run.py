@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cce.experiments.one_run import Ended, Task, run_one
-from cce.experiments.run_lock import run_lock
+from cce.files import lock_folder
 from cce.records import read_records
 from cce.training import Trainer
 from helpers.sweeps import tiny_runs
@@ -25,16 +25,14 @@ def test_a_run_leaves_its_record_and_nothing_to_resume(tasks):
     assert run_one(task) == Ended()
     (record,) = read_records(task.folder / "record.jsonl")
     assert (record.name, record.series, record.method) == ("cce-cap320-seed0", "cce", "cce")
-    assert sorted(path.name for path in task.folder.iterdir()) == [
-        *(".lock", "config.toml", "metrics.jsonl", "record.jsonl")
-    ]
+    assert sorted(path.name for path in task.folder.iterdir()) == [*("config.toml", "metrics.jsonl", "record.jsonl")]
     before = (task.folder / "record.jsonl").stat()
     assert run_one(task) == Ended()
     assert (task.folder / "record.jsonl").stat() == before
 
 
 def test_what_another_process_trains_is_postponed(tasks):
-    with run_lock(tasks["cce"].folder, wait=False):
+    with lock_folder(tasks["cce"].folder):
         assert run_one(tasks["cce"]) == Ended(is_postponed=True)
     assert not (tasks["cce"].folder / "config.toml").exists()
 

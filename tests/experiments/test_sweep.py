@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cce.experiments.run_lock import run_lock
 from cce.experiments.sweep import Sweep
+from cce.files import lock_folder
 from cce.records import read_records
 from cce.training import Trainer
 from helpers.sweeps import TRAIN, essence, tiny_runs
@@ -227,7 +227,7 @@ def test_a_run_that_another_process_trains_is_waited_for_in_the_end(whole, data,
     sweep = Sweep(tiny_runs(data), tmp_path)
 
     def hold():
-        with run_lock(tmp_path / "runs" / "full-seed0", wait=False):
+        with lock_folder(tmp_path / "runs" / "full-seed0"):
             holding.set()
             while not (tmp_path / "runs" / "cce-cap320-seed0" / "record.jsonl").exists():
                 time.sleep(0.02)

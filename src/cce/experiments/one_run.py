@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cce.experiments.run_lock import run_lock
+from cce.files import FolderInUseError, lock_folder
 from cce.records import write_whole
 
 if TYPE_CHECKING:
@@ -40,21 +40,26 @@ class Ended:
 
 def run_one(task: Task) -> Ended:
     """Train one run to its end, or go on with it. Other processes may be asked to do the same run."""
-    with run_lock(task.folder, wait=task.wait) as is_ours:
-        if not is_ours:
-            return Ended(is_postponed=True)
-        if (task.folder / RECORD).exists():
-            return Ended()
-        if task.run.source is not None and not _has_source(task):
-            failure = f"{task.run.source}, which it starts from, is not finished."
-            return Ended(failure=failure) if task.wait else Ended(is_postponed=True)
-        return _train(task)
+    try:
+        with lock_folder(task.folder, wait=task.wait):
+            return _run_alone(task)
+    except FolderInUseError:
+        return Ended(is_postponed=True)
+
+
+def _run_alone(task: Task) -> Ended:
+    if (task.folder / RECORD).exists():
+        return Ended()
+    if task.run.source is not None and not _has_source(task):
+        failure = f"{task.run.source}, which it starts from, is not finished."
+        return Ended(failure=failure) if task.wait else Ended(is_postponed=True)
+    return _train(task)
 
 
 def _has_source(task: Task) -> bool:
     assert task.run.source is not None
     folder = task.folder.with_name(task.run.source)
-    with run_lock(folder, wait=task.wait):
+    with lock_folder(folder, wait=task.wait):
         return (folder / RECORD).exists()
 
 
