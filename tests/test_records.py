@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cce.records import RunRecord, read_records, write_records, write_whole
+from cce.records import RunRecord, read_records, write_records
 
 RECORD = RunRecord(
     method="cce",
@@ -84,13 +84,6 @@ def test_no_records_are_an_empty_file(tmp_path):
     assert read_records(tmp_path / "records.jsonl") == []
 
 
-def test_a_whole_file_replaces_the_old_one_and_leaves_nothing_aside(tmp_path):
-    for text in ("a long first text", "2nd"):
-        write_whole(tmp_path / "report.md", text)
-        assert (tmp_path / "report.md").read_text() == text
-    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
-
-
 def test_records_that_fail_half_way_leave_the_old_file(tmp_path):
     def failing():
         yield RECORD
@@ -102,42 +95,12 @@ def test_records_that_fail_half_way_leave_the_old_file(tmp_path):
     assert read_records(tmp_path / "records.jsonl") == [RECORD]
 
 
-def test_text_that_cannot_be_encoded_leaves_the_old_file(tmp_path):
-    write_whole(tmp_path / "report.md", "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(tmp_path / "report.md", "new \ud800")
-    assert (tmp_path / "report.md").read_text() == "old"
-
-
-@pytest.mark.parametrize("old", ["old", None])
-def test_a_disk_that_is_full_half_way_leaves_the_old_file_or_none(tmp_path, old):
-    path = tmp_path / "report.md"
-    if old is not None:
-        path.write_text(old)
-    result = python(
-        "import pathlib, resource\n"
-        "from cce.records import write_whole\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        f"write_whole(pathlib.Path({str(path)!r}), 'x' * 100_000)"
-    )
-    assert "File too large" in result.stderr
-    assert (path.read_text() if path.exists() else None) == old
-
-
-def test_after_a_failure_the_next_write_succeeds(tmp_path):
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(tmp_path / "report.md", "\ud800")
-    write_whole(tmp_path / "report.md", "new")
-    assert (tmp_path / "report.md").read_text() == "new"
-    assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
-
-
 def test_files_are_written_and_read_in_utf8_on_every_machine(tmp_path):
     result = python(
         "import pathlib\n"
-        "from cce.records import read_records, write_whole\n"
-        f"write_whole(pathlib.Path({str(tmp_path / 'report.md')!r}), '')\n"
-        f"read_records(pathlib.Path({str(tmp_path / 'report.md')!r}))",
+        "from cce.records import read_records, write_records\n"
+        f"write_records([], pathlib.Path({str(tmp_path / 'records.jsonl')!r}))\n"
+        f"read_records(pathlib.Path({str(tmp_path / 'records.jsonl')!r}))",
         *("-X", "warn_default_encoding", "-W", "error::EncodingWarning"),
     )
     assert result.returncode == 0, result.stderr

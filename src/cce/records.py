@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from cce.files import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,17 +46,9 @@ class RunRecord:
 
 def write_records(records: Iterable[RunRecord], path: Path) -> None:
     """A file of JSON lines, whole or not at all."""
-    write_whole(path, "".join(record.to_json() + "\n" for record in records))
+    write_atomic(path, "".join(record.to_json() + "\n" for record in records))
 
 
 def read_records(path: Path) -> list[RunRecord]:
     """The records of a file of JSON lines."""
     return [RunRecord.from_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write aside and rename, so that an interruption leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.{os.getpid()}.part")  # two processes may write the same file
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)

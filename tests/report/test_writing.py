@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from cce.report import vega, writing
+from cce.report import vega
 from cce.report.reading import Collected
 from cce.report.writing import write_report
 from helpers.made_records import made_records
@@ -58,12 +58,3 @@ def test_a_table_on_disk_is_the_table(tmp_path, monkeypatch):
         rows = list(csv.DictReader(file))
     assert [row["series"] for row in rows] == ["full", "cce", "cce", "hash", "hash"]
     assert [float(row["BCE"]) for row in rows] == [row["BCE"] for row in section.summary.as_dicts()]
-
-
-@needs_vega
-def test_a_failure_leaves_the_old_picture(tmp_path, monkeypatch):
-    writing._write_bytes(tmp_path / "a.png", b"old")
-    monkeypatch.setattr(writing.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
-    with pytest.raises(OSError, match="full"):
-        writing._write_bytes(tmp_path / "a.png", b"new")
-    assert (tmp_path / "a.png").read_bytes() == b"old"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+
+from cce.files import write_atomic
 
 if TYPE_CHECKING:
     from cce.theory import Figure
@@ -102,7 +103,5 @@ def _table(rows: list[tuple[str, int, int, str]]) -> str:
 def _write(figure: Figure, folder: Path) -> Path:
     """The data as JSON, whole or not at all."""
     path = folder / f"{figure.name}.json"
-    aside = path.with_name(f".{path.name}")
-    aside.write_text(json.dumps(figure.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(aside, path)
+    write_atomic(path, json.dumps(figure.to_dict(), indent=1, ensure_ascii=False) + "\n")
     return path

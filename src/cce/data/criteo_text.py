@@ -4,13 +4,13 @@ benchmarks.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cce.checks import check_range
 from cce.data.arrow import Words, as_values, write_text
+from cce.files import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,13 +27,10 @@ MISSING = 0.05  # share of missing values in every column
 def write_criteo_text(path: Path, num_rows: int, *, seed: int = 0) -> None:
     """`num_rows` lines: a label, 13 integers and 26 hexadecimal words by Zipf's law, some of them missing."""
     check_range("num_rows", num_rows, 1, 2**63)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".part")
-    with aside.open("wb") as file:
+    with replace_file(path) as temporary, temporary.open("wb") as file:
         for start in range(0, num_rows, BLOCK_ROWS):
             generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, start))))
             write_text(file, _block(min(BLOCK_ROWS, num_rows - start), generator))
-    os.replace(aside, path)
 
 
 def _block(num_rows: int, generator: np.random.Generator) -> list[np.ndarray | Words]:

@@ -26,7 +26,7 @@ from cce.data.reading import Piece, read_piece
 from cce.data.split import SPLITS, SplitBlock, Splitting, split_codes
 from cce.data.vocabulary import FeatureTask, VocabularyRule, number_values, split_file, vocabulary_file
 from cce.data.writer import aside, check_new, create_files, seal
-from cce.records import write_whole
+from cce.files import write_atomic
 from cce.schema import Feature, Schema
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Preparation:
         if not key_file.exists() or key_file.read_text(encoding="utf-8") != key:
             shutil.rmtree(aside(self.out), ignore_errors=True)
         self.work.mkdir(parents=True, exist_ok=True)
-        write_whole(key_file, key)
+        write_atomic(key_file, key)
 
     def _map(self, name: str, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
         bar = tqdm(total=len(tasks), desc=name, unit="part", leave=False, disable=None if self.progress else True)

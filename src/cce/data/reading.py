@@ -15,7 +15,7 @@ from cce.data.arrow import RawBlock, Words, hex_words, parquet_blocks, parse_tex
 from cce.data.hashing import unit_hash
 from cce.data.inputs import BLOCK_BYTES, Input
 from cce.data.writer import told_plainly
-from cce.records import write_whole
+from cce.files import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,7 +55,7 @@ def read_piece(piece: Piece) -> list[dict[str, Any]]:
         for index, (place, raw) in enumerate(_raw_blocks(piece)):
             name = f"{piece.facts_file.stem}-{index:06d}.arrow"
             facts.append({"name": name, "file": piece.file, **_keep_block(piece, piece.folder / name, place, raw)})
-        write_whole(piece.facts_file, json.dumps(facts))
+        write_atomic(piece.facts_file, json.dumps(facts))
     except OSError as error:
         raise told_plainly(error, piece.folder) from error
     return facts

@@ -25,7 +25,7 @@ from cce.data.arrow import (
     places,
     save_vocabulary,
 )
-from cce.records import write_whole
+from cce.files import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def number_values(task: FeatureTask) -> dict[str, Any]:
     ids, starts = _ids_of_blocks(task, values)
     np.save(task.ids, ids)
     facts = {"num_values": len(counts), "num_counted": int(counts.sum()), "starts": starts}
-    write_whole(done, json.dumps(facts))
+    write_atomic(done, json.dumps(facts))
     return facts
 
 

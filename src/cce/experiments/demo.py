@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from cce.checks import check_range
 from cce.data import SyntheticConfig, prepare_synthetic
 from cce.data.manifest import MANIFEST
-from cce.records import RunRecord, write_records, write_whole
+from cce.files import write_atomic
+from cce.records import RunRecord, write_records
 from cce.text import format_bytes, format_markdown, format_ratio, format_table
 from cce.training import TrainConfig, Trainer
 
@@ -106,7 +107,7 @@ def write_report(records: Sequence[RunRecord], oracle_bce: float, folder: Path) 
         f"{format_markdown(('epoch', *names), _epochs(records))}\n\n"
         f"## Settings of the last run\n\n{config}\n"
     )
-    write_whole(folder / "report.md", text)
+    write_atomic(folder / "report.md", text)
     return folder / "report.md"
 
 

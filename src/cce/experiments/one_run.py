@@ -7,8 +7,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cce.files import FolderInUseError, lock_folder
-from cce.records import write_whole
+from cce.files import FolderInUseError, lock_folder, write_atomic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +67,7 @@ def _train(task: Task) -> Ended:
         trainer = _trainer(task.run.config, task.folder)
         trainer.run(name=task.run.name, series=task.run.series)
     except Exception as error:  # noqa: BLE001 - the other runs go on
-        write_whole(task.folder / ERROR, traceback.format_exc())
+        write_atomic(task.folder / ERROR, traceback.format_exc())
         return Ended(failure=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
     (task.folder / ERROR).unlink(missing_ok=True)
     if not task.is_source:

@@ -16,7 +16,8 @@ from cce.checks import check_range
 from cce.data.engine import num_cores, open_engine
 from cce.experiments.one_run import CHECKPOINTS, RECORD, Task, run_one
 from cce.experiments.watch import Watch
-from cce.records import RunRecord, read_records, write_whole
+from cce.files import write_atomic
+from cce.records import RunRecord, read_records
 from cce.training.checkpoint import list_checkpoints
 from cce.training.config import make_config, read_toml
 
@@ -51,7 +52,7 @@ class Sweep:
         self._lines: dict[Path, str] = {}  # of records that were read
         self._check_begun()
         if recipe:
-            write_whole(self.out / "recipe.toml", recipe)
+            write_atomic(self.out / "recipe.toml", recipe)
 
     def folder(self, run: Run) -> Path:
         """Where a run is kept."""
@@ -93,7 +94,7 @@ class Sweep:
         self._lines = {path: self._lines.get(path) or path.read_text(encoding="utf-8") for path in paths}
         text = "".join(self._lines.values())
         if not target.exists() or target.read_text(encoding="utf-8") != text:
-            write_whole(target, text)
+            write_atomic(target, text)
         self._drop_checkpoints()
 
     def _choose(self, only: Collection[str] | None) -> list[Run]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from cce.files import replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +99,6 @@ def _points(figure: Figure) -> list[dict[str, Any]]:
 
 
 def _save(chart: Any, path: Path, kind: str) -> Path:
-    aside = path.with_name(f".{path.name}")
-    chart.save(aside, format=kind, scale_factor=SCALE if kind == "png" else 1.0)
-    os.replace(aside, path)
+    with replace_file(path) as temporary:
+        chart.save(temporary, format=kind, scale_factor=SCALE if kind == "png" else 1.0)
     return path

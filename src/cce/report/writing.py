@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from cce.records import write_whole
+from cce.files import write_atomic
 from cce.report.environment_table import environment_table
 from cce.report.page import make_page
 from cce.report.sections import make_sections
@@ -30,7 +29,7 @@ def write_report(
         if figures:
             paths += _write_figures(sections, out / "figures")
         page = out / "index.html"
-        write_whole(page, make_page(found, sections, reload_seconds=reload_seconds))
+        write_atomic(page, make_page(found, sections, reload_seconds=reload_seconds))
         paths.insert(0, page)
     return sections, paths
 
@@ -40,7 +39,7 @@ def _write_tables(found: Collected, sections: list[Section], folder: Path) -> li
     tables = [table for section in sections for table in section.tables if table.rows]
     for table in [*tables, environment_table(found.records)]:
         for kind, text in (("csv", table.as_csv()), ("md", table.as_markdown())):
-            write_whole(folder / f"{table.name}.{kind}", text)
+            write_atomic(folder / f"{table.name}.{kind}", text)
             paths.append(folder / f"{table.name}.{kind}")
     return paths
 
@@ -52,13 +51,6 @@ def _write_figures(sections: list[Section], folder: Path) -> list[Path]:
             for kind in KINDS:
                 title = f"{plot.title}: {section.group.title}"
                 path = folder / f"{section.group.slug}-{plot.name}.{kind}"
-                _write_bytes(path, picture(plot.spec, title=title, kind=kind))
+                write_atomic(path, picture(plot.spec, title=title, kind=kind))
                 paths.append(path)
     return paths
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".part")
-    aside.write_bytes(content)
-    os.replace(aside, path)

@@ -6,7 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from cce.records import write_whole
+from cce.files import write_atomic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ class MetricsLog:
             return  # of all processes only one writes
         self.path = folder / "metrics.jsonl"
         kept = [line for line in read_metrics(self.path) if line["step"] <= step] if step else []
-        write_whole(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+        write_atomic(self.path, "".join(json.dumps(line) + "\n" for line in kept))
         if tensorboard:
             self._board = _open_board(folder / "tensorboard", step)
 

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from cce.data import PreparedData
 from cce.distributed import Ranks, broadcast, sum_over_ranks
-from cce.records import RunRecord, write_whole
+from cce.files import write_atomic
 from cce.training.checkpoint import list_checkpoints
 from cce.training.config import TrainConfig, make_config, read_toml
 from cce.training.frequent_ids import with_num_learned
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from cce.records import RunRecord
     from cce.schema import Batch
 
 ASK_EVERY = 8  # steps between two looks whether another process wishes to stop
@@ -57,7 +58,7 @@ class Trainer:
         if self.ranks.is_main:
             if (self.out / "config.toml").exists():
                 raise FileExistsError(f"{out} holds a run: give another folder, or go on with {self._how_to_resume()}.")
-            write_whole(self.out / "config.toml", self.config.to_toml())
+            write_atomic(self.out / "config.toml", self.config.to_toml())
         self._begin(session, progress=progress)
 
     @classmethod
@@ -70,7 +71,7 @@ class Trainer:
         session, damage = Session.restore(self.config, self.data, self.checkpoints, ranks=ranks)
         self._begin(session, progress=progress)
         if changes and ranks.is_main:
-            write_whole(self.out / "config.toml", self.config.to_toml())
+            write_atomic(self.out / "config.toml", self.config.to_toml())
         for line in damage:
             self.progress.say(f"{line} The one before it is used.")
         return self
