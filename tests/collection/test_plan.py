@@ -156,7 +156,7 @@ def test_wrong_arguments_are_named(arguments, message):
 def test_wrong_options_and_vocabularies_are_named():
     with pytest.raises(TypeError, match="method 'cce' has no option 'colour'"):
         plan_tables(SIZES, 16, options={"cce": {"colour": "blue"}}, cap=100)
-    with pytest.raises(ValueError, match=r"vocabulary of 'a' must lie in \[1"):
+    with pytest.raises(ValueError, match=r"vocabularies: the number of ids of 'a' must lie in \[1"):
         plan_tables({"a": 0}, 16)
     with pytest.raises(ValueError, match="vocabularies must name at least one feature"):
         plan_tables({}, 16)

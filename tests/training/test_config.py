@@ -141,3 +141,11 @@ def test_the_papers_preset_does_not_ignore_a_count():
     with pytest.raises(ValueError, match="preset 'paper' learns pointers of all ids: leave out learned_min_count, got"):
         TrainConfig(data="x", cap=100, preset="paper", learned_min_count=3)
     assert TrainConfig(data="x", cap=100, preset="paper").learned_min_count == 5
+
+
+def test_any_name_of_a_feature_survives_a_file(tmp_path):
+    learned = {"type": 1, "a.b": 2, "": 3, "my column": 4, 'a"b': 5}
+    config = TrainConfig(data="d", cap=3, num_learned=learned, method_options={"settings": {"a.b": 1}})
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    found = make_config(read_toml(tmp_path / "config.toml"))
+    assert (found.num_learned, found.method_options) == (learned, {"settings": {"a.b": 1}})

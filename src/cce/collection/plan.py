@@ -134,8 +134,7 @@ def plan_tables(
     A feature whose full table fits in its share keeps its full table. None gets less than its method's smallest table.
     """
     check_choice("rule", rule, RULES)
-    if not vocabularies:
-        raise ValueError("vocabularies must name at least one feature, got none.")
+    check_vocabularies("vocabularies", vocabularies)
     given = {"cap": cap, "num_params": num_params, "nbytes": nbytes, "compression": compression}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
@@ -163,6 +162,20 @@ def plan_tables(
     return _largest_within(needs, shares, limit, measure)
 
 
+def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
+    """Reject anything but names of features with their numbers of ids."""
+    if not isinstance(vocabularies, Mapping):
+        example = "{'user': 6_000_000, 'item': 800_000}"
+        raise TypeError(f"{argument} must be a dictionary of names and numbers of ids such as {example}, "
+                        f"got {vocabularies!r}.")  # fmt: skip
+    if not vocabularies:
+        raise ValueError(f"{argument} must name at least one feature, got none.")
+    for name, num_ids in vocabularies.items():
+        if not isinstance(name, str):
+            raise TypeError(f"{argument} must have names of type str, got {name!r}.")
+        check_range(f"{argument}: the number of ids of {name!r}", num_ids, 1, MAX_IDS)
+
+
 class _Need:
     """One feature, and the table it gets for a budget."""
 
@@ -175,7 +188,6 @@ class _Need:
         options: Mapping[str, Mapping[str, Any]],
         num_learned: Mapping[str, int],
     ) -> None:
-        check_range(f"vocabulary of {name!r}", num_ids, 1, MAX_IDS)
         check_range("embedding_dim", dim, 1, MAX_IDS)
         check_choice("method", method, METHODS)
         self.name, self.num_ids, self.dim, self.method = name, num_ids, dim, method

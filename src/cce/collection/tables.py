@@ -18,7 +18,8 @@ from torch._C._functorch import peek_interpreter_stack
 
 from cce.checks import check_choice, check_range
 from cce.collection.bags import Jagged, check_bags, join_bags
-from cce.collection.plan import MethodOf, Plan, plan_tables
+from cce.collection.names import TableDict
+from cce.collection.plan import MethodOf, Plan, check_vocabularies, plan_tables
 from cce.embeddings import METHODS, ClusterEvent, Embedding, EmbeddingBag
 from cce.embeddings.cluster_pool import cluster_all
 from cce.embeddings.clusterable import Clusterable
@@ -73,7 +74,7 @@ class EmbeddingCollection(nn.Module):
         check_choice("pooling", pooling, ("sum", "mean"))
         if seed is not None and generator is not None:
             raise ValueError(f"give one of seed and generator, got seed={seed} and a generator.")
-        _check_names(features)
+        check_vocabularies("features", features)
         self.features = dict(features)
         self.embedding_dim = embedding_dim
         self.pooling = pooling
@@ -99,7 +100,7 @@ class EmbeddingCollection(nn.Module):
                 check_range(f"padding_idx of {name!r}", padding_idx, -size, size)
         self.padding_idx = padding_idx
         common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": generator}
-        self.tables = nn.ModuleDict(_make_tables(self.plan, options or {}, common))
+        self.tables = TableDict(_make_tables(self.plan, options or {}, common))
         self.to(device, dtype)
 
     @property
@@ -301,16 +302,6 @@ _known: WeakKeyDictionary[EmbeddingCollection, _Fused] = WeakKeyDictionary()
 
 def _readable(ids: Tensor) -> bool:
     return ids.device.type == "cpu" and not torch.compiler.is_compiling() and peek_interpreter_stack() is None
-
-
-def _check_names(features: Mapping[str, int]) -> None:
-    if not features:
-        raise ValueError("features must name at least one feature, got none.")
-    for name in features:
-        if not name or "." in name:
-            raise ValueError(f"features must have names without dots, as state_dict keys need, got {name!r}.")
-        if hasattr(nn.ModuleDict, name):
-            raise ValueError(f"features must not have the name of an attribute of nn.ModuleDict, got {name!r}.")
 
 
 def _make_tables(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from cce.collection.names import readable_path
 from cce.embeddings.base import Embedding
 from cce.text import format_bytes, format_ratio, format_table
 
@@ -105,7 +106,9 @@ class Summary:
 
 def summary(model: nn.Module, optimizer: Optimizer | None = None) -> Summary:
     """What every table of `model` weighs, `nn.Embedding` and `nn.EmbeddingBag` included; each shared table once."""
-    return Summary(tuple(_summarize(name or "(model)", table, optimizer) for name, table in _tables(model)))
+    return Summary(
+        tuple(_summarize(readable_path(name) or "(model)", table, optimizer) for name, table in _tables(model))
+    )
 
 
 def _tables(model: nn.Module) -> Iterator[tuple[str, Table]]:

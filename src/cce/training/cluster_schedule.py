@@ -10,6 +10,7 @@ import torch
 from tqdm import tqdm
 
 from cce.checks import check_choice, check_range
+from cce.collection.names import readable_path
 from cce.distributed import Ranks
 from cce.embeddings import Clusterable
 from cce.training.averages import paired_tables, restart_average
@@ -109,7 +110,7 @@ class ClusterSchedule:
 
     def cluster(self) -> list[ClusterEvent]:
         """Cluster now, whatever the step."""
-        self.clustered = [name for name, _ in self._named_tables()]
+        self.clustered = [readable_path(name) for name, _ in self._named_tables()]
         tables = self.tables()
         self.add_up_counts()
         with tqdm(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 import tomllib
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -198,7 +199,7 @@ class TrainConfig:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         plain = [f"{name} = {_toml(value)}" for name, value in values.items() if not isinstance(value, dict | None)]
         tables = [
-            "\n".join([f"\n[{name}]", *(f"{key} = {_toml(item)}" for key, item in value.items())])
+            "\n".join([f"\n[{name}]", *(f"{_toml_key(key)} = {_toml(item)}" for key, item in value.items())])
             for name, value in values.items()
             if isinstance(value, dict) and value
         ]
@@ -265,5 +266,9 @@ def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_toml_key(key)} = {_toml(item)}" for key, item in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False)  # of strings, numbers and booleans JSON's form is TOML's
+
+
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
