@@ -1,9 +1,10 @@
 """Records come back as they were written, and a file is the old one or the new one, never half of one."""
 
 import json
+import math
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, asdict
+from dataclasses import FrozenInstanceError, asdict, replace
 
 import pytest
 from hypothesis import given, settings
@@ -45,6 +46,39 @@ def test_any_number_and_any_text_come_back(bce, seed, note):
     line = record.to_json()
     assert len(line.splitlines()) == 1
     assert RunRecord.from_json(line) == record
+
+
+def strictly(line):
+    def fail(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    return json.loads(line, parse_constant=fail)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_written_as_null_and_scores_are_read_as_nan(value):
+    record = replace(
+        RECORD, auc=value, curve=[{"step": 1, "auc": value}], config={"lr": [value]}, events=[{"H2": value}]
+    )
+    written = strictly(record.to_json())
+    assert (written["auc"], written["curve"], written["config"]) == (None, [{"step": 1, "auc": None}], {"lr": [None]})
+    read = RunRecord.from_json(record.to_json())
+    assert math.isnan(read.auc)
+    assert math.isnan(read.curve[0]["auc"])
+    assert read.events == [{"H2": None}]
+    assert read.to_json() == record.to_json()
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_a_line_with_a_bare_word_for_a_number_is_rejected(word):
+    line = RECORD.to_json().replace("0.75", word)
+    with pytest.raises(ValueError, match=f"JSON must hold null in place of numbers that are not finite, got {word}"):
+        RunRecord.from_json(line)
+
+
+def test_a_line_that_is_no_record_is_rejected():
+    with pytest.raises(TypeError, match=r"a record must be a JSON object, got '\[1\]'"):
+        RunRecord.from_json("[1]")
 
 
 def test_config_and_curve_are_empty_unless_given_and_not_shared():

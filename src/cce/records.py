@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +36,43 @@ class RunRecord:
     environment: dict[str, Any] = field(default_factory=dict)  # commit, versions, machine
 
     def to_json(self) -> str:
-        """One line."""
-        return json.dumps(asdict(self))
+        """One line of strict JSON, where null stands for NaN."""
+        return strict_json(asdict(self))
 
     @classmethod
     def from_json(cls, line: str) -> RunRecord:
-        """The record that `to_json` wrote."""
-        return cls(**json.loads(line))
+        """The record that `to_json` wrote; a score that is null is NaN."""
+        values = parse_strict_json(line)
+        if not isinstance(values, dict):
+            raise TypeError(f"a record must be a JSON object, got {line[:80]!r}.")
+        curve = [_with_nan(scores) for scores in values.get("curve", [])]
+        return cls(**values | _with_nan({name: values[name] for name in ("bce", "auc")}) | {"curve": curve})
+
+
+def strict_json(value: Any) -> str:
+    """JSON in one line, with null for NaN and infinities, which JSON has no words for."""
+    return json.dumps(_without_nan(value), allow_nan=False)
+
+
+def parse_strict_json(text: str) -> Any:
+    """The value of a JSON text; the bare words NaN and Infinity, which are not JSON, are rejected."""
+    return json.loads(text, parse_constant=_reject_constant)
+
+
+def _reject_constant(word: str) -> None:
+    raise ValueError(f"JSON must hold null in place of numbers that are not finite, got {word}.")
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _with_nan(scores: dict[str, Any]) -> dict[str, float]:
+    return {name: math.nan if value is None else value for name, value in scores.items()}
 
 
 def write_records(records: Iterable[RunRecord], path: Path) -> None:

@@ -45,3 +45,12 @@ def test_labels_of_one_kind_have_no_area():
     scores.add(torch.zeros(3), torch.ones(3))
     with pytest.raises(ValueError, match="auc needs labels of both kinds, got 3 positive and 0 negative"):
         _ = scores.auc
+
+
+def test_rows_that_are_not_numbers_are_rejected_with_their_position():
+    scores = StreamingScores()
+    scores.add(torch.zeros(3), torch.ones(3))
+    with pytest.raises(
+        ValueError, match="logits must be finite, got 1 of 2 that are not; the first, at position 4, is"
+    ):
+        scores.add(torch.tensor([0.0, float("nan")]), torch.ones(2))

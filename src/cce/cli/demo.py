@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from cce.records import strict_json
 
 EXAMPLE = """example:
   cce demo --out runs/demo
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     page = _write_page(options.out)
     if options.json:
         paths = {"report": str(report), "page": page and str(page)}
-        print(json.dumps({"oracle_bce": oracle_bce, **paths, "runs": [asdict(record) for record in records]}))
+        print(strict_json({"oracle_bce": oracle_bce, **paths, "runs": [asdict(record) for record in records]}))
         return
     print(demo_table(records, oracle_bce))
     print(f"report: {report}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from cce.records import strict_json
 
 EXAMPLE = """examples:
   cce evaluate runs/clicks-cce runs/clicks
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> None:
         streaming=options.streaming,
     )
     if options.json:
-        print(json.dumps({"checkpoint": str(path), "split": options.split, "rows": rows, **asdict(scores)}))
+        print(strict_json({"checkpoint": str(path), "split": options.split, "rows": rows, **asdict(scores)}))
     else:
         print(f"{options.split}, {rows:,} rows: BCE {scores.bce:.5f}, AUC {scores.auc:.5f}")
         print(f"checkpoint: {path}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
+
+from cce.records import strict_json
 
 EXAMPLE = """examples:
   cce inspect runs/clicks-cce
@@ -32,4 +33,4 @@ def run(options: argparse.Namespace) -> None:
     from cce.training.inspection import inspect_checkpoint
 
     found = inspect_checkpoint(options.path)
-    print(json.dumps(found.to_dict()) if options.json else str(found))
+    print(strict_json(found.to_dict()) if options.json else str(found))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from cce.records import strict_json
 
 if TYPE_CHECKING:
     from cce.report.reading import Collected
@@ -84,7 +85,7 @@ def _as_json(found: Collected, sections: list[Section], paths: list[Path], out: 
     counts = {"finished": len(found.records), "unfinished": len(found.live)}
     groups = [section.to_dict() for section in sections]
     files = [str(path) for path in paths]
-    return json.dumps({"out": str(out), "runs": counts, "groups": groups, "notes": found.notes, "files": files})
+    return strict_json({"out": str(out), "runs": counts, "groups": groups, "notes": found.notes, "files": files})
 
 
 def _as_text(found: Collected, sections: list[Section], paths: list[Path], out: Path) -> str:

@@ -11,6 +11,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cce.records import strict_json
+
 if TYPE_CHECKING:
     from cce.experiments.recipe import Recipe
     from cce.experiments.runs import Run
@@ -67,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
 def _run(sweep: Sweep, out: Path, options: argparse.Namespace) -> None:
     outcome = sweep.run(jobs=options.jobs, engine=options.engine, progress=not options.json)
     print(
-        json.dumps([asdict(record) for record in outcome.records]) if options.json else f"records: {out}/records.jsonl"
+        strict_json([asdict(record) for record in outcome.records]) if options.json else f"records: {out}/records.jsonl"
     )
     if outcome.failures:
         told = "; ".join(f"{name}: {failure}" for name, failure in outcome.failures.items())

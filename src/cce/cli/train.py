@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cce.records import strict_json
 from cce.training.config import TrainConfig, make_config, parse_pairs, read_toml
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> None:
         record, out = trainer.run(), trainer.out
         del trainer
         if ranks.is_main:
-            print(json.dumps({"out": str(out), **asdict(record)}) if options.json else _as_text(record, out))
+            print(strict_json({"out": str(out), **asdict(record)}) if options.json else _as_text(record, out))
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:

@@ -6,9 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from cce.evaluation.rows import check_rows
+
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
     """The mean over all rows, in nats and in double precision; weighted where there are weights."""
+    check_rows(logits, labels, weights)
     losses = functional.binary_cross_entropy_with_logits(logits.double(), labels.double(), reduction="none")
     return float(losses.mean()) if weights is None else float((losses * weights).sum() / weights.double().sum())
 
@@ -18,6 +21,7 @@ def auc(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
 
     With weights a pair counts as much as the product of the weights of its rows.
     """
+    check_rows(scores, labels, weights)
     _, group = torch.unique(scores, return_inverse=True)
     weights = torch.ones(len(scores), dtype=torch.float64, device=scores.device) if weights is None else weights
     return auc_of_groups(*count_groups(group, int(group.max()) + 1 if len(group) else 0, labels, weights))

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cce.evaluation.metrics import auc_of_groups, count_groups
+from cce.evaluation.rows import check_rows
 
 NUM_BINS = 1 << 18
 LARGEST = 16.0  # logits beyond are as good as equal: probabilities within 1e-7 of 0 or 1
@@ -19,12 +20,15 @@ class StreamingScores:
     """
 
     def __init__(self, *, device: torch.device | str = "cpu") -> None:
+        self.num_rows = 0
         self.sums = torch.zeros(
             2 + 2 * NUM_BINS, dtype=torch.float64, device=device
         )  # loss, weight, bins of both kinds
 
     def add(self, logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> None:
         """Count some rows."""
+        check_rows(logits, labels, weights, first_row=self.num_rows)
+        self.num_rows += len(logits)
         weights = torch.ones_like(logits) if weights is None else weights
         losses = functional.binary_cross_entropy_with_logits(logits.double(), labels.double(), reduction="none")
         self.sums[0] += (losses * weights).sum()

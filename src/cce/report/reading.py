@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.records import RunRecord
+from cce.records import RunRecord, parse_strict_json
 from cce.report.groups import SOURCE_EPOCHS, key_of
 from cce.report.plans import num_planned, read_plan, series_by_name
 
@@ -179,7 +179,7 @@ def read_lines(path: Path, notes: list[str]) -> list[RunRecord]:
 
 
 def _record(line: str) -> RunRecord:
-    values = json.loads(line)
+    values = parse_strict_json(line)
     if not isinstance(values, dict):
         raise TypeError("not a JSON object")
     known = {name: value for name, value in values.items() if name in RunRecord.__dataclass_fields__}

@@ -1,0 +1,45 @@
+"""What no metric may be given."""
+
+import math
+
+import pytest
+import torch
+
+from cce.evaluation import auc, binary_cross_entropy
+from cce.evaluation.rows import check_rows
+
+ZEROS = torch.zeros(4)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("metric", [auc, binary_cross_entropy])
+def test_logits_that_are_not_finite_are_counted_and_the_first_is_named(metric, value):
+    logits = torch.tensor([0.0, value, 1.0, value])
+    expected = f"logits must be finite, got 2 of 4 that are not; the first, at position 1, is {value}."
+    with pytest.raises(ValueError, match=f"^{expected}$"):
+        metric(logits, torch.tensor([0, 1, 0, 1]))
+
+
+@pytest.mark.parametrize("value", [2.0, -1.0, 0.5, math.nan])
+@pytest.mark.parametrize("metric", [auc, binary_cross_entropy])
+def test_labels_other_than_0_and_1_are_rejected(metric, value):
+    expected = f"labels must be 0 or 1, got 1 of 4 that are not; the first, at position 3, is {value}."
+    with pytest.raises(ValueError, match=f"^{expected}$"):
+        metric(ZEROS, torch.tensor([0.0, 1.0, 0.0, value]))
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+def test_weights_must_be_finite_and_not_negative(value):
+    weights = torch.tensor([value, 1.0, 1.0, 1.0])
+    with pytest.raises(ValueError, match=r"weights must be finite and at least 0, got 1 of 4 .* position 0, is"):
+        check_rows(ZEROS, ZEROS, weights)
+
+
+def test_positions_are_those_of_the_whole_split():
+    with pytest.raises(ValueError, match="the first, at position 1,002, is nan"):
+        check_rows(torch.tensor([0.0, 0.0, math.nan]), torch.zeros(3), first_row=1_000)
+
+
+def test_ordinary_rows_and_no_rows_pass():
+    check_rows(ZEROS, torch.tensor([True, False, True, False]), torch.zeros(4))
+    check_rows(torch.zeros(0), torch.zeros(0, dtype=torch.int64))
