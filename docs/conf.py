@@ -1,24 +1,42 @@
 """Settings of the documentation: `make docs`."""
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util import logging
 
 from cce import __version__
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+    from sphinx.writers.html5 import HTML5Translator
 
 project = "cce"
 author = "The cce contributors"
 copyright = "The cce contributors"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "drawings"]
 
 html_theme = "furo"
 html_title = f"cce {version}"
+html_static_path = ["static"]
+html_css_files = ["cce.css"]
+html_math_renderer = "mathml"
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the signatures of the source are short; types are in the code
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 88  # longer ones have a line for each argument
 
 ARGUMENT = re.compile(r"(\w+(?:, \w+)*): (.*)")
 
@@ -39,6 +57,29 @@ def format_docstring(app: object, what: str, name: str, obj: object, options: ob
     lines[:] = formatted
 
 
-def setup(app: object) -> None:
-    """Connect the hook."""
+def as_mathml(formula: nodes.Element, *, as_block: bool) -> str:
+    """MathML of a formula: browsers draw it by themselves, so a page needs neither a script nor a network."""
+    tex = formula.astext()
+    try:
+        return tex2mathml(tex, as_block=as_block)
+    except MathError as error:  # a warning stops `make docs`
+        logging.getLogger(__name__).warning("cannot convert %r to MathML: %s", tex, error, location=formula)
+        return tex
+
+
+def visit_math(translator: HTML5Translator, node: nodes.Element) -> None:
+    """A formula in a line of text."""
+    translator.body.append(as_mathml(node, as_block=False))
+    raise nodes.SkipNode
+
+
+def visit_math_block(translator: HTML5Translator, node: nodes.Element) -> None:
+    """A formula on lines of its own, which scrolls where it is too wide."""
+    translator.body.append(f'<div class="math">{as_mathml(node, as_block=True)}</div>\n')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the hooks."""
     app.connect("autodoc-process-docstring", format_docstring)
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
