@@ -343,6 +343,19 @@ def test_a_replaced_table_is_looked_up_from_then_on():
         collection(torch.tensor([[0, 0, 6]]))
 
 
+def test_other_tables_and_modes_of_training_leave_its_program_alone():
+    collection, other, ids = make(), make(), ids_of(30)
+    collection(ids)
+    program = collection._fused(ids)[0].program
+    other.tables["user"].padding_idx = 3
+    other.cluster(generator=seeded())
+    collection.eval()
+    collection(ids)
+    assert collection.train()._fused(ids)[0].program is program
+    collection.tables["user"].padding_idx = 3
+    assert collection._fused(ids)[0].program is not program
+
+
 def test_ids_are_counted_in_training():
     options = {"cce": {"track_counts": True}}
     collection, (ids, offsets) = make(options=options), bags_of(50)

@@ -75,3 +75,21 @@ def test_torch_save_of_the_state():
     module = Pointers()
     module.load_state_dict(torch.load(file, weights_only=True))
     assert int(module.table[0, 0].item()) == 40_000
+
+
+def test_moved_facts_are_assigned_where_the_module_s_own_are_on_the_meta_device():
+    state = Pointers(9).state_dict()
+    module = Pointers(1).to("meta")
+    module.load_state_dict(state, assign=True)
+    assert module.seeds is state["seeds"]
+    assert torch.equal(module.table, state["table"])
+    assert module.table is not state["table"]  # pointers stay where they are: in memory of their own, or in a file
+
+
+def test_the_version_counts_what_is_set_but_not_modes_of_training():
+    module = Pointers()
+    before = module.version
+    module.eval().train()
+    assert module.version == before
+    module.seeds = module.seeds.clone()
+    assert module.version == before + 1

@@ -23,8 +23,7 @@ from cce.collection.plan import MethodOf, Plan, check_vocabularies, plan_tables
 from cce.embeddings import METHODS, ClusterEvent, Embedding, EmbeddingBag
 from cce.embeddings.cluster_pool import cluster_all
 from cce.embeddings.clusterable import Clusterable
-from cce.embeddings.linear import LinearEmbedding
-from cce.indexing.facts import Moment, moment
+from cce.embeddings.linear import LinearEmbedding, watched_modules
 from cce.kernels import Program
 from cce.kernels.fused import look_up, usable
 from cce.kernels.kept import Bags
@@ -257,14 +256,21 @@ class EmbeddingCollection(nn.Module):
         """The tables that compiled loops can serve, if any, and their codebooks; noted anew when one has changed."""
         if torch.compiler.is_compiling():
             return None
-        known, now, modules = _known.get(self), moment(), self._tables()
-        if known is None or known.moment is not now or known.modules != modules:
-            known = _known[self] = _Fused.of(modules, list(self.features), now)
-        codebooks: list[Tensor] = [table.codebook for table in known.tables]
+        known, modules = _known.get(self), self._tables()
+        if known is None or known.modules != modules:
+            known = None
+            tables = _fusable(modules)
+        else:
+            tables = known.tables
+        codebooks: list[Tensor] = [table.codebook for table in tables]
         if not codebooks or not usable(codebooks, ids):
             return None
-        if known.program.shapes != [codebook.shape for codebook in codebooks] or not known.program.is_fresh:
-            known = _known[self] = _Fused.of(modules, list(self.features), now)
+        if (
+            known is None
+            or not known.program.is_fresh
+            or known.program.shapes != [codebook.shape for codebook in codebooks]
+        ):
+            known = _known[self] = _Fused.of(modules, list(self.features))
         return known, codebooks
 
     def extra_repr(self) -> str:
@@ -274,27 +280,30 @@ class EmbeddingCollection(nn.Module):
 
 @dataclass(frozen=True)
 class _Fused:
-    """The tables of a collection that are looked up together, as they were at some moment."""
+    """The tables of a collection that are looked up together."""
 
-    moment: Moment
     modules: Sequence[Embedding]  # all tables
     places: list[int]
     tables: list[LinearEmbedding]
     counting: list[tuple[int, LinearEmbedding]]
-    program: Any  # None without tables
+    program: Program
 
     @classmethod
-    def of(cls, modules: Sequence[Embedding], names: list[str], now: Moment) -> _Fused:
+    def of(cls, modules: Sequence[Embedding], names: list[str]) -> _Fused:
         """Those that have a compiled lookup."""
-        found = [
-            (place, table)
-            for place, table in enumerate(modules)
-            if isinstance(table, LinearEmbedding) and not table.is_weighted
-        ]
-        layouts = [table.layout() for _, table in found]
-        program = Program(layouts, [f"feature {names[place]!r}" for place, _ in found]) if found else None
-        counting = [(place, table) for place, table in found if table.keeps_counts]
-        return cls(now, modules, [place for place, _ in found], [table for _, table in found], counting, program)
+        tables = _fusable(modules)
+        places = [place for place, table in enumerate(modules) if table in tables]
+        program = Program(
+            [table.layout() for table in tables],
+            [f"feature {names[place]!r}" for place in places],
+            [module for table in tables for module in watched_modules(table)],
+        )
+        counting = [(place, table) for place, table in zip(places, tables, strict=True) if table.keeps_counts]
+        return cls(modules, places, tables, counting, program)
+
+
+def _fusable(modules: Sequence[Embedding]) -> list[LinearEmbedding]:
+    return [table for table in modules if isinstance(table, LinearEmbedding) and not table.is_weighted]
 
 
 _known: WeakKeyDictionary[EmbeddingCollection, _Fused] = WeakKeyDictionary()

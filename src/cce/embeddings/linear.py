@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cce.embeddings.base import MAX_IDS, Embedding, check_weight
 from cce.indexing.assignments import blocks
-from cce.indexing.facts import Moment, moment, move_on
+from cce.indexing.facts import Versioned
 from cce.indexing.sources import rows_of
 from cce.kernels import Layout, Program, gather_sum, look_up
 from cce.kernels.fused import look_up as look_up_all
@@ -28,7 +28,7 @@ BLOCK_NUMBERS = 1 << 21  # of the table that are looked at together
 CG_TOLERANCE = 1e-6  # of the first residual's norm
 
 
-class LinearEmbedding(Embedding):
+class LinearEmbedding(Versioned, Embedding):
     """A table `T = H · M` with the codebook M as its only looked-up parameter."""
 
     codebook: nn.Parameter  # (num_rows, width)
@@ -90,15 +90,10 @@ class LinearEmbedding(Embedding):
 
     def program(self) -> Program:
         """The layout as a program for compiled lookups, made anew when a fact has moved."""
-        known, now = _programs.get(self), moment()
-        if known is None or known[0] is not now or known[1].shapes[0] != self.codebook.shape or not known[1].is_fresh:
-            known = _programs[self] = (now, Program([self.layout()]))
-        return known[1]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name != "training":
-            move_on()  # padding, checks or a source may have changed
+        known = _programs.get(self)
+        if known is None or not known.is_fresh or known.shapes[0] != self.codebook.shape:
+            known = _programs[self] = Program([self.layout()], watched=watched_modules(self))
+        return known
 
     def _compose_weighted(self, ids: Tensor) -> Tensor:
         layout, weights = self.layout(), self.weights(ids)
@@ -108,7 +103,12 @@ class LinearEmbedding(Embedding):
         return (pieces * weights.to(pieces.dtype).unsqueeze(-1)).sum(dim=-2).flatten(start_dim=1)
 
 
-_programs: WeakKeyDictionary[LinearEmbedding, tuple[Moment, Program]] = WeakKeyDictionary()
+_programs: WeakKeyDictionary[LinearEmbedding, Program] = WeakKeyDictionary()
+
+
+def watched_modules(table: LinearEmbedding) -> list[Versioned]:
+    """The table and all parts of it whose padding, checks, pointers or seeds a program has noted."""
+    return [module for module in table.modules() if isinstance(module, Versioned)]
 
 
 class RandomEmbedding(LinearEmbedding):

@@ -132,8 +132,12 @@ class Assignments(FactModule):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy does not share the file of the first."""
-        return super().__getstate__() | {"path": None}
+        """A copy does not share the file of the first: what lies in a file travels by value."""
+        state = super().__getstate__()
+        if self.path is None:
+            return state
+        mapped, dtype = state["pointers"]
+        return state | {"path": None, "pointers": (mapped.numpy().copy(), dtype)}
 
     def extra_repr(self) -> str:
         """What `print` shows."""

@@ -17,33 +17,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Moment:
-    """A stretch of time in which no fact of any module got another place in memory."""
+class Versioned(nn.Module):
+    """A module that counts how often an attribute was set: whoever noted addresses of it can see that they are old."""
+
+    version: int = 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name != "training":  # which `train()` and `eval()` set, and which moves nothing
+            self.__dict__["version"] = self.version + 1
 
 
-_now = Moment()
-
-
-def moment() -> Moment:
-    """The present one: what was noted of addresses in another moment must be noted anew."""
-    return _now
-
-
-def move_on() -> None:
-    """Begin another moment: something was replaced."""
-    global _now  # noqa: PLW0603
-    _now = Moment()
-
-
-class FactModule(nn.Module):
+class FactModule(Versioned):
     """A module whose attributes `facts` are integer tensors saved with it; `moved_facts` also follow `.to(device)`."""
 
     facts: ClassVar[tuple[str, ...]]
     moved_facts: ClassVar[tuple[str, ...]] = ()
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        move_on()
 
     @property
     def nbytes(self) -> int:
@@ -87,19 +76,24 @@ class FactModule(nn.Module):
                 error_msgs.append(
                     f"{name} mismatch for {prefix}{name}: the checkpoint has {theirs}, the module {ours}."
                 )
+            elif name in self.moved_facts and local_metadata.get("assign_to_params_buffers", False):
+                setattr(self, name, found)  # the module's own may be on the meta device, which holds nothing
             else:
                 tensor.copy_(found)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and deepcopy, which cannot rebuild a tensor of uint16: its bytes travel instead."""
+        """For pickle and deepcopy, which cannot rebuild a tensor of uint16: its bytes travel instead.
+
+        They are the tensor's own, not a copy: what is sent to another process lies in shared memory, which must live
+        until the other process has opened it.
+        """
         travelling = {name: (_bytes_of(tensor), tensor.dtype) for name, tensor in self._facts().items()}
         return self.__dict__ | travelling
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        arrived = {name: state[name][0].view(state[name][1]) for name in self.facts}
+        arrived = {name: torch.as_tensor(state[name][0]).view(state[name][1]) for name in self.facts}
         super().__setstate__(state | arrived)  # type: ignore[no-untyped-call]
-        move_on()
 
 
 def _bytes_of(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().view(torch.uint8).clone()
+    return tensor.contiguous().view(torch.uint8)

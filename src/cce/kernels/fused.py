@@ -21,7 +21,7 @@ from cce.kernels import compiled_lookup as loops
 from cce.kernels.compiled_merge import CHUNK, NUM_PROBED
 from cce.kernels.compiled_rows import BLOCK
 from cce.kernels.gradients import PARALLEL_SLOTS, dense_gradients, differentiable_gradients, sparse_gradients
-from cce.kernels.kept import Kept, Merged, count_ids, sum_type
+from cce.kernels.kept import Kept, Merged, count_ids, sum_type, zeros
 from cce.kernels.layout import MAX_ROWS, row_starts
 
 if TYPE_CHECKING:
@@ -126,9 +126,10 @@ def forward(
     codebooks = [codebook if codebook.is_contiguous() else codebook.contiguous() for codebook in codebooks]
     if [codebook.shape for codebook in codebooks] != program.shapes:  # loops would read what lies behind them
         raise ValueError(f"codebooks must have shapes {program.shapes}, got {[tuple(c.shape) for c in codebooks]}.")
-    groups = program.placed([codebook.data_ptr() for codebook in codebooks])
+    groups = program.placed(codebooks)
     batch = len(ids) if bags is None else bags.batch
-    vectors = (torch.empty if bags is None else torch.zeros)(batch, program.dim, dtype=sums, device="cpu")
+    shape = (batch, program.dim)
+    vectors = torch.empty(shape, dtype=sums, device="cpu") if bags is None else zeros(shape, sums)
     starts, size = program.starts(batch) if bags is None else row_starts(program, count_ids(program, batch, bags))
     rows = np.empty(size if keep else 0, np.int32)
     merges = merge and bags is None and batch >= NUM_PROBED

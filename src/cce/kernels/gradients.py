@@ -13,7 +13,7 @@ from cce.kernels import compiled_lookup as loops
 from cce.kernels.compiled_merge import CHUNK
 from cce.kernels.compiled_rows import BLOCK
 from cce.kernels.compiled_sparse import list_features, renumber_features
-from cce.kernels.kept import into_blocks
+from cce.kernels.kept import into_blocks, zeros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +32,7 @@ SPARSEST = 1 << 10  # rows of a codebook for each row used, beyond which the use
 def dense_gradients(kept: Kept, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
     """As large as the codebooks."""
     tables = [
-        torch.zeros(shape, dtype=kept.sums, device="cpu") if need else None
-        for shape, need in zip(kept.program.shapes, needed, strict=True)
+        zeros(shape, kept.sums) if need else None for shape, need in zip(kept.program.shapes, needed, strict=True)
     ]
     _scatter(kept, grad, kept.rows, tables)
     return tables if kept.dtype is kept.sums else [table if table is None else table.to(kept.dtype) for table in tables]
@@ -49,7 +48,7 @@ def sparse_gradients(kept: Kept, grad: Tensor, needed: Sequence[bool]) -> list[T
     for place, rows in zip(marked, _mark_rows(kept, marked, numbered), strict=True):
         used[place] = rows
     lengths = [0 if rows is None else len(rows) * width for rows, (_, width) in _with_shapes(kept, used)]
-    tables = torch.split(torch.zeros(sum(lengths), dtype=kept.sums, device="cpu"), lengths)
+    tables = torch.split(zeros((sum(lengths),), kept.sums), lengths)
     views = [
         None if rows is None else table.view(len(rows), width)
         for (rows, (_, width)), table in zip(_with_shapes(kept, used), tables, strict=True)

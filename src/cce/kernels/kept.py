@@ -109,6 +109,11 @@ def sum_type(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
+def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """`torch.zeros`, on this thread alone: torch wakes its others from 32,768 numbers on, and waits for them."""
+    return torch.from_numpy(np.zeros(shape, np.float64 if dtype is torch.float64 else np.float32))
+
+
 def count_ids(program: Program, batch: int, bags: Bags | None) -> list[int]:
     """How many ids each feature has."""
     if bags is None:

@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from cce.compiled.memory import RUNS, longest_run
 from cce.indexing.sources import Slot, SlotKind, describe
@@ -18,8 +19,7 @@ from cce.kernels.compiled_rows import BLOCK
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torch import Tensor
-
+    from cce.indexing.facts import Versioned
     from cce.indexing.sources import RowSource
 
 Array = np.ndarray[Any, Any]
@@ -85,7 +85,8 @@ class Program:
     Addresses are those of the moment; the tensors behind them are kept alive in `facts`.
     """
 
-    def __init__(self, layouts: Sequence[Layout], names: Sequence[str] = ()) -> None:
+    def __init__(self, layouts: Sequence[Layout], names: Sequence[str] = (), watched: Sequence[Versioned] = ()) -> None:
+        self._watched, self._versions = watched, [module.version for module in watched]
         self.layouts = tuple(layouts)
         self.names = tuple(names)
         self.num_features = len(self.layouts)
@@ -105,17 +106,24 @@ class Program:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether facts still lie where they did: a tensor that is sent to another process moves to shared memory."""
-        return [fact.data_ptr() for fact in self.facts] == self._addresses
+        """Whether nothing was set on a watched module, and facts lie where they did.
+
+        A tensor that is sent to another process moves to shared memory.
+        """
+        is_same = [module.version for module in self._watched] == self._versions
+        return is_same and [fact.data_ptr() for fact in self.facts] == self._addresses
 
     def room(self, item: int) -> int:
         """Bytes of the vectors of a chunk of ids of any feature, in numbers of `item` bytes."""
         return CHUNK * self.largest_dim * item
 
-    def placed(self, addresses: list[int]) -> list[tuple[Form, Array]]:
+    def placed(self, codebooks: Sequence[Tensor]) -> list[tuple[Form, Array]]:
         """The groups, with the addresses of codebooks filled in; those of the last time are remembered."""
+        addresses = [codebook.data_ptr() for codebook in codebooks]
         known = self._placed
         if known is None or known[0] != addresses:
+            for codebook in codebooks:
+                _check_memory(codebook)
             groups = [(form, features.copy()) for form, features in self.groups]
             for _, features in groups:
                 features[:, table_of.CODEBOOK] = [addresses[place] for place in features[:, table_of.PLACE]]
@@ -189,19 +197,35 @@ class Program:
             row[slot_table.STEP], row[slot_table.BLOCK_SIZE] = entry.step, entry.block_size
             row[slot_table.NUM_LEARNED] = entry.num_learned
             if entry.table is not None:
-                self.facts.append(entry.table)
+                self.facts.append(_readable(entry.table, "pointers" if entry.num_learned else "seeds"))
                 row[slot_table.STRIDE] = entry.table.stride(0) * entry.table.itemsize
                 row[slot_table.ITEM] = entry.table.itemsize
                 step = row[slot_table.STRIDE] if entry.kind is SlotKind.HASHED else entry.table.itemsize
                 row[slot_table.ADDRESS] = entry.table.data_ptr() + entry.column * step
             if entry.seeds is not None:
-                self.facts.append(entry.seeds)
+                self.facts.append(_readable(entry.seeds, "seeds"))
                 step = entry.seeds.stride(0) * entry.seeds.itemsize
                 row[slot_table.SEEDS] = entry.seeds.data_ptr() + entry.column * step
             rows.append(row)
         if all(entry.num_learned >= layout.num_embeddings for entry in entries if entry.kind is SlotKind.LEARNED):
             _read_four_at_once(entries, rows)
         return rows
+
+
+def _readable(fact: Tensor, name: str) -> Tensor:
+    """Refuse to take the address of what compiled loops cannot read."""
+    if fact.device.type != "cpu" or type(fact) is not Tensor:
+        raise ValueError(
+            f"{name} must be on the CPU, as the codebook is, got {fact.device}: load a state that has them."
+        )
+    return fact
+
+
+def _check_memory(codebook: Tensor) -> None:
+    """Refuse a codebook whose memory was given back, as sharded training does with parameters between two steps."""
+    held = codebook.untyped_storage().nbytes() - codebook.storage_offset() * codebook.itemsize
+    if held < codebook.nbytes:
+        raise ValueError(f"codebook must have its {codebook.numel()} values in memory, got a storage of {held} bytes.")
 
 
 def _read_four_at_once(entries: list[Slot], rows: list[list[int]]) -> None:

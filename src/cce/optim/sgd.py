@@ -1,6 +1,6 @@
 """Stochastic gradient descent: `torch.optim.SGD`, where a sparse gradient touches only its own rows.
 
-All sparse gradients of a group are applied in one compiled pass. Results are those of torch to the bit.
+All gradients of a group are applied in one compiled pass. Results are those of torch to the bit.
 """
 
 from __future__ import annotations
@@ -49,20 +49,18 @@ class SGD(RowOptimizer):
         super().__init__(params, dict(zip(SETTINGS, values, strict=True)))
 
     def update(self, group: dict[str, Any], parameters: Iterable[Tensor]) -> None:
-        """Sparse gradients without momentum go through compiled loops, all others through torch's own step."""
+        """Gradients without momentum and decay go through compiled loops, all others through torch's own step."""
         fused, rest = Fused(), []
-        in_loops = available() and group["momentum"] == 0
         decays = group["weight_decay"] != 0
+        in_loops = available() and group["momentum"] == 0 and not decays
         for parameter in parameters:
             grad = parameter.grad
             if grad is None:
                 continue
-            if grad.is_sparse:
-                if decays:
-                    refuse_decay(group)
-                if in_loops and fused.add(parameter, grad):
-                    continue
-            rest.append(parameter)
+            if decays and grad.is_sparse:
+                refuse_decay(group)
+            if not (in_loops and fused.add(parameter, grad)):
+                rest.append(parameter)
         self._step_fused(group, fused)
         if rest:
             self._step_torch(group, rest)
