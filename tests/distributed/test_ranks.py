@@ -12,10 +12,12 @@ import torch
 from cce.distributed import Ranks, joined
 from cce.training import Trainer
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
-from helpers.runs import tiny_config, tiny_data
-from helpers.two_ranks import RUNS
+from helpers.runs import OPTIONS, tiny_config, tiny_data
+from helpers.two_ranks import EVERY_STEP, RUNS
 
 TESTS = Path(__file__).resolve().parents[1]
+ROUNDING = 1e-5  # of the BCE: sums over ranks and matrix products of half a batch round otherwise
+MOVED_IDS = 5e-3  # of the BCE once tables were clustered, see `same_curve`
 
 
 def two_processes(job, data, out):
@@ -40,27 +42,42 @@ def together(data, tmp_path_factory):
     """The folder of all runs that two processes did, and of one that they took over from one."""
     out = tmp_path_factory.mktemp("together")
     before = torch.get_num_threads()
-    Trainer(tiny_config(data, max_steps=10), out / "alone").run()
+    Trainer(tiny_config(data, **RUNS["together"]), out / "alone").run()
     result = two_processes("train", data, out)
     assert result.returncode == 0, result.stderr[-3000:]
     yield out
     torch.set_num_threads(before)
 
 
+def same_curve(found, expected):
+    """Equal up to rounding before the first clustering, and nearly so after it.
+
+    An id that lies as near to one centroid as to another goes where the last bit of its vector says, and takes its rows
+    with it. Of runs that start a last bit apart, some part by 2e-4 to 5e-4 there, as do runs on CPUs of different
+    makers; starts that differ by 1e-3 part by 2e-3. A clustering that is left out, or done on other ranks with other
+    numbers, shows in what the ranks compare after every step.
+    """
+    first = OPTIONS["cluster_every"]
+    assert [scores["step"] for scores in found] == [scores["step"] for scores in expected]
+    assert sum(scores["step"] <= first for scores in expected) >= 6
+    for ours, theirs in zip(found, expected, strict=True):
+        bound = ROUNDING if theirs["step"] <= first else MOVED_IDS
+        assert ours["bce"] == pytest.approx(theirs["bce"], abs=bound), f"step {ours['step']}"
+
+
 @pytest.mark.parametrize("name", [name for name in RUNS if name != "together"])
 def test_two_processes_have_the_loss_curve_of_one(together, data, tmp_path, name):
     curve = json.loads((together / "curves.json").read_text())[name]
     alone = Trainer(tiny_config(data, **RUNS[name]), tmp_path / "run").run().curve
-    assert [scores["step"] for scores in curve] == [scores["step"] for scores in alone]
-    assert [scores["bce"] for scores in curve] == pytest.approx([scores["bce"] for scores in alone], abs=1e-5)
+    same_curve(curve, alone)
 
 
 def test_a_run_goes_on_with_another_number_of_processes(together, data, tmp_path):
-    whole = Trainer(tiny_config(data), tmp_path / "run").run().curve
+    whole = Trainer(tiny_config(data, **EVERY_STEP), tmp_path / "run").run().curve
     more = json.loads((together / "curves.json").read_text())["alone"]
     fewer = Trainer.resume(together / "together", max_steps=None).run().curve
     for curve in (more, fewer):
-        assert [scores["bce"] for scores in curve] == pytest.approx([scores["bce"] for scores in whole], abs=1e-5)
+        same_curve(curve, whole)
 
 
 def test_counts_are_those_of_all_processes(together, data, tmp_path):

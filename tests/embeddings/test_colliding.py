@@ -10,6 +10,7 @@ from helpers.contract import EmbeddingContract
 class TestColliding(EmbeddingContract):
     method = "collide"
     fills_budget = False  # the thin table grows by whole columns of the vocabulary
+    has_matrix_products = True  # until it is clustered
 
     def reference(self, table, x):
         return sum(n * row for n, row in zip(table.codebook[x], table.projection, strict=True))
@@ -18,6 +19,7 @@ class TestColliding(EmbeddingContract):
 class TestCollided(EmbeddingContract):
     method = "collide"
     fills_budget = False
+    has_matrix_products = True  # its centroids went through the projection
 
     def make(self, *args, **kwargs):
         table = super().make(*args, **kwargs)

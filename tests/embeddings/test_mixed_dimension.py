@@ -7,6 +7,7 @@ from helpers.contract import EmbeddingContract
 
 class TestMixedDimension(EmbeddingContract):
     method = "mixed-dim"
+    has_matrix_products = True
 
     def reference(self, table, x):
         block = max(i for i, start in enumerate(table.starts) if start <= x)

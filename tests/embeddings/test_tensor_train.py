@@ -9,6 +9,7 @@ from helpers.contract import EmbeddingContract
 
 class TestTensorTrain(EmbeddingContract):
     method = "tt"
+    has_matrix_products = True
     num_variance_seeds = 60  # few cores, so one table's variance is a rough estimate
 
     def reference(self, table, x):

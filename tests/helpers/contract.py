@@ -34,6 +34,7 @@ class EmbeddingContract:
     options: ClassVar[dict] = {}  # beyond the budget
     compression: ClassVar[float] = 4
     has_sparse: ClassVar[bool] = True
+    has_matrix_products: ClassVar[bool] = False  # of torch: their bits are those of a machine and a number of threads
     fills_budget: ClassVar[bool] = True  # to 98 % at ordinary sizes
     num_variance_seeds: ClassVar[int] = 8
 
@@ -57,6 +58,14 @@ class EmbeddingContract:
         (table(ids) * weight).sum().backward()
         return {name: parameter.grad for name, parameter in table.named_parameters()}
 
+    def assert_same(self, found, expected):
+        """Equal bits where the library does the sums itself; with torch's matrix products, equal up to rounding."""
+        if self.has_matrix_products and expected.is_floating_point():
+            scale = expected.abs().max().item()  # a sum rounds by its largest terms
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * scale)
+        else:
+            torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
     # -- what it computes ------------------------------------------------------------------------------------------
 
     def test_equals_the_formula_of_its_paper(self):
@@ -72,7 +81,7 @@ class EmbeddingContract:
         ids = self.ids(5, 6)
         torch.testing.assert_close(table(ids), table.to_dense()[ids])
         assert table.to_dense().shape == (NUM_IDS, DIM)
-        assert torch.equal(table.to_dense(ids), table(ids))
+        self.assert_same(table.to_dense(ids), table(ids))
         assert not table.to_dense().requires_grad
 
     @pytest.mark.parametrize("shape", [(), (1,), (7,), (2, 3), (2, 0, 3), (0,), (1, 2, 3, 4)])
@@ -83,11 +92,11 @@ class EmbeddingContract:
 
     def test_int32_and_int64_ids_give_the_same(self):
         table, ids = self.make(), self.ids(9)
-        assert torch.equal(table(ids), table(ids.int()))
+        self.assert_same(table(ids), table(ids.int()))
 
     def test_ids_need_not_be_contiguous(self):
         table, ids = self.make(), self.ids(6, 8)
-        assert torch.equal(table(ids.T[::2]), table(ids.T[::2].contiguous()))
+        self.assert_same(table(ids.T[::2]), table(ids.T[::2].contiguous()))
 
     @pytest.mark.parametrize("dim", [1, 2, 3, 7, 10, 13, 24])
     def test_any_embedding_dim_works_by_default(self, dim):
@@ -122,7 +131,7 @@ class EmbeddingContract:
         ids = torch.tensor([3, 5, 3])
         vectors = table(ids)
         assert torch.equal(vectors[0], torch.zeros(DIM))
-        assert torch.equal(vectors[1], self.make()(ids)[1])
+        self.assert_same(vectors[1], self.make()(ids)[1])
         gradients = self.gradients(table, torch.tensor([3, 3]))
         assert all(not gradient.any() for gradient in gradients.values())
 
@@ -145,26 +154,26 @@ class EmbeddingContract:
         torch.save(table.state_dict(), tmp_path / "table.pt")
         options = {"compression": self.compression, **self.options}
         loaded = new_process(load_and_look_up, str(tmp_path / "table.pt"), self.method, options, ids)
-        assert torch.equal(loaded, table(ids))
+        self.assert_same(loaded, table(ids).detach())
 
     def test_deepcopy_shares_nothing(self):
         table, ids = self.make(), self.ids(50)
         twin, before = copy.deepcopy(table), table(ids)
-        assert torch.equal(twin(ids), before)
+        self.assert_same(twin(ids), before)
         with torch.no_grad():
             for parameter in twin.parameters():
                 parameter.add_(1)
         for name, tensor in twin.state_dict().items():
             assert tensor.numel() == 0 or tensor.data_ptr() != table.state_dict()[name].data_ptr()
-        assert torch.equal(table(ids), before)
+        self.assert_same(table(ids), before)
 
     def test_pickle(self):
         table, ids = self.make(), self.ids(50)
-        assert torch.equal(pickle.loads(pickle.dumps(table))(ids), table(ids))
+        self.assert_same(pickle.loads(pickle.dumps(table))(ids), table(ids))
         file = io.BytesIO()
         torch.save(table, file)
         file.seek(0)
-        assert torch.equal(torch.load(file, weights_only=False)(ids), table(ids))
+        self.assert_same(torch.load(file, weights_only=False)(ids), table(ids))
 
     def test_torch_compile(self):
         torch.compiler.reset()
@@ -207,11 +216,11 @@ class EmbeddingContract:
     def test_a_default_device_does_not_disturb(self):
         with torch.device("meta"):
             table = self.make()
-        assert torch.equal(table.to_dense(), self.make().to_dense())
+        self.assert_same(table.to_dense(), self.make().to_dense())
 
     def test_torch_s_name_for_the_argument(self):
         table, ids = self.make(), self.ids(5)
-        assert torch.equal(table(input=ids), table(ids))
+        self.assert_same(table(input=ids), table(ids))
 
     def test_autocast(self):
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -240,15 +249,16 @@ class EmbeddingContract:
             assert torch.equal(tensor, same.state_dict()[name])
         assert not torch.equal(one.to_dense(), other.to_dense())
 
-    def test_one_and_two_threads_give_equal_bits(self, num_threads):
+    def test_any_number_of_threads_gives_the_same(self, num_threads):
         results = []
-        for threads in (1, 2):
+        for threads in (1, 2, 3):
             num_threads(threads)
             table = self.make()
-            results.append((table.to_dense(), self.gradients(table, self.ids(3000))))
-        assert torch.equal(results[0][0], results[1][0])
-        for name, gradient in results[0][1].items():
-            assert torch.equal(gradient, results[1][1][name])
+            gradients = self.gradients(table, self.ids(3000))
+            results.append([*table.state_dict().values(), table.to_dense(), *gradients.values()])
+        for others in results[1:]:
+            for found, expected in zip(others, results[0], strict=True):
+                self.assert_same(found, expected)
 
     def test_starts_with_the_common_mean_and_variance(self):
         tables = torch.stack([self.make(seed=s).to_dense() for s in range(self.num_variance_seeds)]).double()
