@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from cce.files import FolderInUseError, lock_folder, replace_file, write_atomic
+from cce.files import FolderInUseError, clear_folder, lock_folder, replace_file, write_atomic
 
 HOLDER = """
 import sys, time
@@ -161,6 +161,31 @@ def test_folders_that_it_made_are_removed_if_they_are_empty(tmp_path):
     with lock_folder(tmp_path / "mine"):
         pass
     assert (tmp_path / "mine").is_dir()
+
+
+def test_a_temporary_folder_is_removed_when_it_is_empty_even_if_it_was_there(tmp_path):
+    (tmp_path / "out.part").mkdir()
+    with lock_folder(tmp_path / "out.part", temporary=True):
+        (tmp_path / "out.part" / "file").touch()
+    assert (tmp_path / "out.part" / "file").exists()
+    with lock_folder(tmp_path / "out.part", temporary=True):
+        clear_folder(tmp_path / "out.part")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_cleared_of_everything_but_its_lock(tmp_path):
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "kept").touch()
+    folder = tmp_path / "folder"
+    with lock_folder(folder):
+        (folder / "deep" / "er").mkdir(parents=True)
+        (folder / "link").symlink_to(tmp_path / "target")
+        clear_folder(folder)
+        assert [path.name for path in folder.iterdir()] == [".lock"]
+        with pytest.raises(FolderInUseError), lock_folder(folder):
+            raise AssertionError
+    assert (tmp_path / "target" / "kept").exists()
+    clear_folder(tmp_path / "absent")
 
 
 def test_a_file_in_its_stead_is_told(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import socket
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -50,15 +51,16 @@ class FolderInUseError(OSError):
 
 
 @contextmanager
-def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
+def lock_folder(folder: Path, *, wait: bool = False, temporary: bool = False) -> Iterator[None]:
     """Work in a folder alone. If another process does, wait for it, or raise a `FolderInUseError` that names it.
 
-    The folder is made if it is missing, and removed again if nothing was put into it.
+    The folder is made if it is missing, and removed again if nothing is left in it. One that was there already is
+    removed only if it is `temporary`.
     """
     if importlib.util.find_spec("fcntl") is None:  # Windows
         yield
         return
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    made = [path for path in (folder, *folder.parents) if not path.exists()] or ([folder] if temporary else [])
     with _acquire(folder, wait=wait) as file:
         _write_owner(file)
         try:
@@ -66,6 +68,15 @@ def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
         finally:
             (folder / LOCK).unlink(missing_ok=True)  # while it is ours: who waits for it finds it gone and tries again
             _remove_empty(made)
+
+
+def clear_folder(folder: Path) -> None:
+    """Remove everything in a folder but its lock."""
+    for path in folder.iterdir() if folder.exists() else ():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
 
 
 def _acquire(folder: Path, *, wait: bool) -> TextIO:

@@ -1,16 +1,20 @@
 """The whole preparation: the same result whoever does the work, restarted after a kill, nothing half-written."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
 from cce.data import pipeline as module
 from cce.data.criteo_kaggle import criteo_kaggle
 from cce.data.criteo_text import write_criteo_text
@@ -18,6 +22,7 @@ from cce.data.engine import Engine
 from cce.data.pipeline import Preparation, prepare
 from cce.data.split import Splitting
 from cce.data.writer import aside
+from cce.files import FolderInUseError
 from helpers.raw_files import run
 
 NUM_ROWS = 700
@@ -117,6 +122,49 @@ def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "train.txt"]
     files = run(criteo_kaggle(tmp_path / "train.txt"), tmp_path / "whole").manifest["files"]
     assert module.read_manifest(tmp_path / "out")["files"] == files
+
+
+def test_of_two_preparations_into_one_folder_the_second_is_told_who_is_at_work(raw, tmp_path, monkeypatch):
+    """The first is stopped in the middle, so that both are surely under way at once."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Pausing(Engine):
+        def map(self, function, tasks):
+            if function.__name__ == "encode_block":
+                begun.set()
+                assert go_on.wait(60)
+            return super().map(function, tasks)
+
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(prepare, job_of(raw), tmp_path / "out", engine=Pausing(1), progress=False)
+        assert begun.wait(60)
+        try:
+            other = job_of(raw, splitting=Splitting("order", validation=0.3))
+            with pytest.raises(FolderInUseError, match=rf"out\.part is in use by process {os.getpid()} on .* since 20"):
+                run(other, tmp_path / "out")
+            with pytest.raises(FolderInUseError, match=rf"out\.part is in use by process {os.getpid()} "):
+                prepare_synthetic(tmp_path / "out", SyntheticConfig(num_rows=100), progress=False)
+        finally:
+            go_on.set()
+        manifest = first.result()
+    assert manifest["files"] == run(job_of(raw), tmp_path / "alone").manifest["files"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "out"]
+
+
+def test_two_commands_into_one_folder_give_the_data_of_one_of_them(tmp_path):
+    write_criteo_text(tmp_path / "train.txt", 3000)
+    command = [sys.executable, "-m", "cce", "prepare", "criteo-kaggle", "train.txt", "out", "--jobs", "1", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
+    options = {"env": environment, "cwd": tmp_path, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    processes = [subprocess.Popen([*command, "--max-ids", max_ids], **options) for max_ids in ("3", "7")]
+    ended = [(*process.communicate(timeout=120), process.returncode) for process in processes]
+    (printed,) = [out for out, _, code in ended if code == 0]
+    (told,) = [err for _, err, code in ended if code == 2]
+    assert re.fullmatch(r"cce prepare: out(\.part is in use by process \d+ on .*| must not exist already.*)\n", told)
+    sizes = {1 + max_ids for (_, _, code), max_ids in zip(ended, (3, 7), strict=True) if code == 0}
+    assert {max(json.loads(printed)["features"].values())} == sizes
+    PreparedData.open(tmp_path / "out").verify()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "train.txt"]
 
 
 def test_malformed_rows_are_refused_with_their_lines(raw, tmp_path):

@@ -9,7 +9,6 @@ provided that its inputs and options are the same.
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from cce.data.reading import Piece, read_piece
 from cce.data.split import SPLITS, SplitBlock, Splitting, split_codes
 from cce.data.vocabulary import FeatureTask, VocabularyRule, number_values, split_file, vocabulary_file
 from cce.data.writer import aside, check_new, create_files, seal
-from cce.files import write_atomic
+from cce.files import clear_folder, lock_folder, write_atomic
 from cce.schema import Feature, Schema
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class Preparation:
         self._encode(blocks, schema, starts, counts)
         facts = self._facts(blocks, counts, inputs)
         manifest = seal(self.data, self.out, schema, facts)
-        shutil.rmtree(aside(self.out), ignore_errors=True)
+        clear_folder(aside(self.out))
         return manifest
 
     def _begin(self) -> None:
@@ -94,8 +93,8 @@ class Preparation:
         for input_ in self.job.inputs:
             input_.check()
         key, key_file = self.job.key(), aside(self.out) / "key.json"
-        if not key_file.exists() or key_file.read_text(encoding="utf-8") != key:
-            shutil.rmtree(aside(self.out), ignore_errors=True)
+        if not key_file.exists() or key_file.read_bytes() != key.encode():
+            clear_folder(aside(self.out))
         self.work.mkdir(parents=True, exist_ok=True)
         write_atomic(key_file, key)
 
@@ -287,12 +286,12 @@ class BadRows:
 
 
 def prepare(job: Job, out: Path, *, engine: Any, progress: bool = True) -> dict[str, Any]:
-    """Prepare the job's data set in the folder `out`; gives its manifest."""
-    preparation = Preparation(job, out, engine, progress=progress)
-    try:
-        return preparation.run()
-    except FileExistsError:
-        raise
-    except (ValueError, TypeError):  # what was asked for cannot be done: there is nothing to go on with
-        shutil.rmtree(aside(out), ignore_errors=True)
-        raise
+    """Prepare the job's data set in the folder `out`; gives its manifest. One process at a time does so."""
+    check_new(out)
+    with lock_folder(aside(out), temporary=True):
+        preparation = Preparation(job, out, engine, progress=progress)
+        try:
+            return preparation.run()
+        except (ValueError, TypeError, FileNotFoundError, FileExistsError):  # there is nothing to go on with
+            clear_folder(aside(out))
+            raise

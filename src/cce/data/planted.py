@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from cce.checks import check_range
 from cce.data.layout import record_dtype, rows_file
 from cce.data.synthetic import PlantedClusters, Sample
 from cce.data.writer import aside, check_new, create_files, seal, write_at
+from cce.files import clear_folder, lock_folder
 from cce.schema import Feature, Schema
 
 if TYPE_CHECKING:
@@ -43,24 +43,27 @@ class SyntheticConfig:
 def prepare_synthetic(out: Path, config: SyntheticConfig, *, progress: bool = True) -> dict[str, Any]:
     """Write the data set and give its manifest. Id 0 is never drawn: the most frequent id of a feature is 1."""
     check_new(out)
+    with lock_folder(aside(out), temporary=True):
+        try:
+            clear_folder(aside(out))
+            return _prepare(aside(out) / "data", out, config, progress=progress)
+        finally:
+            clear_folder(aside(out))
+
+
+def _prepare(folder: Path, out: Path, config: SyntheticConfig, *, progress: bool) -> dict[str, Any]:
     clicks = _clicks(config)
     features = tuple(Feature(f"c{place}", size + 1) for place, size in enumerate(config.vocabulary_sizes))
     schema = Schema(features, tuple(f"d{place}" for place in range(config.num_dense)))
     held_out = int(config.num_rows * HELD_OUT)
     splits = {"train": config.num_rows - 2 * held_out, "validation": held_out, "test": held_out}
-    folder = aside(out)
-    shutil.rmtree(folder, ignore_errors=True)
     create_files(folder, schema, splits)
-    try:
-        oracle = {
-            split: _write_split(folder, split, count, schema, clicks, (config.seed, number), progress=progress)
-            for number, (split, count) in enumerate(splits.items())
-        }
-        facts = {"kind": "synthetic", "options": asdict(config), "splits": splits}
-        return seal(folder, out, schema, {**facts, "oracle_bce": oracle["test"], "oracle_bce_by_split": oracle})
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    oracle = {
+        split: _write_split(folder, split, count, schema, clicks, (config.seed, number), progress=progress)
+        for number, (split, count) in enumerate(splits.items())
+    }
+    facts = {"kind": "synthetic", "options": asdict(config), "splits": splits}
+    return seal(folder, out, schema, {**facts, "oracle_bce": oracle["test"], "oracle_bce_by_split": oracle})
 
 
 def _clicks(config: SyntheticConfig) -> PlantedClusters:
