@@ -38,13 +38,13 @@ class Product:
     formula: str
     caption: str
     legend: tuple[str, ...]
-    blocks: tuple[str, ...] = ("",)  # names of the tables that M consists of, from top to bottom
+    blocks: tuple[str, ...] = ()  # names of the tables that M consists of, from top to bottom; () is one table
     trained: bool = False  # whether a trained table comes first
 
     @property
     def content(self) -> float:
         """How wide all matrices are."""
-        return SIDE + 2 * SIGN + CELL * len(self.m) + SIDE + (SIDE + SIGN) * self.trained + 24 * (len(self.blocks) > 1)
+        return SIDE + 2 * SIGN + CELL * len(self.m) + SIDE + (SIDE + SIGN) * self.trained + 24 * bool(self.blocks)
 
     def draw(self) -> str:
         """The file's text."""
@@ -101,7 +101,9 @@ class Product:
 
     @property
     def edges(self) -> list[int]:
-        """The first row of each block, and the end."""
+        """The first row of each named block, and the end."""
+        if not self.blocks:
+            return []
         height = len(self.m) // len(self.blocks)
         return [i * height for i in range(len(self.blocks) + 1)]
 
