@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= runs/demo
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench docs figures clean
 
 demo: $(VENV)/installed  ## train a small recommender with three kinds of table; print a table, write a page
 	$(BIN)/cce demo --out $(DEMO_OUT)
@@ -24,6 +24,9 @@ bench: $(VENV)/installed-dev  ## speed and memory, side by side with peers; JSON
 docs: $(VENV)/installed-docs  ## docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
+
+figures:  ## the drawings of the documentation, docs/figures; plain Python draws them
+	PYTHONPATH=docs $(PYTHON) -m drawings
 
 # torch goes in first and exactly as pinned: a looser request would resolve to a CUDA build of several gigabytes.
 $(VENV)/torch: constraints.txt

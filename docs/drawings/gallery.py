@@ -1,0 +1,29 @@
+"""All drawings, by the name of their file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drawings.cluster_event import draw_cluster_event
+from drawings.dhe import draw_dhe
+from drawings.journey import draw_journey
+from drawings.linear import PRODUCTS
+from drawings.products import draw_ce_mult, draw_collide, draw_mixed_dim, draw_tt
+from drawings.robe import draw_robe
+from drawings.sizes import draw_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DRAWINGS: dict[str, Callable[[], str]] = {
+    **{f"method-{product.method}": product.draw for product in PRODUCTS},
+    "method-ce-mult": draw_ce_mult,
+    "method-robe": draw_robe,
+    "method-dhe": draw_dhe,
+    "method-tt": draw_tt,
+    "method-collide": draw_collide,
+    "method-mixed-dim": draw_mixed_dim,
+    "cluster-event": draw_cluster_event,
+    "journey-of-a-batch": draw_journey,
+    "params-and-bytes": draw_sizes,
+}
