@@ -36,7 +36,7 @@ $(VENV)/torch: constraints.txt
 	@touch $@
 
 $(VENV)/installed: $(VENV)/torch pyproject.toml
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[fast,report]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[report]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/torch pyproject.toml

@@ -3,14 +3,14 @@
 import torch
 
 from cce.clustering import compiled_nearest as room
-from cce.clustering.nearest import plain_nearest
+from cce.clustering.plain import measure_all
 from cce.compiled import parallel_for
 
 
 def test_blocks_do_not_change_the_answer(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     points, centroids = torch.randn(5001, 3, generator=generator), torch.randn(90, 3, generator=generator)
-    expected = plain_nearest(points, centroids)[0]
+    expected = measure_all(points, centroids)[0]
     for size in (1, 700, 5001):
         monkeypatch.setattr(room, "LARGEST_BLOCK", size if size > 1 else 64)
         monkeypatch.setattr(room, "SMALLEST_BLOCK", min(size, 64))
@@ -21,7 +21,7 @@ def test_many_points_for_each_centroid_are_searched_in_cells_with_the_same_answe
     num_threads(2)
     generator = torch.Generator().manual_seed(3)
     points, centroids = torch.randn(50_001, 3, generator=generator), torch.randn(90, 3, generator=generator)
-    expected = plain_nearest(points, centroids)[0]
+    expected = measure_all(points, centroids)[0]
     monkeypatch.setattr(room, "_search_boxes", None)
     for size in (3000, 1 << 20):
         monkeypatch.setattr(room, "LARGEST_BLOCK", size)

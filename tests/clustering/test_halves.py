@@ -6,7 +6,7 @@ import torch
 
 from cce.clustering.cells import plant_tree, sort_into_cells
 from cce.clustering.halves import Rivals, Scratch, assign_cells, keep_rivals
-from cce.clustering.nearest import plain_nearest
+from cce.clustering.plain import measure_all
 
 DIMS = (0,) * 4
 
@@ -33,7 +33,7 @@ def test_equals_the_definition(scale, kind, num_rows, num_centers):
     elif kind == "skewed":
         both = np.exp(3 * both) / 1e6
     rows, centers = np.split((scale * both).astype(np.float32), [num_rows])
-    expected = plain_nearest(torch.from_numpy(rows), torch.from_numpy(centers))[0]
+    expected = measure_all(torch.from_numpy(rows), torch.from_numpy(centers))[0]
     assert np.array_equal(searched(rows, centers), expected.numpy())
 
 

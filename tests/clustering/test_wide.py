@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cce.clustering import wide
-from cce.clustering.nearest import plain_nearest
+from cce.clustering.plain import measure_all
 
 
 @pytest.mark.parametrize("offset", [0.0, 1000.0])
@@ -17,7 +17,7 @@ def test_wide_points_find_their_nearest_centroid_and_true_gaps(num_rows, num_cen
     rows = (rng.standard_normal((num_rows, width)) + offset).astype(np.float32)
     centers = (rng.standard_normal((num_centers, width)) + offset).astype(np.float32)
     found = wide.wide_nearest(rows, centers)
-    nearest, squares = plain_nearest(torch.from_numpy(rows), torch.from_numpy(centers))
+    nearest, squares, _ = measure_all(torch.from_numpy(rows), torch.from_numpy(centers))
     assert np.array_equal(found.nearest, nearest.numpy())
     assert np.array_equal(found.squares, squares.numpy())
     distances = np.sqrt(np.square(rows[:, None].astype(np.float64) - centers).sum(2))

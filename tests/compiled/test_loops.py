@@ -1,11 +1,14 @@
 """Loops are compiled where they can be, and are what they were where they cannot."""
 
+import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import torch
 
+import cce
 from cce import compiled
 from cce.compiled import compile_loops, loops
 
@@ -17,13 +20,9 @@ def sum_of_squares(values: np.ndarray) -> float:
     return total
 
 
-def test_available_says_whether_numba_is_installed():
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        assert compiled.available is False
-    else:
-        assert compiled.available is True
+def test_loops_are_compiled_unless_that_is_turned_off():
+    assert compiled.available is (os.environ.get("CCE_COMPILED") != "0")
+    assert compiled.available is (compiled.why_plain == "")
 
 
 def test_a_compiled_loop_gives_what_the_loop_gives():
@@ -35,35 +34,64 @@ def test_a_loop_keeps_its_name():
     assert compile_loops(sum_of_squares).__name__ == "sum_of_squares"
 
 
-def test_without_numba_a_loop_is_returned_as_it_is():
-    """An import that fails stands for a package that is not there."""
+PLAIN = """
+import sys, warnings
+import torch, cce
+from cce import compiled
+
+def loop(x):
+    return x
+
+assert compiled.available is False
+assert compiled.compile_loops(loop) is loop
+table = cce.ClusteredEmbedding(3_000, 8, num_rows=100, generator=torch.Generator().manual_seed(0))
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    table.cluster(generator=torch.Generator().manual_seed(0))
+    table(torch.arange(10))
+print(*[w.message for w in caught], sep="\\n")
+torch.save(table.state_dict(), sys.argv[1])
+"""
+REASONS = {
+    "off": "CCE_COMPILED=0 is set",
+    "missing": "numba cannot be imported (ModuleNotFoundError: No module named 'numba')",
+    "broken": "numba cannot be imported (ImportError: Numba needs NumPy 2.3 or less)",
+}
+MISSING = """
+import importlib.machinery, sys
+class Finder(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] == "numba" else super().find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Finder
+"""
+
+
+@pytest.mark.parametrize("case", REASONS)
+def test_plain_torch_does_the_same_work_and_says_once_why(case, tmp_path):
+    environment = {**os.environ, "CCE_COMPILED": "0" if case == "off" else ""}
+    if case == "broken":
+        (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 2.3 or less')")
+        environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment.get("PYTHONPATH", "")])
+    program = (MISSING if case == "missing" else "") + PLAIN
+    path = tmp_path / "state.pt"
     result = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys\n"
-            "import importlib.machinery\n"
-            "class Finder(importlib.machinery.PathFinder):\n"
-            "    @classmethod\n"
-            "    def find_spec(cls, name, path=None, target=None):\n"
-            "        return None if name.split('.')[0] == 'numba' else super().find_spec(name, path, target)\n"
-            "at = sys.meta_path.index(importlib.machinery.PathFinder)\n"
-            "sys.meta_path[at] = Finder\n"
-            "from cce import compiled\n"
-            "def loop(x):\n"
-            "    return x\n"
-            "assert compiled.available is False\n"
-            "assert compiled.compile_loops(loop) is loop\n"
-            "import torch, cce\n"
-            "table = cce.ClusteredEmbedding(200, 8, num_rows=5, generator=torch.Generator().manual_seed(0))\n"
-            "table.cluster(generator=torch.Generator().manual_seed(0))\n"
-            "assert 'numba' not in sys.modules",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, env=environment, timeout=120
     )
     assert result.returncode == 0, result.stderr
+    said = f"cce runs in plain torch, many times slower than compiled loops: {REASONS[case]}."
+    assert result.stdout.splitlines() == [said]
+    table = cce.ClusteredEmbedding(3_000, 8, num_rows=100, generator=torch.Generator().manual_seed(0))
+    table.cluster(generator=torch.Generator().manual_seed(0))
+    for name, value in torch.load(path).items():
+        assert torch.equal(value, table.state_dict()[name]), name
+
+
+def test_a_setting_that_is_neither_0_nor_1_is_named():
+    program = [sys.executable, "-c", "import cce.compiled"]
+    environment = {**os.environ, "CCE_COMPILED": "no"}
+    result = subprocess.run(program, capture_output=True, text=True, env=environment, timeout=120)
+    assert result.stderr.splitlines()[-1] == "ValueError: CCE_COMPILED must be 0 or 1, got 'no'."
 
 
 @pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")

@@ -13,6 +13,7 @@ from cce.clustering.faiss_peer import faiss_kmeans
 from cce.clustering.fit import KMeans
 from cce.clustering.lloyd import Assigned, Lloyd, PlainLloyd
 from cce.clustering.nearest import choose_backend
+from cce.clustering.progress import Progress
 from cce.clustering.sklearn_peer import sklearn_kmeans
 from cce.clustering.start import starting_centroids
 
@@ -33,12 +34,14 @@ def kmeans(
     start: str | Tensor = "random",
     generator: torch.Generator | None = None,
     backend: str = "auto",
+    progress: Progress | None = None,
 ) -> KMeans:
     """Cluster `points`, `(n, width)`, around `num_clusters` centroids.
 
     A point of weight `w` counts as `w` equal points. `start` is "random" (different points, drawn by weight),
     "k-means++" or a `(num_clusters, width)` tensor. The fit ends after `num_iterations`, when nothing changes, or when
-    an iteration lowers the inertia by no more than `tolerance` times itself.
+    an iteration lowers the inertia by no more than `tolerance` times itself. Plain torch reports its work to `progress`,
+    and long work by itself.
     """
     rows = checked_points(points)
     mass = checked_weights(weights, rows)
@@ -51,8 +54,13 @@ def kmeans(
         return KMeans(centroids, ())
     if name in PEERS:
         return PEERS[name](rows, centroids, weights=mass, num_iterations=num_iterations, tolerance=tolerance)
-    lloyd = compiled_lloyd(rows, mass) if name == "compiled" else PlainLloyd(rows, mass)
-    return _iterate(lloyd, centroids, num_iterations, tolerance)
+    if name == "compiled":
+        return _iterate(compiled_lloyd(rows, mass), centroids, num_iterations, tolerance)
+    if progress is not None:
+        return _iterate(PlainLloyd(rows, mass, progress), centroids, num_iterations, tolerance)
+    work = f"k-means of {len(rows):,} points and {num_clusters:,} clusters"
+    with Progress(work, len(rows) * num_clusters * num_iterations) as own:
+        return _iterate(PlainLloyd(rows, mass, own), centroids, num_iterations, tolerance)
 
 
 def _iterate(lloyd: Lloyd, centroids: Tensor, num_iterations: int, tolerance: float) -> KMeans:

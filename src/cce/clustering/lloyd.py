@@ -1,14 +1,19 @@
-"""One step of Lloyd's algorithm (1957) in plain torch: the definition, the fallback, and what runs on a GPU."""
+"""One step of Lloyd's algorithm (1957) in plain torch: the fallback, and what runs on a GPU."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
-from cce.clustering.nearest import plain_nearest
+from cce.clustering.plain import SLACK, Found, measure_nearest, plain_search
+
+if TYPE_CHECKING:
+    from cce.clustering.progress import Progress
+
+ROWS_AT_ONCE = 1 << 16  # points summed at once: their float64 copies stay small
 
 
 @dataclass(frozen=True)
@@ -34,17 +39,43 @@ class Lloyd(Protocol):
 
 
 class PlainLloyd:
-    """Lloyd's step in plain torch."""
+    """Lloyd's step in plain torch: only points whose gap no longer protects them are searched (Hamerly, 2010)."""
 
-    def __init__(self, points: Tensor, weights: Tensor | None) -> None:
+    def __init__(self, points: Tensor, weights: Tensor | None, progress: Progress | None = None) -> None:
         self.points = points
         self.weights = points.new_ones(points.shape[0]) if weights is None else weights
+        self.progress = progress
+        self.found: Found | None = None
+        self.last: Tensor | None = None
 
     def assign(self, centroids: Tensor) -> Assigned:
         """Find every point's nearest centroid and sum the points of each cluster."""
-        nearest, squares = plain_nearest(self.points, centroids)
-        weights = self.weights.double()
+        if self.found is None or self.last is None:
+            self.found = plain_search(self.points, centroids, self.progress)
+        else:
+            self._search_again(self.found, centroids, self.last)
+        self.last = centroids.clone()
+        return self._sum(self.found, centroids)
+
+    def _search_again(self, found: Found, centroids: Tensor, last: Tensor) -> None:
+        """Search the points that another centroid may have come closest to since the last iteration."""
+        found.squares.copy_(measure_nearest(self.points, centroids, found.nearest))
+        moves = (centroids.double() - last).square_().sum(1).sqrt_()
+        found.gaps.sub_(float(moves.max()) * (1 + 1e-6))
+        unsure = (~(found.gaps * (1 - SLACK) > found.squares.sqrt())).nonzero().squeeze(1)
+        if self.progress is not None:
+            self.progress.add((len(self.points) - len(unsure)) * len(centroids))
+        if len(unsure):
+            for values, new in zip(found, plain_search(self.points[unsure], centroids, self.progress), strict=True):
+                values[unsure] = new
+
+    def _sum(self, found: Found, centroids: Tensor) -> Assigned:
         sums = torch.zeros_like(centroids, dtype=torch.float64)
-        sums.index_add_(0, nearest, self.points.double() * weights[:, None])
-        totals = torch.zeros_like(sums[:, 0]).index_add_(0, nearest, weights)
-        return Assigned(sums, totals, nearest, squares, float((squares * weights).sum()))
+        totals = torch.zeros_like(sums[:, 0])
+        for rows, nearest, weights in zip(
+            *(torch.split(each, ROWS_AT_ONCE) for each in (self.points, found.nearest, self.weights)), strict=True
+        ):
+            mass = weights.double()
+            sums.index_add_(0, nearest, rows.double().mul_(mass[:, None]))
+            totals.index_add_(0, nearest, mass)
+        return Assigned(sums, totals, found.nearest, found.squares, float((found.squares * self.weights.double()).sum()))

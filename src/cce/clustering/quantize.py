@@ -19,6 +19,7 @@ from torch import Tensor
 from cce.checks import check_choice, check_range
 from cce.clustering.kmeans import kmeans
 from cce.clustering.nearest import BACKENDS, nearest_centroid
+from cce.clustering.progress import Progress
 from cce.clustering.sampling import sample_ids
 from cce.compiled import parallel_for
 from cce.indexing import smallest_unsigned
@@ -81,11 +82,11 @@ class Quantizer(ABC):
         """Learn the codebooks from the vectors of a sample."""
 
     @abstractmethod
-    def encode(self, vectors: Tensor) -> Tensor:
+    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
         """Rows `(n, num_columns)` of the codebooks for vectors `(n, dim)`."""
 
     def cluster(
-        self, points: Tensor, weights: Tensor | None, generator: torch.Generator | None
+        self, points: Tensor, weights: Tensor | None, generator: torch.Generator | None, progress: Progress
     ) -> tuple[Tensor, float]:
         """Centroids of `points`, and the inertia before the last step."""
         fitted = kmeans(
@@ -96,6 +97,7 @@ class Quantizer(ABC):
             start=self.settings.start,
             generator=generator,
             backend=self.settings.backend,
+            progress=progress,
         )
         return fitted.centroids, fitted.inertias[-1]
 
@@ -112,18 +114,30 @@ class Quantizer(ABC):
 
         def fit(column: int) -> None:
             own = torch.Generator().manual_seed(seeds[column])
-            fits[column] = self.cluster(points_of(column), sample.weights, own)
+            fits[column] = self.cluster(points_of(column), sample.weights, own, progress)
 
-        if len(sample.ids) * sample.dim <= SMALL:
-            parallel_for(fit, self.num_columns)
-        else:
-            for column in range(self.num_columns):
-                fit(column)
+        with self.fit_progress(sample) as progress:
+            if len(sample.ids) * sample.dim <= SMALL:
+                parallel_for(fit, self.num_columns)
+            else:
+                for column in range(self.num_columns):
+                    fit(column)
         return [fits[column] for column in range(self.num_columns)]
 
-    def nearest(self, points: Tensor, centroids: Tensor) -> Tensor:
+    def fit_progress(self, sample: Sample) -> Progress:
+        """Reports the work of the k-means of all columns."""
+        num_points, pairs = len(sample.ids), len(sample.ids) * self.num_rows * self.settings.num_iterations
+        work = f"{self.num_columns} times k-means of {num_points:,} points and {self.num_rows:,} clusters"
+        return Progress(work, self.num_columns * pairs)
+
+    def encode_progress(self, num_ids: int) -> Progress:
+        """Reports the work of encoding so many ids."""
+        work = f"search of {num_ids:,} ids among {self.num_rows:,} rows of {self.num_columns} columns"
+        return Progress(work, self.num_columns * num_ids * self.num_rows)
+
+    def nearest(self, points: Tensor, centroids: Tensor, progress: Progress | None = None) -> Tensor:
         """The nearest of `centroids` for each of `points`."""
-        return nearest_centroid(points, centroids, backend=self.settings.backend)
+        return nearest_centroid(points, centroids, backend=self.settings.backend, progress=progress)
 
 
 class ProductQuantizer(Quantizer):
@@ -139,10 +153,10 @@ class ProductQuantizer(Quantizer):
         self.codebooks = torch.stack([centroids for centroids, _ in fits])
         self.inertias = tuple(inertia for _, inertia in fits)
 
-    def encode(self, vectors: Tensor) -> Tensor:
+    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
         """The nearest row of each column's codebook."""
         pieces = vectors.chunk(self.num_columns, dim=1)
-        nearest = [self.nearest(p.contiguous(), c) for p, c in zip(pieces, self.codebooks, strict=True)]
+        nearest = [self.nearest(p.contiguous(), c, progress) for p, c in zip(pieces, self.codebooks, strict=True)]
         return torch.stack(nearest, dim=1)
 
 
@@ -153,18 +167,19 @@ class ResidualQuantizer(Quantizer):
         """k-means of the vectors, then of the residuals, and so on."""
         vectors = sample.vectors()
         codebooks, inertias = [], []
-        for _ in range(self.num_columns):
-            centroids, inertia = self.cluster(vectors, sample.weights, generator)
-            vectors = vectors - centroids[self.nearest(vectors, centroids)]
-            codebooks.append(centroids)
-            inertias.append(inertia)
+        with self.fit_progress(sample) as progress:
+            for _ in range(self.num_columns):
+                centroids, inertia = self.cluster(vectors, sample.weights, generator, progress)
+                vectors = vectors - centroids[self.nearest(vectors, centroids, progress)]
+                codebooks.append(centroids)
+                inertias.append(inertia)
         self.codebooks, self.inertias = torch.stack(codebooks), tuple(inertias)
 
-    def encode(self, vectors: Tensor) -> Tensor:
+    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
         """The nearest row of the first codebook, then of the second to the rest, and so on."""
         rows = []
         for centroids in self.codebooks:
-            nearest = self.nearest(vectors, centroids)
+            nearest = self.nearest(vectors, centroids, progress)
             vectors = vectors - centroids[nearest]
             rows.append(nearest)
         return torch.stack(rows, dim=1)
@@ -183,15 +198,17 @@ class CircularQuantizer(Quantizer):
         fits = self.cluster_columns(lambda column: self._others(pieces, column), sample, generator)
         self.centroids = [centroids for centroids, _ in fits]
         self.inertias = tuple(inertia for _, inertia in fits)
-        rows = self.encode(vectors)
+        with self.encode_progress(len(vectors)) as progress:
+            rows = self.encode(vectors, progress)
         self.codebooks = torch.stack(
             [_means(piece, rows[:, column], self.num_rows, sample.weights) for column, piece in enumerate(pieces)]
         )
 
-    def encode(self, vectors: Tensor) -> Tensor:
+    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
         """The nearest cluster of each column's other columns."""
         pieces = vectors.chunk(self.num_columns, dim=1)
-        nearest = [self.nearest(self._others(pieces, i), self.centroids[i]) for i in range(self.num_columns)]
+        columns = range(self.num_columns)
+        nearest = [self.nearest(self._others(pieces, i), self.centroids[i], progress) for i in columns]
         return torch.stack(nearest, dim=1)
 
     def _others(self, pieces: tuple[Tensor, ...], column: int) -> Tensor:
@@ -259,9 +276,10 @@ def encode_all(quantizer: Quantizer, source: Source, num_ids: int, dim: int) -> 
     """The rows of all ids below `num_ids`, `(num_ids, num_columns)` in the smallest type, block by block."""
     dtype = smallest_unsigned(quantizer.num_rows)
     pointers = torch.empty(num_ids, quantizer.num_columns, dtype=dtype, device="cpu")
-    for ids in blocks(num_ids, min(quantizer.settings.block_size, max(1, BLOCK // dim))):
-        rows = quantizer.encode(vectors_of(source, ids, dim))
-        pointers[int(ids[0]) : int(ids[-1]) + 1] = rows.cpu().to(pointers.dtype)
+    with quantizer.encode_progress(num_ids) as progress:
+        for ids in blocks(num_ids, min(quantizer.settings.block_size, max(1, BLOCK // dim))):
+            rows = quantizer.encode(vectors_of(source, ids, dim), progress)
+            pointers[int(ids[0]) : int(ids[-1]) + 1] = rows.cpu().to(pointers.dtype)
     return pointers
 
 

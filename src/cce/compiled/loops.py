@@ -1,4 +1,6 @@
-"""Python loops compiled on first use, where numba is installed.
+"""Python loops compiled on first use by numba.
+
+`CCE_COMPILED=0`, or a numba that cannot be imported, turns compilation off; plain torch then does all the work.
 
 numba keeps compiled functions on disk and compiles one again when its own file changes, but not when a function that it
 calls changes in another file. Loops that pass each other addresses must not go on with an old partner, so what is kept
@@ -8,11 +10,14 @@ is bound to the text of all files of this package that have loops.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import os
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import uuid4
+
+from cce.compiled.notice import listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,14 +27,38 @@ ROOMS = ("compiled", "indexing", "clustering", "kernels", "optim")  # whose file
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-available: bool = importlib.util.find_spec("numba") is not None  # numba is the optional extra "fast"
+
+def _why_plain() -> str:
+    """The reason why nothing is compiled; empty if loops are compiled."""
+    setting = os.environ.get("CCE_COMPILED", "")
+    if setting not in ("", "0", "1"):
+        raise ValueError(f"CCE_COMPILED must be 0 or 1, got {setting!r}.")
+    if setting == "0":
+        return "CCE_COMPILED=0 is set"
+    try:
+        import numba  # noqa: F401
+    except Exception as error:  # noqa: BLE001  a broken numba or llvmlite raises whatever it likes
+        return f"numba cannot be imported ({type(error).__name__}: {' '.join(str(error).split())})"
+    return ""
+
+
+why_plain: str = _why_plain()
+available: bool = not why_plain
+
+
+@cache
+def warn_plain() -> None:
+    """Warn, once per process, that plain torch replaces the compiled loops."""
+    warnings.warn(f"cce runs in plain torch, many times slower than compiled loops: {why_plain}.", stacklevel=3)
 
 
 def compile_loops(function: Function) -> Function:
-    """Compile `function` on first use, cached on disk and without the GIL; without numba, return it as it is."""
+    """Compile `function` on first use, cached on disk and without the GIL; return it unchanged if that is off."""
     if not available:
         return function
     import numba
+
+    listen()
 
     options: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cce.compiled.loops import available
+from cce.compiled.loops import available, why_plain
 
 KINDS: dict[torch.dtype, Any] = {
     torch.float32: np.float32(0),
@@ -32,7 +32,7 @@ def longest_run(width: int) -> int:
 
 
 def _missing(*_: Any) -> Any:
-    raise ImportError("compiled loops need numba: pip install clustered-embeddings[fast]")
+    raise ImportError(f"compiled loops are off: {why_plain}.")
 
 
 _instructions: Any = importlib.import_module("cce.compiled.instructions") if available else None

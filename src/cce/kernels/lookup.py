@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     from cce.kernels.layout import Layout
 
-_told = False  # that numba is not there
-
 
 def look_up(layout: Layout, codebook: Tensor, ids: Tensor, *, sparse: bool = False) -> Tensor:
     """Vectors `(n, dim)` of int64 ids `(n)`: the rows that the layout names, summed over terms, columns side by side.
@@ -36,8 +33,8 @@ def look_up(layout: Layout, codebook: Tensor, ids: Tensor, *, sparse: bool = Fal
         numbers, facts = operator.flatten([layout])
         vectors: Tensor = torch.ops.cce.look_up(ids.unsqueeze(1), [codebook], facts, numbers)[0]
         return vectors
-    if not compiled.available:
-        _tell()
+    if not compiled.available and not torch.compiler.is_compiling():
+        compiled.warn_plain()
     rows = rows_of(layout.sources, ids).view(-1, layout.columns, layout.terms)
     if _suits_triton(codebook):
         return triton_gather_sum(codebook, rows, sparse=sparse)
@@ -62,14 +59,3 @@ def _suits_triton(codebook: Tensor) -> bool:
     if torch.compiler.is_compiling() or peek_interpreter_stack() is not None:
         return False
     return type(codebook) in fused.PLAIN and triton_usable(codebook)
-
-
-def _tell() -> None:
-    global _told  # noqa: PLW0603
-    if not _told and not torch.compiler.is_compiling():
-        _told = True
-        warnings.warn(
-            "numba is not installed: lookups run in plain torch, many times slower. "
-            "pip install clustered-embeddings[fast]",
-            stacklevel=2,
-        )
