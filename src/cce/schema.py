@@ -26,6 +26,8 @@ class Feature:
         if not isinstance(self.name, str) or not self.name:
             raise ValueError(f"name of a feature must be a word, got {self.name!r}.")
         check_range(f"num_embeddings of feature {self.name!r}", self.num_embeddings, 1, 2**63)
+        if not isinstance(self.multi_hot, bool):
+            raise TypeError(f"multi_hot of feature {self.name!r} must be a bool, got {self.multi_hot!r}.")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class Schema:
     has_weights: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.has_weights, bool):
+            raise TypeError(f"has_weights must be a bool, got {self.has_weights!r}.")
+        for name in self.dense:
+            if not isinstance(name, str) or not name:
+                raise ValueError(f"dense must hold names of columns, got {name!r}.")
         names = [*(feature.name for feature in self.features), *self.dense]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -63,8 +70,18 @@ class Schema:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Schema:
         """The schema that `to_dict` wrote."""
-        features = tuple(Feature(**feature) for feature in values["features"])
+        for name, kind in (("features", list), ("dense", list), ("has_weights", bool)):
+            if not isinstance(values.get(name), kind):
+                raise TypeError(f"{name} of a schema must be a {kind.__name__}, got {values.get(name)!r}.")
+        features = tuple(_feature(feature) for feature in values["features"])
         return cls(features, tuple(values["dense"]), values["has_weights"])
+
+
+def _feature(values: Any) -> Feature:
+    known = {field.name for field in fields(Feature)}
+    if not isinstance(values, dict) or set(values) != known:
+        raise TypeError(f"a feature of a schema must have {', '.join(sorted(known))}, got {values!r}.")
+    return Feature(**values)
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,18 @@ def test_table(tmp_path, capsys):
     assert summary["splits"] == {"train": 80, "validation": 10, "test": 10}
 
 
+def test_options_of_the_default_split_are_used(tmp_path, capsys):
+    write_csv(tmp_path / "a.csv", ("y", "user", "tags", "age"), ROWS)
+    words = ("--label", "y", "--categorical", "user", "--seed", 3, "--validation", "0.3", "--test", "0.05")
+    prepared(capsys, "table", tmp_path / "a.csv", tmp_path / "without", *words)
+    prepared(capsys, "table", tmp_path / "a.csv", tmp_path / "with", *words, "--split", "random")
+    without, with_ = (PreparedData.open(tmp_path / name).manifest for name in ("without", "with"))
+    assert without["files"] == with_["files"]
+    assert without["options"]["splitting"]["validation"] == 0.3
+    prepared(capsys, "table", tmp_path / "a.csv", tmp_path / "other", *words[:-6])
+    assert PreparedData.open(tmp_path / "other").manifest["files"] != with_["files"]
+
+
 def test_synthetic_data_sets_and_raw_files(tmp_path, capsys):
     options = ("--rows", 1000, "--vocabulary-sizes", 50, 20, "--planted", 1, "--clusters", 4, "--num-dense", 0)
     summary = prepared(capsys, "synthetic", tmp_path / "out", *options)

@@ -124,5 +124,5 @@ def test_a_block_survives_its_file(tmp_path):
 
 def test_a_damaged_parquet_file_is_told_by_name(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"no parquet at all")
-    with pytest.raises(ValueError, match=r"x\.parquet must be a Parquet file, and it is damaged"):
+    with pytest.raises(ValueError, match=r"x\.parquet must be a whole Parquet file, and it is damaged"):
         arrow.parquet_columns(tmp_path / "x.parquet")

@@ -36,9 +36,10 @@ def test_blocks_are_the_lines_that_begin_in_them(tmp_path_factory, lengths, ends
     assert [block for block in alone if block[1]] == blocks
 
 
-def test_the_first_line_comes_without_its_end(tmp_path):
-    for input_ in write_all(tmp_path, b"a,b\r\n1,2\r\n"):
-        assert input_.first_line() == b"a,b"
+@pytest.mark.parametrize("text", [b"a,b\r\n1,2\r\n", b'\xef\xbb\xbfa, "b"\n1,2\n'])
+def test_the_header_is_the_names_of_the_first_line(tmp_path, text):
+    for input_ in write_all(tmp_path, text):
+        assert input_.header(",") == ("a", "b")
 
 
 def test_what_can_be_read_from_anywhere_is_plain(tmp_path):

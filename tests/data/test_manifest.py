@@ -22,5 +22,5 @@ def test_a_folder_without_a_manifest_is_no_data_set(tmp_path):
 
 def test_a_manifest_of_another_format_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps({"format": FORMAT + 1}))
-    with pytest.raises(ValueError, match=rf"format of .* must be {FORMAT}, got {FORMAT + 1}"):
+    with pytest.raises(ValueError, match=rf"manifest\.json must be as .*: format must be {FORMAT}, got {FORMAT + 1}"):
         read_manifest(tmp_path)

@@ -80,3 +80,15 @@ def test_what_holds_no_ratings_is_refused(tmp_path):
         movielens(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"ml\.zip must be a file, and there is none"):
         movielens(tmp_path / "ml.zip")
+
+
+def test_a_malformed_rating_leaves_the_others_as_they_are(tmp_path):
+    for name, more in (("good", ""), ("bad", "1\t2\tfive\t978300000\nbob\t2\t5\t978300000\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "u.data").write_text(TEXTS["u.data"] + more)
+    bad = run(movielens(tmp_path / "bad", max_bad_rows=2), tmp_path / "b").manifest
+    assert bad["files"] == run(movielens(tmp_path / "good"), tmp_path / "g").manifest["files"]
+    assert [line.partition(": ")[2] for line in bad["malformed"]] == [
+        "rating must be a number, got 'five'",
+        "user must be a number, got 'bob'",
+    ]

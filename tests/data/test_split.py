@@ -99,3 +99,19 @@ def test_none_is_all_for_the_test(tmp_path):
 def test_impossible_splits_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Splitting(**options)
+
+
+def test_options_of_a_split_are_used_or_refused():
+    default = Splitting()
+    assert default.adjusted(None, {}) == default
+    assert default.adjusted(None, {"seed": 3, "test": 0.2}) == Splitting("random", test=0.2, seed=3)
+    last_day = Splitting("order", validation=0.07, test=0.07)
+    assert last_day.adjusted(None, {"test": 0.2}) == Splitting("order", validation=0.07, test=0.2)
+    assert last_day.adjusted("order", {}) == Splitting("order")
+    by_column = {"column": "day", "test_values": ("7",)}
+    assert default.adjusted("column", by_column) == Splitting("column", column="day", test_values=("7",))
+    for way, name in (("order", "seed"), ("last-two", "test"), ("last-file", "validation"), ("column", "seed")):
+        with pytest.raises(ValueError, match=f"^{name} must be left out with split '{way}', got 5"):
+            default.adjusted(way, {name: 5, **({"column": "day"} if way == "column" else {})})
+    with pytest.raises(ValueError, match=r"^split_column must be left out with split 'random', got 'day'\.$"):
+        default.adjusted(None, {"column": "day"})

@@ -3,7 +3,10 @@
 import csv
 import math
 from collections import Counter
+from contextlib import redirect_stdout
+from io import StringIO
 
+from cce.cli import main
 from cce.data.engine import Engine
 from cce.data.pipeline import prepare
 from cce.data.prepared import PreparedData
@@ -15,6 +18,18 @@ def write_csv(path, header, rows, delimiter=","):
         writer.writerow(header)
         writer.writerows(rows)
     return path
+
+
+def table_with_everything(folder, *words):
+    """A data set with every kind of file, from the shell: one-hot, multi-hot, dense, weights."""
+    rows = [(n % 2, f"u{n % 5}", "|".join("abc"[: n % 4]), n, n) for n in range(40)]
+    write_csv(folder / "a.csv", ("y", "user", "tags", "age", "w"), rows)
+    columns = ["--label", "y", "--categorical", "user", "--multi-hot", "tags", "--dense", "age", "--weight", "w"]
+    out = folder / "data"
+    command = ["prepare", "table", str(folder / "a.csv"), str(out), *columns, "--split", "order", *words]
+    with redirect_stdout(StringIO()):
+        assert main(command) == 0
+    return out
 
 
 def run(job, out):

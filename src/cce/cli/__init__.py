@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from cce.cli import demo, evaluate, inspect, plan, prepare, report, sweep, theory, train
+from cce.cli import demo, evaluate, inspect, plan, prepare, report, sweep, theory, train, verify
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -33,6 +33,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in (prepare, plan, train, sweep, evaluate, inspect, report, theory, demo):
+    for verb in (prepare, plan, train, sweep, evaluate, inspect, report, verify, theory, demo):
         verb.add_verb(verbs)
     return parser

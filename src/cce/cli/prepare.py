@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,36 +139,35 @@ def _run_synthetic(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _criteo_kaggle(options: argparse.Namespace) -> Job:
-    from cce.data.criteo_kaggle import LAST_DAY, criteo_kaggle
+    from cce.data.criteo_kaggle import criteo_kaggle
 
-    splitting = _splitting(options, LAST_DAY)
-    return criteo_kaggle(options.raw, splitting=splitting, rule=_rule(options), max_bad_rows=options.max_bad_rows)
+    return _adjusted(criteo_kaggle(options.raw, rule=_rule(options), max_bad_rows=options.max_bad_rows), options)
 
 
 def _criteo_terabyte(options: argparse.Namespace) -> Job:
     from cce.data.criteo_terabyte import criteo_terabyte
 
-    return criteo_terabyte(
+    job = criteo_terabyte(
         options.raw,
         sample=options.sample,
         keep=options.keep,
         modulus=options.modulus,
-        seed=options.seed,
-        splitting=_splitting(options, None),
+        seed=options.seed or 0,
         rule=_rule(options),
         max_bad_rows=options.max_bad_rows,
     )
+    return _adjusted(job, options)
 
 
 def _movielens(options: argparse.Namespace) -> Job:
     from cce.data.movielens import movielens
 
-    splitting = _splitting(options, None)
-    return movielens(options.raw, splitting=splitting, rule=_rule(options), max_bad_rows=options.max_bad_rows)
+    return _adjusted(movielens(options.raw, rule=_rule(options), max_bad_rows=options.max_bad_rows), options)
 
 
 def _table(options: argparse.Namespace) -> Job:
     from cce.data.spec import Columns, Reading
+    from cce.data.split import Splitting
     from cce.data.table import table
 
     columns = Columns(
@@ -184,9 +184,14 @@ def _table(options: argparse.Namespace) -> Job:
         log_dense=not options.no_log,
         threshold=options.threshold,
     )
-    rule, splitting = _rule(options), _splitting(options, None)
+    splitting = _splitting(Splitting(), options)
     return table(
-        options.raw, columns, reading=reading, splitting=splitting, rule=rule, max_bad_rows=options.max_bad_rows
+        options.raw,
+        columns,
+        reading=reading,
+        splitting=splitting,
+        rule=_rule(options),
+        max_bad_rows=options.max_bad_rows,
     )
 
 
@@ -196,16 +201,21 @@ def _rule(options: argparse.Namespace) -> VocabularyRule:
     return VocabularyRule(options.min_count, options.max_ids, options.vocabulary_from)
 
 
-def _splitting(options: argparse.Namespace, default: Splitting | None) -> Splitting | None:
-    from cce.data.split import Splitting
+def _adjusted(job: Job, options: argparse.Namespace) -> Job:
+    return replace(job, splitting=_splitting(job.splitting, options, seed_is_used=job.reading.sample != "all"))
 
-    if options.split is None:
-        return default
-    values = {
-        name: tuple(getattr(options, name)) for name in ("validation_values", "test_values") if hasattr(options, name)
-    }
-    column = getattr(options, "split_column", None)
-    return Splitting(options.split, options.validation, options.test, options.seed, column, **values)
+
+def _splitting(default: Splitting, options: argparse.Namespace, *, seed_is_used: bool = False) -> Splitting:
+    """The split that was asked for. A seed may also be that of sampling."""
+    from cce.data.split import WAYS
+
+    given = {name: getattr(options, name) for name in ("validation", "test", "seed")}
+    given |= {name: getattr(options, name, None) for name in ("validation_values", "test_values")}
+    given["column"] = getattr(options, "split_column", None)
+    if seed_is_used and "seed" not in WAYS[options.split or default.way]:
+        del given["seed"]
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return default.adjusted(options.split, {name: value for name, value in plain.items() if value is not None})
 
 
 # -- options -----------------------------------------------------------------------------------------------------------
@@ -257,7 +267,7 @@ def _add_synthetic(kinds: Any) -> None:
 def _add_terabyte_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--sample", choices=("all", "rows", "negatives"), default="all", help="keep all rows, or some, or all positive")
-    add("--keep", type=float, default=0.125, help="share of (negative) rows kept when sampling (default: %(default)s)")
+    add("--keep", type=float, default=None, help="share of (negative) rows kept when sampling (default: 0.125)")
     add("--modulus", type=int, default=None, help="reduce the hexadecimal words modulo this number")
 
 
@@ -274,10 +284,8 @@ def _add_table_options(parser: argparse.ArgumentParser) -> None:
     add("--threshold", type=float, default=None, help="labels from here on are 1, and below 0")
     add("--missing", nargs="+", default=[], metavar="VALUE", help="words that stand for a missing value, beside none")
     add("--split-column", metavar="COLUMN", default=None, help="the column of --split column")
-    add("--validation-values", nargs="+", default=[], metavar="VALUE", help="its values for validation")
-    add(
-        "--test-values", nargs="+", default=[], metavar="VALUE", help="its values for the test; others are for training"
-    )
+    add("--validation-values", nargs="+", metavar="VALUE", help="its values for validation")
+    add("--test-values", nargs="+", metavar="VALUE", help="its values for the test; others are for training")
 
 
 def _add_split_options(parser: argparse.ArgumentParser, kind: str) -> None:
@@ -290,9 +298,10 @@ def _add_split_options(parser: argparse.ArgumentParser, kind: str) -> None:
     add = parser.add_argument
     default = "the last day, in halves" if kind.startswith("criteo") else ways[0]
     add("--split", choices=ways, default=None, help=f"how rows are held out (default: {default})")
-    add("--validation", type=float, default=0.1, help="share of rows for validation, if --split is given")
-    add("--test", type=float, default=0.1, help="share of rows for the test, if --split is given")
-    add("--seed", type=int, default=0, help="seed of everything random (default: %(default)s)")
+    shares = "of --split random, order or temporal (default: 0.1)"
+    add("--validation", type=float, default=None, help=f"share of rows for validation {shares}")
+    add("--test", type=float, default=None, help=f"share of rows for the test {shares}")
+    add("--seed", type=int, default=None, help="seed of all that is random (default: 0)")
 
 
 def _add_vocabulary_options(parser: argparse.ArgumentParser) -> None:

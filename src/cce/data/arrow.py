@@ -5,6 +5,7 @@ Columns of words are kept as a *dictionary*, the values of a block once each, an
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -52,6 +53,10 @@ class RawBlock:
         return RawBlock(numbers, words, self.lines[kept], self.num_lines, self.bad)
 
 
+class NotNumbersError(ValueError):
+    """A column of numbers holds something else."""
+
+
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
@@ -59,33 +64,56 @@ def parse_text(text: bytes, columns: Columns, reading: Reading) -> RawBlock:
     """The rows of whole lines of text. Lines with a wrong number of columns or no number where one is due are bad."""
     if len(reading.delimiter) > 1:
         text = text.replace(reading.delimiter.encode(), b"\t")
+    if b"\0" in text:
+        return _parse_with_care(text, columns, reading)
     bad: list[tuple[int, str]] = []
     try:
         table = _read_csv(text, columns, reading, bad)
         lines = _good_lines(table.num_rows, bad)
         return _raw_block(table, columns, reading, lines, bad)
-    except pa.ArrowInvalid as error:
-        if "conversion error" not in str(error):
-            raise ValueError(f"a text must be lines of {len(reading.names)} columns: {error}") from error
-    return _parse_with_care(text, columns, reading)
+    except (pa.ArrowInvalid, NotNumbersError):
+        return _parse_with_care(text, columns, reading)
 
 
 def _parse_with_care(text: bytes, columns: Columns, reading: Reading) -> RawBlock:
-    """As above for text in which some number is none: everything is read as words first."""
+    """As above for text in which some line is no text or some number is none: all is read as words first."""
     bad: list[tuple[int, str]] = []
-    table = _read_csv(text, columns, reading, bad, as_words=True)
+    text, no_text = _without_binary_lines(text)
+    try:
+        table = _read_csv(text, columns, reading, bad, as_words=True)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"a text must be lines of {len(reading.names)} columns: {_first_line(error)}") from error
+    bad = [(line, reason) for line, reason in bad if line not in no_text]
     lines = _good_lines(table.num_rows, bad)
-    good = np.ones(table.num_rows, bool)
-    for name in (*columns.numbers.values(), *columns.dense):
-        is_number = pc.fill_null(pc.match_substring_regex(table[name], NUMBER), True).to_numpy()  # noqa: FBT003
+    good = ~np.isin(lines, list(no_text))
+    bad += no_text.items()
+    names = dict.fromkeys((*columns.numbers.values(), *columns.dense))
+    for name in names:
+        texts = pc.cast(table[name], pa.string())
+        is_number = pc.fill_null(pc.match_substring_regex(texts, NUMBER), True).to_numpy()  # noqa: FBT003
         wrong = np.flatnonzero(good & ~is_number).tolist()
-        bad.extend((int(lines[row]), f"{name} must be a number, got {table[name][row].as_py()!r}") for row in wrong)
+        bad.extend((int(lines[row]), f"{name} must be a number, got {texts[row].as_py()!r}") for row in wrong)
         good &= is_number
     table = table.filter(pa.array(good))
-    for name in (*columns.numbers.values(), *columns.dense):
+    for name in (name for name in names if name not in columns.words):
         place = table.column_names.index(name)
         table = table.set_column(place, name, pc.cast(pc.utf8_trim_whitespace(table[name]), pa.float64()))
     return _raw_block(table, columns, reading, lines[good], bad)
+
+
+def _without_binary_lines(text: bytes) -> tuple[bytes, dict[int, str]]:
+    """The text with lines that are not UTF-8 emptied, and why they were."""
+    lines, reasons = text.split(b"\n"), {}
+    for number, line in enumerate(lines):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            reasons[number] = f"a line must be UTF-8, got the byte 0x{line[error.start]:02x}"
+        if b"\0" in line:
+            reasons[number] = "a line must be text, got the byte 0x00"
+    for number in reasons:
+        lines[number] = b""
+    return b"\n".join(lines), reasons
 
 
 def _read_csv(
@@ -124,49 +152,62 @@ def _good_lines(num_rows: int, bad: list[tuple[int, str]]) -> Array:
 
 def _raw_block(table: Any, columns: Columns, reading: Reading, lines: Array, bad: list[tuple[int, str]]) -> RawBlock:
     names = (*columns.numbers.values(), *columns.dense)
-    numbers = {name: _as_numbers(table[name]) for name in dict.fromkeys(names)}
-    words = {name: _as_words(table[name], reading.missing) for name in columns.words}
-    words |= {name: _as_bags(table[name], reading) for name in columns.multi_hot}
+    numbers = {name: _as_numbers(table[name], name) for name in dict.fromkeys(names)}
+    words = {name: _as_words(table[name], name, reading.missing) for name in columns.words}
+    words |= {name: _as_bags(table[name], name, reading) for name in columns.multi_hot}
     return RawBlock(numbers, words, lines, table.num_rows + len(bad), bad)
 
 
-def parquet_columns(path: Path) -> dict[str, bool]:
-    """Names of a Parquet file's columns, each with whether it holds lists."""
+@contextmanager
+def parquet_errors(path: Path) -> Iterator[None]:
+    """Refuse a damaged Parquet file by name."""
     try:
-        schema = pq.read_schema(path)
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path} must be a Parquet file, and it is damaged: {error}") from error
-    return {column.name: pa.types.is_list(column.type) or pa.types.is_large_list(column.type) for column in schema}
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise
+        raise ValueError(f"{path} must be a whole Parquet file, and it is damaged: {_first_line(error)}") from error
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """Names of a Parquet file's columns."""
+    with parquet_errors(path):
+        return list(pq.read_schema(path).names)
 
 
 def parquet_groups(path: Path) -> list[int]:
     """Rows of each row group of a Parquet file."""
-    facts = pq.read_metadata(path)
+    with parquet_errors(path):
+        facts = pq.read_metadata(path)
     return [facts.row_group(group).num_rows for group in range(facts.num_row_groups)]
 
 
 def parquet_blocks(path: Path, group: int, columns: Columns, reading: Reading, num_rows: int) -> Iterator[RawBlock]:
     """A row group in blocks of at most `num_rows` rows."""
-    with pq.ParquetFile(path) as file:
+    with parquet_errors(path), pq.ParquetFile(path) as file:
         for batch in file.iter_batches(num_rows, row_groups=[group], columns=list(columns.used), use_threads=False):
             table = pa.table(batch)
             yield _raw_block(table, columns, reading, np.arange(len(table)), [])
 
 
-def _as_numbers(column: Any) -> Array:
+def _as_numbers(column: Any, name: str) -> Array:
     try:
         numbers = pc.cast(column, pa.float64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ValueError(f"a column of numbers must hold numbers: {error}") from error
+        message = f"column {name!r} must hold numbers, got {column.type}: {_first_line(error)}"
+        raise NotNumbersError(message) from error
     return _one_chunk(pc.fill_null(numbers, float("nan"))).to_numpy(zero_copy_only=False)
 
 
-def _as_words(column: Any, missing: tuple[str, ...]) -> Words:
+def _as_words(column: Any, name: str, missing: tuple[str, ...]) -> Words:
     column = _one_chunk(column)
-    if not pa.types.is_dictionary(column.type):
-        column = _plain(column).dictionary_encode()
+    try:
+        if not pa.types.is_dictionary(column.type):
+            column = _plain(column).dictionary_encode()
+        values = _plain(column.dictionary)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ValueError(f"column {name!r} must hold words or whole numbers, got {column.type}.") from error
     indices = pc.fill_null(pc.cast(column.indices, pa.int32()), -1).to_numpy(zero_copy_only=False)
-    values = _plain(column.dictionary)
     is_missing = pc.fill_null(pc.is_in(pc.cast(values, pa.string()), pa.array(missing)), True)  # noqa: FBT003
     if pc.any(is_missing).as_py():
         gone = np.append(is_missing.to_numpy(zero_copy_only=False), True)  # the last one is for the index -1
@@ -174,12 +215,14 @@ def _as_words(column: Any, missing: tuple[str, ...]) -> Words:
     return Words(indices, values)
 
 
-def _as_bags(column: Any, reading: Reading) -> Words:
+def _as_bags(column: Any, name: str, reading: Reading) -> Words:
     """Lists, or words with a separator between them; missing words within a bag are left out."""
     column = _one_chunk(column)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         column = pc.split_pattern(column, reading.separator)
-    words = _as_words(pc.list_flatten(column), reading.missing)
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        raise ValueError(f"multi-hot column {name!r} must hold lists or text, got {column.type}.")
+    words = _as_words(pc.list_flatten(column), name, reading.missing)
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     present = words.indices >= 0
     rows = np.repeat(np.arange(len(lengths)), lengths)
@@ -191,6 +234,10 @@ def _plain(values: Any) -> Any:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     return pc.cast(values, pa.int64() if pa.types.is_integer(values.type) else pa.string())
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _one_chunk(column: Any) -> Any:
@@ -255,7 +302,8 @@ def save_vocabulary(path: Path, values: Values, counts: Array) -> None:
 
 def load_vocabulary(path: Path) -> tuple[Values, Array]:
     """Values by falling count, and their counts."""
-    table = pq.read_table(path)
+    with parquet_errors(path):
+        table = pq.read_table(path, columns=["value", "count"])
     return _one_chunk(table["value"]), _one_chunk(table["count"]).to_numpy()
 
 

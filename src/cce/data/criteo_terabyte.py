@@ -19,6 +19,7 @@ from cce.data.vocabulary import VocabularyRule
 if TYPE_CHECKING:
     from pathlib import Path
 
+KEEP = 0.125  # DLRM and the paper
 DAY = re.compile(r"day_(\d+)(\.gz)?")
 
 
@@ -26,7 +27,7 @@ def criteo_terabyte(
     raw: Path,
     *,
     sample: str = "all",
-    keep: float = 0.125,
+    keep: float | None = None,
     modulus: int | None = None,
     seed: int = 0,
     splitting: Splitting | None = None,
@@ -34,9 +35,12 @@ def criteo_terabyte(
     max_bad_rows: int = 0,
     like: Path | None = None,
 ) -> Job:
-    """The job of a folder of day files, or of a single one. `keep` is the share of (negative) rows that stay."""
+    """The job of a folder of day files, or of a single one. `keep` is the share of (negative) rows that stay: 1/8."""
+    if sample == "all" and keep is not None:
+        raise ValueError(f"keep must be left out unless sample is rows or negatives, got {keep}.")
+    keep = 1.0 if sample == "all" else KEEP if keep is None else keep
     inputs = tuple(Input(path) for path in (_days(raw) if raw.is_dir() else [raw]))
-    reading = replace(READING, sample=sample, keep=1.0 if sample == "all" else keep, modulus=modulus, seed=seed)
+    reading = replace(READING, sample=sample, keep=keep, modulus=modulus, seed=seed)
     splitting = splitting or Splitting("last-file" if len(inputs) > 1 else "order")
     rule = rule or VocabularyRule()
     return Job("criteo-terabyte", inputs, COLUMNS, reading, splitting, rule, max_bad_rows, like)

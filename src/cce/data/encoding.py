@@ -9,7 +9,7 @@ import numpy as np
 
 from cce.data.arrow import load_bags, load_numbers, load_words
 from cce.data.layout import OFFSET, id_dtype, offsets_file, record_dtype, rows_file, values_file
-from cce.data.split import SPLITS
+from cce.data.manifest import SPLITS
 from cce.data.vocabulary import split_file
 from cce.data.writer import write_at
 

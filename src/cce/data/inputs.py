@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BLOCK_BYTES = 1 << 25
+HEAD_BYTES = 1 << 16  # enough to see how lines end
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,26 @@ class Input:
             raise FileNotFoundError(f"{self.path} must be a file, and there is none.")
         if self.path.stat().st_size == 0:
             raise ValueError(f"{self.path} must hold rows, and it is empty.")
+        if not self.is_parquet:
+            self._check_line_ends()
 
-    def first_line(self) -> bytes:
-        """Without its end."""
+    def _check_line_ends(self) -> None:
         with self.open() as stream:
-            return stream.readline().rstrip(b"\r\n")
+            start = stream.read(HEAD_BYTES)
+        if not start:
+            raise ValueError(f"{self} must hold rows, and it is empty.")
+        if b"\r" in start and b"\n" not in start:
+            raise ValueError(f"lines of {self} must end in \\n or \\r\\n, got \\r alone.")
+
+    def header(self, delimiter: str) -> tuple[str, ...]:
+        """The names in the first line."""
+        with self.open() as stream:
+            line = stream.readline().rstrip(b"\r\n")
+        try:
+            names = line.decode("utf-8-sig").split(delimiter)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"header of {self} must be UTF-8, got the byte 0x{line[error.start]:02x}.") from error
+        return tuple(name.strip().strip('"') for name in names)
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
@@ -68,7 +84,8 @@ class Input:
                     yield stream
         except EOFError as error:
             raise ValueError(f"{self} was cut short: its compressed text has no end.") from error
-        except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+        except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+            # the last two are zipfile's, for a way of compression or a password that it does not have
             raise ValueError(f"{self} must be a whole compressed file, and it is damaged: {error}.") from error
 
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:

@@ -1,29 +1,113 @@
-"""The manifest of a data set: what is in its folder, where it came from, and the checksums of both."""
+"""The manifest of a data set: what is in its folder, where it came from, and the checksums of both.
+
+A manifest is checked as a whole when it is read, so that a damaged one is refused with the name of its file.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+
+from cce.data.layout import OFFSET, offsets_file, record_dtype, rows_file, values_file
+from cce.schema import Schema
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+SPLITS = ("train", "validation", "test")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a data set's folder."""
-    if not (folder / MANIFEST).exists():
+    path = folder / MANIFEST
+    if not path.is_file():
         raise FileNotFoundError(f"{folder} must be a data set made by `cce prepare`, got no {MANIFEST} there.")
-    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    if manifest.get("format") != FORMAT:
-        raise ValueError(f"format of {folder / MANIFEST} must be {FORMAT}, got {manifest.get('format')!r}.")
-    return manifest
+    try:
+        manifest = json.loads(path.read_bytes())
+    except ValueError as error:  # neither JSON nor UTF-8
+        raise ValueError(f"{path} must be JSON as `cce prepare` wrote it, and it is damaged: {error}.") from error
+    try:
+        return _checked(manifest)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} must be as `cce prepare` wrote it: {error}") from error
+
+
+def check_files(folder: Path, manifest: dict[str, Any]) -> None:
+    """Refuse a data set with the name of the file if one is missing or has lost its end."""
+    for name, facts in manifest["files"].items():
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} is not complete: {name} is missing.")
+        size = (folder / name).stat().st_size
+        if size != facts["bytes"]:
+            raise ValueError(f"{folder / name} must have {facts['bytes']} bytes, got {size}: it was damaged.")
 
 
 def checksum(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def _checked(manifest: Any) -> dict[str, Any]:
+    if not isinstance(manifest, dict):
+        raise TypeError(f"it must be an object, got {type(manifest).__name__}.")
+    if manifest.get("format") != FORMAT:
+        raise ValueError(f"format must be {FORMAT}, got {manifest.get('format')!r}.")
+    _part(manifest, "kind", str)
+    schema = Schema.from_dict(_part(manifest, "schema", dict))
+    splits, files = _part(manifest, "splits", dict), _part(manifest, "files", dict)
+    _check_splits(splits)
+    for name, facts in files.items():
+        _check_file(name, facts)
+    _check_sizes(schema, splits, files)
+    return manifest
+
+
+def _part(values: dict[str, Any], name: str, kind: type) -> Any:
+    if not isinstance(values.get(name), kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {values.get(name)!r}.")
+    return values[name]
+
+
+def _check_splits(splits: dict[str, Any]) -> None:
+    if not splits:
+        raise ValueError("splits must name at least one split, got none.")
+    for split, count in splits.items():
+        if split not in SPLITS:
+            raise ValueError(f"splits must be of {', '.join(SPLITS)}; got {split!r}.")
+        if type(count) is not int or count < 0:
+            raise ValueError(f"rows of split {split} must be a whole number of at least 0, got {count!r}.")
+
+
+def _check_file(name: str, facts: Any) -> None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name:
+        raise ValueError(f"files must lie within the data set's folder, got {name!r}.")
+    if not isinstance(facts, dict) or type(facts.get("bytes")) is not int or facts["bytes"] < 0:
+        raise ValueError(f"bytes of file {name} must be a whole number of at least 0, got {facts!r}.")
+    if not isinstance(facts.get("sha256"), str) or not SHA256.fullmatch(facts["sha256"]):
+        raise ValueError(f"sha256 of file {name} must have 64 hexadecimal digits, got {facts.get('sha256')!r}.")
+
+
+def _check_sizes(schema: Schema, splits: dict[str, int], files: dict[str, Any]) -> None:
+    """Every file that a reader opens is listed, with the bytes that so many rows take."""
+    wanted: dict[str, int | None] = {}
+    for split, count in splits.items():
+        wanted[rows_file(split)] = count * record_dtype(schema).itemsize
+        for place in (place for place, feature in enumerate(schema.features) if feature.multi_hot):
+            wanted[values_file(split, place)] = None  # any number of ids
+            wanted[offsets_file(split, place)] = (count + 1) * OFFSET.itemsize
+    for name, size in wanted.items():
+        if name not in files:
+            raise ValueError(f"files must list {name}, got {', '.join(files) or 'none'}.")
+        if size is not None and files[name]["bytes"] != size:
+            raise ValueError(f"bytes of file {name} must be {size} for its rows, got {files[name]['bytes']}.")

@@ -49,6 +49,8 @@ def _ratings(raw: Path) -> Input:
         with zipfile.ZipFile(raw) as archive:
             names = sorted(archive.namelist())
         found = [Input(raw, name) for name in names if PurePosixPath(name).name in FORMATS]
+    elif raw.suffix == ".zip":
+        raise ValueError(f"{raw} must be a whole zip archive, and it is damaged.")
     else:
         found = [Input(raw)] if raw.name in FORMATS else []
     if not found:

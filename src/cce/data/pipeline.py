@@ -20,9 +20,9 @@ from cce.data.arrow import load_numbers, parquet_groups
 from cce.data.encoding import BlockTask, encode_block
 from cce.data.engine import num_cores
 from cce.data.inputs import BLOCK_BYTES, Input
-from cce.data.manifest import checksum, read_manifest
+from cce.data.manifest import SPLITS, checksum, read_manifest
 from cce.data.reading import Piece, read_piece
-from cce.data.split import SPLITS, SplitBlock, Splitting, split_codes
+from cce.data.split import SplitBlock, Splitting, split_codes
 from cce.data.vocabulary import FeatureTask, VocabularyRule, number_values, split_file, vocabulary_file
 from cce.data.writer import aside, check_new, create_files, seal
 from cce.files import clear_folder, lock_folder, write_atomic

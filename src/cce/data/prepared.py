@@ -8,8 +8,9 @@ from typing import Any
 
 from cce.checks import check_choice
 from cce.data.loader import Loader
-from cce.data.manifest import checksum, read_manifest
+from cce.data.manifest import check_files, read_manifest
 from cce.data.split_rows import SplitRows
+from cce.data.verify import verify_data
 from cce.schema import Schema
 
 
@@ -26,12 +27,7 @@ class PreparedData:
         """The data set in a folder; refused with the name of the file if one is missing or has lost its end."""
         folder = Path(path)
         manifest = read_manifest(folder)
-        for name, facts in manifest["files"].items():
-            if not (folder / name).exists():
-                raise FileNotFoundError(f"{folder} is not complete: {name} is missing.")
-            size = (folder / name).stat().st_size
-            if size != facts["bytes"]:
-                raise ValueError(f"{folder / name} must have {facts['bytes']} bytes, got {size}: it was damaged.")
+        check_files(folder, manifest)
         return cls(folder, Schema.from_dict(manifest["schema"]), manifest)
 
     @property
@@ -72,7 +68,7 @@ class PreparedData:
         )
 
     def verify(self) -> None:
-        """Read every file and refuse the first whose checksum is not the manifest's."""
-        for name, facts in self.manifest["files"].items():
-            if checksum(self.path / name) != facts["sha256"]:
-                raise ValueError(f"{self.path / name} must have the checksum of the manifest: it was damaged.")
+        """Read every file and refuse the first problem: a wrong checksum, shape or value."""
+        problems = verify_data(self.path).problems
+        if problems:
+            raise ValueError(problems[0])

@@ -9,6 +9,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cce.checks import check_range
 from cce.data.engine import num_cores
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class RayEngine:
     def __init__(self, address: str | None = None, jobs: int | None = None) -> None:
         if importlib.util.find_spec("ray") is None:
             raise ValueError("engine ray needs Ray: pip install 'clustered-embeddings[ray]'.")
+        if jobs is not None:
+            check_range("jobs", jobs, 1, 2**16)
         import ray
 
         self._ray: Any = ray

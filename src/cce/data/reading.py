@@ -18,13 +18,14 @@ from cce.data.writer import told_plainly
 from cce.files import write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cce.data.spec import Columns, Reading
 
 PARQUET_ROWS = 1 << 17  # rows of a block
 TOLD = 10  # malformed rows that a block remembers by line
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,9 @@ def read_piece(piece: Piece) -> list[dict[str, Any]]:
         write_atomic(piece.facts_file, json.dumps(facts))
     except OSError as error:
         raise told_plainly(error, piece.folder) from error
+    except ValueError as error:
+        named = str(piece.input) in str(error)
+        raise (error if named else ValueError(f"{piece.input}: {error}")) from error
     return facts
 
 
@@ -86,7 +90,7 @@ def _raw_blocks(piece: Piece) -> Iterator[tuple[int, RawBlock]]:
 
 def _keep_block(piece: Piece, path: Path, place: int, raw: RawBlock) -> dict[str, Any]:
     """Write what is kept of a block, and tell what was not."""
-    raw = _without_missing(raw, piece.columns.numbers.values())
+    raw = _well_formed(raw, piece.columns, piece.reading)
     num_read = len(raw.lines)
     raw = raw.keep(_kept(raw, place, piece))
     numbers: dict[str, np.ndarray] = {
@@ -113,14 +117,29 @@ def _keep_block(piece: Piece, path: Path, place: int, raw: RawBlock) -> dict[str
     }
 
 
-def _without_missing(raw: RawBlock, names: Iterable[str]) -> RawBlock:
-    """Rows without a label, or a weight or time that is needed, are malformed."""
-    for name in names:
-        there = np.isfinite(raw.numbers[name])
-        if not there.all():
-            raw.bad.extend((int(line), f"{name} must be a number, got nothing") for line in raw.lines[~there])
-            raw = raw.keep(there)
+def _well_formed(raw: RawBlock, columns: Columns, reading: Reading) -> RawBlock:
+    """Rows whose numbers are what they must be; the others are malformed."""
+    for name in columns.numbers.values():
+        raw = _check_numbers(raw, name, np.isfinite, "a number")
+    if reading.threshold is None:
+        allowed = (0, 1) if reading.drop_label is None else (0, 1, reading.drop_label)
+        raw = _check_numbers(raw, columns.label, lambda x: np.isin(x, allowed), "0 or 1 without a threshold")
+    if columns.weight is not None:
+        raw = _check_numbers(raw, columns.weight, lambda x: (x >= 0) & (x <= LARGEST), f"in [0, {LARGEST:.1e}]")
+    for name in () if reading.log_dense else columns.dense:
+        rule = f"in [-{LARGEST:.1e}, {LARGEST:.1e}]"
+        raw = _check_numbers(raw, name, lambda x: ~np.isfinite(x) | (np.abs(x) <= LARGEST), rule)
     return raw
+
+
+def _check_numbers(raw: RawBlock, name: str, is_right: Callable[[np.ndarray], np.ndarray], rule: str) -> RawBlock:
+    column = raw.numbers[name]
+    right = is_right(column)
+    if right.all():
+        return raw
+    told = (f"{name} must be {rule}, got {'nothing' if np.isnan(x) else f'{x:g}'}" for x in column[~right])
+    raw.bad.extend(zip(raw.lines[~right].tolist(), told, strict=True))
+    return raw.keep(right)
 
 
 def _kept(raw: RawBlock, place: int, piece: Piece) -> np.ndarray:

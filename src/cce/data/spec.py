@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from cce.checks import check_choice, check_range
@@ -25,6 +26,12 @@ class Columns:
     def __post_init__(self) -> None:
         if not self.features:
             raise ValueError("categorical must name at least one column, got none.")
+        inputs = (*self.features, *self.dense)
+        twice = [name for name in inputs if inputs.count(name) > 1]
+        if twice:
+            raise ValueError(f"categorical, multi_hot and dense must name a column once, got {twice[0]!r} twice.")
+        if self.label in (*inputs, self.weight):
+            raise ValueError(f"label must be no feature, dense column or weight as well, got {self.label!r}.")
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -69,7 +76,14 @@ class Reading:
 
     def __post_init__(self) -> None:
         check_choice("sample", self.sample, SAMPLES)
+        check_range("seed", self.seed, 0, 2**63)
         if not 0 < self.keep <= 1:
             raise ValueError(f"keep must lie in (0, 1], got {self.keep}.")
+        for name in ("threshold", "drop_label"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} must be a finite number, got {value}.")
+        if not self.separator:
+            raise ValueError("separator must have at least one character, got ''.")
         if self.modulus is not None:
             check_range("modulus", self.modulus, 1, 2**32)

@@ -8,21 +8,29 @@ validation. `none`: all rows are for the test.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cce.checks import check_choice
+from cce.checks import check_choice, check_range
 from cce.data.arrow import load_numbers, load_words
 from cce.data.hashing import unit_hash
+from cce.data.manifest import SPLITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-SPLITS = ("train", "validation", "test")
-WAYS = ("random", "order", "last-file", "temporal", "column", "last-two", "none")
+WAYS = {  # with the options that each uses
+    "random": ("validation", "test", "seed"),
+    "order": ("validation", "test"),
+    "last-file": (),
+    "temporal": ("validation", "test"),
+    "column": ("column", "validation_values", "test_values"),
+    "last-two": (),
+    "none": (),
+}
 
 
 @dataclass(frozen=True)
@@ -39,11 +47,21 @@ class Splitting:
 
     def __post_init__(self) -> None:
         check_choice("split", self.way, WAYS)
+        check_range("seed", self.seed, 0, 2**63)
         if not (self.validation >= 0 and self.test >= 0 and self.validation + self.test < 1):
             shares = f"{self.validation} and {self.test}"
             raise ValueError(f"validation and test must be shares that leave rows to train on, got {shares}.")
         if self.way == "column" and self.column is None:
             raise ValueError("split_column must be given to split by column.")
+
+    def adjusted(self, way: str | None, given: Mapping[str, Any]) -> Splitting:
+        """Split another `way`, or with other options; options that have no effect are refused."""
+        base = self if way is None else Splitting(way, column=given.get("column"))
+        unused = [name for name in given if name not in WAYS[base.way]]
+        if unused:
+            name = "split_column" if unused[0] == "column" else unused[0]
+            raise ValueError(f"{name} must be left out with split {base.way!r}, got {given[unused[0]]!r}.")
+        return replace(base, **given)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,9 @@ class PlantedClusters:
         check_range("num_clusters", num_clusters, 1, 2**31)
         check_range("latent_dim", latent_dim, 1, 2**31)
         for size in vocabulary_sizes:
-            check_range("vocabulary_sizes", size, 1, 2**63)
+            check_range("vocabulary_sizes", size, 1, 2**31)
+        if not (zipf >= 0 and math.isfinite(zipf)):
+            raise ValueError(f"zipf must be a finite number of at least 0, got {zipf}.")
         self.vocabulary_sizes = tuple(vocabulary_sizes)
         self.clusters = [torch.randint(num_clusters, (n,), generator=generator) for n in vocabulary_sizes]
         self.vectors = [

@@ -36,6 +36,8 @@ def table(
     columns = replace(columns, group=splitting.column if splitting.way == "column" else None)
     if splitting.way == "temporal" and columns.timestamp is None:
         raise ValueError("timestamp must name a column to split by time.")
+    if splitting.way != "temporal" and columns.timestamp is not None:
+        raise ValueError(f"timestamp must be left out unless split is 'temporal', got {columns.timestamp!r}.")
     inputs = tuple(Input(path) for path in _files(raw))
     for input_ in inputs:
         input_.check()
@@ -46,6 +48,9 @@ def table(
     absent = [name for name in columns.used if name not in names]
     if absent:
         raise ValueError(f"{inputs[0]} must have a column {absent[0]!r}; it has {', '.join(names)}.")
+    twice = [name for name in columns.used if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"{inputs[0]} must have one column {twice[0]!r}, got {names.count(twice[0])} of that name.")
     reading = replace(reading or Reading(), names=names, delimiter=delimiter, quoted=True, has_header=bool(delimiter))
     return Job("table", inputs, columns, reading, splitting, rule or VocabularyRule(), max_bad_rows, like)
 
@@ -71,5 +76,4 @@ def _header(input_: Input) -> tuple[tuple[str, ...], str]:
         raise ValueError(f"{input_.path} must end in {', '.join(DELIMITERS)} (or .gz), to say what it is.")
     if input_.is_parquet:
         return tuple(parquet_columns(input_.path)), ""
-    names = input_.first_line().decode().split(DELIMITERS[kind])
-    return tuple(name.strip().strip('"') for name in names), DELIMITERS[kind]
+    return input_.header(DELIMITERS[kind]), DELIMITERS[kind]

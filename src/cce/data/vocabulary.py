@@ -22,6 +22,7 @@ from cce.data.arrow import (
     load_vocabulary,
     load_words,
     merge_counts,
+    parquet_groups,
     places,
     save_vocabulary,
 )
@@ -65,6 +66,11 @@ class FeatureTask:
 def vocabulary_file(place: int) -> str:
     """The name of the vocabulary of the `place`-th feature within a data set's folder."""
     return f"vocabulary/{place:03d}.parquet"
+
+
+def vocabulary_size(path: Path) -> int:
+    """How many values a vocabulary has: one for each id but 0."""
+    return sum(parquet_groups(path))
 
 
 def split_file(block: Path) -> Path:

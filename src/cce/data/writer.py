@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 
 def check_new(out: Path) -> None:
-    """Refuse to write over what is there."""
-    if out.exists():
+    """Refuse to write over what is there, or below a file."""
+    if out.exists() or out.is_symlink():
         raise FileExistsError(f"{out} must not exist already: remove it or choose another name.")
+    above = next(path for path in out.absolute().parents if path.exists())
+    if not above.is_dir():
+        raise NotADirectoryError(f"{out} must lie in a folder, and {above} is a file.")
 
 
 def aside(out: Path) -> Path:

@@ -1,0 +1,54 @@
+"""`cce verify`: is everything in a folder as it was written?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cce.data.verify import Verification
+
+EXAMPLE = """examples:
+  cce verify runs/clicks
+  cce verify runs/clicks --json
+
+Exit code 0: everything is right. 2: something is wrong, and the first problem is named; --json lists them all."""
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the verb to the parser's."""
+    parser = verbs.add_parser(
+        "verify",
+        help="check every file of a prepared data set",
+        description="Read every file of a data set made by `cce prepare`: checksums, shapes, numbers of rows, ids "
+        "within their vocabularies, labels of 0 or 1, dense numbers and weights that are finite.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, metavar="DATA", help="the folder to check")
+    parser.add_argument("--json", action="store_true", help="print what was checked and every problem as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Check the folder; the first problem is an error."""
+    found = _verify(options.folder)
+    if options.json:
+        print(json.dumps(found.to_dict()))
+    elif not found.problems:
+        checked = ", ".join(f"{count:,} {what}" for what, count in found.checked.items())
+        print(f"{found.path}: {found.kind} is right ({checked})")
+    if found.problems:
+        others = f" ({len(found.problems) - 1} more: --json lists them)" if len(found.problems) > 1 else ""
+        raise ValueError(found.problems[0] + others)
+
+
+def _verify(folder: Path) -> Verification:
+    """What the folder holds is known by its files."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"DATA must be a folder, got {str(folder)!r}.")
+    from cce.data.verify import verify_data
+
+    return verify_data(folder)
