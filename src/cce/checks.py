@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
+from numbers import Real
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+MOST_SHOWN = 80  # characters of a value in an error
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:
@@ -17,16 +20,43 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
     except TypeError:
         whole = None
     if whole is None or isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}.")
+        raise TypeError(f"{name} must be an int, got {shown(value)} of type {type(value).__name__}.")
     if not low <= value < high:
         raise ValueError(f"{name} must lie in [{low}, {_power(high)}), got {value}.")
+
+
+def check_number(name: str, value: object, at_least: float = 0) -> None:
+    """Refuse what is not a finite number of at least `at_least`."""
+    if isinstance(value, bool) or not isinstance(value, Real):  # numpy's numbers are welcome
+        raise TypeError(f"{name} must be a number, got {shown(value)} of type {type(value).__name__}.")
+    if not (math.isfinite(value) and float(value) >= at_least):
+        bound = "" if at_least == -math.inf else f" of at least {at_least:g}"
+        raise ValueError(f"{name} must be a finite number{bound}, got {value}.")
+
+
+def check_flag(name: str, value: bool) -> None:  # noqa: FBT001
+    """Refuse what is neither True nor False: a word such as "no" would count as True."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}.")
+
+
+def check_type(name: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
+    """Refuse a value of another type; `wanted` says in words what it must be."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {wanted}, got {shown(value)} of type {type(value).__name__}.")
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it: in one short line."""
+    line = " ".join(repr(value).split())
+    return line if len(line) <= MOST_SHOWN else line[: MOST_SHOWN - 1] + "…"
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Refuse a word that is not among `choices`."""
     allowed = tuple(choices)
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}.")
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {shown(value)}.")
 
 
 def check_divides(name: str, parts: int, whole_name: str, whole: int) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 from torch import nn
 
-from cce.checks import check_choice, check_range
+from cce.checks import check_choice, check_flag, check_number, check_range, check_type, shown
 from cce.embeddings import METHODS, Embedding, EmbeddingBag, create_embedding
+from cce.indexing import make_generator
 from cce.text import format_bytes, format_ratio, format_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
+
+    import torch
 
 Names = str | re.Pattern[str]
 Start = Literal["random", "trained"]
@@ -81,22 +84,29 @@ def compress(
     `padding_idx`, `sparse`, dtype, device and training mode are kept. Tables that share one weight share the new one.
     Make the optimizer after this call, not before.
     """
+    check_type("model", model, nn.Module, "a torch.nn.Module")
     check_choice("method", method, METHODS)
+    check_flag("dry_run", dry_run)
     check_choice("start", start, ("random", "trained"))
     if (compression is None) == (cap is None):
         raise ValueError(f"give one of compression and cap, got {compression=} and {cap=}.")
+    if cap is not None:
+        check_range("cap", cap, 1, 2**63)
+    if compression is not None:
+        check_number("compression", compression, 1)
     min_params = (LARGE if names is None else 1) if min_params is None else min_params
     check_range("min_params", min_params, 0, 2**63)
-    request = _Request(method, compression, cap, start, _generator(seed), options)
+    request = _Request(method, compression, cap, start, make_generator(seed), options)
     patterns = _patterns(names)
-    groups = _groups(model, patterns, min_params)
+    groups = _groups(model, list(patterns.values()), min_params)
     _check_matches(patterns, [name for group in groups for name in group.modules])
     swaps = [_Swap(group, _new_table(group, request, dry_run=dry_run)) for group in groups]
     plan = CompressionPlan(tuple(sorted((t for swap in swaps for t in swap.planned()), key=lambda table: table.name)))
     if dry_run:
         return plan
     if not plan.compressed:
-        raise ValueError(f"compress found no table to swap.\n{plan if plan.tables else 'The model has none.'}")
+        reasons = "; ".join(f"{table.name}: {table.reason}" for table in plan.tables)
+        raise ValueError(f"model must have a table to swap, got {reasons or 'none'}.")
     for swap in swaps:  # only now, when nothing can go wrong any more
         swap.apply(model)
     return plan
@@ -233,22 +243,22 @@ def _frozen_reason(old: nn.Embedding | nn.EmbeddingBag, request: _Request) -> st
     return "it is frozen: compress it with start='trained'" if lost else ""
 
 
-def _check_matches(patterns: Sequence[re.Pattern[str]], tables: Sequence[str]) -> None:
-    for pattern in patterns:
+def _check_matches(patterns: Mapping[str, re.Pattern[str]], tables: Sequence[str]) -> None:
+    for written, pattern in patterns.items():
         if not any(pattern.search(name) for name in tables):
             known = ", ".join(tables) or "none"
-            raise ValueError(f"names must match tables of the model, {pattern.pattern!r} does not; they are {known}.")
+            raise ValueError(f"names must match tables of the model ({known}), got {written!r}.")
 
 
-def _patterns(names: Names | Iterable[Names] | None) -> list[re.Pattern[str]]:
+def _patterns(names: Names | Iterable[Names] | None) -> dict[str, re.Pattern[str]]:
+    """Regular expressions, by what was written."""
     if names is None:
-        return []
-    several = [names] if isinstance(names, str | re.Pattern) else list(names)
-    return [re.compile(r"\A" + fnmatch.translate(name)) if isinstance(name, str) else name for name in several]
-
-
-def _generator(seed: int | None) -> torch.Generator | None:
-    return None if seed is None else torch.Generator().manual_seed(seed)
+        return {}
+    several = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
+    if not all(isinstance(each, str | re.Pattern) for each in several):
+        raise TypeError(f"names must be a str, a compiled regular expression or a list of these, got {shown(names)}.")
+    translated = {name: re.compile(r"\A" + fnmatch.translate(name)) for name in several if isinstance(name, str)}
+    return translated | {name.pattern: name for name in several if isinstance(name, re.Pattern)}
 
 
 def _planned(name: str, old: nn.Embedding | nn.EmbeddingBag, new: Embedding | str) -> PlannedTable:

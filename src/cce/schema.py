@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from cce.checks import check_range
+from cce.checks import check_flag, check_range, check_type, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
     from torch import Tensor
 
@@ -23,11 +22,18 @@ class Feature:
     multi_hot: bool = False  # a row has any number of ids rather than one
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ValueError(f"name of a feature must be a word, got {self.name!r}.")
+        check_type("name of a feature", self.name, str, "a str")
         check_range(f"num_embeddings of feature {self.name!r}", self.num_embeddings, 1, 2**63)
-        if not isinstance(self.multi_hot, bool):
-            raise TypeError(f"multi_hot of feature {self.name!r} must be a bool, got {self.multi_hot!r}.")
+        check_flag(f"multi_hot of feature {self.name!r}", self.multi_hot)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Feature:
+        """The feature that `asdict` wrote."""
+        check_type("feature", values, Mapping, "a table of names and values")
+        known = {field.name for field in fields(cls)}
+        if not {"name", "num_embeddings"} <= set(values) <= known:
+            raise ValueError(f"feature must have {', '.join(sorted(known))}, got {shown(dict(values))}.")
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -39,11 +45,12 @@ class Schema:
     has_weights: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.has_weights, bool):
-            raise TypeError(f"has_weights must be a bool, got {self.has_weights!r}.")
-        for name in self.dense:
-            if not isinstance(name, str) or not name:
-                raise ValueError(f"dense must hold names of columns, got {name!r}.")
+        for name, columns, kind in (("features", self.features, Feature), ("dense", self.dense, str)):
+            wanted = f"a tuple of {kind.__name__}"
+            check_type(name, columns, (tuple, list), wanted)
+            for column in columns:
+                check_type(f"every one of {name}", column, kind, f"a {kind.__name__}")
+        check_flag("has_weights", self.has_weights)
         names = [*(feature.name for feature in self.features), *self.dense]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -70,18 +77,14 @@ class Schema:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Schema:
         """The schema that `to_dict` wrote."""
-        for name, kind in (("features", list), ("dense", list), ("has_weights", bool)):
-            if not isinstance(values.get(name), kind):
-                raise TypeError(f"{name} of a schema must be a {kind.__name__}, got {values.get(name)!r}.")
-        features = tuple(_feature(feature) for feature in values["features"])
+        check_type("schema", values, Mapping, "a table of names and values")
+        missing = [name for name in ("features", "dense", "has_weights") if name not in values]
+        if missing:
+            raise ValueError(f"schema must have {missing[0]!r}, got {shown(list(values))}.")
+        for name in ("features", "dense"):
+            check_type(name, values[name], (list, tuple), "a list")
+        features = tuple(Feature.from_dict(feature) for feature in values["features"])
         return cls(features, tuple(values["dense"]), values["has_weights"])
-
-
-def _feature(values: Any) -> Feature:
-    known = {field.name for field in fields(Feature)}
-    if not isinstance(values, dict) or set(values) != known:
-        raise TypeError(f"a feature of a schema must have {', '.join(sorted(known))}, got {values!r}.")
-    return Feature(**values)
 
 
 @dataclass(frozen=True)

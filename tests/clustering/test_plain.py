@@ -63,9 +63,7 @@ def test_worker_threads_use_small_blocks_and_give_the_same(monkeypatch, num_thre
     num_threads(2)
     points, centroids = points_and_centroids(2000, 300, 4)
     alone, found, sizes, search = plain_search(points, centroids), {}, {True: [], False: []}, Scores.search
-    monkeypatch.setattr(
-        Scores, "search", lambda self, rows: sizes[in_worker()].append(len(rows)) or search(self, rows)
-    )
+    monkeypatch.setattr(Scores, "search", lambda self, rows: sizes[in_worker()].append(len(rows)) or search(self, rows))
     parallel_for(lambda index: found.update({index: plain_search(points, centroids)}), 8)
     assert all(torch.equal(one.nearest, alone.nearest) for one in found.values())
     assert max(sizes[True]) == plain.PAIRS_IN_SMALL_BLOCK // 300 < max(sizes[False])
@@ -89,7 +87,9 @@ def test_settled_points_are_not_searched_again(monkeypatch):
     points, centroids = points_and_centroids(2000, 8, 2)
     points = centroids[torch.arange(2000) % 8] + points / 1000
     lloyd, searched = PlainLloyd(points, None), []
-    monkeypatch.setattr("cce.clustering.lloyd.plain_search", lambda p, c, _: searched.append(len(p)) or plain_search(p, c))
+    monkeypatch.setattr(
+        "cce.clustering.lloyd.plain_search", lambda p, c, _: searched.append(len(p)) or plain_search(p, c)
+    )
     lloyd.assign(centroids)
     lloyd.assign(centroids + 1e-5)
     assert searched == [2000]

@@ -68,7 +68,7 @@ def test_both_phases_meet_the_budget():
 def test_clusters_once():
     table, _ = planted_table()
     table.cluster()
-    with pytest.raises(RuntimeError, match="can be clustered once"):
+    with pytest.raises(ValueError, match="can be clustered once"):
         table.cluster()
 
 

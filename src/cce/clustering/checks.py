@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from cce.checks import check_type
 
 LARGEST = 1e18  # the square of a difference of larger numbers may overflow float32
 
 
 def checked_points(points: Tensor, name: str = "points") -> Tensor:
     """Return `points` as contiguous float32 `(n, width)`, detached; refuse what has no distances."""
+    check_type(name, points, Tensor, "a Tensor")
     if not points.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {points.dtype}.")
     if points.ndim != 2 or points.shape[1] == 0:
@@ -43,6 +43,7 @@ def checked_weights(weights: Tensor | None, points: Tensor) -> Tensor | None:
     """Return `weights` as float32 on the device of the points; refuse what is not a finite, useful mass."""
     if weights is None:
         return None
+    check_type("weights", weights, Tensor, "a Tensor")
     if weights.shape != points.shape[:1]:
         raise ValueError(f"weights must have shape ({points.shape[0]},), one per point, got {tuple(weights.shape)}.")
     mass = weights.detach().to(points.device).float().contiguous()

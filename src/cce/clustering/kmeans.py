@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from cce.checks import check_number, check_range
 from cce.clustering.checks import checked_points, checked_weights
 from cce.clustering.compiled_lloyd import compiled_lloyd
 from cce.clustering.faiss_peer import faiss_kmeans
@@ -16,6 +17,7 @@ from cce.clustering.nearest import choose_backend
 from cce.clustering.progress import Progress
 from cce.clustering.sklearn_peer import sklearn_kmeans
 from cce.clustering.start import starting_centroids
+from cce.indexing import check_generator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +47,7 @@ def kmeans(
     """
     rows = checked_points(points)
     mass = checked_weights(weights, rows)
+    check_generator(generator)
     _check_numbers(rows, num_clusters, num_iterations, tolerance)
     name = choose_backend(backend, rows, num_clusters)
     if backend == "auto" and name == "faiss" and tolerance > 0:  # which faiss does not know
@@ -113,9 +116,6 @@ def _has_converged(inertias: Sequence[float], tolerance: float) -> bool:
 def _check_numbers(points: Tensor, num_clusters: int, num_iterations: int, tolerance: float) -> None:
     if points.shape[0] == 0:
         raise ValueError("points must have at least one row, got 0.")
-    if num_clusters < 1:
-        raise ValueError(f"num_clusters must be at least 1, got {num_clusters}.")
-    if num_iterations < 0:
-        raise ValueError(f"num_iterations must not be negative, got {num_iterations}.")
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance must not be negative, got {tolerance}.")
+    check_range("num_clusters", num_clusters, 1, 2**31)
+    check_range("num_iterations", num_iterations, 0, 2**31)
+    check_number("tolerance", tolerance)

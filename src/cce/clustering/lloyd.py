@@ -78,4 +78,6 @@ class PlainLloyd:
             mass = weights.double()
             sums.index_add_(0, nearest, rows.double().mul_(mass[:, None]))
             totals.index_add_(0, nearest, mass)
-        return Assigned(sums, totals, found.nearest, found.squares, float((found.squares * self.weights.double()).sum()))
+        return Assigned(
+            sums, totals, found.nearest, found.squares, float((found.squares * self.weights.double()).sum())
+        )

@@ -53,9 +53,7 @@ class Progress:
         if seconds < LONG:
             return
         reason = compiled.why_plain or 'backend "torch"'
-        warnings.warn(
-            f"{self.work} in plain torch may take up to {_readable(seconds)} ({reason}).", stacklevel=2
-        )
+        warnings.warn(f"{self.work} in plain torch may take up to {_readable(seconds)} ({reason}).", stacklevel=2)
         self._bar = tqdm(
             total=self.num_pairs,
             initial=self.num_done,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cce.checks import check_choice, check_range
+from cce.checks import check_choice, check_flag, check_range, check_type
 from cce.clustering.kmeans import kmeans
 from cce.clustering.nearest import BACKENDS, nearest_centroid
 from cce.clustering.progress import Progress
@@ -47,6 +47,7 @@ class ClusterSettings:
         check_range("num_iterations", self.num_iterations, 1, 2**31)
         check_range("points_per_row", self.points_per_row, 1, 2**31)
         check_range("block_size", self.block_size, 1, 2**31)
+        check_flag("weighted", self.weighted)
         check_choice("start", self.start, ("random", "k-means++"))
         check_choice("backend", self.backend, BACKENDS)
         check_choice("sampling", self.sampling, ("uniform", "frequency"))
@@ -61,8 +62,7 @@ def checked_settings(settings: ClusterSettings | None) -> ClusterSettings:
     """`settings`, or the paper's; refuse anything else, such as a dictionary."""
     if settings is None:
         return ClusterSettings()
-    if not isinstance(settings, ClusterSettings):
-        raise TypeError(f"settings must be ClusterSettings, got {type(settings).__name__}.")
+    check_type("settings", settings, ClusterSettings, "ClusterSettings")
     return settings
 
 
@@ -73,9 +73,11 @@ class Quantizer(ABC):
     inertias: tuple[float, ...]  # of each column's k-means at its end
 
     def __init__(self, num_columns: int, num_rows: int, settings: ClusterSettings) -> None:
+        check_range("num_columns", num_columns, 1, 2**31)
+        check_range("num_rows", num_rows, 1, 2**31)
         self.num_columns = num_columns
         self.num_rows = num_rows
-        self.settings = settings
+        self.settings = checked_settings(settings)
 
     @abstractmethod
     def fit(self, sample: Sample, generator: torch.Generator | None) -> None:

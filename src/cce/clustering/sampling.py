@@ -10,6 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from cce.checks import check_range, check_type
+from cce.indexing import check_generator
+
 RACE_BLOCK = 1 << 20  # ids that race at once: 8 MB of arrival times
 
 
@@ -21,6 +24,7 @@ def sample_ids(
     With `counts`, `(num_ids,)` and not negative, an id is drawn in proportion to its count (as in drawing one by one
     without putting back); ids that were never counted come only after all others.
     """
+    check_generator(generator)
     _check_sizes(num_ids, num_samples, counts)
     if num_samples >= num_ids:
         return torch.arange(num_ids, device="cpu")
@@ -66,11 +70,11 @@ def _first_arrivals(counts: Tensor, num_samples: int, generator: torch.Generator
 
 
 def _check_sizes(num_ids: int, num_samples: int, counts: Tensor | None) -> None:
-    for name, value in (("num_ids", num_ids), ("num_samples", num_samples)):
-        if value < 0:
-            raise ValueError(f"{name} must not be negative, got {value}.")
+    check_range("num_ids", num_ids, 0, 2**63)
+    check_range("num_samples", num_samples, 0, 2**63)
     if counts is None:
         return
+    check_type("counts", counts, Tensor, "a Tensor")
     if counts.shape != (num_ids,):
         raise ValueError(f"counts must have shape ({num_ids},), one count per id, got {tuple(counts.shape)}.")
     if num_ids and not bool((counts.min() >= 0) & counts.max().isfinite()):

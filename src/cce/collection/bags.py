@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from cce.checks import shown
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Jagged = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]  # values, offsets, and weights
 
@@ -27,13 +29,20 @@ def join_bags(columns: Sequence[Tensor | Jagged]) -> tuple[Tensor, Tensor, Tenso
     starts = [0, *accumulate(len(values) for values, *_ in bags)]
     for values, offsets, *_ in bags:
         if offsets.device.type == "cpu" and not torch.compiler.is_compiling() and not _rise(offsets, len(values)):
-            raise ValueError(f"offsets must rise from 0 to the number of ids, {len(values)}.")
+            raise ValueError(f"offsets must rise from 0 to the number of ids, {len(values)}, got {shown(offsets)}.")
     cuts = [own[:-1].long() + start for (_, own, *_), start in zip(bags, starts, strict=False)]
     joined = torch.cat([*cuts, ids.new_tensor(starts[-1:], dtype=torch.int64)])
     if all(len(bag) == 2 for bag in bags):
         return ids, joined, None
     weights = [bag[2] if len(bag) == 3 else torch.ones(len(bag[0]), device=ids.device) for bag in bags]
     return ids, joined, torch.cat(weights)
+
+
+def check_equal_lengths(columns: Mapping[str, Any]) -> None:
+    """Reject features of which one has more examples than another."""
+    sizes = {name: column.numel() for name, column in columns.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"ids of every feature must have as many examples, got {shown(sizes)}.")
 
 
 def check_bags(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_features: int) -> int:
@@ -49,7 +58,7 @@ def check_bags(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_feature
     if weights is not None and weights.shape != ids.shape:
         raise ValueError(f"per_sample_weights must have the shape of ids, got {tuple(weights.shape)}.")
     if offsets.device.type == "cpu" and not torch.compiler.is_compiling() and not _rise(offsets, len(ids)):
-        raise ValueError(f"offsets must rise from 0 to the number of ids, {len(ids)}.")
+        raise ValueError(f"offsets must rise from 0 to the number of ids, {len(ids)}, got {shown(offsets)}.")
     return batch
 
 

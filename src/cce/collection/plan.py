@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cce.checks import check_choice, check_range
+from cce.checks import check_choice, check_number, check_range, check_type, shown
 from cce.embeddings.base import MAX_IDS, Embedding
 from cce.embeddings.registry import METHODS
 from cce.text import format_bytes, format_ratio, format_table
@@ -141,10 +141,10 @@ def plan_tables(
         raise ValueError(f"give one of cap, num_params, nbytes and compression, got {', '.join(named)}.")
     if rule != "cap" and named in ([], ["cap"]):
         raise ValueError(f"rule shares out a total: give num_params, nbytes or compression with rule={rule!r}.")
-    for name in options or {}:
-        check_choice("options", name, METHODS)
-    for name in num_learned or {}:
-        check_choice("num_learned", name, vocabularies)
+    _check_tables_of("options", options, METHODS)
+    _check_tables_of("num_learned", num_learned, vocabularies)
+    _check_tables_of("traffic", traffic, vocabularies)
+    check_number("power", power)
     needs = [_Need(name, size, embedding_dim, _method_of(method, name, size), options or {}, num_learned or {})
              for name, size in vocabularies.items()]  # fmt: skip
     if not named:
@@ -153,8 +153,7 @@ def plan_tables(
         check_range("cap", cap, 1, MAX_IDS)
         return Plan(tuple(need.table(cap) for need in needs))
     if compression is not None:
-        if not compression >= 1:
-            raise ValueError(f"compression must be at least 1, got {compression}.")
+        check_number("compression", compression, 1)
         num_params = int(sum(need.full for need in needs) / compression)
     shares = _shares(rule, needs, power, traffic)
     limit, measure = (num_params, "num_params") if nbytes is None else (nbytes, "nbytes")
@@ -164,15 +163,12 @@ def plan_tables(
 
 def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
     """Reject anything but names of features with their numbers of ids."""
-    if not isinstance(vocabularies, Mapping):
-        example = "{'user': 6_000_000, 'item': 800_000}"
-        raise TypeError(f"{argument} must be a dictionary of names and numbers of ids such as {example}, "
-                        f"got {vocabularies!r}.")  # fmt: skip
+    example = "{'user': 6_000_000, 'item': 800_000}"
+    check_type(argument, vocabularies, Mapping, f"a dictionary of names and numbers of ids such as {example}")
     if not vocabularies:
         raise ValueError(f"{argument} must name at least one feature, got none.")
     for name, num_ids in vocabularies.items():
-        if not isinstance(name, str):
-            raise TypeError(f"{argument} must have names of type str, got {name!r}.")
+        check_type(f"a name in {argument}", name, str, "a str")
         check_range(f"{argument}: the number of ids of {name!r}", num_ids, 1, MAX_IDS)
 
 
@@ -193,6 +189,7 @@ class _Need:
         self.name, self.num_ids, self.dim, self.method = name, num_ids, dim, method
         self.full = num_ids * dim
         self.given = options.get(method, {})
+        check_type(f"options of {method!r}", self.given, Mapping, "a dictionary of arguments")
         self.options = METHODS[method].complete_options(self.given)
         self.learned = {}
         if name in num_learned and "num_learned" in self.options:
@@ -235,6 +232,13 @@ class _Need:
         return True
 
 
+def _check_tables_of(argument: str, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
+    """Reject what is not a dictionary by these names."""
+    check_type(argument, given, (Mapping, type(None)), "a dictionary by name")
+    for name in given or {}:
+        check_choice(f"a name in {argument}", name, names)
+
+
 def _shares(rule: str, needs: list[_Need], power: float, traffic: Mapping[str, float] | None) -> list[float]:
     """What each table's budget is in proportion to."""
     if rule != "power" and traffic is not None:
@@ -245,13 +249,12 @@ def _shares(rule: str, needs: list[_Need], power: float, traffic: Mapping[str, f
         return [float(need.full) for need in needs]
     if traffic is None:
         return [float(need.num_ids) ** power for need in needs]
-    missing = [need.name for need in needs if need.name not in traffic]
-    if missing:
-        raise ValueError(f"traffic must name every feature, but not {missing[0]!r}.")
-    wrong = [need.name for need in needs if not 0 <= traffic[need.name] < math.inf]
-    if wrong or not any(traffic[need.name] > 0 for need in needs):
-        value = traffic[wrong[0]] if wrong else "0 for all"
-        raise ValueError(f"traffic must hold numbers of at least 0, and one above it, got {value}.")
+    for need in needs:
+        if need.name not in traffic:
+            raise ValueError(f"traffic must name every feature, but does not name {need.name!r}, got {shown(traffic)}.")
+        check_number(f"traffic of {need.name!r}", traffic[need.name])
+    if not any(traffic[need.name] > 0 for need in needs):
+        raise ValueError(f"traffic must hold a number above 0, got {shown(traffic)}.")
     return [float(traffic[need.name]) ** power for need in needs]
 
 
@@ -285,8 +288,10 @@ def _method_of(method: MethodOf, name: str, size: int) -> str:
         return method
     if isinstance(method, Mapping):
         if name not in method:
-            raise ValueError(f"method must name every feature, but not {name!r}.")
+            raise ValueError(f"method must name every feature, but does not name {name!r}, got {shown(method)}.")
         return method[name]
+    if not callable(method):
+        raise TypeError(f"method must be a name, a dictionary by feature or a function, got {shown(method)}.")
     return method(name, size)
 
 

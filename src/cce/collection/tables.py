@@ -16,14 +16,16 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import peek_interpreter_stack
 
-from cce.checks import check_choice, check_range
-from cce.collection.bags import Jagged, check_bags, join_bags
+from cce.checks import check_choice, check_flag, check_range, check_type, shown
+from cce.collection.bags import Jagged, check_bags, check_equal_lengths, join_bags
 from cce.collection.names import TableDict
 from cce.collection.plan import MethodOf, Plan, check_vocabularies, plan_tables
 from cce.embeddings import METHODS, ClusterEvent, Embedding, EmbeddingBag
 from cce.embeddings.cluster_pool import cluster_all
 from cce.embeddings.clusterable import Clusterable
 from cce.embeddings.linear import LinearEmbedding, watched_modules
+from cce.embeddings.registry import check_placement
+from cce.indexing import make_generator
 from cce.kernels import Program
 from cce.kernels.fused import look_up, usable
 from cce.kernels.kept import Bags
@@ -71,8 +73,9 @@ class EmbeddingCollection(nn.Module):
     ) -> None:
         super().__init__()
         check_choice("pooling", pooling, ("sum", "mean"))
-        if seed is not None and generator is not None:
-            raise ValueError(f"give one of seed and generator, got seed={seed} and a generator.")
+        check_flag("unified", unified)
+        check_placement(device, dtype)
+        generator = make_generator(seed, generator)
         check_vocabularies("features", features)
         self.features = dict(features)
         self.embedding_dim = embedding_dim
@@ -92,8 +95,6 @@ class EmbeddingCollection(nn.Module):
             options=options,
             num_learned=num_learned,
         )
-        if seed is not None:
-            generator = torch.Generator().manual_seed(seed)
         if unified and padding_idx is not None:  # the same of every feature, so not the one of the common table
             for name, size in features.items():
                 check_range(f"padding_idx of {name!r}", padding_idx, -size, size)
@@ -126,11 +127,13 @@ class EmbeddingCollection(nn.Module):
         """Vectors `(batch, features, embedding_dim)`."""
         if isinstance(ids, Mapping):
             ids, offsets, per_sample_weights = self._join(ids)
+        check_type("ids", ids, Tensor, "a Tensor or a dictionary of Tensors")
+        check_type("offsets", offsets, (Tensor, type(None)), "a Tensor")
         if ids.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"ids must be int32 or int64, got {ids.dtype}.")
         if offsets is None:
             if per_sample_weights is not None:
-                raise ValueError("per_sample_weights go with offsets.")
+                raise ValueError("per_sample_weights go with offsets, got offsets=None.")
             return self._one_each(ids)
         return self._bags(ids, offsets, per_sample_weights)
 
@@ -209,9 +212,13 @@ class EmbeddingCollection(nn.Module):
         """A dictionary by name, as one tensor of ids, or as bags of all features."""
         missing = sorted(set(self.features) ^ set(inputs))
         if missing:
-            raise ValueError(f"ids must name each feature once ({', '.join(self.features)}), but see {missing[0]!r}.")
+            names = ", ".join(self.features)
+            raise ValueError(f"ids must name each feature once ({names}), got {shown(list(inputs))}.")
         columns = [inputs[name] for name in self.features]
+        for name, column in inputs.items():
+            check_type(f"ids of feature {name!r}", column, (Tensor, tuple), "a Tensor, or a tuple of ids and offsets")
         if all(isinstance(column, Tensor) for column in columns):
+            check_equal_lengths(inputs)
             return torch.stack([column.reshape(-1) for column in columns], dim=1), None, None  # type: ignore[union-attr]
         return join_bags(columns)
 

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from cce.checks import check_range
+from cce.checks import check_range, check_type
 from cce.clustering.agreement import pointer_entropies
+from cce.embeddings.base import Embedding
 from cce.embeddings.linear import LinearEmbedding
 from cce.indexing import Assignments, smallest_unsigned
 from cce.indexing.assignments import blocks
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from cce.embeddings.base import Embedding
 
 MAX_COLUMNS_FOR_ALL = 6  # beyond, the number of choices of columns explodes
 
@@ -49,6 +48,7 @@ def hashed_pointers(assignments: Assignments, num_ids: int) -> Tensor:
 @torch.no_grad()
 def pointer_table(table: Embedding) -> Tensor:
     """Which row each id names in each column, on the CPU: the learned pointers as stored, or the rows of H in int64."""
+    check_type("table", table, Embedding, "a table of cce")
     learned = next((module for module in table.modules() if isinstance(module, Assignments)), None)
     if learned is not None and learned.num_learned:
         return learned.pointers

@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
+from cce.checks import check_type
 from cce.collection.names import readable_path
 from cce.embeddings.base import Embedding
 from cce.text import format_bytes, format_ratio, format_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from torch.optim import Optimizer
 
 SIZES = ("params", "codebook", "pointers", "optimizer", "fewer params", "fewer bytes")
 HEADERS = ("table", "method", "ids", "dim", *SIZES)
@@ -106,6 +106,8 @@ class Summary:
 
 def summary(model: nn.Module, optimizer: Optimizer | None = None) -> Summary:
     """What every table of `model` weighs, `nn.Embedding` and `nn.EmbeddingBag` included; each shared table once."""
+    check_type("model", model, nn.Module, "a torch.nn.Module")
+    check_type("optimizer", optimizer, (Optimizer, type(None)), "a torch optimizer")
     return Summary(
         tuple(_summarize(readable_path(name) or "(model)", table, optimizer) for name, table in _tables(model))
     )

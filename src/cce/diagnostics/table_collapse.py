@@ -15,6 +15,7 @@ from cce.clustering.agreement import count_rows, pointer_entropies
 from cce.clustering.quantize import ProductQuantizer, ResidualQuantizer, Sample, draw_sample, encode_all
 from cce.diagnostics.entropy import hashed_pointers, pointer_table
 from cce.embeddings.clustered import ClusteredEmbedding
+from cce.indexing import check_generator
 
 COLLAPSED = 0.75  # of the golden midpoint: two columns that say the same have half
 RANDOM = 0.99  # of what random pointers have
@@ -60,6 +61,7 @@ def collapse(table: ClusteredEmbedding, *, generator: torch.Generator | None = N
     """Compare the pointers of a CCE table with those that product quantisation of its vectors would give now."""
     if not isinstance(table, ClusteredEmbedding):
         raise TypeError(f"table must be a ClusteredEmbedding to be judged, got {type(table).__name__}.")
+    check_generator(generator)
     pointers = pointer_table(table)
     num_ids, num_columns = pointers.shape
     order = min(2, num_columns)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_choice, check_range
+from cce.checks import check_choice, check_flag, check_range, check_type
 
 if TYPE_CHECKING:
     from cce.embeddings.base import Embedding
@@ -35,7 +35,9 @@ class EmbeddingBag(nn.Module):
         padding_idx: int | None = None,
     ) -> None:
         super().__init__()
+        check_type("table", table, nn.Module, "an embedding table")
         check_choice("mode", mode, ("sum", "mean", "max"))
+        check_flag("include_last_offset", include_last_offset)
         self.table = table
         self.mode = mode
         self.include_last_offset = include_last_offset
@@ -62,6 +64,8 @@ class EmbeddingBag(nn.Module):
     ) -> Tensor:
         """One pooled vector for each bag, `(bags, embedding_dim)`."""
         ids = input
+        check_type("ids", ids, Tensor, "a Tensor")
+        check_type("offsets", offsets, (Tensor, type(None)), "a Tensor")
         if per_sample_weights is not None:
             self._check_weights(ids, per_sample_weights)
         bag, num_bags = self._bags(ids, offsets)  # which bag each id is in
@@ -108,6 +112,7 @@ class EmbeddingBag(nn.Module):
         return (offsets[:-1] if self.include_last_offset else offsets).long()
 
     def _check_weights(self, ids: Tensor, weights: Tensor) -> None:
+        check_type("per_sample_weights", weights, Tensor, "a Tensor")
         if self.mode != "sum":
             raise ValueError(f"per_sample_weights need mode='sum', got mode={self.mode!r}.")
         if weights.shape != ids.shape:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_range
+from cce.checks import check_flag, check_range, check_type
 from cce.indexing import FactModule, check_ids
 from cce.indexing.assignments import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cce.embeddings.options import Check
 
 MAX_IDS = 2**63  # ids are non-negative 64-bit integers
 DENSE_BLOCK = 1 << 16  # ids at a time in to_dense
@@ -31,6 +33,7 @@ class Embedding(nn.Module, ABC):
     """
 
     method: ClassVar[str]  # its name in create_embedding
+    option_checks: ClassVar[Mapping[str, Check]] = {}  # rules for the options of the constructor
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, *, padding_idx: int | None = None, sparse: bool = False
@@ -38,6 +41,7 @@ class Embedding(nn.Module, ABC):
         super().__init__()
         check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
         check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
+        check_flag("sparse", sparse)
         if padding_idx is not None:
             check_range("padding_idx", padding_idx, -num_embeddings, num_embeddings)
             padding_idx %= num_embeddings  # torch counts negative ones from the end
@@ -83,6 +87,8 @@ class Embedding(nn.Module, ABC):
     @classmethod
     def from_budget(cls, num_embeddings: int, embedding_dim: int, *, num_params: int, **options: Any) -> Self:
         """A table of at most `num_params` trainable numbers; `options` are other arguments of the constructor."""
+        check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
+        check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
         check_range("num_params", num_params, 1, MAX_IDS)
         complete = cls.complete_options(options)
         num_params = min(num_params, num_embeddings * embedding_dim)
@@ -95,8 +101,11 @@ class Embedding(nn.Module, ABC):
     @classmethod
     def from_table(cls, weight: Tensor, *, num_params: int, **options: Any) -> Self:
         """A table of at most `num_params` trainable numbers that starts as near to the trained `weight` as it can."""
+        check_type("weight", weight, Tensor, "a Tensor")
         if weight.dim() != 2:
             raise ValueError(f"weight must have shape (num_embeddings, embedding_dim), got {tuple(weight.shape)}.")
+        if not weight.is_floating_point():
+            raise TypeError(f"weight must have a floating-point dtype, got {weight.dtype}.")
         table = cls.from_budget(*weight.shape, num_params=num_params, **options).to(weight.device, weight.dtype)
         table.approximate(weight.detach(), generator=options.get("generator"))
         return table
@@ -109,8 +118,16 @@ class Embedding(nn.Module, ABC):
         if wrong:
             names = ", ".join(parameter.name for parameter in known)
             raise TypeError(f"method {cls.method!r} has no option {sorted(wrong)[0]!r}; its options are {names}.")
+        cls.check_options(**options)
         defaults = {p.name: p.default for p in known if p.default is not inspect.Parameter.empty}
         return defaults | dict(options)
+
+    @classmethod
+    def check_options(cls, **options: Any) -> None:
+        """Reject values that break the rules in `option_checks`."""
+        for name, value in options.items():
+            if name in cls.option_checks:
+                cls.option_checks[name](name, value)
 
     @property
     def num_params(self) -> int:
@@ -157,7 +174,12 @@ def check_budget(method: str, num_params: int, smallest: int) -> None:
 
 
 def check_weight(table: Embedding, weight: Tensor) -> None:
-    """Refuse a trained table of another shape."""
+    """Refuse a trained table of another shape, or of numbers that are none."""
+    check_type("weight", weight, Tensor, "a Tensor")
     expected = (table.num_embeddings, table.embedding_dim)
     if tuple(weight.shape) != expected:
         raise ValueError(f"weight must have shape {expected}, got {tuple(weight.shape)}.")
+    if not weight.is_floating_point():
+        raise TypeError(f"weight must have a floating-point dtype, got {weight.dtype}.")
+    if not bool(weight.isfinite().all()):
+        raise ValueError(f"weight must be finite, got NaN or inf in {int((~weight.isfinite()).any(1).sum())} rows.")

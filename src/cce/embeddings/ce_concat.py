@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.embeddings.compositional import Split, make_split, piece_shape, size_split, split_rows, weigh_split
+from cce.embeddings.compositional import (
+    Split,
+    make_split,
+    piece_shape,
+    size_split,
+    split_check,
+    split_rows,
+    weigh_split,
+)
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
+from cce.embeddings.options import optional, rules, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +32,7 @@ class CompositionalConcatEmbedding(RandomEmbedding):
     """`T[x] = [M_1[h_1(x)] | … | M_c[h_c(x)]]` with `num_columns` tables of `embedding_dim / num_columns` numbers."""
 
     method = "ce-concat"
+    option_checks = rules(num_rows=whole(1), num_columns=optional(whole(1)), split=split_check)
 
     def __init__(
         self,
@@ -37,6 +47,7 @@ class CompositionalConcatEmbedding(RandomEmbedding):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        self.check_options(num_rows=num_rows, num_columns=num_columns, split=split)
         num_columns, width = piece_shape(embedding_dim, num_columns)
         self.split = make_split(split, num_embeddings, num_tables=num_columns, num_rows=num_rows, generator=generator)
         total = sum(self.split.rows_per_column)

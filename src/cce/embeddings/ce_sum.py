@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.embeddings.compositional import Split, make_split, size_split, split_rows, weigh_split
+from cce.embeddings.compositional import Split, make_split, size_split, split_check, split_rows, weigh_split
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
+from cce.embeddings.options import rules, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ class CompositionalSumEmbedding(RandomEmbedding):
     """`T[x] = M_1[h_1(x)] + … + M_t[h_t(x)]` with `num_tables` tables of full width."""
 
     method = "ce-sum"
+    option_checks = rules(num_rows=whole(1), num_tables=whole(1), split=split_check)
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class CompositionalSumEmbedding(RandomEmbedding):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        self.check_options(num_rows=num_rows, num_tables=num_tables, split=split)
         self.split = make_split(split, num_embeddings, num_tables=num_tables, num_rows=num_rows, generator=generator)
         total, variance = sum(self.split.rows_per_column), output_variance(embedding_dim) / num_tables
         self.codebook = normal_table(total, embedding_dim, variance=variance, generator=generator)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from cce.compiled import parallel_for
+from cce.indexing import check_generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -31,6 +32,7 @@ def cluster_all(
     Large tables come one after another, as each of them uses all cores; small ones run side by side. The result does
     not depend on that.
     """
+    check_generator(generator)
     seeds = torch.randint(2**62, (len(tables),), generator=generator, device="cpu").tolist()
     events: dict[int, ClusterEvent] = {}
 

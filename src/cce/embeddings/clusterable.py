@@ -10,14 +10,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from torch import Tensor
+
+from cce.checks import check_type
 from cce.embeddings.base import Embedding
+from cce.indexing import check_generator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
     import torch
-    from torch import Tensor, nn
+    from torch import nn
 
     from cce.clustering.quantize import ClusterSettings
     from cce.indexing import IdCounts
@@ -77,6 +81,18 @@ class Clusterable(Embedding):
     @abstractmethod
     def can_cluster(self) -> bool:
         """Whether there is anything left to learn."""
+
+
+def check_clustering(counts: Tensor | None, num_ids: int, generator: torch.Generator | None) -> None:
+    """Reject what is not a count for each of the ids that are clustered, and what is not a generator."""
+    check_generator(generator)
+    if counts is None:
+        return
+    check_type("counts", counts, Tensor, "a Tensor")
+    if counts.dim() != 1 or len(counts) < num_ids:
+        raise ValueError(f"counts must have shape ({num_ids},), one count per id, got {tuple(counts.shape)}.")
+    if len(counts) and not bool((counts.min() >= 0) & counts.max().isfinite()):
+        raise ValueError(f"counts must be finite and not negative, got values from {counts.min()} to {counts.max()}.")
 
 
 class StepTimer:

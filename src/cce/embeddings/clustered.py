@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from cce.checks import check_choice, check_range
+from cce.checks import check_flag
 from cce.clustering.quantize import ClusterSettings, checked_settings
-from cce.embeddings.base import check_budget, check_weight
+from cce.embeddings.base import MAX_IDS, check_budget, check_weight
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
-from cce.embeddings.clusterable import Clusterable, ClusterEvent, uninterrupted
+from cce.embeddings.clusterable import Clusterable, ClusterEvent, check_clustering, uninterrupted
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
+from cce.embeddings.options import choice, file_name, optional, rules, whole
 from cce.indexing import Assignments, IdCounts, MultiplyShift, smallest_unsigned
 from cce.indexing.multiply_shift import SEED_BYTES, stack_rows
 from cce.indexing.sources import HashedRows, LearnedRows, RowSource
@@ -46,6 +47,17 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     """
 
     method = "cce"
+    option_checks = rules(
+        num_rows=whole(1),
+        num_columns=optional(whole(1)),
+        num_helpers=whole(0),
+        combine=choice(*QUANTIZERS),
+        helper_start=choice("zero", "residual"),
+        num_learned=optional(whole(0, MAX_IDS)),
+        first_rows=optional(whole(1)),
+        track_counts=check_flag,
+        pointer_file=optional(file_name),
+    )
 
     def __init__(
         self,
@@ -67,10 +79,9 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
-        check_choice("helper_start", helper_start, ("zero", "residual"))
-        check_range("num_helpers", num_helpers, 0, 2**31)
-        check_range("num_rows", num_rows, 1, 2**31)
-        check_choice("combine", combine, QUANTIZERS)
+        self.check_options(num_rows=num_rows, num_columns=num_columns, num_helpers=num_helpers, combine=combine)
+        self.check_options(helper_start=helper_start, num_learned=num_learned, first_rows=first_rows)
+        self.check_options(track_counts=track_counts, pointer_file=pointer_file)
         self.num_columns, self.width = piece_shape(embedding_dim, num_columns, summed=combine == "sum")
         self.num_helpers = num_helpers
         self.combine = combine
@@ -137,6 +148,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     @torch.no_grad()
     def cluster(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> ClusterEvent:
         """Cluster the table as it is now (Algorithm 3, "Cluster"), in place; all or nothing."""
+        check_clustering(counts, self.assignments.num_learned, generator)
         if not self.can_cluster:
             raise ValueError("num_learned must be at least 1 to cluster, got 0.")
         if counts is None and self.counts is not None:

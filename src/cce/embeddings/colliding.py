@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from cce.checks import check_range
 from cce.clustering.agreement import count_rows, pointer_entropies
 from cce.clustering.quantize import ClusterSettings, ProductQuantizer, Sample, checked_settings, draw_sample, encode_all
-from cce.embeddings.base import check_budget, check_weight
-from cce.embeddings.clusterable import Clusterable, ClusterEvent, StepTimer, uninterrupted
+from cce.embeddings.base import MAX_IDS, check_budget, check_weight
+from cce.embeddings.clusterable import Clusterable, ClusterEvent, StepTimer, check_clustering, uninterrupted
 from cce.embeddings.initialization import normal_table, output_variance, projection_table
 from cce.embeddings.low_rank import low_rank_factors
+from cce.embeddings.options import rules, whole
 from cce.indexing import Assignments
-from cce.indexing.multiply_shift import MAX_ROWS
 from cce.kernels import gather_rows
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class CollidingEmbedding(Clusterable):
     """
 
     method = "collide"
+    option_checks = rules(num_rows=whole(1), thin_dim=whole(1, MAX_IDS))
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class CollidingEmbedding(Clusterable):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
-        check_range("num_rows", num_rows, 1, MAX_ROWS)
+        self.check_options(num_rows=num_rows, thin_dim=thin_dim)
         check_range("thin_dim", thin_dim, 1, embedding_dim + 1)
         self.num_rows = num_rows
         self.settings = checked_settings(settings)
@@ -88,7 +89,8 @@ class CollidingEmbedding(Clusterable):
     def cluster(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> ClusterEvent:
         """Let ids collide whose thin rows are near each other; their common row starts at the middle of theirs."""
         if self.projection is None:
-            raise RuntimeError("a 'collide' table can be clustered once, and this one has been.")
+            raise ValueError("a 'collide' table can be clustered once, and this one has been.")
+        check_clustering(counts, self.num_embeddings, generator)
         timer = StepTimer()
         quantizer = ProductQuantizer(1, self.num_rows, self.settings)
         with timer("sample"):

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Literal
 
-from cce.checks import check_choice, check_divides, check_range
+from cce.checks import check_divides, check_range
 from cce.embeddings.base import check_budget
+from cce.embeddings.options import choice
 from cce.indexing import MultiplyShift, QuotientRemainder, balanced_radices, radices_within
-from cce.indexing.multiply_shift import MAX_ROWS, SEED_BYTES
+from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import DigitRows, HashedRows, RowSource
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 Split = Literal["hash", "quotient-remainder"]
+split_check = choice("hash", "quotient-remainder")
 PAPER_COLUMNS = 4  # "The value c = 4 was chosen to match" Shi et al.
 
 
@@ -44,8 +46,6 @@ def make_split(
     split: Split, num_embeddings: int, *, num_tables: int, num_rows: int, generator: torch.Generator | None
 ) -> MultiplyShift | QuotientRemainder:
     """`num_tables` functions from ids to rows; by quotient–remainder the first table has `num_rows` rows."""
-    check_choice("split", split, ("hash", "quotient-remainder"))
-    check_range("num_rows", num_rows, 1, MAX_ROWS)
     if split == "hash":
         return MultiplyShift(num_tables, num_rows, generator=generator)
     quotients = -(-num_embeddings // num_rows)

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from cce.embeddings.base import Embedding, check_budget
 from cce.embeddings.initialization import output_variance
+from cce.embeddings.options import rules, whole
 from cce.indexing import UnitInterval
 from cce.indexing.multiply_shift import SEED_BYTES
 
@@ -35,6 +36,7 @@ class DeepHashEmbedding(Embedding):
     """
 
     method = "dhe"
+    option_checks = rules(width=whole(1))
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class DeepHashEmbedding(Embedding):
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
         if sparse:
             raise ValueError("sparse must be False for method 'dhe': every id touches all of its weights.")
+        self.check_options(width=width)
         self.hash = UnitInterval(width, generator=generator)
         widths = [width] * (NUM_HIDDEN + 2) + [embedding_dim]
         self.layers = nn.ParameterList(

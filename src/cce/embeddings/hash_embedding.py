@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_range
-from cce.embeddings.base import check_budget
+from cce.checks import check_flag, check_range
+from cce.embeddings.base import MAX_IDS, check_budget
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
+from cce.embeddings.options import optional, rules, whole
 from cce.indexing import MultiplyShift
-from cce.indexing.multiply_shift import MAX_ROWS, SEED_BYTES
+from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import HashedRows
 from cce.kernels import gather_rows
 
@@ -34,6 +35,12 @@ class HashEmbedding(RandomEmbedding):
     """
 
     method = "hash-embedding"
+    option_checks = rules(
+        num_rows=whole(1),
+        num_hashes=whole(1),
+        weighted=check_flag,
+        num_weights=optional(whole(1, MAX_IDS)),
+    )
 
     def __init__(
         self,
@@ -49,7 +56,9 @@ class HashEmbedding(RandomEmbedding):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
-        check_range("num_hashes", num_hashes, 1, MAX_ROWS)
+        self.check_options(num_rows=num_rows, num_hashes=num_hashes, weighted=weighted, num_weights=num_weights)
+        if num_weights is not None and not weighted:
+            raise ValueError(f"num_weights goes with weighted=True, got num_weights={num_weights} without it.")
         self.hash = MultiplyShift(num_hashes, num_rows, generator=generator)
         variance = output_variance(embedding_dim) / num_hashes
         self.codebook = normal_table(num_rows, embedding_dim, variance=variance, generator=generator)

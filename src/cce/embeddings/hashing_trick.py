@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cce.checks import check_flag
 from cce.embeddings.base import check_budget
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
+from cce.embeddings.options import rules, whole
 from cce.indexing import MultiplyShift
 from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import HashedRows
@@ -25,6 +27,7 @@ class HashingTrickEmbedding(RandomEmbedding):
     """`T[x] = s(x) · M[h(x)]`, with `num_rows` rows; the sign `s` is 1 unless `signed`."""
 
     method = "hash"
+    option_checks = rules(num_rows=whole(1), signed=check_flag)
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class HashingTrickEmbedding(RandomEmbedding):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        self.check_options(num_rows=num_rows, signed=signed)
         self.hash = MultiplyShift(1, num_rows, generator=generator)
         self.sign = MultiplyShift(1, 2, generator=generator) if signed else None
         variance = output_variance(embedding_dim)

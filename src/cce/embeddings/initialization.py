@@ -14,6 +14,8 @@ import math
 import torch
 from torch import nn
 
+from cce.indexing import check_generator
+
 
 def output_variance(embedding_dim: int) -> float:
     """The variance of every number of every table at the start."""
@@ -24,6 +26,7 @@ def normal_table(
     num_rows: int, width: int, *, variance: float, generator: torch.Generator | None = None
 ) -> nn.Parameter:
     """A trainable `(num_rows, width)` table of independent normal numbers."""
+    check_generator(generator)
     table = torch.randn(num_rows, width, generator=generator, device="cpu")
     return nn.Parameter(table.mul_(math.sqrt(variance)))
 
@@ -33,5 +36,6 @@ def projection_table(narrow_dim: int, wide_dim: int, *, generator: torch.Generat
 
     The rows are normalised, as there are too few of them for a random norm to average out.
     """
+    check_generator(generator)
     rows = torch.randn(narrow_dim, wide_dim, generator=generator, device="cpu")
     return nn.Parameter(nn.functional.normalize(rows).mul_(math.sqrt(wide_dim / narrow_dim)))

@@ -17,6 +17,7 @@ from cce.checks import check_range
 from cce.embeddings.base import Embedding, check_budget, check_weight
 from cce.embeddings.initialization import normal_table, output_variance, projection_table
 from cce.embeddings.low_rank import low_rank_factors
+from cce.embeddings.options import rules, wholes, within
 from cce.kernels import gather_rows
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class MixedDimensionEmbedding(Embedding):
     """
 
     method = "mixed-dim"
+    option_checks = rules(block_sizes=wholes(), block_dims=wholes(), temperature=within(0.05, 1))
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class MixedDimensionEmbedding(Embedding):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        self.check_options(block_sizes=block_sizes, block_dims=block_dims, temperature=temperature)
         _check_blocks(block_sizes, block_dims, num_embeddings, embedding_dim)
         self.temperature = temperature  # what the blocks were sized with
         self.starts = tuple(accumulate(block_sizes, initial=0))[:-1]
@@ -96,8 +99,6 @@ class MixedDimensionEmbedding(Embedding):
     ) -> dict[str, Any]:
         """The most full-width ids, by bisection; each halving of the width reaches `2^(1/temperature)` as far."""
         temperature = options["temperature"]
-        if not 0.05 <= temperature <= 1:
-            raise ValueError(f"temperature must lie in [0.05, 1], got {temperature}.")
         smallest = _blocks(num_embeddings, embedding_dim, 0, temperature)
         check_budget(cls.method, num_params, _count(*smallest, embedding_dim))
         low, high = 0.0, float(num_embeddings)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from cce.checks import check_flag
 from cce.clustering.quantize import (
     ClusterSettings,
     ProductQuantizer,
@@ -24,6 +25,7 @@ from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
+from cce.embeddings.options import optional, rules, whole
 from cce.indexing import Assignments, smallest_unsigned
 from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import LearnedRows
@@ -39,6 +41,7 @@ class ProductQuantizedEmbedding(LinearEmbedding):
     """
 
     method = "pq"
+    option_checks = rules(num_rows=whole(1), num_columns=optional(whole(1)), residual=check_flag)
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        self.check_options(num_rows=num_rows, num_columns=num_columns, residual=residual)
         num_columns, width = piece_shape(embedding_dim, num_columns, summed=residual)
         self.residual = residual
         self.settings = checked_settings(settings)

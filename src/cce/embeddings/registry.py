@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cce.checks import check_choice, check_range
+from cce.checks import check_choice, check_number, check_range
 from cce.embeddings.base import MAX_IDS, Embedding
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
 from cce.embeddings.ce_mult import CompositionalProductEmbedding
@@ -21,6 +21,7 @@ from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
 from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.tensor_train import TensorTrainEmbedding
+from cce.indexing import make_generator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,10 +73,11 @@ def create_embedding(
     check_choice("method", method, METHODS)
     kind = METHODS[method]
     kind.complete_options(options)
+    check_placement(device, dtype)
     num_params = resolve_budget(num_embeddings, embedding_dim, num_params, compression, default_full=method == "full")
     if num_params >= num_embeddings * embedding_dim:
         kind, options = FullEmbedding, _common(options)
-    options["generator"] = _generator(seed, generator)
+    options["generator"] = make_generator(seed, generator)
     return kind.from_budget(num_embeddings, embedding_dim, num_params=num_params, **options).to(device, dtype)
 
 
@@ -98,8 +100,7 @@ def resolve_budget(
         check_range("num_params", num_params, 1, MAX_IDS)
         return num_params
     assert compression is not None
-    if not compression >= 1:
-        raise ValueError(f"compression must be at least 1, got {compression}.")
+    check_number("compression", compression, 1)
     return max(1, int(num_embeddings * embedding_dim / compression))
 
 
@@ -107,7 +108,12 @@ def _common(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in ("padding_idx", "sparse") if name in options}
 
 
-def _generator(seed: int | None, generator: torch.Generator | None) -> torch.Generator | None:
-    if seed is not None and generator is not None:
-        raise ValueError(f"give one of seed and generator, got seed={seed} and a generator.")
-    return torch.Generator().manual_seed(seed) if seed is not None else generator
+def check_placement(device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+    """Reject a device that is not there, and a dtype that cannot be trained."""
+    if device is not None:
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError, TypeError):
+            raise ValueError(f"device must be one that torch finds here, such as 'cpu', got {device!r}.") from None
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise TypeError(f"dtype must be a floating-point torch.dtype such as torch.float32, got {dtype!r}.")

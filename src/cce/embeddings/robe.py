@@ -14,6 +14,7 @@ from cce.embeddings.base import MAX_IDS, check_budget
 from cce.embeddings.compositional import default_columns
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
+from cce.embeddings.options import optional, rules, whole
 from cce.indexing import MultiplyShift
 from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import CircularPlaces
@@ -31,6 +32,7 @@ class RobeEmbedding(RandomEmbedding):
     """
 
     method = "robe"
+    option_checks = rules(size=whole(1), block_size=optional(whole(1, MAX_IDS)))
 
     def __init__(
         self,
@@ -45,8 +47,8 @@ class RobeEmbedding(RandomEmbedding):
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
         check_range("num_embeddings · embedding_dim", num_embeddings * embedding_dim, 1, MAX_IDS)
+        self.check_options(size=size, block_size=block_size)
         self.block_size = block_size or embedding_dim // default_columns(embedding_dim)
-        check_range("block_size", self.block_size, 1, MAX_IDS)
         self.hash = MultiplyShift(1, size, generator=generator)
         self.codebook = normal_table(size, 1, variance=output_variance(embedding_dim), generator=generator)
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_range
-from cce.embeddings.base import MAX_IDS, Embedding, check_budget, check_weight
+from cce.embeddings.base import Embedding, check_budget, check_weight
 from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.options import rules, wholes
 from cce.indexing import balanced_radices, mixed_radix_digits
 from cce.kernels import gather_rows
 
@@ -30,6 +30,7 @@ class TensorTrainEmbedding(Embedding):
     """Three cores: `(n_1, d_1·r_1)`, `(n_2, r_1·d_2·r_2)` and `(n_3, r_2·d_3)`, with `ranks = (r_1, r_2)`."""
 
     method = "tt"
+    option_checks = rules(ranks=wholes(2))
 
     def __init__(
         self,
@@ -42,8 +43,7 @@ class TensorTrainEmbedding(Embedding):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
-        for rank in ranks:
-            check_range("ranks", rank, 1, MAX_IDS)
+        self.check_options(ranks=ranks)
         self.ranks = ranks
         self.radices = _radices(num_embeddings)
         self.factors = dimension_factors(embedding_dim)

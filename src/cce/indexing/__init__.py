@@ -6,6 +6,7 @@ from cce.indexing.facts import FactModule
 from cce.indexing.ids import check_ids
 from cce.indexing.multiply_shift import MultiplyShift, hash32
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
+from cce.indexing.randomness import check_generator, make_generator
 from cce.indexing.unit_interval import UnitInterval
 
 __all__ = [
@@ -16,8 +17,10 @@ __all__ = [
     "QuotientRemainder",
     "UnitInterval",
     "balanced_radices",
+    "check_generator",
     "check_ids",
     "hash32",
+    "make_generator",
     "mixed_radix_digits",
     "radices_within",
     "smallest_unsigned",

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from cce.checks import check_range
 from cce.indexing.facts import FactModule
+from cce.indexing.randomness import check_generator
 
 MASK32 = 0xFFFF_FFFF
 MIX_1, MIX_2 = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64  # splitmix64's, as signed integers
@@ -31,6 +32,7 @@ MAX_ROWS = 2**31  # (h · num_rows) must fit in 63 bits
 
 def draw_seeds(num_hashes: int, generator: torch.Generator | None = None) -> Tensor:
     """Three random 64-bit integers for each hash function, `(num_hashes, 3)`."""
+    check_generator(generator)
     halves = torch.randint(0, 2**32, (2, num_hashes, 3), generator=generator, device="cpu", dtype=torch.int64)
     return (halves[0] << 32) | halves[1]
 

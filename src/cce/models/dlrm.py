@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_range
+from cce.checks import check_range, check_type
+from cce.models.parts import check_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,10 +41,13 @@ class DLRM(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        check_parts(schema, tables)
         num_dense, dim = len(schema.dense), tables.embedding_dim
         num_vectors = tables.num_features + (num_dense > 0)
         if num_vectors < 2:
             raise ValueError("model 'dlrm' needs two features, or one and dense numbers, for a dot product; got one.")
+        for name, hidden in (("bottom", bottom), ("top", top)):
+            check_type(name, hidden, (list, tuple), "a list of ints")
         self.tables = tables
         self.bottom = _network((num_dense, *bottom, dim), "bottom", generator) if num_dense else None
         num_pairs = num_vectors * (num_vectors - 1) // 2
@@ -55,9 +59,16 @@ class DLRM(nn.Module):
         vectors = self.tables(batch.ids, batch.offsets)  # (B, F, D)
         if self.bottom is None:
             return self.top(self._interact(vectors)).squeeze(-1)  # type: ignore[no-any-return]
+        self._check_dense(batch.dense)
         dense = self.bottom(batch.dense)
         products = self._interact(torch.cat([dense.unsqueeze(1), vectors.to(dense.dtype)], dim=1))
         return self.top(torch.cat([dense, products], dim=1)).squeeze(-1)  # type: ignore[no-any-return]
+
+    def _check_dense(self, dense: Tensor) -> None:
+        assert self.bottom is not None
+        num_dense = self.bottom[0].in_features
+        if dense.dim() != 2 or dense.shape[1] != num_dense:
+            raise ValueError(f"dense must have shape (batch, {num_dense}), got {tuple(dense.shape)}.")
 
     def _interact(self, vectors: Tensor) -> Tensor:
         """The dot products of all pairs: `(B, V, D)` to `(B, V · (V - 1) / 2)`."""
@@ -68,8 +79,9 @@ class DLRM(nn.Module):
 def _network(sizes: Sequence[int], name: str, generator: torch.Generator | None) -> nn.Sequential:
     """Linear layers, each followed by a ReLU; they start as DLRM's do."""
     layers: list[nn.Module] = []
+    for size in sizes[1:]:
+        check_range(name, size, 1, 2**31)
     for num_inputs, num_outputs in pairwise(sizes):
-        check_range(name, num_outputs, 1, 2**31)
         linear = nn.Linear(num_inputs, num_outputs)
         nn.init.normal_(linear.weight, std=(2 / (num_inputs + num_outputs)) ** 0.5, generator=generator)
         nn.init.normal_(linear.bias, std=(1 / num_outputs) ** 0.5, generator=generator)

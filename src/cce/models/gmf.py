@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from cce.models.parts import check_parts
+
 if TYPE_CHECKING:
     from cce.collection import EmbeddingCollection
     from cce.schema import Batch, Schema
@@ -20,6 +22,7 @@ class GMF(nn.Module):
 
     def __init__(self, schema: Schema, tables: EmbeddingCollection) -> None:
         super().__init__()
+        check_parts(schema, tables)
         if len(schema.features) != 2:
             raise ValueError(f"model 'gmf' needs exactly 2 features, got {len(schema.features)}.")
         self.tables = tables

@@ -7,11 +7,13 @@ A model is any `nn.Module` that takes a `Batch` to logits `(batch)`. It is made 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from cce.checks import check_type
 from cce.models.dlrm import DLRM
 from cce.models.gmf import GMF
 
@@ -28,9 +30,10 @@ def create_model(name: str, schema: Schema, tables: EmbeddingCollection, **optio
     """The model `dlrm` or `gmf`, or `path/to/file.py:Name` for one of your own."""
     make = find_model(name)
     try:
-        model = make(schema, tables, **options)
+        inspect.signature(make).bind(schema, tables, **options)
     except TypeError as error:
         raise TypeError(f"model {name!r} could not be made with options {options}: {error}.") from error
+    model = make(schema, tables, **options)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model {name!r} must make a torch module, got {type(model).__name__}.")
     return model
@@ -38,6 +41,7 @@ def create_model(name: str, schema: Schema, tables: EmbeddingCollection, **optio
 
 def find_model(name: str) -> Callable[..., nn.Module]:
     """What makes the model of this name."""
+    check_type("model", name, str, "a name")
     if name in MODELS:
         return MODELS[name]
     file, _, attribute = name.rpartition(":")

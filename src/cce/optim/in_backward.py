@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from cce.checks import check_type
+from cce.optim.row_optimizer import RowOptimizer
+
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
     from torch.utils.hooks import RemovableHandle
-
-    from cce.optim.row_optimizer import RowOptimizer
 
 
 def apply_in_backward(optimizer: RowOptimizer) -> InBackward:
@@ -26,6 +27,7 @@ def apply_in_backward(optimizer: RowOptimizer) -> InBackward:
     them, no clipping by the norm of all gradients, no `GradScaler`, and no `DistributedDataParallel`, which averages
     gradients only after this.
     """
+    check_type("optimizer", optimizer, RowOptimizer, "an optimizer of cce.optim")
     return InBackward(optimizer)
 
 

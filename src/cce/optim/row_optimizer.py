@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from cce.checks import check_number
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -37,8 +39,7 @@ def check_not_negative(**settings: float | Tensor) -> None:
     for name, value in settings.items():
         if isinstance(value, Tensor) and value.numel() != 1:
             raise ValueError(f"{name} must be one number, got a tensor of shape {tuple(value.shape)}.")
-        if not value >= 0:
-            raise ValueError(f"{name} must be 0 or more, got {value}.")
+        check_number(name, value.item() if isinstance(value, Tensor) else value)
 
 
 def refuse_decay(group: dict[str, Any]) -> None:

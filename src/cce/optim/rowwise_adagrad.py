@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cce.checks import check_flag
 from cce.optim import compiled_steps as loops
 from cce.optim.fused import Fused, available
 from cce.optim.row_optimizer import RowOptimizer, check_not_negative, refuse_decay
@@ -53,6 +54,7 @@ class RowwiseAdagrad(RowOptimizer):
             "initial_accumulator_value": initial_accumulator_value,
         }
         check_not_negative(**defaults)
+        check_flag("maximize", maximize)
         super().__init__(params, {**defaults, "maximize": maximize})
 
     def update(self, group: dict[str, Any], parameters: Iterable[Tensor]) -> None:

@@ -5,11 +5,13 @@ All gradients of a group are applied in one compiled pass. Results are those of 
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch.optim.sgd import sgd
 
+from cce.checks import check_flag, check_number
 from cce.optim import compiled_steps as loops
 from cce.optim.fused import Fused, available
 from cce.optim.row_optimizer import RowOptimizer, check_not_negative, refuse_decay
@@ -43,6 +45,9 @@ class SGD(RowOptimizer):
         maximize: bool = False,
     ) -> None:
         check_not_negative(lr=lr, momentum=momentum, weight_decay=weight_decay)
+        check_number("dampening", dampening, -math.inf)
+        check_flag("nesterov", nesterov)
+        check_flag("maximize", maximize)
         if nesterov and (momentum == 0 or dampening != 0):
             raise ValueError(f"nesterov needs momentum > 0 and dampening 0, got {momentum=} and {dampening=}.")
         values = (lr, momentum, dampening, weight_decay, nesterov, maximize)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from cce.checks import check_range
+from cce.checks import check_number, check_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,7 @@ def corollary_bound(problem: LeastSquares, num_rows: int, num_steps: int) -> tup
 
 def steps_needed(problem: LeastSquares, num_rows: int, epsilon: float) -> int:
     """Steps after which the ideal bound leaves at most `epsilon` of `‖X T*‖²`: `O((d1 / k) · log(1 / ε))`."""
+    check_number("epsilon", epsilon)
     if not 0 < epsilon < 1:
         raise ValueError(f"epsilon must lie in (0, 1), got {epsilon}.")
     num_noise = _num_noise(problem, num_rows)
@@ -59,6 +60,8 @@ def lies_under(runs: Tensor, bound: Sequence[float], *, num_errors: float = 3.0)
     How near: the largest mean / bound from the first step on. The bound is on the expectation, so a mean may exceed it
     by `num_errors` of its own standard errors.
     """
+    if runs.dim() != 2 or runs.shape[1] != len(bound):
+        raise ValueError(f"runs must have shape (repetitions, {len(bound)}), as bound has, got {tuple(runs.shape)}.")
     most = torch.tensor(bound, dtype=torch.float64)
     mean = runs.mean(dim=0)
     error = runs.std(dim=0) / len(runs) ** 0.5

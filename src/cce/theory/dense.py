@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from cce.checks import check_range
+from cce.checks import check_range, check_type
+from cce.theory.least_squares import LeastSquares
 from cce.theory.noise import noise_of, noise_source
 from cce.theory.run import Run
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
-
-    from cce.theory.least_squares import LeastSquares
 
 
 def dense_cce(
@@ -32,6 +31,7 @@ def dense_cce(
     generator: Generator | None = None,
 ) -> Run:
     """Run `num_steps` steps with codebooks of `num_rows` rows, k with `d1 > k > d2`; noises: see `noise.NOISES`."""
+    check_type("problem", problem, LeastSquares, "LeastSquares")
     check_range("num_rows", num_rows, problem.embedding_dim + 1, problem.num_embeddings)
     check_range("num_steps", num_steps, 0, 2**31)
     kind = noise_of(noise)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from cce.checks import check_choice, check_divides
+from cce.checks import check_choice, check_divides, check_range
 from cce.clustering import kmeans, nearest_centroid
 from cce.theory.factor import SparseFactor, ones_at
 
@@ -34,6 +34,7 @@ def factorise(
 ) -> SparseFactor:
     """`A`, `(num_embeddings, num_rows)`, with `num_ones` ones in each row: which rows ids of `table` should share."""
     check_choice("way", way, WAYS)
+    check_range("num_rows", num_rows, 1, 2**31)
     check_divides("num_ones", num_ones, "num_rows", num_rows)
     if way == "random-codebook":
         return ones_at(_nearest_random(table, num_rows, num_ones, generator), num_rows)

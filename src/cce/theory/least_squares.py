@@ -10,14 +10,19 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from cce.checks import check_type
+
 
 class LeastSquares:
     """`X` `(n, num_embeddings)` and `Y` `(n, embedding_dim)` in float64; `rest` is a loss that any table has."""
 
     def __init__(self, x: Tensor, y: Tensor, *, rest: float = 0.0) -> None:
         for name, matrix in (("x", x), ("y", y)):
+            check_type(name, matrix, Tensor, "a Tensor")
             if matrix.dim() != 2 or 0 in matrix.shape:
                 raise ValueError(f"{name} must be a matrix with rows and columns, got shape {tuple(matrix.shape)}.")
+            if not bool(matrix.isfinite().all()):
+                raise ValueError(f"{name} must be finite, got {int((~matrix.isfinite()).sum())} numbers that are not.")
         if len(x) != len(y):
             raise ValueError(f"x and y must have as many rows as each other, got {len(x)} and {len(y)}.")
         self.x = x.double()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from cce.checks import check_choice, check_range
+from cce.checks import check_choice, check_number, check_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +57,7 @@ def exact_ratio(p: float, distribution: str) -> float:
     freedom), whose integrals are known.
     """
     check_choice("distribution", distribution, DISTRIBUTIONS)
+    check_number("p", p)
     if not 0 < p < 1:
         raise ValueError(f"p must lie in (0, 1), got {p}.")
     q = 1 - p
@@ -68,6 +69,8 @@ def exact_ratio(p: float, distribution: str) -> float:
 
 
 def _checked_weights(weights: Sequence[float]) -> Tensor:
+    for weight in weights:
+        check_number("weights", weight)
     p = torch.tensor(weights, dtype=torch.float64)
     if len(p) < 2 or bool((p < 0).any()) or abs(float(p.sum()) - 1) > 1e-9:
         raise ValueError(f"weights must be two or more numbers, none negative, with sum 1, got {list(weights)}.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from cce.checks import check_divides
+from cce.checks import check_divides, check_range
 from cce.indexing import MultiplyShift
 from cce.theory.factor import SparseFactor
 
@@ -22,6 +22,8 @@ def count_sketch(
     num_embeddings: int, num_rows: int, *, num_ones: int = 1, generator: Generator | None = None
 ) -> SparseFactor:
     """`num_ones` random signs in each row, one in each segment of the `num_rows` columns."""
+    check_range("num_embeddings", num_embeddings, 1, 2**31)
+    check_range("num_rows", num_rows, 1, 2**31)
     check_divides("num_ones", num_ones, "num_rows", num_rows)
     ids = torch.arange(num_embeddings)
     rows = MultiplyShift(num_ones, num_rows // num_ones, generator=generator).stacked(ids)

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cce.checks import check_range
+from cce.checks import check_range, check_type
 from cce.theory.factorise import factorise
+from cce.theory.least_squares import LeastSquares
 from cce.theory.run import Run
 from cce.theory.sketch import count_sketch
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
     from cce.theory.factor import SparseFactor
-    from cce.theory.least_squares import LeastSquares
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,13 @@ def sparse_cce(
 
     `start` is another `T_0` than zero, `(num_embeddings, embedding_dim)`.
     """
+    check_type("problem", problem, LeastSquares, "LeastSquares")
     check_range("num_rows", num_rows, 1, 2**31)
     check_range("num_steps", num_steps, 1, 2**31)
     small = problem.reduced
+    expected = (small.num_embeddings, small.embedding_dim)
+    if start is not None and tuple(start.shape) != expected:
+        raise ValueError(f"start must have shape {expected}, got {tuple(start.shape)}.")
     table = small.x.new_zeros(small.num_embeddings, small.embedding_dim) if start is None else start.double()
     excesses = [small.excess(table)]
     for _ in range(num_steps):

@@ -7,12 +7,10 @@ weights keep their meaning, goes on being averaged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from torch import nn
 
+from cce.checks import check_type
 from cce.embeddings import Clusterable
-
-if TYPE_CHECKING:
-    from torch import nn
 
 WRAPPERS = ("module", "_orig_mod")  # what AveragedModel, DDP and torch.compile put into names
 
@@ -25,6 +23,8 @@ def restart_average(averaged: nn.Module, model: nn.Module) -> None:
 
 def paired_tables(averaged: nn.Module, model: nn.Module) -> list[tuple[Clusterable, Clusterable]]:
     """The clusterable tables of both, by name, whatever wraps them (AveragedModel, DDP, torch.compile)."""
+    check_type("averaged", averaged, nn.Module, "a torch.nn.Module")
+    check_type("model", model, nn.Module, "a torch.nn.Module")
     copies, tables = _tables_by_name(averaged), _tables_by_name(model)
     missing = sorted(set(tables) - set(copies))
     if missing:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
+from torch.optim import Optimizer
 from tqdm import tqdm
 
-from cce.checks import check_choice, check_range
+from cce.checks import check_choice, check_range, check_type
 from cce.collection.names import readable_path
 from cce.distributed import Ranks
 from cce.embeddings import Clusterable
@@ -18,9 +20,6 @@ from cce.training.optimizer_state import POLICIES
 from cce.training.shared_clustering import SharedCounts, cluster_tables
 
 if TYPE_CHECKING:
-    from torch import nn
-    from torch.optim import Optimizer
-
     from cce.embeddings import ClusterEvent
 
 PAPER_SCHEDULES = ("best-of-10-epochs", "one-epoch", "strategy-1", "strategy-2", "strategy-3")
@@ -73,14 +72,19 @@ class ClusterSchedule:
         ranks: Ranks | None = None,
     ) -> None:
         check_choice("policy", policy, POLICIES)
+        check_type("model", model, nn.Module, "a torch.nn.Module")
         self.model = model
+        check_type("optimizer", optimizer, (Optimizer, list, tuple, type(None)), "a torch optimizer, or a list of them")
         several = optimizer if isinstance(optimizer, Sequence) else [optimizer]
         self.optimizers = tuple(each for each in several if each is not None)
+        for each in self.optimizers:
+            check_type("every optimizer", each, Optimizer, "a torch optimizer")
         self.every = every
         self.steps = _steps(every, times, at, steps_per_epoch, total, rest)
         self.policy = policy
         self.averages = tuple(averages)
         self.progress = progress
+        check_range("seed", seed, 0, 2**64)
         self.generator = torch.Generator().manual_seed(seed)
         self.ranks = Ranks() if ranks is None else ranks
         self.num_steps = 0
@@ -146,10 +150,11 @@ class ClusterSchedule:
     def _check_tables(self) -> None:
         """Say now what would otherwise go wrong at the first clustering."""
         owned = {id(p) for o in self.optimizers for group in o.param_groups for p in group["params"]}
-        for table in self.tables():
+        for name, table in self._named_tables():
             if self.optimizers and not all(id(parameter) in owned for parameter in table.parameters()):
                 raise ValueError(
-                    f"optimizer must hold the parameters of every clustered table, but not of this: {table}."
+                    "optimizer must hold the parameters of every clustered table, "
+                    f"but does not hold those of {readable_path(name) or 'the model'}."
                 )
             if table.settings.needs_counts and table.counts is None:
                 raise ValueError(
@@ -202,7 +207,7 @@ def _spread(total: int, rest: int, times: int | None) -> frozenset[int]:
     check_range("total", total, 1, 2**63)
     check_range("rest", rest, 0, total)
     if times is None:
-        raise ValueError("times must be given with total: how many clusterings to spread.")
+        raise ValueError("times must be given with total: how many clusterings to spread, got None.")
     check_range("times", times, 1, total - rest + 1)
     return frozenset(round((total - rest) * (index + 1) / times) for index in range(times))
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from cce.checks import check_choice
+from cce.checks import check_choice, check_type
+from cce.embeddings import ClusterEvent
 
 if TYPE_CHECKING:
-    from torch.optim import Optimizer
-
-    from cce.embeddings import ClusterEvent
     from cce.embeddings.clusterable import RowTransfer
 
 POLICIES = ("transfer", "reset", "keep")
@@ -34,6 +33,8 @@ def repair_optimizer(optimizer: Optimizer, event: ClusterEvent, *, policy: str =
     Works on any state tensor with a row for each row of the parameter, so on optimizers it has never seen.
     """
     check_choice("policy", policy, POLICIES)
+    check_type("optimizer", optimizer, Optimizer, "a torch optimizer")
+    check_type("event", event, ClusterEvent, "a ClusterEvent")
     for old, new in event.replaced.items():
         _replace_parameter(optimizer, old, new)
     transfer = event.transfer

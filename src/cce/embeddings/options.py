@@ -1,0 +1,62 @@
+"""Rules for the options of a method, said once: sizing by a budget and the constructor both ask them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cce.checks import check_choice, check_number, check_range, check_type, shown
+
+Check = Callable[[str, Any], None]  # of a name and a value
+MAX_ROWS = 2**31
+
+
+def rules(**checks: Check) -> Mapping[str, Check]:
+    """The rules of a class, by the names of its options."""
+    return checks
+
+
+def whole(low: int, high: int = MAX_ROWS) -> Check:
+    """An int in `[low, high)`."""
+    return lambda name, value: check_range(name, value, low, high)
+
+
+def choice(*words: str) -> Check:
+    """One of these words."""
+    return lambda name, value: check_choice(name, value, words)
+
+
+def within(low: float, high: float) -> Check:
+    """A number in `[low, high]`."""
+
+    def check(name: str, value: Any) -> None:
+        check_number(name, value, low)
+        if value > high:
+            raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {value}.")
+
+    return check
+
+
+def wholes(length: int | None = None) -> Check:
+    """A list of ints of at least 1, of this length."""
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != (length or len(value)):
+            raise TypeError(f"{name} must be a list of {f'{length} ' if length else ''}ints, got {shown(value)}.")
+        for each in value:
+            check_range(name, each, 1, 2**63)
+
+    return check
+
+
+def optional(check: Check) -> Check:
+    """None, or what `check` accepts."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def file_name(name: str, value: Any) -> None:
+    """A path in a folder that exists."""
+    check_type(name, value, (str, Path), "a path")
+    if not Path(value).parent.is_dir():
+        raise FileNotFoundError(f"{name} must lie in a folder that exists, got {str(value)!r}.")

@@ -1,0 +1,116 @@
+"""Every wrong argument of the Python API gives one clear line: what the argument is, the rule, and the value.
+
+`bad_input.txt` holds the calls, each followed by the error that it must raise, word for word. After each, nothing is
+left behind: models, tables and optimizers are as they were, and no file was made.
+"""
+
+import copy
+import functools
+import math
+import os
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+import cce
+from cce import theory
+from cce.clustering import kmeans, nearest_centroid, sample_ids
+from cce.clustering.quantize import ProductQuantizer
+from cce.schema import Batch, Feature, Schema
+
+LINES = (Path(__file__).parent / "bad_input.txt").read_text(encoding="utf-8").splitlines()
+CASES = [
+    pytest.param(call, *error.strip().split(": ", 1), id=call)
+    for call, error in pairwise(LINES)
+    if error.startswith("    ")
+]
+KINDS = ("ValueError", "TypeError", "IndexError", "FileNotFoundError")
+RULE = re.compile(r"must|give |needs?|goes? with|follows from|has no option|cannot|can be|could not|names")
+SCHEMA = Schema((Feature("a", 100), Feature("b", 50), Feature("c", 20)), dense=("x", "y"))
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.users = torch.nn.Embedding(1000, 16)
+        self.items = torch.nn.Embedding(900, 12)
+
+
+@functools.cache
+def objects() -> dict:
+    """What the calls share; a case that changed any of it would fail."""
+    torch.manual_seed(0)
+    model, clusterable = Model(), cce.ClusteredEmbedding(100, 4, num_rows=5)
+    table, tables = cce.ClusteredEmbedding(1000, 16, num_rows=20), cce.EmbeddingCollection(SCHEMA.vocabulary_sizes, 4)
+    clustered_once = cce.CollidingEmbedding(100, 8, num_rows=5)
+    clustered_once.cluster()
+    return {
+        "table": table,
+        "bag": cce.EmbeddingBag(copy.deepcopy(table), mode="sum"),
+        "mean_bag": cce.EmbeddingBag(copy.deepcopy(table)),
+        "dhe": cce.DeepHashEmbedding(1000, 16, width=3),
+        "weighted": cce.HashEmbedding(1000, 16, num_rows=5, weighted=True),
+        "unlearned": cce.ClusteredEmbedding(1000, 16, num_rows=20, num_learned=0),
+        "clustered_once": clustered_once,
+        "collection": cce.EmbeddingCollection({"user": 1000, "item": 500}, 16, cap=1000),
+        "model": model,
+        "adam": torch.optim.Adam(model.parameters()),
+        "clusterable": clusterable,
+        "sgd": torch.optim.SGD(clusterable.parameters(), lr=0.1),
+        "tables": tables,
+        "dlrm": cce.DLRM(SCHEMA, tables, bottom=[4], top=[4]),
+        "event": copy.deepcopy(clusterable).cluster(),
+        "points": torch.arange(18.0).view(9, 2),
+        "problem": theory.LeastSquares(torch.randn(20, 6), torch.randn(20, 2)),
+    }
+
+
+@functools.cache
+def names() -> dict:
+    """All that a call may name."""
+    public = {name: getattr(cce, name) for name in cce.__all__}
+    tools = {"torch": torch, "theory": theory, "nan": math.nan, "inf": math.inf, "generator": torch.Generator}
+    tools |= {"ids": lambda values: torch.tensor(values, dtype=torch.int64), "schema": SCHEMA}
+    others = (kmeans, nearest_centroid, sample_ids, ProductQuantizer, Batch, Feature, Schema)
+    return public | tools | {each.__name__: each for each in others} | objects()
+
+
+def snapshot() -> dict:
+    """Everything that a call could have changed, as plain values."""
+    found = {"files": os.listdir()}
+    for name, value in objects().items():
+        if isinstance(value, torch.nn.Module):
+            modules = [(path, type(module).__name__, module.training) for path, module in value.named_modules()]
+            state = {key: tensor.numpy().tobytes() for key, tensor in value.state_dict().items()}
+            found[name] = (modules, state, [parameter.requires_grad for parameter in value.parameters()])
+        elif isinstance(value, torch.optim.Optimizer):
+            groups = [[id(parameter) for parameter in group["params"]] for group in value.param_groups]
+            found[name] = (groups, len(value.state))
+    return found
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), CASES)
+def test_a_bad_input_gives_one_clear_line_and_leaves_nothing_behind(call, kind, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    objects()
+    before = snapshot()
+    with pytest.raises(Exception) as caught:  # noqa: PT011  # which one is what is tested
+        eval(call, names())
+    assert type(caught.value).__name__ == kind
+    assert str(caught.value) == message
+    assert snapshot() == before
+
+
+def test_there_are_many_cases_and_every_message_is_a_rule_in_one_line():
+    assert len(CASES) >= 470
+    assert len(CASES) == sum(not line.startswith((" ", "#")) for line in LINES if line)
+    assert len({case.id for case in CASES}) == len(CASES)
+    for case in CASES:
+        call, kind, message = case.values
+        assert kind in KINDS, call
+        assert message.endswith("."), message
+        assert not message.endswith(".."), message
+        assert RULE.search(message), message
