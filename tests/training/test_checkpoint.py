@@ -6,8 +6,8 @@ import torch
 from cce.training.checkpoint import (
     DamagedCheckpointError,
     checkpoint_path,
-    find_checkpoint,
     list_checkpoints,
+    open_checkpoint,
     prune_checkpoints,
     read_checkpoint,
     read_latest,
@@ -89,32 +89,35 @@ def test_a_failure_leaves_the_ones_before(folder):
     assert read_latest(folder)[0].step == 3
 
 
+CURVE = [{"step": 1, "bce": 0.3}, {"step": 2, "bce": 0.1}, {"step": 3, "bce": 0.2}]
+
+
 @pytest.fixture
 def run(tmp_path):
     """A run of three checkpoints, the second of which is the best."""
     for step in (1, 2, 3):
-        write_checkpoint(tmp_path / "checkpoints", step, MODEL, {"stopping": {"best_step": min(step, 2)}})
+        write_checkpoint(tmp_path / "checkpoints", step, MODEL, {"stopping": {"best_step": min(step, 2)}, "curve": CURVE})
     return tmp_path
 
 
 def test_of_a_run_the_newest_or_the_best_is_found_and_a_checkpoint_is_itself(run):
     paths = [checkpoint_path(run / "checkpoints", step) for step in (1, 2, 3)]
-    assert find_checkpoint(run) == paths[2]
-    assert find_checkpoint(run, best=True) == paths[1]
-    assert find_checkpoint(paths[0], best=True) == paths[0]
+    assert open_checkpoint(run)[0].path == paths[2]
+    assert open_checkpoint(run, best=True)[0].path == paths[1]
+    assert open_checkpoint(paths[0], best=True)[0].path == paths[0]
 
 
 def test_a_damaged_checkpoint_is_passed_over(run):
     latest = checkpoint_path(run / "checkpoints", 3)
     content = (latest / "model.safetensors").read_bytes()
     (latest / "model.safetensors").write_bytes(content[:-1])
-    assert find_checkpoint(run) == checkpoint_path(run / "checkpoints", 2)
+    assert open_checkpoint(run)[0].path == checkpoint_path(run / "checkpoints", 2)
     (latest / "model.safetensors").write_bytes(content)
-    assert find_checkpoint(run) == latest
+    assert open_checkpoint(run)[0].path == latest
 
 
 def test_where_the_best_is_gone_the_newest_is_found(tmp_path):
-    write_checkpoint(tmp_path / "checkpoints", 3, MODEL, {"stopping": {"best_step": -1}})
-    assert find_checkpoint(tmp_path, best=True) == checkpoint_path(tmp_path / "checkpoints", 3)
+    write_checkpoint(tmp_path / "checkpoints", 3, MODEL, {"stopping": {"best_step": -1}, "curve": []})
+    assert open_checkpoint(tmp_path, best=True)[0].path == checkpoint_path(tmp_path / "checkpoints", 3)
     with pytest.raises(FileNotFoundError, match="must be a run or a checkpoint, got no whole checkpoint there"):
-        find_checkpoint(tmp_path / "elsewhere")
+        open_checkpoint(tmp_path / "elsewhere")

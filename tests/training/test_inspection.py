@@ -33,10 +33,10 @@ def test_a_run_is_looked_at_by_its_newest_checkpoint(run):
 
 
 def test_evaluation_gives_the_scores_of_the_record(run, data):
-    path, rows, scores = evaluate_checkpoint(run[0], data)
-    assert path == checkpoint_path(run[0] / "checkpoints", best_step(run[1]))
-    assert rows == 100
-    assert (scores.bce, scores.auc) == (run[1].bce, run[1].auc)
+    found = evaluate_checkpoint(run[0], data)
+    assert found.path == checkpoint_path(run[0] / "checkpoints", best_step(run[1]))
+    assert found.num_rows == 100
+    assert (found.scores.bce, found.scores.auc) == (run[1].bce, run[1].auc)
 
 
 def test_what_does_not_fit_is_refused(run, data, tmp_path):
