@@ -96,7 +96,9 @@ CURVE = [{"step": 1, "bce": 0.3}, {"step": 2, "bce": 0.1}, {"step": 3, "bce": 0.
 def run(tmp_path):
     """A run of three checkpoints, the second of which is the best."""
     for step in (1, 2, 3):
-        write_checkpoint(tmp_path / "checkpoints", step, MODEL, {"stopping": {"best_step": min(step, 2)}, "curve": CURVE})
+        write_checkpoint(
+            tmp_path / "checkpoints", step, MODEL, {"stopping": {"best_step": min(step, 2)}, "curve": CURVE}
+        )
     return tmp_path
 
 

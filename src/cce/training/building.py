@@ -75,7 +75,7 @@ def load_model(
 
 
 def trusted_model(name: str, given: str | None, where: Path, *, trust_model: bool) -> str:
-    """The model's name, or the one that was given again. A saved name may lead to anyone's code: it is not run unasked."""
+    """The model's name, or the one that was given again. A saved name may lead to anyone's code: it must be trusted."""
     if given is None and name not in MODELS and not trust_model:
         hint = "give the model again (--model), or --trust-model if you know who made it"
         raise PermissionError(f"model of {where} must be trusted, as its code would be run, got {name!r}: {hint}.")
@@ -96,7 +96,8 @@ def read_run_options(out: Path, changes: Mapping[str, Any], *, trust_model: bool
         config = make_config(values)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{path} must hold the options of a run: {error}") from error
-    return values | changes | {"model": trusted_model(config.model, changes.get("model"), path, trust_model=trust_model)}
+    model = trusted_model(config.model, changes.get("model"), path, trust_model=trust_model)
+    return {**values, **changes, "model": model}
 
 
 def read_schema(checkpoint: Checkpoint) -> Schema:

@@ -58,7 +58,9 @@ class Checkpoint:
         """The step of the best validation until then; -1 if there was none."""
         found = self.get("stopping", dict).get("best_step")
         if not isinstance(found, int):
-            raise DamagedCheckpointError(f"{self.path / MANIFEST} must hold a best_step of type int, got {found!r:.60}.")
+            raise DamagedCheckpointError(
+                f"{self.path / MANIFEST} must hold a best_step of type int, got {found!r:.60}."
+            )
         return found
 
 
@@ -190,7 +192,7 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 
 def open_checkpoint(path: Path, *, best: bool = False) -> tuple[Checkpoint, list[str]]:
-    """`path` itself if it is a checkpoint; of a run, the newest whole one or the best. And what is wrong with others."""
+    """`path` itself if it is a checkpoint; of a run, its newest whole one or its best; what is wrong with others."""
     if (path / MANIFEST).exists():
         return read_checkpoint(path), []
     folder = path / "checkpoints"

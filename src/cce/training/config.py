@@ -153,14 +153,12 @@ class TrainConfig:
         self._check_pairs()
 
     def _check_types(self) -> None:
-        kinds = {"bool": bool, "str": str, "float": (int, float)}
+        kinds: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,), "float": (int, float)}
         for each in fields(self):
             word, _, may_be_none = str(each.type).partition(" | ")
             value = getattr(self, each.name)
-            if word in kinds and not (may_be_none and value is None):
-                is_number = word == "float" and not isinstance(value, bool)
-                if not isinstance(value, kinds[word]) or (word == "float" and not is_number):
-                    raise TypeError(f"{each.name} must be a {each.type}, got {value!r}.")
+            if word in kinds and type(value) not in kinds[word] and not (may_be_none and value is None):
+                raise TypeError(f"{each.name} must be a {each.type}, got {value!r}.")
 
     def _check_numbers(self) -> None:
         for each in fields(self):
@@ -191,7 +189,9 @@ class TrainConfig:
 
     def _check_sparse(self) -> None:
         if self.sparse and self.optimizer not in SPARSE_OPTIMIZERS:
-            raise ValueError(f"sparse must have an optimizer of {', '.join(SPARSE_OPTIMIZERS)}; got {self.optimizer!r}.")
+            raise ValueError(
+                f"sparse must have an optimizer of {', '.join(SPARSE_OPTIMIZERS)}; got {self.optimizer!r}."
+            )
         if self.optimizer == "sparse_adam" and not self.sparse:
             raise ValueError("optimizer 'sparse_adam' must have sparse=True, got sparse=False.")
 

@@ -26,7 +26,7 @@ def check_half(optimizer: str, options: Mapping[str, Any]) -> None:
     if optimizer not in known:
         raise ValueError(f"codebook_dtype 'float16' must have an optimizer of {', '.join(known)}; got {optimizer!r}.")
     least, eps = math.sqrt(LOST / _share_of_squares(optimizer, options)), options.get("eps")
-    if type(eps) not in (int, float) or not least <= eps < math.inf:
+    if not isinstance(eps, int | float) or not least <= eps < math.inf:
         got = "none" if eps is None else repr(eps)
         raise ValueError(
             f"codebook_dtype 'float16' needs optimizer_options eps of at least {least:.4g} with optimizer "

@@ -28,7 +28,9 @@ def start_from(model: nn.Module, run: Path, schema: Schema, *, name: str, seed: 
     """
     checkpoint, damage = open_checkpoint(run, best=True)
     if damage:
-        raise DamagedCheckpointError(f"start_from must name a run whose last and best checkpoints are whole: {damage[0]}")
+        raise DamagedCheckpointError(
+            f"start_from must name a run whose last and best checkpoints are whole: {damage[0]}"
+        )
     if read_schema(checkpoint) != schema:
         raise ValueError(f"start_from must name a run on the same data set, got {str(run)!r}, which had other columns.")
     _, trained = load_model(checkpoint, model=name)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import math
+import sys
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -203,10 +203,9 @@ class Trainer:
 
     def _validate(self) -> None:
         session = self.session
-        with session.stopwatch("validate"):
+        self._check_weights()
+        with session.stopwatch("validate"), self._explained_logits():
             scores = self._score(session.model, "validation")
-        if not math.isfinite(scores.bce):
-            raise self._diverged(f"validation BCE must be finite, got {scores.bce}", step=session.step)
         is_best = session.stopping.add(scores.bce, session.step)
         session.curve.append({"step": session.step, "epoch": session.loader.epoch + 1, **asdict(scores)})
         self._write("validation", **asdict(scores))
@@ -276,6 +275,16 @@ class Trainer:
         name = non_finite_parameter(self.session.model)
         if name is not None:
             raise self._diverged(f"{name} must be finite, got NaN or infinity", step=self.session.step)
+
+    @contextmanager
+    def _explained_logits(self) -> Iterator[None]:
+        """Logits that metrics reject, as they are not finite, mean that training diverged."""
+        try:
+            yield
+        except ValueError as error:
+            if not str(error).startswith("logits must be finite"):
+                raise
+            raise self._diverged(str(error).rstrip("."), step=self.session.step) from error
 
     def _diverged(self, what: str, *, step: int) -> DivergedError:
         return diverged(what, self.session, self.checkpoints, step=step)
