@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; 0 if it went well, 2 with one clear line if input was wrong or a run diverged, 130 if interrupted."""
+    """Run one verb; 0 if it went well, 2 with one clear line if not (bad input, a diverged run), 130 if interrupted."""
     options = _parser().parse_args(arguments)
     try:
         options.run(options)

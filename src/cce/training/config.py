@@ -180,7 +180,7 @@ class TrainConfig:
             sizes = f"batch_size={self.batch_size} and accumulate={self.accumulate}"
             raise ValueError(f"batch_size must be a multiple of accumulate, got {sizes}.")
         if self.codebook_dtype == "float16":
-            check_half(self.optimizer, self.optimizer_options)
+            check_half(self.optimizer, self.optimizer_options, lr=self.lr)
         self._check_sparse()
         if self.preset == "paper" and self.learned_min_count not in (1, TrainConfig.learned_min_count):
             got = f"learned_min_count={self.learned_min_count}"

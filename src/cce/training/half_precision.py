@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LOST = 2.0**-25  # the largest number that float16 rounds to zero
+LARGEST = 65504.0
 NO_SQUARES = ("sgd", "rowwise_adagrad", "asgd", "rprop")  # or they are kept in float32
 BETAS = ("adam", "adamw", "nadam", "radam", "sparse_adam")
 
 
-def check_half(optimizer: str, options: Mapping[str, Any]) -> None:
+def check_half(optimizer: str, options: Mapping[str, Any], *, lr: float = 0.0) -> None:
     """Reject an optimizer that would divide by squares of gradients that float16 has lost."""
+    if lr > LARGEST:
+        raise ValueError(f"lr must be at most {LARGEST:g} with codebook_dtype 'float16', got {lr:g}.")
     if optimizer in NO_SQUARES:
         return
     known = (*NO_SQUARES, *BETAS, "rmsprop", "adagrad")
