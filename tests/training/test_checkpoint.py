@@ -136,7 +136,10 @@ def test_a_manifest_in_good_order_that_is_not_ours_is_rejected(folder):
         ({"step": "3"}, "step of .* must be an int of at least 0, got '3'"),
         ({"step": -3}, "step of .* must be an int of at least 0, got -3"),
         ({"format": 2}, "format of .* must be 1, got 2"),
-        ({"state": {"=": ["tensor", "nowhere"]}}, "must fit the options of its run, but it does not: KeyError: 'nowhere'"),
+        (
+            {"state": {"=": ["tensor", "nowhere"]}},
+            "must fit the options of its run, but it does not: KeyError: 'nowhere'",
+        ),
         ({"state": {"a": 1}}, "must fit the options of its run, but it does not: KeyError"),
     ):
         changed = body | changes
