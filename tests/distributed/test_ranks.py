@@ -107,9 +107,24 @@ def test_a_process_that_dies_ends_all_with_a_clear_message(data, tmp_path):
     assert read_checkpoint(last).step == 6
 
 
+def test_processes_end_together_when_one_of_them_diverges(data, tmp_path):
+    result = two_processes("diverge", data, tmp_path)
+    assert result.returncode == 0, result.stderr[-3000:]
+    last = list_checkpoints(tmp_path / "diverged" / "checkpoints")[-1]
+    assert read_checkpoint(last).step == 5
+    told = [(tmp_path / f"rank-{rank}.txt").read_text() for rank in range(2)]
+    assert told[0] == told[1]
+    assert told[0].startswith("loss must be finite, got inf at step 6 with learning rate 0.01: training diverged.")
+
+
 def test_without_torchrun_a_process_is_alone():
     with joined() as ranks:
         assert ranks == Ranks(0, 1, 0)
         assert ranks.is_main
     assert Ranks().device("cpu") == torch.device("cpu")
-    assert Ranks(local_rank=3).device("cuda") == torch.device("cuda", 3)
+
+
+@pytest.mark.parametrize("name", ["tpu", "meta", "", "cuda:99", *([] if torch.cuda.is_available() else ["cuda"])])
+def test_a_device_that_is_not_here_is_rejected(name):
+    with pytest.raises(ValueError, match=rf"device must be one of this machine's, cpu, cuda .* or auto, got '{name}'"):
+        Ranks().device(name)

@@ -13,6 +13,7 @@ import torch
 
 from cce.distributed import broadcast, check_same, gather_rows, joined, sum_over_ranks
 from cce.training import Trainer
+from cce.training.divergence import DivergedError
 from helpers.runs import tiny_config
 
 
@@ -104,6 +105,16 @@ def die(ranks, data, out):
 
     trainer.train_step = step
     trainer.run()
+
+
+def diverge(ranks, data, out):
+    """The loss of the second process alone is not finite: both end, at the same step."""
+    trainer = Trainer(tiny_config(data, checkpoint_every=1), out / "diverged", ranks=ranks)
+    loss = trainer._loss
+    trainer._loss = lambda batch: loss(batch) * (float("inf") if (ranks.rank, trainer.session.step) == (1, 5) else 1.0)
+    with pytest.raises(DivergedError) as raised:
+        trainer.run()
+    (out / f"rank-{ranks.rank}.txt").write_text(str(raised.value))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from torch import nn
 
 from cce.collection import EmbeddingCollection
 from cce.models import DLRM, GMF, create_model
+from cce.models.registry import find_model
 from cce.schema import Batch, Feature, Schema
 
 SCHEMA = Schema((Feature("a", 9), Feature("b", 7)))
@@ -67,3 +68,18 @@ def test_a_wrong_content_of_the_file_is_refused(mine):
         create_model(mine + "number", SCHEMA, tables())
     with pytest.raises(TypeError, match=r"could not be made with options {'colour': 1}"):
         create_model(mine + "Sum", SCHEMA, tables(), colour=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("def model(:\n", "SyntaxError in line 1: "),
+        ("import no_such_package\n", "ModuleNotFoundError: No module named 'no_such_package'"),
+        ("raise RuntimeError('two\\nlines')\n", "RuntimeError: two lines"),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_named_with_the_reason(tmp_path, text, reason):
+    (tmp_path / "mine.py").write_text(text)
+    message = rf"^model must name a Python file that can be run, got '.*mine\.py': {reason}.*\.$"
+    with pytest.raises(ValueError, match=message):
+        find_model(f"{tmp_path / 'mine.py'}:Mine")

@@ -8,7 +8,7 @@ from cce.data import PreparedData
 from cce.distributed import Ranks
 from cce.training import Trainer
 from cce.training.building import build_model, build_schedule, load_model
-from cce.training.checkpoint import find_checkpoint, read_checkpoint
+from cce.training.checkpoint import open_checkpoint
 from cce.training.optimizers import create_optimizers
 from helpers.runs import tiny_config
 
@@ -93,7 +93,7 @@ def test_half_codebooks_weigh_half_and_the_model_gets_float32(data, name):
 def test_a_checkpoint_gives_its_configuration_and_its_model(data, tmp_path):
     trainer = Trainer(tiny_config(data, codebook_dtype="bfloat16"), tmp_path / "run")
     trainer.run()
-    checkpoint = read_checkpoint(find_checkpoint(tmp_path / "run"))
+    checkpoint = open_checkpoint(tmp_path / "run")[0]
     config, model = load_model(checkpoint)
     assert config == trainer.config
     assert model.state_dict().keys() == checkpoint.model.keys()

@@ -1,13 +1,18 @@
 """A checkpoint is whole and known to be, or it is not there."""
 
+import hashlib
+import json
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from cce.training.checkpoint import (
     DamagedCheckpointError,
     checkpoint_path,
-    find_checkpoint,
     list_checkpoints,
+    open_checkpoint,
     prune_checkpoints,
     read_checkpoint,
     read_latest,
@@ -89,32 +94,101 @@ def test_a_failure_leaves_the_ones_before(folder):
     assert read_latest(folder)[0].step == 3
 
 
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+import torch
+from cce.training.checkpoint import list_checkpoints, read_latest, write_checkpoint
+
+folder = Path(sys.argv[1])
+write_checkpoint(folder, 1, {"x": torch.zeros(10)}, {})
+for size, sizes in ((10, {}), (10_000, {"y": torch.zeros(10)}), (10, {"y": torch.zeros(10_000)})):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, -1))
+    try:
+        write_checkpoint(folder, 2, {"x": torch.zeros(size)}, {"text": "x" * 8000 if size == 10 else "", **sizes})
+    except OSError as error:
+        print(error)
+    assert [path.name for path in folder.iterdir()] == ["step-0000000001"]
+    assert read_latest(folder)[0].step == 1
+"""
+
+
+def test_a_full_disk_is_told_in_one_line_and_leaves_the_ones_before(tmp_path):
+    """Files may not grow beyond 4 kB there, whichever of the three is the first to be too long."""
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        assert line.startswith(f"checkpoint {checkpoint_path(tmp_path, 2)} could not be written: ")
+        assert "File too large" in line
+        assert line.endswith("those before it are kept.")
+
+
+def test_a_manifest_in_good_order_that_is_not_ours_is_rejected(folder):
+    file = checkpoint_path(folder, 3) / "checkpoint.json"
+    body = json.loads(file.read_text())["body"]
+    whole = {"bytes": 1, "sha256": ""}
+    for changes, message in (
+        ({"files": {}}, "files of .* must be model.safetensors and training.safetensors, got {}"),
+        ({"files": {"../../x": whole, "model.safetensors": whole}}, "files of .* must be model"),
+        ({"step": "3"}, "step of .* must be an int of at least 0, got '3'"),
+        ({"step": -3}, "step of .* must be an int of at least 0, got -3"),
+        ({"format": 2}, "format of .* must be 1, got 2"),
+        (
+            {"state": {"=": ["tensor", "nowhere"]}},
+            "must fit the options of its run, but it does not: KeyError: 'nowhere'",
+        ),
+        ({"state": {"a": 1}}, "must fit the options of its run, but it does not: KeyError"),
+    ):
+        changed = body | changes
+        digest = hashlib.sha256(json.dumps(changed).encode()).hexdigest()
+        file.write_text(json.dumps({"sha256": digest, "body": changed}))
+        with pytest.raises(DamagedCheckpointError, match=message):
+            read_checkpoint(checkpoint_path(folder, 3))
+
+
+CURVE = [{"step": 1, "bce": 0.3}, {"step": 2, "bce": 0.1}, {"step": 3, "bce": 0.2}]
+
+
 @pytest.fixture
 def run(tmp_path):
     """A run of three checkpoints, the second of which is the best."""
     for step in (1, 2, 3):
-        write_checkpoint(tmp_path / "checkpoints", step, MODEL, {"stopping": {"best_step": min(step, 2)}})
+        write_checkpoint(
+            tmp_path / "checkpoints", step, MODEL, {"stopping": {"best_step": min(step, 2)}, "curve": CURVE}
+        )
     return tmp_path
 
 
 def test_of_a_run_the_newest_or_the_best_is_found_and_a_checkpoint_is_itself(run):
     paths = [checkpoint_path(run / "checkpoints", step) for step in (1, 2, 3)]
-    assert find_checkpoint(run) == paths[2]
-    assert find_checkpoint(run, best=True) == paths[1]
-    assert find_checkpoint(paths[0], best=True) == paths[0]
+    assert open_checkpoint(run)[0].path == paths[2]
+    assert open_checkpoint(run, best=True)[0].path == paths[1]
+    assert open_checkpoint(paths[0], best=True)[0].path == paths[0]
 
 
 def test_a_damaged_checkpoint_is_passed_over(run):
     latest = checkpoint_path(run / "checkpoints", 3)
     content = (latest / "model.safetensors").read_bytes()
     (latest / "model.safetensors").write_bytes(content[:-1])
-    assert find_checkpoint(run) == checkpoint_path(run / "checkpoints", 2)
+    assert open_checkpoint(run)[0].path == checkpoint_path(run / "checkpoints", 2)
     (latest / "model.safetensors").write_bytes(content)
-    assert find_checkpoint(run) == latest
+    assert open_checkpoint(run)[0].path == latest
+
+
+def test_of_a_run_with_a_damaged_best_checkpoint_the_next_best_is_found(run):
+    best = checkpoint_path(run / "checkpoints", 2) / "training.safetensors"
+    best.write_bytes(best.read_bytes()[:-1])
+    checkpoint, damage = open_checkpoint(run, best=True)
+    assert checkpoint.step == 3  # its BCE is .2, that of the first .3
+    assert len(damage) == 1
+    assert str(best) in damage[0]
 
 
 def test_where_the_best_is_gone_the_newest_is_found(tmp_path):
-    write_checkpoint(tmp_path / "checkpoints", 3, MODEL, {"stopping": {"best_step": -1}})
-    assert find_checkpoint(tmp_path, best=True) == checkpoint_path(tmp_path / "checkpoints", 3)
+    write_checkpoint(tmp_path / "checkpoints", 3, MODEL, {"stopping": {"best_step": -1}, "curve": []})
+    assert open_checkpoint(tmp_path, best=True)[0].path == checkpoint_path(tmp_path / "checkpoints", 3)
     with pytest.raises(FileNotFoundError, match="must be a run or a checkpoint, got no whole checkpoint there"):
-        find_checkpoint(tmp_path / "elsewhere")
+        open_checkpoint(tmp_path / "elsewhere")

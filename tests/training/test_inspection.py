@@ -33,10 +33,46 @@ def test_a_run_is_looked_at_by_its_newest_checkpoint(run):
 
 
 def test_evaluation_gives_the_scores_of_the_record(run, data):
-    path, rows, scores = evaluate_checkpoint(run[0], data)
-    assert path == checkpoint_path(run[0] / "checkpoints", best_step(run[1]))
-    assert rows == 100
-    assert (scores.bce, scores.auc) == (run[1].bce, run[1].auc)
+    found = evaluate_checkpoint(run[0], data)
+    assert found.path == checkpoint_path(run[0] / "checkpoints", best_step(run[1]))
+    assert found.num_rows == 100
+    assert (found.scores.bce, found.scores.auc) == (run[1].bce, run[1].auc)
+
+
+MINE = """
+from pathlib import Path
+from cce.models import DLRM
+(Path(__file__).parent / "was-run").touch()
+
+class Mine(DLRM):
+    pass
+"""
+
+
+def test_the_code_of_a_saved_model_is_run_only_if_it_is_trusted_or_given_again(data, tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    model, ran = f"{tmp_path / 'mine.py'}:Mine", tmp_path / "was-run"
+    record = Trainer(tiny_config(data, model=model, max_steps=4), tmp_path / "run").run()
+    open_it = {
+        "inspect": lambda **how: inspect_checkpoint(tmp_path / "run", **how),
+        "checkpoint": lambda **how: inspect_checkpoint(checkpoint_path(tmp_path / "run" / "checkpoints", 4), **how),
+        "evaluate": lambda **how: evaluate_checkpoint(tmp_path / "run", data, **how),
+        "resume": lambda **how: Trainer.resume(tmp_path / "run", **how).close(),
+    }
+    for name, opened in open_it.items():
+        ran.unlink()
+        with pytest.raises(PermissionError, match=rf"^model of .* must be trusted, .*, got '{model}': give the model"):
+            opened()
+        assert not ran.exists(), name
+        opened(model=model)
+        assert ran.exists(), name
+        ran.unlink()
+        opened(trust_model=True)
+        assert ran.exists(), name
+    assert evaluate_checkpoint(tmp_path / "run", data, trust_model=True).scores.bce == record.bce
+    ran.unlink()
+    Trainer(tiny_config(data, start_from=str(tmp_path / "run"), max_steps=1), tmp_path / "from").run()
+    assert not ran.exists()  # the new run names a model of its own
 
 
 def test_what_does_not_fit_is_refused(run, data, tmp_path):

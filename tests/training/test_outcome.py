@@ -13,14 +13,16 @@ from helpers.runs import tiny_config
 
 def test_the_best_model_is_that_of_the_best_checkpoint(data, tmp_path):
     session = Session(tiny_config(data), PreparedData.open(data), ranks=Ranks())
-    assert best_model(session, tmp_path) is session.model
+    assert best_model(session, tmp_path) == (session.model, -1, [])
     session.step = 3
     session.stopping.add(0.5, 3)
     session.save(tmp_path)
     before = session.model.top[0].weight.clone()
     with torch.no_grad():
         session.model.top[0].weight.zero_()
-    assert torch.equal(best_model(session, tmp_path).top[0].weight, before)
+        model, step, damage = best_model(session, tmp_path)
+    assert (step, damage) == (3, [])
+    assert torch.equal(model.top[0].weight, before)
 
 
 def test_the_record_is_written(data, tmp_path):

@@ -9,8 +9,8 @@ from cce.training import Trainer
 from cce.training.building import build_model, load_model
 from cce.training.checkpoint import (
     checkpoint_path,
-    find_checkpoint,
     list_checkpoints,
+    open_checkpoint,
     read_checkpoint,
     write_checkpoint,
 )
@@ -24,16 +24,17 @@ def trained(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("trained") / "full"
     record = Trainer(tiny_config(data, method="full", cap=None), out).run()
     best = min(record.curve, key=lambda scores: scores["bce"])["step"]
-    path = find_checkpoint(out, best=True)
-    assert path == checkpoint_path(out / "checkpoints", best)
-    return out, load_model(read_checkpoint(path))[1], record
+    checkpoint, damage = open_checkpoint(out, best=True)
+    assert checkpoint.path == checkpoint_path(out / "checkpoints", best)
+    assert damage == []
+    return out, load_model(checkpoint)[1], record
 
 
 def started(data, run, **changes):
     config = tiny_config(data, **changes)
     schema = PreparedData.open(data).schema
     model = build_model(config, schema)
-    start_from(model, run, schema, seed=config.seed)
+    start_from(model, run, schema, name=config.model, seed=config.seed)
     return model
 
 
@@ -64,7 +65,7 @@ def test_tables_of_the_same_kind_are_copied_to_the_bit(trained, data):
 
 def test_pointers_of_tables_of_the_same_kind_are_copied_too(data, tmp_path):
     Trainer(tiny_config(data, preset="paper"), tmp_path).run()
-    best = load_model(read_checkpoint(find_checkpoint(tmp_path, best=True)))[1].tables.tables["c0"]
+    best = load_model(open_checkpoint(tmp_path, best=True)[0])[1].tables.tables["c0"]
     table = started(data, tmp_path, seed=5, preset="paper").tables.tables["c0"]
     ids = torch.arange(121)
     assert torch.equal(table.assignments(ids), best.assignments(ids))

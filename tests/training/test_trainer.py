@@ -1,6 +1,8 @@
 """The loop: what is learned, when things happen, and that a run which was stopped or killed ends with the same bits."""
 
+import hashlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -9,8 +11,9 @@ import sys
 import pytest
 import torch
 
+from cce.files import FolderInUseError
 from cce.training import Trainer
-from cce.training.checkpoint import list_checkpoints, read_checkpoint
+from cce.training.checkpoint import list_checkpoints, read_checkpoint, write_checkpoint
 from cce.training.metrics_log import read_metrics
 from helpers.runs import tiny_config, tiny_data
 
@@ -166,6 +169,119 @@ def test_a_run_that_was_killed_ends_with_the_same_bits(whole, killed, moment):
     assert not list((killed / moment / "checkpoints").glob("*.part"))
 
 
+def crashing_trainer(data, out, step, **changes):
+    """A trainer that fails in its step number `step`, without saving anything."""
+    trainer = Trainer(tiny_config(data, **changes), out)
+    train_step = trainer.train_step
+
+    def crash(*args):
+        if trainer.session.step == step - 1:
+            raise RuntimeError("crashed")
+        train_step(*args)
+
+    trainer.train_step = crash
+    return trainer
+
+
+@pytest.mark.parametrize("every", [7, 1])
+def test_a_clustering_right_after_a_checkpoint_is_told_once(whole, data, tmp_path, every):
+    with pytest.raises(RuntimeError, match="crashed"):
+        crashing_trainer(data, tmp_path / "run", 8, checkpoint_every=every).run()
+    assert [line["kind"] for line in log_of(tmp_path / "run") if line["step"] == 7] == ["cluster", "cluster"]
+    record = Trainer.resume(tmp_path / "run").run()
+    assert_same_end(whole[0], tmp_path / "run")
+    events = [[(event["step"], event["table"]) for event in each.events] for each in (record, whole[1])]
+    assert events[0] == events[1]
+
+
+def test_a_finished_run_that_is_resumed_is_tested_once(whole, data, tmp_path):
+    Trainer(tiny_config(data), tmp_path / "run").run()
+    Trainer.resume(tmp_path / "run").run()
+    assert_same_end(whole[0], tmp_path / "run")
+    assert sum(line["kind"] == "test" for line in log_of(tmp_path / "run")) == 1
+
+
+def test_a_run_that_is_alive_is_neither_resumed_nor_begun_again(data, tmp_path):
+    trainer = Trainer(tiny_config(data, max_steps=3), tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    message = rf"^{tmp_path / 'run'} is in use by process {os.getpid()} on .* since "
+    for begin in (lambda: Trainer.resume(tmp_path / "run"), lambda: Trainer(tiny_config(data), tmp_path / "run")):
+        with pytest.raises(FolderInUseError, match=message):
+            begin()
+    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    trainer.run()
+    Trainer.resume(tmp_path / "run").run()  # it is free again
+
+
+@pytest.mark.parametrize("failure", ["data", "model", "resume"])
+def test_a_run_that_could_not_begin_leaves_nothing_and_no_lock(data, tmp_path, failure):
+    begin = {
+        "data": lambda: Trainer(tiny_config(tmp_path / "nowhere"), tmp_path / "a" / "run"),
+        "model": lambda: Trainer(tiny_config(data, model_options={"wrong": 1}), tmp_path / "a" / "run"),
+        "resume": lambda: Trainer.resume(tmp_path / "a" / "run"),
+    }[failure]
+    with pytest.raises((OSError, TypeError)):
+        begin()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_data_set_without_test_rows_gives_a_run_without_test_scores(tmp_path):
+    data = tiny_data(tmp_path / "data")
+    manifest = json.loads((data / "manifest.json").read_text())
+    rows = dict(manifest["splits"])
+    assert rows["test"] == 100
+    empty_split(data, "test")
+    record = Trainer(tiny_config(data), tmp_path / "run").run()
+    assert math.isnan(record.bce)
+    assert record.curve
+    assert not [line for line in log_of(tmp_path / "run") if line["kind"] == "test"]
+    assert (tmp_path / "run" / "record.jsonl").exists()
+    empty_split(data, "train")
+    with pytest.raises(ValueError, match=f"data must have training rows, got none in {data}"):
+        Trainer(tiny_config(data), tmp_path / "other")
+
+
+def empty_split(data, split):
+    """Take all rows of a split away, as `cce prepare` leaves a split that no row falls into."""
+    manifest = json.loads((data / "manifest.json").read_text())
+    manifest["splits"][split] = 0
+    for name, facts in manifest["files"].items():
+        if name.startswith(f"{split}."):
+            (data / name).write_bytes(b"")
+            facts |= {"bytes": 0, "sha256": hashlib.sha256(b"").hexdigest()}
+    (data / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_a_run_whose_best_checkpoint_is_damaged_ends_with_the_next_best(data, tmp_path, capsys):
+    with pytest.raises(RuntimeError, match="crashed"):
+        crashing_trainer(data, tmp_path / "run", 24, keep_last=9).run()
+    scores = {line["step"]: line["bce"] for line in log_of(tmp_path / "run") if line["kind"] == "validation"}
+    for path in list_checkpoints(tmp_path / "run" / "checkpoints"):
+        if read_checkpoint(path).step == 22:
+            spoil = read_checkpoint(path)
+            spoil.state["stopping"] |= {"best": -1.0, "best_step": 9}  # nothing that is to come is better
+            write_checkpoint(path.parent, 22, spoil.model, spoil.state)
+    damaged = tmp_path / "run" / "checkpoints" / "step-0000000009" / "model.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    record = Trainer.resume(tmp_path / "run", progress=True).run()
+    scores[26] = record.curve[-1]["bce"]
+    del scores[9]
+    best = min(scores, key=scores.get)
+    assert log_of(tmp_path / "run")[-1]["best_step"] == best
+    told = f"{damaged} is not what was written: the checkpoint was damaged. The model of step {best:,} is the best"
+    assert told in capsys.readouterr().err
+
+
+def test_options_that_were_edited_are_named(data, tmp_path):
+    Trainer(tiny_config(data, max_steps=5), tmp_path / "run").run()
+    path = tmp_path / "run" / "config.toml"
+    path.write_text(path.read_text().replace("lr = 0.01", "lr = 0.02"))
+    with pytest.raises(ValueError, match=r"lr in config\.toml must be what the run was begun with, 0\.01, got 0\.02"):
+        Trainer.resume(tmp_path / "run")
+    with pytest.raises(ValueError, match="lr does not go with resume, which may change epochs, max_steps, device"):
+        Trainer.resume(tmp_path / "run", lr=0.02)
+
+
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(whole, data, tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt):
         stopping_trainer(data, tmp_path / "run", 11).run()
@@ -254,7 +370,7 @@ def test_a_model_that_draws_random_numbers_goes_on_drawing_them(data, tmp_path):
     options = {"model": f"{tmp_path / 'model.py'}:Random", "epochs": 1}
     for name, changes in (("whole", {}), ("parts", {"max_steps": 6})):
         Trainer(tiny_config(data, **options, **changes), tmp_path / name).run()
-    Trainer.resume(tmp_path / "parts", max_steps=None).run()
+    Trainer.resume(tmp_path / "parts", max_steps=None, trust_model=True).run()
     assert last_bits(tmp_path / "whole")[2] == last_bits(tmp_path / "parts")[2]
     one, two = (last_bits(tmp_path / name)[1] for name in ("whole", "parts"))
     assert all(bits(one[name]) == bits(two[name]) for name in one)

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; 0 if it went well, 2 with one clear line if the input was wrong, 130 if interrupted."""
+    """Run one verb; 0 if it went well, 2 with one clear line if not (bad input, a diverged run), 130 if interrupted."""
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, FloatingPointError) as error:
         print(f"cce {options.verb}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from cce.cli.inspect import add_trust
 from cce.records import strict_json
 
 EXAMPLE = """examples:
@@ -30,6 +32,7 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument("--batch-size", type=int, default=16_384, help="rows at a time (default: %(default)s)")
     parser.add_argument("--streaming", action="store_true", help="do not keep all scores: an AUC up to near ties")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
+    add_trust(parser)
     parser.set_defaults(run=run)
 
 
@@ -37,15 +40,20 @@ def run(options: argparse.Namespace) -> None:
     """Load, score, and tell."""
     from cce.training.inspection import evaluate_checkpoint
 
-    path, rows, scores = evaluate_checkpoint(
+    found = evaluate_checkpoint(
         options.checkpoint,
         options.data,
         split=options.split,
         batch_size=options.batch_size,
         streaming=options.streaming,
+        model=options.model,
+        trust_model=options.trust_model,
     )
+    scores, where = found.scores, {"checkpoint": str(found.path), "split": options.split, "rows": found.num_rows}
+    for line in found.damage:
+        print(f"cce evaluate: {line}", file=sys.stderr)
     if options.json:
-        print(strict_json({"checkpoint": str(path), "split": options.split, "rows": rows, **asdict(scores)}))
+        print(strict_json(where | asdict(scores)))
     else:
-        print(f"{options.split}, {rows:,} rows: BCE {scores.bce:.5f}, AUC {scores.auc:.5f}")
-        print(f"checkpoint: {path}")
+        print(f"{options.split}, {found.num_rows:,} rows: BCE {scores.bce:.5f}, AUC {scores.auc:.5f}")
+        print(f"checkpoint: {found.path}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,22 @@ def add_verb(verbs: Any) -> None:
     )
     parser.add_argument("path", type=Path, metavar="RUN|CHECKPOINT", help="folder of a run or of a checkpoint")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_trust(parser)
     parser.set_defaults(run=run)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add the two ways to let the code of a saved model run."""
+    parser.add_argument("--model", default=None, help="the model again, if it is a file of your own: FILE.py:NAME")
+    about = "run the code that a saved run names as its model; only for runs of people you trust"
+    parser.add_argument("--trust-model", action="store_true", help=about)
 
 
 def run(options: argparse.Namespace) -> None:
     """Read and tell."""
     from cce.training.inspection import inspect_checkpoint
 
-    found = inspect_checkpoint(options.path)
+    found = inspect_checkpoint(options.path, model=options.model, trust_model=options.trust_model)
+    for line in found.damage:
+        print(f"cce inspect: {line}", file=sys.stderr)
     print(strict_json(found.to_dict()) if options.json else str(found))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.records import strict_json
-from cce.training.config import TrainConfig, make_config, parse_pairs, read_toml
+from cce.training.config import CONFIG, MAY_CHANGE, TrainConfig, make_config, parse_pairs, read_toml
 
 if TYPE_CHECKING:
     from cce.records import RunRecord
@@ -24,7 +24,6 @@ A TOML file has the same names as the options here, with _ for -. What is given 
 
 TYPES = {"int": int, "int | None": int, "float": float, "float | None": float, "str": str, "str | None": str}
 LIST = "list[float] | None"
-CHANGES = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
 
 
 def add_verb(verbs: Any) -> None:
@@ -43,6 +42,8 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of options")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with the run in this folder")
     parser.add_argument("--json", action="store_true", help="print the record as JSON, and no progress")
+    about = "with --resume: run the code that the run names as its model; without it, --model must name it again"
+    parser.add_argument("--trust-model", action="store_true", help=about)
     options = parser.add_argument_group("the run")
     for each in fields(TrainConfig):
         if each.name != "data":
@@ -71,6 +72,8 @@ def run(options: argparse.Namespace) -> None:
     """Train to the end, and print what came of it."""
     given = _given(options)
     if options.resume is None:
+        if options.trust_model:
+            raise ValueError("trust_model goes with resume: a new run is given its model.")
         values = (read_toml(options.config) if options.config is not None else {}) | given
         config = make_config(values)
     else:
@@ -81,7 +84,8 @@ def run(options: argparse.Namespace) -> None:
     with joined() as ranks:
         shown = not options.json
         if options.resume is not None:
-            trainer = Trainer.resume(options.resume, ranks=ranks, progress=shown, **given)
+            trust = options.trust_model
+            trainer = Trainer.resume(options.resume, ranks=ranks, progress=shown, trust_model=trust, **given)
         else:
             out = options.out or Path("runs") / f"{Path(config.data).resolve().name}-{config.method}"
             trainer = Trainer(config, out, ranks=ranks, progress=shown)
@@ -101,6 +105,9 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     for name in ("data", "start_from"):
         if name in given:
             given[name] = str(Path(given[name]).resolve())  # a run may be resumed from another folder
+    file, colon, name = given.get("model", "").rpartition(":")
+    if colon and Path(file).is_file():
+        given["model"] = f"{Path(file).resolve()}:{name}"
     return given
 
 
@@ -109,9 +116,9 @@ def _check_resume(options: argparse.Namespace, given: dict[str, Any]) -> None:
         if getattr(options, name) is not None:
             raise ValueError(f"{name} does not go with resume: a run keeps its folder and its options.")
     for name in given:
-        if name not in CHANGES:
-            raise ValueError(f"{name} does not go with resume, which may change {', '.join(CHANGES)} only.")
-    if not (options.resume / "config.toml").exists():
+        if name not in (*MAY_CHANGE, "model"):
+            raise ValueError(f"{name} does not go with resume, which may change {', '.join(MAY_CHANGE)} only.")
+    if not (options.resume / CONFIG).exists():
         raise FileNotFoundError(f"resume must name the folder of a run, got {str(options.resume)!r}.")
 
 

@@ -35,9 +35,14 @@ class Ranks:
         """The device of this process: `cpu`, `cuda`, or `auto` for cuda where there is one."""
         if name == "auto":
             name = "cuda" if torch.cuda.is_available() else "cpu"
-        if name == "cuda":
-            return torch.device("cuda", self.local_rank)
-        return torch.device(name)
+        try:
+            device = torch.device("cuda", self.local_rank) if name == "cuda" else torch.device(name)
+            if device.type != "cpu":
+                torch.empty(1, device=device).cpu()  # torch knows names of devices that are not here
+        except (AssertionError, NotImplementedError, RuntimeError) as error:
+            here = f"cpu, cuda ({torch.cuda.device_count()} here) or auto"
+            raise ValueError(f"device must be one of this machine's, {here}, got {name!r}.") from error
+        return device
 
 
 @contextmanager

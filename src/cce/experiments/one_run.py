@@ -81,6 +81,6 @@ def _trainer(config: TrainConfig, folder: Path) -> Trainer:
     from cce.training.trainer import Trainer
 
     if not (folder / "config.toml").exists():
-        return Trainer(config, folder)
+        return Trainer(config, folder, lock=False)
     moved: dict[str, Any] = {} if config.start_from is None else {"start_from": config.start_from}
-    return Trainer.resume(folder, threads=config.threads, **moved)
+    return Trainer.resume(folder, lock=False, threads=config.threads, model=config.model, **moved)

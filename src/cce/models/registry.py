@@ -54,7 +54,17 @@ def find_model(name: str) -> Callable[..., nn.Module]:
     if spec is None or spec.loader is None:
         raise ValueError(f"model must name a Python file, got {file!r}.")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"model must name a Python file that can be run, got {file!r}: {_reason(error)}.") from error
     if not callable(getattr(module, attribute, None)):
         raise ValueError(f"model names {attribute!r}, but {file} has no such class or function.")
     return getattr(module, attribute)  # type: ignore[no-any-return]
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong in a file, in one line."""
+    where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
+    text = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+    return f"{type(error).__name__}{where}: {text}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,13 +11,17 @@ from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
 from cce.embeddings import METHODS
-from cce.models import create_model
+from cce.models import MODELS, create_model
 from cce.schema import Schema
+from cce.training.checkpoint import explained_misfits
 from cce.training.cluster_schedule import ClusterSchedule, paper_schedule
-from cce.training.config import TrainConfig, make_config
+from cce.training.config import CONFIG, MAY_CHANGE, MAY_MOVE, TrainConfig, make_config, read_toml
 from cce.training.random_state import seed_everything
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
@@ -56,12 +61,49 @@ def _as_float32(tables: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
     return vectors.float()
 
 
-def load_model(checkpoint: Checkpoint) -> tuple[TrainConfig, nn.Module]:
-    """The configuration and the model of a checkpoint."""
-    config = make_config(checkpoint.state["config"])
-    model = build_model(config, Schema.from_dict(checkpoint.state["schema"]))
-    model.load_state_dict(checkpoint.model)
-    return config, model
+def load_model(
+    checkpoint: Checkpoint, *, model: str | None = None, trust_model: bool = False
+) -> tuple[TrainConfig, nn.Module]:
+    """The configuration and the model of a checkpoint, whose code is run only if it is `model`, or trusted."""
+    with explained_misfits(checkpoint.path):
+        config = make_config(checkpoint.get("config", dict))
+    config = replace(config, model=trusted_model(config.model, model, checkpoint.path, trust_model=trust_model))
+    with explained_misfits(checkpoint.path):
+        made = build_model(config, read_schema(checkpoint))
+        made.load_state_dict(checkpoint.model)
+    return config, made
+
+
+def trusted_model(name: str, given: str | None, where: Path, *, trust_model: bool) -> str:
+    """The model's name, or the one that was given again. A saved name may lead to anyone's code: it must be trusted."""
+    if given is None and name not in MODELS and not trust_model:
+        hint = "give the model again (--model), or --trust-model if you know who made it"
+        raise PermissionError(f"model of {where} must be trusted, as its code would be run, got {name!r}: {hint}.")
+    return name if given is None else given
+
+
+def read_run_options(out: Path, changes: Mapping[str, Any], *, trust_model: bool) -> dict[str, Any]:
+    """The options of the run in a folder, with those changes that a run may see."""
+    may = (*MAY_CHANGE, *MAY_MOVE)
+    for name in changes:
+        if name not in may:
+            raise ValueError(f"{name} does not go with resume, which may change {', '.join(may)} only.")
+    path = out / CONFIG
+    if not path.exists():
+        raise FileNotFoundError(f"resume must name the folder of a run, got {str(out)!r}.")
+    values = read_toml(path)
+    try:
+        config = make_config(values)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{path} must hold the options of a run: {error}") from error
+    model = trusted_model(config.model, changes.get("model"), path, trust_model=trust_model)
+    return {**values, **changes, "model": model}
+
+
+def read_schema(checkpoint: Checkpoint) -> Schema:
+    """The columns that a checkpoint was trained on."""
+    with explained_misfits(checkpoint.path):
+        return Schema.from_dict(checkpoint.get("schema", dict))
 
 
 def method_options(config: TrainConfig) -> dict[str, Any]:

@@ -11,20 +11,23 @@ import hashlib
 import json
 import os
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cce.distributed.packing import pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor
 
+Value = TypeVar("Value")
 FORMAT = 1
 MODEL, TRAINING, MANIFEST = "model.safetensors", "training.safetensors", "checkpoint.json"
 
@@ -37,9 +40,41 @@ class DamagedCheckpointError(ValueError):
 class Checkpoint:
     """What was saved at a step."""
 
+    path: Path
     step: int
     model: dict[str, Tensor]
     state: dict[str, Any]  # of everything else
+
+    def get(self, name: str, kind: type[Value]) -> Value:
+        """A part of the state, which must be of this type."""
+        value = self.state.get(name) if isinstance(self.state, dict) else None
+        if not isinstance(value, kind):
+            rule = f"must hold the state of a run, with {name!r} of type {kind.__name__}"
+            raise DamagedCheckpointError(f"{self.path / MANIFEST} {rule}, got {value!r:.60}.")
+        return value
+
+    @property
+    def best_step(self) -> int:
+        """The step of the best validation until then; -1 if there was none."""
+        found = self.get("stopping", dict).get("best_step")
+        if not isinstance(found, int):
+            raise DamagedCheckpointError(
+                f"{self.path / MANIFEST} must hold a best_step of type int, got {found!r:.60}."
+            )
+        return found
+
+
+@contextmanager
+def explained_misfits(path: Path) -> Iterator[None]:
+    """Name the checkpoint whose content, undamaged as it is, does not fit what is made of it."""
+    try:
+        yield
+    except DamagedCheckpointError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        what = f"{type(error).__name__}: {reason}" if isinstance(error, LookupError | AttributeError) else reason
+        raise DamagedCheckpointError(f"{path} must fit the options of its run, but it does not: {what:.300}") from error
 
 
 def write_checkpoint(folder: Path, step: int, model: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
@@ -48,49 +83,80 @@ def write_checkpoint(folder: Path, step: int, model: Mapping[str, Tensor], state
     aside = path.with_name(path.name + ".part")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
+    try:
+        _write_files(aside, step, model, state)
+        _remove(path)  # a damaged one, which this run has come to again
+        aside.rename(path)
+        _flush(folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise OSError(f"checkpoint {path} could not be written: {reason}; those before it are kept.") from error
+    return path
+
+
+def _write_files(folder: Path, step: int, model: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     tensors: dict[str, Tensor] = {}
     plain = pack(dict(state), tensors)
-    save_file(_separate(model), aside / MODEL)
-    save_file(_separate(tensors), aside / TRAINING)
-    files = {name: _facts(aside / name) for name in (MODEL, TRAINING)}
+    save_file(_separate(model), folder / MODEL)
+    save_file(_separate(tensors), folder / TRAINING)
+    files = {name: _facts(folder / name) for name in (MODEL, TRAINING)}
     body = {"format": FORMAT, "step": step, "files": files, "state": plain}
-    (aside / MANIFEST).write_text(json.dumps({"sha256": _digest(body), "body": body}), encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps({"sha256": _digest(body), "body": body}), encoding="utf-8")
     for name in (MODEL, TRAINING, MANIFEST):
-        _flush(aside / name)
-    _remove(path)  # a damaged one, which this run has come to again
-    aside.rename(path)
-    _flush(folder)
-    return path
+        _flush(folder / name)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """What was saved; a damaged checkpoint is refused with the name of its damaged file."""
     body = read_manifest(path)
     for name, facts in body["files"].items():
-        if not (path / name).exists():
+        if not (path / name).is_file():
             raise DamagedCheckpointError(f"{path / name} is missing: the checkpoint was damaged.")
         if _facts(path / name) != facts:
             raise DamagedCheckpointError(f"{path / name} is not what was written: the checkpoint was damaged.")
-    state = unpack(body["state"], load_file(path / TRAINING))
-    return Checkpoint(body["step"], load_file(path / MODEL), state)
+    model, tensors = (_load_tensors(path / name) for name in (MODEL, TRAINING))
+    with explained_misfits(path / MANIFEST):
+        state = unpack(body["state"], tensors)
+    return Checkpoint(path, body["step"], model, state)
+
+
+def _load_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise DamagedCheckpointError(f"{path} must be a safetensors file: {error}.") from error
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """The plain part of a checkpoint, with its step and its files."""
     file = path / MANIFEST
-    if not file.exists():
+    if not file.is_file():
         raise DamagedCheckpointError(f"{path} must be a checkpoint, got no {MANIFEST} there.")
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         body: dict[str, Any] = content["body"]
         whole = content["sha256"] == _digest(body)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         whole = False
     if not whole:
         raise DamagedCheckpointError(f"{file} is not what was written: the checkpoint was damaged.")
-    if body["format"] != FORMAT:
-        raise ValueError(f"format of {file} must be {FORMAT}, got {body['format']}.")
+    _check_body(body, file)
     return body
+
+
+def _check_body(body: dict[str, Any], file: Path) -> None:
+    """Refuse a manifest that says, in good order, what no manifest of ours does: it may come from anyone."""
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        found = body.get("format") if isinstance(body, dict) else body
+        raise DamagedCheckpointError(f"format of {file} must be {FORMAT}, got {found!r:.60}.")
+    if type(body.get("step")) is not int or body["step"] < 0:
+        raise DamagedCheckpointError(f"step of {file} must be an int of at least 0, got {body.get('step')!r:.60}.")
+    files = body.get("files")
+    if not isinstance(files, dict) or set(files) != {MODEL, TRAINING}:  # no name leads out of the folder
+        raise DamagedCheckpointError(f"files of {file} must be {MODEL} and {TRAINING}, got {files!r:.60}.")
+    if "state" not in body:
+        raise DamagedCheckpointError(f"{file} must hold the state of a run, got none.")
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -106,7 +172,7 @@ def read_latest(folder: Path) -> tuple[Checkpoint, list[str]]:
             return read_checkpoint(path), damage
         except DamagedCheckpointError as error:
             damage.append(str(error))
-    raise FileNotFoundError("\n".join([*damage, f"{folder} must hold a whole checkpoint, got none."]))
+    raise FileNotFoundError(f"{folder} must hold a whole checkpoint, got none. {' '.join(damage)}".rstrip())
 
 
 def prune_checkpoints(folder: Path, *, keep_last: int, best_step: int) -> None:
@@ -125,19 +191,34 @@ def checkpoint_path(folder: Path, step: int) -> Path:
     return folder / f"step-{step:010d}"
 
 
-def find_checkpoint(path: Path, *, best: bool = False) -> Path:
-    """`path` itself if it is a checkpoint; of a run, the newest whole one or the best."""
+def open_checkpoint(path: Path, *, best: bool = False) -> tuple[Checkpoint, list[str]]:
+    """`path` itself if it is a checkpoint; of a run, its newest whole one or its best; what is wrong with others."""
     if (path / MANIFEST).exists():
-        return path
+        return read_checkpoint(path), []
     folder = path / "checkpoints"
-    for candidate in reversed(list_checkpoints(folder)):
+    if not list_checkpoints(folder):
+        raise FileNotFoundError(f"{path} must be a run or a checkpoint, got no whole checkpoint there.")
+    newest, damage = read_latest(folder)
+    if not best or newest.best_step < 0:
+        return newest, damage
+    found, more = read_best(folder, newest.best_step, newest.get("curve", list))
+    return (newest if found is None else found), damage + more
+
+
+def read_best(
+    folder: Path, best_step: int, curve: Sequence[Mapping[str, float]]
+) -> tuple[Checkpoint | None, list[str]]:
+    """The whole checkpoint with the best validation, and what is wrong with better ones; None if none is left."""
+    others = sorted(curve, key=lambda scores: scores["bce"])
+    damage: list[str] = []
+    for step in dict.fromkeys([best_step, *(int(scores["step"]) for scores in others)]):
+        path = checkpoint_path(folder, step)
         try:
-            best_step = read_checkpoint(candidate).state["stopping"]["best_step"]
-        except DamagedCheckpointError:
-            continue
-        chosen = checkpoint_path(folder, best_step)
-        return chosen if best and chosen.exists() else candidate
-    raise FileNotFoundError(f"{path} must be a run or a checkpoint, got no whole checkpoint there.")
+            if path.exists() or step == best_step:
+                return read_checkpoint(path), damage
+        except DamagedCheckpointError as error:
+            damage.append(str(error))
+    return None, damage
 
 
 def _remove(path: Path) -> None:

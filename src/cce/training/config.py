@@ -11,19 +11,22 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_choice, check_range
+from cce.training.half_precision import check_half
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+CONFIG = "config.toml"
 LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "warmup_steps")
 PRESETS = ("tuned", "paper")
 PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
 CODEBOOK_DTYPES = ("float32", "float16", "bfloat16")
-NO_EPS = ("sgd", "rowwise_adagrad")  # optimizers that divide by nothing, or in float32
-SMALLEST_HALF = 1e-7  # what is smaller is 0 in float16
+SPARSE_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad", "sparse_adam")
+MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
+MAY_MOVE = ("data", "start_from", "model")  # files and folders, which may have another name
 SCHEDULES = (
     "auto",
     "none",
@@ -139,6 +142,7 @@ class TrainConfig:
     threads: int | None = field(default=None, metadata=_about("of torch on the CPU"))
 
     def __post_init__(self) -> None:
+        self._check_types()
         for name in ("model_options", "method_options", "optimizer_options", "num_learned"):
             if not isinstance(getattr(self, name), dict):
                 raise TypeError(f"{name} must be a table of names and values, got {getattr(self, name)!r}.")
@@ -147,6 +151,14 @@ class TrainConfig:
                 check_choice(each.name, getattr(self, each.name), each.metadata["choices"])
         self._check_numbers()
         self._check_pairs()
+
+    def _check_types(self) -> None:
+        kinds: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,), "float": (int, float)}
+        for each in fields(self):
+            word, _, may_be_none = str(each.type).partition(" | ")
+            value = getattr(self, each.name)
+            if word in kinds and type(value) not in kinds[word] and not (may_be_none and value is None):
+                raise TypeError(f"{each.name} must be a {each.type}, got {value!r}.")
 
     def _check_numbers(self) -> None:
         for each in fields(self):
@@ -167,17 +179,21 @@ class TrainConfig:
         if self.batch_size % self.accumulate:
             sizes = f"batch_size={self.batch_size} and accumulate={self.accumulate}"
             raise ValueError(f"batch_size must be a multiple of accumulate, got {sizes}.")
-        if self.codebook_dtype == "float16" and self.optimizer not in NO_EPS:
-            eps = self.optimizer_options.get("eps", 0.0)
-            if eps < SMALLEST_HALF:
-                raise ValueError(
-                    f"codebook_dtype 'float16' needs optimizer_options eps of at least {SMALLEST_HALF} with optimizer "
-                    f"{self.optimizer!r}, whose own is 0 in float16; or take bfloat16, {' or '.join(NO_EPS)}."
-                )
+        if self.codebook_dtype == "float16":
+            check_half(self.optimizer, self.optimizer_options, lr=self.lr)
+        self._check_sparse()
         if self.preset == "paper" and self.learned_min_count not in (1, TrainConfig.learned_min_count):
             got = f"learned_min_count={self.learned_min_count}"
             raise ValueError(f"preset 'paper' learns pointers of all ids: leave out learned_min_count, got {got}.")
         self._check_moments()
+
+    def _check_sparse(self) -> None:
+        if self.sparse and self.optimizer not in SPARSE_OPTIMIZERS:
+            raise ValueError(
+                f"sparse must have an optimizer of {', '.join(SPARSE_OPTIMIZERS)}; got {self.optimizer!r}."
+            )
+        if self.optimizer == "sparse_adam" and not self.sparse:
+            raise ValueError("optimizer 'sparse_adam' must have sparse=True, got sparse=False.")
 
     def _check_moments(self) -> None:
         """When to cluster is said in one way."""
@@ -199,7 +215,7 @@ class TrainConfig:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         plain = [f"{name} = {_toml(value)}" for name, value in values.items() if not isinstance(value, dict | None)]
         tables = [
-            "\n".join([f"\n[{name}]", *(f"{_toml_key(key)} = {_toml(item)}" for key, item in value.items())])
+            "\n".join([f"\n[{name}]", *(_pair(key, item) for key, item in value.items())])
             for name, value in values.items()
             if isinstance(value, dict) and value
         ]
@@ -212,7 +228,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"config must name a file that is there, got {str(path)!r}.")
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} must be TOML: {error}.") from error
     check_names(values, str(path))
     return values
@@ -229,7 +245,7 @@ def check_names(names: Iterable[str], where: str) -> None:
 
 
 def make_config(values: Mapping[str, Any]) -> TrainConfig:
-    """The configuration of these values; a wrong name is refused, and a wrong type."""
+    """The configuration of these values; a wrong name is rejected, and a wrong type."""
     check_names(values, "the configuration")
     if "data" not in values:
         raise ValueError("data must be given: the folder of a data set made by `cce prepare`.")
@@ -241,10 +257,6 @@ def _typed(name: str, value: Any) -> Any:
     wanted = next(each.type for each in fields(TrainConfig) if each.name == name)
     if "float" in str(wanted) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    kinds = {"bool": bool, "str": str, "float": float}
-    kind = kinds.get(str(wanted))
-    if kind is not None and not isinstance(value, kind):
-        raise TypeError(f"{name} must be a {wanted}, got {value!r}.")
     return value
 
 
@@ -266,9 +278,13 @@ def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml_key(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(_pair(key, item) for key, item in value.items()) + "}"
+    if isinstance(value, float):
+        return repr(value)  # nan and inf are words of TOML's as well
     return json.dumps(value, ensure_ascii=False)  # of strings, numbers and booleans JSON's form is TOML's
 
 
-def _toml_key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+def _pair(key: str, value: Any) -> str:
+    """A key that is no plain word, such as the name of a feature may be, is set in quotes."""
+    plain = re.fullmatch("[A-Za-z0-9_-]+", key)
+    return f"{key if plain else json.dumps(key, ensure_ascii=False)} = {_toml(value)}"

@@ -11,10 +11,9 @@ from cce.data import PreparedData
 from cce.diagnostics import collapse, summary
 from cce.distributed import Ranks
 from cce.embeddings import ClusteredEmbedding
-from cce.schema import Schema
 from cce.text import format_table
-from cce.training.building import load_model
-from cce.training.checkpoint import find_checkpoint, read_checkpoint
+from cce.training.building import load_model, read_schema
+from cce.training.checkpoint import open_checkpoint
 from cce.training.config import TrainConfig
 from cce.training.scoring import Scores, score
 
@@ -34,6 +33,7 @@ class Inspection:
     tables: Any  # diagnostics.Summary
     health: dict[str, dict[str, Any]]  # by table: entropies, dead rows, verdict
     num_params: int  # of the whole model
+    damage: list[str]  # checkpoints that were passed over, and why
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -57,45 +57,65 @@ class Inspection:
         return "\n".join([*lines, "options: " + ", ".join(f"{name}={value}" for name, value in told.items())])
 
 
-def inspect_checkpoint(path: Path) -> Inspection:
-    """The newest whole checkpoint of a run, or the checkpoint itself, and what it holds."""
-    found = find_checkpoint(path)
-    checkpoint = read_checkpoint(found)
-    config, model = load_model(checkpoint)
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of a checkpoint on a split."""
+
+    path: Path
+    num_rows: int
+    scores: Scores
+    damage: list[str]  # checkpoints that were passed over, and why
+
+
+def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: bool = False) -> Inspection:
+    """The newest whole checkpoint of a run, or the checkpoint itself, and what it holds.
+
+    model, trust_model: code that is not of this package is run only if it is given again, or trusted.
+    """
+    checkpoint, damage = open_checkpoint(path)
+    config, made = load_model(checkpoint, model=model, trust_model=trust_model)
     health = {}
-    for name, table in model.named_modules():
+    for name, table in made.named_modules():
         if isinstance(table, ClusteredEmbedding) and table.can_cluster:
             facts = collapse(table, generator=torch.Generator().manual_seed(config.seed))
             dead = {"dead_rows": sum(facts.dead_rows), "num_rows": facts.num_rows}
             health[name] = {"entropies": facts.entropies, "golden": facts.golden, **dead, "verdict": facts.verdict}
     return Inspection(
-        path=found,
+        path=checkpoint.path,
         step=checkpoint.step,
-        best_step=checkpoint.state["stopping"]["best_step"],
-        config=checkpoint.state["config"],
-        curve=checkpoint.state["curve"],
-        tables=summary(model),
+        best_step=checkpoint.best_step,
+        config=checkpoint.get("config", dict),
+        curve=checkpoint.get("curve", list),
+        tables=summary(made),
         health=health,
-        num_params=sum(parameter.numel() for parameter in model.parameters()),
+        num_params=sum(parameter.numel() for parameter in made.parameters()),
+        damage=damage,
     )
 
 
 def evaluate_checkpoint(
-    path: Path, data: Path, *, split: str = "test", batch_size: int = 16_384, streaming: bool = False
-) -> tuple[Path, int, Scores]:
-    """The checkpoint that was scored (of a run, the best one), the number of rows, and their scores."""
+    path: Path,
+    data: Path,
+    *,
+    split: str = "test",
+    batch_size: int = 16_384,
+    streaming: bool = False,
+    model: str | None = None,
+    trust_model: bool = False,
+) -> Evaluation:
+    """The scores of a split by a checkpoint; of a run, by its best one."""
     prepared = PreparedData.open(data)
     rows = prepared.num_rows(split)
     if not rows:
         raise ValueError(f"split must have rows, got {split!r} with none.")
-    found = find_checkpoint(path, best=True)
-    checkpoint = read_checkpoint(found)
-    if Schema.from_dict(checkpoint.state["schema"]) != prepared.schema:
+    checkpoint, damage = open_checkpoint(path, best=True)
+    if read_schema(checkpoint) != prepared.schema:
         raise ValueError(f"data must have the columns and ids that the model was trained on, but {data} has others.")
-    config, model = load_model(checkpoint)
+    config, made = load_model(checkpoint, model=model, trust_model=trust_model)
     device = Ranks().device(config.device)
     loader = prepared.loader(split, batch_size=batch_size, shuffle=False)
-    return found, rows, score(model.to(device), loader, device=device, streaming=streaming)
+    scores = score(made.to(device), loader, device=device, streaming=streaming)
+    return Evaluation(checkpoint.path, rows, scores, damage)
 
 
 def _health_row(facts: dict[str, Any]) -> tuple[str, ...]:

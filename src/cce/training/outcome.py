@@ -9,9 +9,9 @@ from cce.diagnostics import summary
 from cce.distributed import broadcast
 from cce.records import RunRecord, write_records
 from cce.training.building import build_model
-from cce.training.checkpoint import checkpoint_path, read_checkpoint
+from cce.training.checkpoint import read_best
 from cce.training.environment import environment
-from cce.training.metrics_log import read_metrics
+from cce.training.metrics_log import scan_metrics
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,16 +23,23 @@ if TYPE_CHECKING:
     from cce.training.session import Session
 
 
-def best_model(session: Session, folder: Path) -> nn.Module:
-    """A model as it was at the best validation; as it is now if there was none."""
+def best_model(session: Session, folder: Path) -> tuple[nn.Module, int, list[str]]:
+    """The model at the best validation whose checkpoint is whole, its step, and what is wrong with better ones.
+
+    The model as it is now if there is no such checkpoint.
+    """
     if session.stopping.best_step < 0:
-        return session.model
-    weights = None
+        return session.model, -1, []
+    found: Any = None
     if session.ranks.is_main:
-        weights = read_checkpoint(checkpoint_path(folder, session.stopping.best_step)).model
+        checkpoint, damage = read_best(folder, session.stopping.best_step, session.curve)
+        found = (None if checkpoint is None else (checkpoint.model, checkpoint.step), damage)
+    best, damage = broadcast(found, session.ranks)
+    if best is None:
+        return session.model, session.step, damage
     model = build_model(session.config, session.data.schema)
-    model.load_state_dict(broadcast(weights, session.ranks))
-    return model.to(session.device)
+    model.load_state_dict(best[0])
+    return model.to(session.device), best[1], damage
 
 
 def keep_record(
@@ -56,7 +63,7 @@ def keep_record(
         name=name,
         series=series,
         tables=_tables(ledger, session),
-        events=[line for line in read_metrics(folder / "metrics.jsonl") if line["kind"] == "cluster"],
+        events=[line for line in scan_metrics(folder / "metrics.jsonl")[0] if line["kind"] == "cluster"],
         environment=environment(),
     )
     if session.ranks.is_main:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from cce.data.manifest import MANIFEST
 from cce.distributed import Ranks, broadcast
 from cce.training.building import build_model, build_schedule
-from cce.training.checkpoint import list_checkpoints, prune_checkpoints, read_latest, write_checkpoint
+from cce.training.checkpoint import (
+    Checkpoint,
+    explained_misfits,
+    list_checkpoints,
+    prune_checkpoints,
+    read_latest,
+    write_checkpoint,
+)
+from cce.training.config import CONFIG, MAY_CHANGE, MAY_MOVE, make_config
 from cce.training.early_stopping import EarlyStopping
 from cce.training.optimizers import create_optimizers
 from cce.training.parallel import ParallelModel
@@ -40,7 +48,7 @@ class Session:
         if weights is not None:
             model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
         elif config.start_from is not None:
-            start_from(model, Path(config.start_from), data.schema, seed=config.seed)
+            start_from(model, Path(config.start_from), data.schema, name=config.model, seed=config.seed)
         self.model = model.to(self.device)
         self.parallel = ParallelModel(self.model, ranks)
         self.optimizers = create_optimizers(
@@ -58,6 +66,8 @@ class Session:
             num_ranks=ranks.num_ranks,
         )
         self.num_rows = data.num_rows("train")
+        if not self.num_rows:
+            raise ValueError(f"data must have training rows, got none in {config.data}.")
         self.steps_per_epoch = -(-self.num_rows // config.batch_size)
         self.total_steps = min(config.epochs * self.steps_per_epoch, config.max_steps or 2**63)
         self.schedule = build_schedule(config, self.model, self.optimizers, self.steps_per_epoch, ranks)
@@ -101,16 +111,19 @@ class Session:
         """The run as its newest whole checkpoint has it, and what is wrong with those that came after."""
         found: Any = None
         if ranks.is_main and list_checkpoints(folder):
-            checkpoint, damage = read_latest(folder)
-            found = (checkpoint.model, checkpoint.state, damage)
+            latest, damage = read_latest(folder)
+            found = (str(latest.path), latest.step, latest.model, latest.state, damage)
         found = broadcast(found, ranks)
         if found is None:  # killed before the first checkpoint
             return cls(config, data, ranks=ranks), []
-        weights, state, damage = found
-        if state["data"] != fingerprint(data):
+        path, step, weights, state, damage = found
+        checkpoint = Checkpoint(Path(path), step, weights, state)
+        _check_begun(checkpoint, config)
+        if checkpoint.get("data", str) != fingerprint(data):
             raise ValueError(f"data must be the data set that the run began with, but {config.data} has changed.")
-        session = cls(config, data, ranks=ranks, weights=weights)
-        session.load_state_dict(state)
+        with explained_misfits(checkpoint.path):
+            session = cls(config, data, ranks=ranks, weights=weights)
+            session.load_state_dict(state)
         return session, damage
 
     def state_dict(self) -> dict[str, Any]:
@@ -143,6 +156,17 @@ class Session:
         self.loss_sum, self.loss_rows = state["loss"]
         self.stopwatch.seconds = dict(state["seconds"])
         restore_random_state(state["random"])
+
+
+def _check_begun(checkpoint: Checkpoint, config: TrainConfig) -> None:
+    """Refuse options that are not those that the run was begun with, as by an edit of its file."""
+    with explained_misfits(checkpoint.path):
+        begun = make_config(checkpoint.get("config", dict))
+    for name, value in vars(config).items():
+        if name not in (*MAY_CHANGE, *MAY_MOVE) and value != getattr(begun, name):
+            raise ValueError(
+                f"{name} in {CONFIG} must be what the run was begun with, {getattr(begun, name)!r}, got {value!r}."
+            )
 
 
 def fingerprint(data: PreparedData) -> str:

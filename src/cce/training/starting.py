@@ -10,22 +10,30 @@ from typing import TYPE_CHECKING
 import torch
 
 from cce.embeddings import Embedding
-from cce.schema import Schema
-from cce.training.building import load_model
-from cce.training.checkpoint import find_checkpoint, read_checkpoint
+from cce.training.building import load_model, read_schema
+from cce.training.checkpoint import DamagedCheckpointError, open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from torch import nn
 
+    from cce.schema import Schema
 
-def start_from(model: nn.Module, run: Path, schema: Schema, *, seed: int) -> None:
-    """Make `model` as near as it gets to the best checkpoint of `run`, a folder of a run or a checkpoint itself."""
-    checkpoint = read_checkpoint(find_checkpoint(run, best=True))
-    if Schema.from_dict(checkpoint.state["schema"]) != schema:
+
+def start_from(model: nn.Module, run: Path, schema: Schema, *, name: str, seed: int) -> None:
+    """Make `model`, whose name is `name`, as near as it gets to the best checkpoint of a run, or to a checkpoint.
+
+    Both must be of the same kind of model, so no code is run that the user did not name.
+    """
+    checkpoint, damage = open_checkpoint(run, best=True)
+    if damage:
+        raise DamagedCheckpointError(
+            f"start_from must name a run whose last and best checkpoints are whole: {damage[0]}"
+        )
+    if read_schema(checkpoint) != schema:
         raise ValueError(f"start_from must name a run on the same data set, got {str(run)!r}, which had other columns.")
-    _, trained = load_model(checkpoint)
+    _, trained = load_model(checkpoint, model=name)
     take_over(model, trained, generator=torch.Generator().manual_seed(seed))
 
 

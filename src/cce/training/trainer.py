@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,9 +15,11 @@ from tqdm import tqdm
 
 from cce.data import PreparedData
 from cce.distributed import Ranks, broadcast, sum_over_ranks
-from cce.files import write_atomic
+from cce.files import lock_folder, write_atomic
+from cce.training.building import read_run_options
 from cce.training.checkpoint import list_checkpoints
-from cce.training.config import TrainConfig, make_config, read_toml
+from cce.training.config import CONFIG, TrainConfig, make_config
+from cce.training.divergence import DivergedError, diverged, non_finite_parameter
 from cce.training.frequent_ids import with_num_learned
 from cce.training.interrupts import Wish, polite_interrupts
 from cce.training.learning_rate import learning_rate_factor, set_learning_rate
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from cce.records import RunRecord
     from cce.schema import Batch
 
-ASK_EVERY = 8  # steps between two looks whether another process wishes to stop
+CHECKPOINTS = "checkpoints"
 BROKEN = (
     "gloo",
     "NCCL",
@@ -47,33 +50,56 @@ BROKEN = (
 class Trainer:
     """Trains a model on a prepared data set, as `config` says, and keeps its checkpoints and its log in `out`.
 
+    `out` is locked until the run ends or `close` is called; `lock=False` says that the caller holds the lock.
     A clustering that is due comes right before the next batch, so that what is validated and saved is what was trained.
     """
 
     def __init__(
-        self, config: TrainConfig, out: Path | str, *, ranks: Ranks | None = None, progress: bool = False
+        self,
+        config: TrainConfig,
+        out: Path | str,
+        *,
+        ranks: Ranks | None = None,
+        progress: bool = False,
+        lock: bool = True,
     ) -> None:
-        self._open(config, Path(out), Ranks() if ranks is None else ranks)
-        session = Session(self.config, self.data, ranks=self.ranks)
-        if self.ranks.is_main:
-            if (self.out / "config.toml").exists():
+        with self._alone(Path(out), Ranks() if ranks is None else ranks, lock=lock):
+            if self.ranks.is_main and (self.out / CONFIG).exists():
                 raise FileExistsError(f"{out} holds a run: give another folder, or go on with {self._how_to_resume()}.")
-            write_atomic(self.out / "config.toml", self.config.to_toml())
-        self._begin(session, progress=progress)
+            self._open(config)
+            session = Session(self.config, self.data, ranks=self.ranks)
+            self._begin(session, progress=progress)
+            self._write_config()
 
     @classmethod
-    def resume(cls, out: Path | str, *, ranks: Ranks | None = None, progress: bool = False, **changes: Any) -> Self:
-        """Go on with the run in `out`, from its newest whole checkpoint; `changes` are options such as `epochs`."""
+    def resume(
+        cls,
+        out: Path | str,
+        *,
+        ranks: Ranks | None = None,
+        progress: bool = False,
+        lock: bool = True,
+        trust_model: bool = False,
+        **changes: Any,
+    ) -> Self:
+        """Go on with the run in `out`, from its newest whole checkpoint.
+
+        lock: False if the caller holds the lock of the folder.
+        trust_model: run the code of a model that is not of this package, even if `model` does not name it again.
+        changes: options that may change, such as `epochs`.
+        """
         self = cls.__new__(cls)
-        ranks = Ranks() if ranks is None else ranks
-        values = broadcast(read_toml(Path(out) / "config.toml") if ranks.is_main else None, ranks)
-        self._open(make_config(values | changes), Path(out), ranks)
-        session, damage = Session.restore(self.config, self.data, self.checkpoints, ranks=ranks)
-        self._begin(session, progress=progress)
-        if changes and ranks.is_main:
-            write_atomic(self.out / "config.toml", self.config.to_toml())
+        with self._alone(Path(out), Ranks() if ranks is None else ranks, lock=lock):
+            values = read_run_options(self.out, changes, trust_model=trust_model) if self.ranks.is_main else None
+            self._open(make_config(broadcast(values, self.ranks)))
+            session, damage = Session.restore(self.config, self.data, self.checkpoints, ranks=self.ranks)
+            self._begin(session, progress=progress)
+            if changes:
+                self._write_config()
         for line in damage:
             self.progress.say(f"{line} The one before it is used.")
+        for line in self.log.damage:
+            self.progress.say(f"{line} It is dropped.")
         return self
 
     @property
@@ -90,13 +116,13 @@ class Trainer:
         """
         session = self.session
         with polite_interrupts() as wish, self._explained_errors():
-            self.wish = wish
+            self.wish = wish  # one that comes too late to be heeded is still there after the run
             while not session.is_done:
                 for pieces, num_rows in session.batches():
                     self._cluster_if_due()
                     self.train_step(pieces, num_rows)
                     self._after_step(num_rows)
-                    self._leave_if_wished(wish)
+                    self._leave_if_asked()
                     if session.step == self.config.max_steps:
                         break
                 else:
@@ -110,15 +136,33 @@ class Trainer:
             self._set_learning_rate()
             for optimizer in session.optimizers:
                 optimizer.zero_grad()
-            for place, piece in enumerate(pieces, start=1):
-                with session.parallel.without_reduction(when=place < len(pieces)):
-                    loss = self._loss(piece.to(session.device))
-                    share = self.ranks.num_ranks / num_rows  # of the gradients of several ranks the mean is taken
-                    (loss * share).backward()  # type: ignore[no-untyped-call]
-                session.loss_sum += float(loss.detach())
+            losses = [
+                self._backward(piece, num_rows, is_last=place == len(pieces))
+                for place, piece in enumerate(pieces, start=1)
+            ]
+            self._agree_to_go_on(losses)
             for optimizer in session.optimizers:
                 optimizer.step()
+            for loss in losses:
+                session.loss_sum += loss
             session.step += 1
+
+    def _backward(self, piece: Batch, num_rows: int, *, is_last: bool) -> float:
+        """The gradients of a piece, and its loss."""
+        session = self.session
+        with session.parallel.without_reduction(when=not is_last):
+            loss = self._loss(piece.to(session.device))
+            share = self.ranks.num_ranks / num_rows  # of the gradients of several ranks the mean is taken
+            (loss * share).backward()  # type: ignore[no-untyped-call]
+        return float(loss.detach())
+
+    def _agree_to_go_on(self, losses: list[float]) -> None:
+        """Let all ranks know whether any is to stop, and raise on all if the loss of any is not finite."""
+        signals = torch.tensor([sum(losses), float(self.wish.to_stop)], dtype=torch.float64)
+        loss, is_to_stop = sum_over_ranks(signals, self.ranks).tolist()
+        self.is_to_stop = bool(is_to_stop)
+        if not math.isfinite(loss):
+            raise self._diverged(f"loss must be finite, got {loss}", step=self.session.step + 1)
 
     def _loss(self, batch: Batch) -> Tensor:
         """The sum of the rows' losses."""
@@ -145,6 +189,8 @@ class Trainer:
         if session.schedule is None or session.schedule.num_steps >= session.step:
             return
         with session.stopwatch("cluster"):
+            if session.schedule.is_due(session.step):
+                self._check_weights()
             events = session.schedule.step()
         if events:
             session.parallel.refresh()
@@ -157,7 +203,8 @@ class Trainer:
 
     def _validate(self) -> None:
         session = self.session
-        with session.stopwatch("validate"):
+        self._check_weights()
+        with session.stopwatch("validate"), self._explained_logits():
             scores = self._score(session.model, "validation")
         is_best = session.stopping.add(scores.bce, session.step)
         session.curve.append({"step": session.step, "epoch": session.loader.epoch + 1, **asdict(scores)})
@@ -169,19 +216,29 @@ class Trainer:
     def _finish(self, name: str, series: str) -> RunRecord:
         """Save the last moment, score the best one on the test rows, and keep the record."""
         self._save()
-        self._model = best_model(self.session, self.checkpoints)
+        self._model, best_step, damage = best_model(self.session, self.checkpoints)
+        for line in damage:
+            self.progress.say(f"{line} The model of step {best_step:,} is the best that is left.")
         scores = Scores(float("nan"), float("nan"))
-        if self.config.test and "test" in self.data.splits:
+        if self.config.test and self._has_rows("test"):
             with self.session.stopwatch("test"):
                 scores = self._score(self._model, "test")
-            self._write("test", **asdict(scores), best_step=self.session.stopping.best_step)
+            self._write("test", **asdict(scores), best_step=best_step)
         return keep_record(self.session, self._model, scores, self.out, name=name, series=series)
 
     # -- small steps ---------------------------------------------------------------------------------------------------
 
-    def _open(self, config: TrainConfig, out: Path, ranks: Ranks) -> None:
-        self.out, self.ranks = out, ranks
-        self.checkpoints = out / "checkpoints"
+    @contextmanager
+    def _alone(self, out: Path, ranks: Ranks, *, lock: bool) -> Iterator[None]:
+        """Hold the lock of the run's folder: until the run is closed, or only here if the block fails."""
+        self.out, self.ranks, self.checkpoints = out, ranks, out / CHECKPOINTS
+        with ExitStack() as stack:
+            if lock and ranks.is_main:
+                stack.enter_context(lock_folder(out))
+            yield
+            self._lock = stack.pop_all()
+
+    def _open(self, config: TrainConfig) -> None:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         self.data = PreparedData.open(config.data)
@@ -189,7 +246,7 @@ class Trainer:
 
     def _begin(self, session: Session, *, progress: bool) -> None:
         self.session, self._model = session, session.model
-        self.wish = Wish()  # to stop: one that came too late to be heeded is still there after the run
+        self.wish, self.is_to_stop = Wish(), False
         self.validated_at = self._validation_positions()
         folder = self.out if self.ranks.is_main else None
         self.log = MetricsLog(folder, step=session.step, tensorboard=self.config.tensorboard)
@@ -198,14 +255,39 @@ class Trainer:
         self.progress = Progress(total, shown=shown, first_row=session.rows_trained, name=self.config.method)
 
     def close(self) -> None:
-        """Finish what is shown and logged, and leave the other processes."""
+        """Finish what is shown and logged, leave the other processes, and let go of the folder."""
         self.progress.close()
         self.log.close()
         self.session.parallel.close()
+        self._lock.close()
+
+    def _write_config(self) -> None:
+        if self.ranks.is_main:
+            write_atomic(self.out / CONFIG, self.config.to_toml())
 
     def _save(self) -> None:
         with self.session.stopwatch("save"):
+            self._check_weights()
             self.session.save(self.checkpoints)
+
+    def _check_weights(self) -> None:
+        """What is not finite is neither clustered nor saved."""
+        name = non_finite_parameter(self.session.model)
+        if name is not None:
+            raise self._diverged(f"{name} must be finite, got NaN or infinity", step=self.session.step)
+
+    @contextmanager
+    def _explained_logits(self) -> Iterator[None]:
+        """Logits that metrics reject, as they are not finite, mean that training diverged."""
+        try:
+            yield
+        except ValueError as error:
+            if not str(error).startswith("logits must be finite"):
+                raise
+            raise self._diverged(str(error).rstrip("."), step=self.session.step) from error
+
+    def _diverged(self, what: str, *, step: int) -> DivergedError:
+        return diverged(what, self.session, self.checkpoints, step=step)
 
     def _set_learning_rate(self) -> None:
         factor = learning_rate_factor(
@@ -218,7 +300,7 @@ class Trainer:
 
     def _validation_positions(self) -> set[int]:
         """The rows of an epoch after which there is a validation: so many times, the last at its end."""
-        if "validation" not in self.data.splits or not self.data.num_rows("validation"):
+        if not self._has_rows("validation"):
             return set()
         times, session = self.config.validations_per_epoch, self.session
         steps = {max(1, round(session.steps_per_epoch * (index + 1) / times)) for index in range(times)}
@@ -233,6 +315,9 @@ class Trainer:
         with self._autocast():
             is_streaming = self.config.auc == "streaming"
             return score(model, loader, device=self.session.device, streaming=is_streaming, ranks=ranks)
+
+    def _has_rows(self, split: str) -> bool:
+        return split in self.data.splits and self.data.num_rows(split) > 0
 
     def _autocast(self) -> Any:
         is_half = self.config.precision == "bf16"
@@ -254,14 +339,10 @@ class Trainer:
         if self.ranks.is_main:
             self.log.write(kind, self.session.step, **values)
 
-    def _leave_if_wished(self, wish: Wish) -> None:
-        """Save and leave if someone wishes so; processes ask each other now and then, and leave together."""
-        wished, session = wish.to_stop, self.session
-        if self.ranks.num_ranks > 1:
-            if session.step % ASK_EVERY:
-                return
-            wished = bool(sum_over_ranks(torch.tensor(int(wished)), self.ranks))
-        if wished and not session.is_done:
+    def _leave_if_asked(self) -> None:
+        """Save and leave if anyone was asked to stop before the step; all ranks leave together."""
+        session = self.session
+        if self.is_to_stop and not session.is_done:
             self._save()
             raise KeyboardInterrupt(f"saved after step {session.step:,}; go on with {self._how_to_resume()}")
 
