@@ -35,6 +35,7 @@ def test_a_loop_keeps_its_name():
     assert compile_loops(sum_of_squares).__name__ == "sum_of_squares"
 
 
+@pytest.mark.slow
 def test_without_numba_a_loop_is_returned_as_it_is():
     """An import that fails stands for a package that is not there."""
     result = subprocess.run(
