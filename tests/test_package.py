@@ -130,6 +130,7 @@ def test_neither_the_package_nor_its_help_waits_for_torch(code):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_preparing_does_without_torch_and_training_without_pyarrow():
     for code, absent in (("import cce.data.pipeline, cce.data.like", "torch"), ("import cce.data.prepared", "pyarrow")):
         result = python("-c", f"{code}\nimport sys\nsys.exit({absent!r} in sys.modules)")

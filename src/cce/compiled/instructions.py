@@ -40,7 +40,7 @@ def _load(builder: ir.IRBuilder, address: ir.Value, kind: Any, count: int) -> ir
 
 @cache
 def _widens_half() -> bool:
-    """Whether the processor has an instruction for it. Without one, LLVM calls a function that is not there, and dies."""
+    """Whether the processor has an instruction for it; else LLVM calls a function that is not there, and aborts."""
     triple, _, features = cpu_target.target_context.codegen().magic_tuple()
     return "+f16c" in features or not triple.startswith("x86_64")
 
