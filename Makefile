@@ -4,14 +4,26 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= runs/demo
+SETTINGS ?=
+KILLS ?= 60
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
-.PHONY: demo test lint bench docs figures clean
+.PHONY: demo test test-fast test-settings soak lint bench docs figures clean
 
 demo: $(VENV)/installed  ## train a small recommender with three kinds of table; print a table, write a page
 	$(BIN)/cce demo --out $(DEMO_OUT)
 
 test: lint  ## everything that CI checks
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(PYTEST) --dist loadfile
+
+test-fast: $(VENV)/installed-dev  ## the tests that one runs while working: under a minute
+	$(PYTEST) -q -m 'not slow'
+
+test-settings: $(VENV)/installed-dev  ## what a machine could disturb, as on other machines; SETTINGS='avx2 generic' for some
+	$(BIN)/python tests/settings.py $(SETTINGS)
+
+soak: $(VENV)/installed-dev  ## SIGKILLs at random moments, and a comparison with what nobody disturbed; KILLS=60
+	$(BIN)/python tests/soak.py --kills $(KILLS)
 
 lint: $(VENV)/installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .

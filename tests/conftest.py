@@ -15,6 +15,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # here, and so in processes that tests start
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_home(tmp_path_factory):
+    """A home folder of the tests' own: the user's may be unwritable, has settings in it, and Ray would write there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def new_process():
     """A process that shares nothing with this one but files: `new_process(function, *arguments)`."""

@@ -38,6 +38,7 @@ def train_a_step(model, *inputs):
     return loss
 
 
+@pytest.mark.slow
 def test_a_plain_dlrm_is_compressed_in_place_and_trains():
     model = SmallDLRM()
     before = sum(p.numel() for p in model.parameters())
@@ -299,6 +300,7 @@ def test_a_failure_part_way_changes_nothing():
     assert [type(module) for module in model] == [nn.Embedding, nn.Embedding]
 
 
+@pytest.mark.slow
 def test_a_text_classifier_of_transformers():
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(

@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 import time
@@ -129,6 +130,7 @@ def test_neither_the_package_nor_its_help_waits_for_torch(code):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_preparing_does_without_torch_and_training_without_pyarrow():
     for code, absent in (("import cce.data.pipeline, cce.data.like", "torch"), ("import cce.data.prepared", "pyarrow")):
         result = python("-c", f"{code}\nimport sys\nsys.exit({absent!r} in sys.modules)")
@@ -317,3 +319,18 @@ def test_the_import_test_sees_every_kind_of_import(tmp_path):
         "if TYPE_CHECKING:\n    from cce.models import GMF\n"
     )
     assert imported_rooms(tmp_path / "x.py") == {"cli", "compiled", "__init__", "experiments", "models"}
+
+
+def test_the_docs_name_the_methods_whose_bits_depend_on_the_machine():
+    found = set()
+    for path in sorted((TESTS / "embeddings").glob("test_*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and "has_matrix_products" in (values := assigned(node)):
+                found.add(ast.literal_eval(values["method"]))
+    text = (ROOT / "docs" / "traps.md").read_text(encoding="utf-8")
+    equal, rounded = (
+        re.search(rf"\*\*{words}\*\*(.*?)\n\n", text, re.DOTALL) for words in ("same bits", "equal up to rounding")
+    )
+    assert found == set(re.findall(r"`([a-z-]+)`", rounded[1])) == {"collide", "dhe", "mixed-dim", "tt"}
+    named = set(re.findall(r"`([a-z-]+)`", equal[1]))
+    assert named == set(cce.list_methods()) - found

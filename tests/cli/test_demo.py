@@ -9,6 +9,8 @@ import pytest
 from cce.cli import main
 from cce.records import read_records
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("demo", "--rows", "2000", "--epochs", "1", "--caps", "320")
 
 

@@ -72,6 +72,7 @@ def test_the_shell_gets_the_exit_code(command):
     assert "invalid choice: 'dmeo'" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_the_shell_gets_the_exit_code_of_a_verb():
     command = [sys.executable, "-m", "cce", "demo", "--rows", "0"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -159,6 +159,7 @@ def test_a_dry_run_without_data_says_how_to_prepare_it(here, capsys):
     assert not (here / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_saves_every_run_under_way_and_says_how_to_go_on(here, data, jobs):
     """A real process, and a real Ctrl-C, which a terminal sends to the whole group."""

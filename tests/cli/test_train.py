@@ -131,6 +131,7 @@ def test_bad_input_is_one_line_and_exit_2(data, tmp_path, monkeypatch, capsys, a
     assert not list(tmp_path.rglob("checkpoints"))
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_resume(data, tmp_path):
     """A real process, and a real Ctrl-C."""
     command = [sys.executable, "-m", "cce", "train", str(data), *SMALL, "--epochs", "100000", "--no-early-stopping"]

@@ -10,6 +10,7 @@ from cce.clustering.groups import sort_points
 from cce.clustering.plain import measure_all
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guess", ["worst", "first", "random"])
 @pytest.mark.parametrize("margin", [1.0, 1.25])
 def test_any_guess_leads_to_the_nearest_centroid_and_true_gaps(guess, margin):

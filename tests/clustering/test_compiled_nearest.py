@@ -1,5 +1,6 @@
 """The compiled search in blocks and threads; that it equals brute force is tested in test_nearest.py."""
 
+import pytest
 import torch
 
 from cce.clustering import compiled_nearest as room
@@ -7,6 +8,7 @@ from cce.clustering.plain import measure_all
 from cce.compiled import parallel_for
 
 
+@pytest.mark.slow
 def test_blocks_do_not_change_the_answer(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     points, centroids = torch.randn(5001, 3, generator=generator), torch.randn(90, 3, generator=generator)

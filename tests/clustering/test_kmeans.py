@@ -40,6 +40,7 @@ def test_k_means_plus_plus_finds_nearly_every_planted_cluster():
     assert int((distances < 0.1).sum()) >= 28
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "num_clusters"), [(1, 20), (4, 300), (8, 64), (16, 40), (4, 2)])
 def test_compiled_loops_and_torch_agree(width, num_clusters):
     points = torch.randn(2000, width, generator=seeded(width))
@@ -63,6 +64,7 @@ def test_inertia_never_rises_and_is_that_of_the_centroids_before_the_update(back
     assert fit.inertias[0] == pytest.approx(first.item(), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_inertia_equals_that_of_faiss_from_the_same_start():
     pytest.importorskip("faiss")
     points = torch.randn(30_000, 4, generator=seeded(4))
@@ -93,6 +95,7 @@ def test_points_of_no_weight_never_start_a_cluster(start):
     assert sorted(centroids.flatten().tolist()) == list(range(10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_used", [1, 2, 5])
 @pytest.mark.parametrize("start", ["random", "k-means++"])
 def test_any_number_of_threads_gives_the_same_bits(num_threads, num_used, start):

@@ -51,6 +51,7 @@ def test_every_search_equals_the_definition_on_grids_full_of_ties(
         assert torch.equal(nearest_centroid(points, centroids, backend=backend), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [1e-4, 1.0])
 def test_compiled_search_equals_the_definition_on_clustered_data_with_outliers(spread):
     generator = torch.Generator().manual_seed(0)
@@ -78,6 +79,7 @@ def test_peers_agree_where_no_two_centroids_are_near(backend):
     assert nearest_centroid(points, centroids, backend=backend).tolist() == [i % 6 for i in range(60)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_threads", [1, 2, 3])
 def test_any_number_of_threads_finds_the_same(num_threads):
     generator = torch.Generator().manual_seed(1)

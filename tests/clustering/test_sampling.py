@@ -33,6 +33,7 @@ def test_the_same_seed_gives_the_same_ids():
         assert not torch.equal(first, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_samples", [3, 9])
 def test_every_id_is_equally_likely(num_samples):
     generator = seeded(3)
@@ -41,6 +42,7 @@ def test_every_id_is_equally_likely(num_samples):
     assert torch.allclose(shares, torch.full((12,), num_samples / 12), atol=0.04)
 
 
+@pytest.mark.slow
 def test_a_first_draw_follows_the_counts():
     generator = seeded(4)
     counts = torch.tensor([1, 0, 2, 7])

@@ -34,6 +34,7 @@ OPTIONS = [
 every_option = pytest.mark.parametrize(("method", "options"), OPTIONS, ids=[f"{m} {o or ''}" for m, o in OPTIONS])
 
 
+@pytest.mark.slow
 @every_option
 @pytest.mark.parametrize("compression", [1.5, 10])
 def test_tables_weigh_what_the_plan_says(method, options, compression):
@@ -53,6 +54,7 @@ def test_more_first_rows_are_weighed(first_rows):
     assert METHODS["cce"].weigh(1000, 8, arguments) == (table.num_params, table.pointer_nbytes)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 10**6), min_size=1, max_size=6),

@@ -157,6 +157,7 @@ def test_bags_are_those_of_embedding_bag(method, pooling, padding_idx):
         torch.testing.assert_close(found[name], gradient, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(batch=st.integers(0, 300), longest=st.integers(0, 5), seed=st.integers(0, 99))
 def test_any_bags(batch, longest, seed):
@@ -187,6 +188,7 @@ def test_sparse_gradients_of_bags():
     assert all(torch.equal(results[0][name], results[1][name]) for name in results[0])
 
 
+@pytest.mark.slow
 def test_gradients_of_gradients_of_bags():
     collection = EmbeddingCollection({"a": 30, "b": 20}, 4, compression=2, seed=0, dtype=torch.float64)
     ids, offsets, weights = torch.tensor([1, 2, 1, 5]), torch.tensor([0, 2, 2, 3, 4]), torch.randn(4).double()
@@ -366,6 +368,7 @@ def test_ids_are_counted_in_training():
     assert int(first.counts.counts.sum()) == int(offsets[50])
 
 
+@pytest.mark.slow
 def test_torch_compile_gives_the_same():
     torch.compiler.reset()
     collection, ids = make(METHODS), ids_of(20)
@@ -447,6 +450,7 @@ torch.save((vectors.detach(), bags.detach(), collection.tables["user"].codebook.
 """
 
 
+@pytest.mark.slow
 def test_without_numba_it_is_the_same_and_says_once_that_it_is_slower(tmp_path):
     path = tmp_path / "found.pt"
     arguments = [sys.executable, "-c", WITHOUT_NUMBA, str(path)]

@@ -1,5 +1,9 @@
 """Runs of floats at addresses are read, added and written as numpy would."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -61,3 +65,24 @@ def sum_numbers(source, count):
 def test_numbers_at_addresses():
     source = np.array([0, 1, 2**16 - 1], dtype=np.uint16)
     assert sum_numbers(source.ctypes.data, 3) == 2**16
+
+
+EVERY_HALF = """
+import numpy as np, torch, cce
+halves = np.arange(65536, dtype=np.uint16).view(np.float16)
+values = torch.from_numpy(halves[~np.isnan(halves)].copy()).unsqueeze(1).expand(-1, 8)
+table = cce.FullEmbedding(len(values), 8).half()
+with torch.no_grad():
+    table.codebook.copy_(values)
+found = table(torch.arange(len(values)))
+assert torch.equal(found.view(torch.int16), values.contiguous().view(torch.int16))
+print(len(values))
+"""
+
+
+@pytest.mark.slow
+def test_float16_is_read_on_processors_without_an_instruction_for_it():
+    environment = os.environ | {"NUMBA_CPU_NAME": "generic"}
+    command = [sys.executable, "-c", EVERY_HALF]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert (result.returncode, result.stdout) == (0, "63490\n"), result.stderr[-2000:]

@@ -67,6 +67,7 @@ sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Finder
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REASONS)
 def test_plain_torch_does_the_same_work_and_says_once_why(case, tmp_path):
     environment = {**os.environ, "CCE_COMPILED": "0" if case == "off" else ""}

@@ -98,6 +98,7 @@ def test_after_an_error_the_threads_work_on(num_threads):
     assert sorted(seen) == list(range(8))
 
 
+@pytest.mark.slow
 def test_a_task_may_itself_run_tasks():
     """With as many outer tasks as threads, each inner call would otherwise wait for a thread that waits for it."""
     result = run(
@@ -110,6 +111,7 @@ def test_a_task_may_itself_run_tasks():
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_two_threads_may_ask_at_once():
     result = run(
         "import threading\n"
@@ -125,6 +127,7 @@ def test_two_threads_may_ask_at_once():
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_a_forked_child_gets_threads_of_its_own():
     result = run(
         "parallel_for(lambda index: None, 4)\n"  # the parent's threads exist, and do not survive the fork

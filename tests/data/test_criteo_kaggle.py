@@ -28,6 +28,7 @@ def assert_rows(found, expected):
         assert dense == pytest.approx(dense_, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [{}, {"min_count": 3}, {"max_ids": 20}])
 @pytest.mark.parametrize("block_bytes", [1 << 25, 40_000])
 def test_a_preparation_is_what_plain_python_would_do(raw, tmp_path, rule, block_bytes):

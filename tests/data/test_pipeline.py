@@ -48,6 +48,7 @@ def damaged(tmp_path, raw, changes):
     return tmp_path / "bad.txt"
 
 
+@pytest.mark.slow
 def test_several_processes_and_other_blocks_give_the_same_files(raw, tmp_path):
     with Engine(2) as engine:
         many = prepare(job_of(raw), tmp_path / "many", engine=engine, progress=False)
@@ -62,6 +63,7 @@ class Stopped(Exception):
     """As if the power had gone."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 1, 5, 9, 20, 35, 40])
 def test_a_preparation_goes_on_after_its_last_finished_part(raw, tmp_path, after, monkeypatch):
     """Stopped after so many tasks, it ends with the same files, and does not do again what it had done."""
@@ -106,6 +108,7 @@ def test_other_options_or_inputs_begin_anew(raw, tmp_path):
     assert list(preparation.work.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path):
     write_criteo_text(tmp_path / "train.txt", 60_000)
     command = [sys.executable, "-m", "cce", "prepare", "criteo-kaggle", "train.txt", "out", "--jobs", "1", "--json"]

@@ -70,6 +70,7 @@ def test_printed_it_shows_entropies_bounds_and_the_verdict():
     assert "dead rows: 0 of 64" in text
 
 
+@pytest.mark.slow
 def test_every_way_to_combine_is_judged_by_its_own_quantiser():
     for combine in ("sum", "circular"):
         found = cce.collapse(table(combine=combine), generator=generator())

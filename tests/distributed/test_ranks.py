@@ -15,6 +15,8 @@ from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from helpers.runs import OPTIONS, tiny_config, tiny_data
 from helpers.two_ranks import EVERY_STEP, RUNS
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).resolve().parents[1]
 ROUNDING = 1e-5  # of the BCE: sums over ranks and matrix products of half a batch round otherwise
 MOVED_IDS = 5e-3  # of the BCE once tables were clustered, see `same_curve`

@@ -263,6 +263,7 @@ def test_pooling_before_composing_would_give_something_else():
 FLAT, SQUARE = (torch.tensor(FLAT_IDS), torch.tensor([0, 4, 4])), (torch.tensor(FLAT_IDS).view(5, 2),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "args"), [("mean", FLAT), ("max", SQUARE)])
 def test_compiled_it_gives_the_same_vectors_and_gradients(mode, args):
     eager = EmbeddingBag(TABLES["cce"](), mode=mode, padding_idx=3)

@@ -64,6 +64,7 @@ def cluster_interrupted_after(delay, table):
         timer.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["torch", "compiled"])
 def test_an_interrupt_at_any_moment_leaves_the_old_table_or_the_new_one(backend):
     settings = cce.ClusterSettings(backend=backend)

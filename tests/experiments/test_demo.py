@@ -9,6 +9,8 @@ import torch
 from cce.experiments.demo import METHODS, DemoConfig, demo_table, run_demo, write_report
 from cce.records import RunRecord, read_records
 
+pytestmark = pytest.mark.slow
+
 TINY = DemoConfig(
     num_rows=4_000,
     vocabulary_sizes=(300, 200),

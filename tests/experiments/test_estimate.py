@@ -38,6 +38,7 @@ def test_rows_seconds_and_disk_are_added_up(data, tmp_path, tried):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_params_and_bytes_are_those_of_the_records(data, tmp_path):
     series = {"half": {"method": "cce", "codebook_dtype": "bfloat16"}, "one": {"method": "hash", "unified": True}}
     sweep = Sweep(tiny_runs(data, series=series), tmp_path)

@@ -135,6 +135,7 @@ def test_the_recipes_that_were_promised_are_there():
     assert len(RECIPES) >= 21
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_gives_runs(path):
     recipe = read_recipe(path)
@@ -167,6 +168,7 @@ def test_the_papers_recipes_have_its_setup_and_its_numbers():
 PAPER = ("kaggle", "kaggle-1-epoch", "terabyte-1-epoch")
 
 
+@pytest.mark.slow
 def test_every_idea_that_did_not_work_can_be_run(tmp_path):
     """The recipe as it is, on a tiny data set."""
     values = tomllib.loads((ROOT / "recipes" / "studies" / "didnt-work.toml").read_text())

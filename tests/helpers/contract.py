@@ -149,6 +149,7 @@ class EmbeddingContract:
 
     # -- torch's own machinery -------------------------------------------------------------------------------------
 
+    @pytest.mark.slow
     def test_state_dict_round_trip_in_a_new_process(self, new_process, tmp_path):
         table, ids = self.make(), self.ids(50)
         torch.save(table.state_dict(), tmp_path / "table.pt")
@@ -175,6 +176,7 @@ class EmbeddingContract:
         file.seek(0)
         self.assert_same(torch.load(file, weights_only=False)(ids), table(ids))
 
+    @pytest.mark.slow
     def test_torch_compile(self):
         torch.compiler.reset()
         table, ids = self.make(padding_idx=0), self.ids(6, 4)
@@ -249,6 +251,7 @@ class EmbeddingContract:
             assert torch.equal(tensor, same.state_dict()[name])
         assert not torch.equal(one.to_dense(), other.to_dense())
 
+    @pytest.mark.slow
     def test_any_number_of_threads_gives_the_same(self, num_threads):
         results = []
         for threads in (1, 2, 3):
@@ -319,6 +322,7 @@ class EmbeddingContract:
         with pytest.raises(ValueError, match=f"at least {smallest} "):
             self.make(num_params=smallest - 1)
 
+    @pytest.mark.slow
     @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
     @given(
         num_ids=st.integers(1, 3000),

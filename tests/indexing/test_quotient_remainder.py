@@ -27,6 +27,7 @@ def test_digits_equal_divmod_near_the_ends_of_64_bits(radices):
     assert mixed_radix_digits(torch.tensor(near), radices).tolist() == [python_digits(i, radices) for i in near]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**63 - 1), st.lists(st.integers(1, 2**62), min_size=1, max_size=5))
 @repeatable
 def test_digits_equal_divmod_for_any_id_and_radices(identity, radices):
@@ -49,6 +50,7 @@ def test_ids_of_any_shape_and_width_get_one_more_dimension(shape, dtype):
     assert (digits == torch.tensor([1, 2])).all()
 
 
+@pytest.mark.slow
 @given(st.integers(1, 500), st.integers(1, 4))
 @repeatable
 def test_no_two_ids_share_all_digits_and_digits_give_the_id_back(num_ids, num_digits):

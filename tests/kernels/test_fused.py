@@ -158,6 +158,7 @@ def test_gradients_of_gradients():
     assert torch.autograd.gradgradcheck(look_up, codebook)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # which torch itself uses here
 def test_forward_mode():
     table, ids = TABLES["cce"](padding_idx=5), some_ids(300)
@@ -186,6 +187,7 @@ def test_inside_a_transform_of_something_else_the_gradient_of_the_codebook_is_no
     )
 
 
+@pytest.mark.slow
 def test_a_tracer_records_the_lookup():
     table, ids = TABLES["cce"]().requires_grad_(False), some_ids(30)
     table.check_ids = False
@@ -400,6 +402,7 @@ def small_shares(monkeypatch):
     monkeypatch.setattr(gradients, "PARALLEL_SLOTS", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("names", [("cce",), ("robe",), ("cce", "full", "hash"), ("ce-sum", "pq of residuals")])
 def test_any_number_of_threads_gives_the_same_bits(num_threads, small_shares, names, sparse):
@@ -484,6 +487,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_workers_that_are_forked_after_a_lookup_look_up_too_and_the_interpreter_ends():
     result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr

@@ -133,6 +133,7 @@ def test_a_row_beyond_the_codebook_is_refused():
         gather_sum(codebook, torch.tensor([[[NUM_ROWS]]]))
 
 
+@pytest.mark.slow
 def test_compiled_it_gives_the_same_vectors():
     codebook, rows, weights = problem((6, 3, 2), weighted=True)
     compiled = torch.compile(gather_sum, backend="aot_eager", fullgraph=True)

@@ -32,6 +32,7 @@ def targets(graphs):
     return [str(node.target) for graph in graphs for node in graph.graph.nodes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cce", "robe of odd blocks", "ce-sum of digits", "full", "hash with signs"])
 def test_a_compiled_table_uses_the_operator_and_gives_the_same(name):
     table, ids = TABLES[name](padding_idx=5), some_ids(20, 3)
@@ -43,6 +44,7 @@ def test_a_compiled_table_uses_the_operator_and_gives_the_same(name):
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.slow
 def test_other_batches_and_another_clustering_need_no_other_graph():
     table = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, generator=seeded())
     batches = [some_ids(n) for n in (300, 20, 257)]
@@ -57,12 +59,14 @@ def test_other_batches_and_another_clustering_need_no_other_graph():
     assert before == 1
 
 
+@pytest.mark.slow
 def test_a_compiled_table_refuses_wrong_ids():
     table = torch.compile(TABLES["cce"](), backend="aot_eager", fullgraph=True)
     with pytest.raises(IndexError, match=f"got {NUM_IDS}"):
         table(torch.tensor([3, NUM_IDS]))
 
 
+@pytest.mark.slow
 def test_an_exported_program_runs_without_our_operators():
     table, ids = TABLES["cce"](), some_ids(20)
     exported = torch.export.export(table, (ids,))
@@ -70,6 +74,7 @@ def test_an_exported_program_runs_without_our_operators():
     assert torch.equal(exported.module()(ids), plain(table, ids))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cce", "robe", "full"])
 def test_torch_s_own_checks_of_an_operator(name):
     tables = [TABLES[name](), TABLES["cce of frequent ids"](padding_idx=3)]

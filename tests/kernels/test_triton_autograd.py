@@ -12,6 +12,8 @@ from helpers.triton_process import (
     second_derivative_of_sparse,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def problem(shape=(6, 3, 2), *, weighted=True, dtype=torch.float64):
     generator = torch.Generator().manual_seed(0)

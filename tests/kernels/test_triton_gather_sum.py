@@ -12,6 +12,8 @@ from cce.kernels import gather_sum, triton_gather_sum
 from cce.kernels.triton_gather_sum import sum_rows, usable, weights_gradient
 from helpers.triton_process import codebook_gradient, compile_for_gpu, sparse_codebook_gradient
 
+pytestmark = pytest.mark.slow
+
 NUM_ROWS = 11
 WIDTHS = [1, 3, 5, 64, 128, 130]
 SHAPES = [(1, 1, 1), (6, 1, 4), (6, 4, 1), (30, 3, 2)]  # (batch, columns, terms)

@@ -1,7 +1,6 @@
 """The page in a real browser: charts are drawn, tables sort, points speak, and nothing is fetched or amiss."""
 
 import json
-import os
 import re
 import shutil
 from importlib.util import find_spec
@@ -24,7 +23,7 @@ MISSING = [
     )
     if not there
 ]
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")]
 RECIPE = '[expected]\nsource = "a paper"\n[expected.compression]\ncce = 150\n'
 LIVE = 'data = "data/clicks"\nmodel = "dlrm"\nmethod = "hash"\ncap = 8000\nepochs = 10\n'
 
@@ -48,7 +47,8 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as tool:
-        flags = ["--no-sandbox"] if os.getuid() == 0 else []  # Chromium refuses its sandbox to root
+        # as root, and in most containers, there is no sandbox, and little shared memory; the pages are our own
+        flags = ["--no-sandbox", "--disable-dev-shm-usage"]
         browser = tool.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield browser
         browser.close()

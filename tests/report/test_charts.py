@@ -16,6 +16,7 @@ def figure(**options):
     return Figure("name", "The title", "step", "loss", LINES, (), **options)
 
 
+@pytest.mark.slow
 @needs_altair
 @pytest.mark.parametrize("log_y", [False, True])
 def test_lines_become_an_svg_and_a_png(tmp_path, log_y):

@@ -106,6 +106,7 @@ def test_records_of_old_make_a_page():
     assert "Memory ledger" not in without_vega(page)
 
 
+@pytest.mark.slow
 def test_a_page_of_hundreds_of_runs_stays_small():
     methods = ("cce", "hash", "ce-concat", "robe", "dhe", "hash-embedding", "tt", "ce-sum", "ce-mult", "collide")
     caps = [500 * 2**place for place in range(13)] + [700 * 2**place for place in range(13)]

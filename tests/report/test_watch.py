@@ -9,7 +9,7 @@ from cce.report import vega, watch
 from cce.report.page import progress_text
 from helpers.made_records import made_record
 
-pytestmark = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")]
 CONFIG = 'data = "data/clicks"\nmodel = "dlrm"\nmethod = "hash"\ncap = 500\nepochs = 10\n'
 
 

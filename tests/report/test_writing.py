@@ -23,6 +23,7 @@ def names(folder):
     return {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 @needs_vega
 def test_page_figures_and_tables(tmp_path):
     sections, paths = write_report(FOUND, tmp_path / "deep" / "out")

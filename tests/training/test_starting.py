@@ -63,6 +63,7 @@ def test_tables_of_the_same_kind_are_copied_to_the_bit(trained, data):
     assert all(same(model, trained[1], name) for name in model.state_dict())
 
 
+@pytest.mark.slow
 def test_pointers_of_tables_of_the_same_kind_are_copied_too(data, tmp_path):
     Trainer(tiny_config(data, preset="paper"), tmp_path).run()
     best = load_model(open_checkpoint(tmp_path, best=True)[0])[1].tables.tables["c0"]
@@ -95,6 +96,7 @@ def test_no_epochs_only_evaluate(trained, data, tmp_path):
     assert Trainer(copied, tmp_path / "full").run().bce == trained[2].bce
 
 
+@pytest.mark.slow
 def test_fine_tuning_goes_on_from_there_and_resumes_to_the_bit(trained, data, tmp_path):
     config = tiny_config(data, method="pq", start_from=str(trained[0]), epochs=1)
     whole = Trainer(config, tmp_path / "whole").run()

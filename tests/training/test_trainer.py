@@ -17,6 +17,8 @@ from cce.training.checkpoint import list_checkpoints, read_checkpoint, write_che
 from cce.training.metrics_log import read_metrics
 from helpers.runs import tiny_config, tiny_data
 
+pytestmark = pytest.mark.slow
+
 
 def last_bits(out):
     """All tensors of the last checkpoint, and what was scored on the way."""

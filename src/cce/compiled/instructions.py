@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 _SINGLE, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
@@ -26,12 +28,39 @@ def _load(builder: ir.IRBuilder, address: ir.Value, kind: Any, count: int) -> ir
         size = 8 if kind == types.float64 else 4
         return builder.load(_place(builder, address, element, count), align=size)
     wide = ir.VectorType(_SINGLE, count)
-    if kind == types.int16:  # float16
+    if kind == types.int16 and _widens_half():  # float16
         return builder.fpext(builder.load(_place(builder, address, _HALF, count), align=2), wide)
-    bits = builder.load(_place(builder, address, ir.IntType(16), count), align=2)  # bfloat16: half of a float32
     integers = ir.VectorType(ir.IntType(32), count)
-    sixteen = ir.Constant(integers, [16] * count)
-    return builder.bitcast(builder.shl(builder.zext(bits, integers), sixteen), wide)
+    stored = builder.load(_place(builder, address, ir.IntType(16), count), align=2)
+    bits = builder.zext(stored, integers)
+    if kind == types.int16:
+        return _widen_half(builder, bits, wide)
+    return builder.bitcast(builder.shl(bits, ir.Constant(integers, [16] * count)), wide)  # bfloat16: half of a float32
+
+
+@cache
+def _widens_half() -> bool:
+    """Whether the processor has an instruction for it; else LLVM calls a function that is not there, and aborts."""
+    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return "+f16c" in features or not triple.startswith("x86_64")
+
+
+def _widen_half(builder: ir.IRBuilder, bits: ir.Value, wide: ir.Type) -> ir.Value:
+    """float16 as float32, by integers: the exponent moves from a bias of 15 to one of 127."""
+
+    def every(number: int) -> ir.Constant:
+        return ir.Constant(bits.type, [number] * bits.type.count)
+
+    moved = builder.shl(builder.and_(bits, every(0x7FFF)), every(13))
+    exponent = builder.and_(moved, every(0x7C00 << 13))
+    usual = builder.add(moved, every((127 - 15) << 23))
+    largest = builder.add(usual, every((128 - 16) << 23))  # infinities and NaN
+    one = builder.bitcast(builder.add(usual, every(1 << 23)), wide)
+    small = builder.fsub(one, builder.bitcast(every(113 << 23), wide))  # below the smallest normal float16
+    result = builder.select(builder.icmp_unsigned("==", exponent, every(0x7C00 << 13)), largest, usual)
+    result = builder.select(builder.icmp_unsigned("==", exponent, every(0)), builder.bitcast(small, bits.type), result)
+    sign = builder.shl(builder.and_(bits, every(0x8000)), every(16))
+    return builder.bitcast(builder.or_(result, sign), wide)
 
 
 def _store(builder: ir.IRBuilder, values: ir.Value, address: ir.Value, kind: Any, count: int) -> None:

@@ -51,4 +51,4 @@ def _processor() -> str:
         for line in facts.read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
-    return platform.processor()
+    return platform.processor() or platform.machine()  # ARM has no such line, and Python often no word

@@ -70,6 +70,7 @@ def test_claims_say_what_the_series_say(figure):
         assert held[text] is (lines[run][-1] <= 1.05 * lines[f"T* in {rows}"][0]), text
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_numbers(figure):
     assert FIGURES["least-squares"](quick=True) == figure
     assert FIGURES["least-squares"](quick=True, seed=1).series != figure.series
