@@ -64,7 +64,7 @@ def listen() -> None:
     except ImportError:  # the module is not part of numba's stable interface: without it there is no line
         return
 
-    class Listener(CompilationNotice, event.Listener):
+    class Listener(CompilationNotice, event.Listener):  # type: ignore[misc]
         """What numba accepts as a listener."""
 
     event.register("numba:compile", Listener())
