@@ -17,7 +17,7 @@ def test_wide_points_find_their_nearest_centroid_and_true_gaps(num_rows, num_cen
     rows = (rng.standard_normal((num_rows, width)) + offset).astype(np.float32)
     centers = (rng.standard_normal((num_centers, width)) + offset).astype(np.float32)
     found = wide.wide_nearest(rows, centers)
-    nearest, squares, _ = measure_all(torch.from_numpy(rows), torch.from_numpy(centers))
+    nearest, squares = measure_all(torch.from_numpy(rows), torch.from_numpy(centers))
     assert np.array_equal(found.nearest, nearest.numpy())
     assert np.array_equal(found.squares, squares.numpy())
     distances = np.sqrt(np.square(rows[:, None].astype(np.float64) - centers).sum(2))

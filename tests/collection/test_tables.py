@@ -445,7 +445,8 @@ with warnings.catch_warnings(record=True) as caught:
     vectors = collection(ids)
     bags = collection(ids.T.flatten(), torch.arange(22))
     vectors.sum().backward()
-assert [str(w.message).split(":")[0] for w in caught] == ["cce runs in plain torch, many times slower than compiled loops"], [str(w.message) for w in caught]
+said = [str(w.message).split(":")[0] for w in caught]
+assert said == ["cce runs in plain torch, many times slower than compiled loops"], said
 torch.save((vectors.detach(), bags.detach(), collection.tables["user"].codebook.grad), sys.argv[1])
 """
 

@@ -42,8 +42,8 @@ def kmeans(
 
     A point of weight `w` counts as `w` equal points. `start` is "random" (different points, drawn by weight),
     "k-means++" or a `(num_clusters, width)` tensor. The fit ends after `num_iterations`, when nothing changes, or when
-    an iteration lowers the inertia by no more than `tolerance` times itself. Plain torch reports its work to `progress`,
-    and long work by itself.
+    an iteration lowers the inertia by no more than `tolerance` times itself. Plain torch reports its work to
+    `progress`, and long work by itself.
     """
     rows = checked_points(points)
     mass = checked_weights(weights, rows)

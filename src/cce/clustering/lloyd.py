@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
-from cce.clustering.plain import SLACK, Found, measure_nearest, plain_search
+from cce.clustering.plain import Found, PlainSearch
 
 if TYPE_CHECKING:
     from cce.clustering.progress import Progress
@@ -39,35 +39,17 @@ class Lloyd(Protocol):
 
 
 class PlainLloyd:
-    """Lloyd's step in plain torch: only points whose gap no longer protects them are searched (Hamerly, 2010)."""
+    """Lloyd's step in plain torch."""
 
     def __init__(self, points: Tensor, weights: Tensor | None, progress: Progress | None = None) -> None:
         self.points = points
         self.weights = points.new_ones(points.shape[0]) if weights is None else weights
         self.progress = progress
-        self.found: Found | None = None
-        self.last: Tensor | None = None
+        self.search = PlainSearch(points)
 
     def assign(self, centroids: Tensor) -> Assigned:
         """Find every point's nearest centroid and sum the points of each cluster."""
-        if self.found is None or self.last is None:
-            self.found = plain_search(self.points, centroids, self.progress)
-        else:
-            self._search_again(self.found, centroids, self.last)
-        self.last = centroids.clone()
-        return self._sum(self.found, centroids)
-
-    def _search_again(self, found: Found, centroids: Tensor, last: Tensor) -> None:
-        """Search the points that another centroid may have come closest to since the last iteration."""
-        found.squares.copy_(measure_nearest(self.points, centroids, found.nearest))
-        moves = (centroids.double() - last).square_().sum(1).sqrt_()
-        found.gaps.sub_(float(moves.max()) * (1 + 1e-6))
-        unsure = (~(found.gaps * (1 - SLACK) > found.squares.sqrt())).nonzero().squeeze(1)
-        if self.progress is not None:
-            self.progress.add((len(self.points) - len(unsure)) * len(centroids))
-        if len(unsure):
-            for values, new in zip(found, plain_search(self.points[unsure], centroids, self.progress), strict=True):
-                values[unsure] = new
+        return self._sum(self.search(centroids, self.progress), centroids)
 
     def _sum(self, found: Found, centroids: Tensor) -> Assigned:
         sums = torch.zeros_like(centroids, dtype=torch.float64)
@@ -78,6 +60,5 @@ class PlainLloyd:
             mass = weights.double()
             sums.index_add_(0, nearest, rows.double().mul_(mass[:, None]))
             totals.index_add_(0, nearest, mass)
-        return Assigned(
-            sums, totals, found.nearest, found.squares, float((found.squares * self.weights.double()).sum())
-        )
+        inertia = float((found.squares * self.weights.double()).sum())
+        return Assigned(sums, totals, found.nearest, found.squares, inertia)

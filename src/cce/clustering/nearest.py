@@ -8,7 +8,7 @@ from cce import compiled
 from cce.clustering.checks import check_same_space, checked_points
 from cce.clustering.compiled_nearest import compiled_nearest
 from cce.clustering.faiss_peer import faiss_is_safe, faiss_nearest
-from cce.clustering.plain import plain_search
+from cce.clustering.plain import PlainSearch
 from cce.clustering.progress import Progress
 from cce.clustering.sklearn_peer import sklearn_nearest
 
@@ -39,10 +39,10 @@ def nearest_centroid(
     if name != "torch" and rows.shape[0]:
         return SEARCHES[name](rows, centers)
     if progress is not None:
-        return plain_search(rows, centers, progress).nearest
+        return PlainSearch(rows)(centers, progress).nearest
     work = f"search of {len(rows):,} points among {len(centers):,} centroids"
     with Progress(work, len(rows) * len(centers)) as own:
-        return plain_search(rows, centers, own).nearest
+        return PlainSearch(rows)(centers, own).nearest
 
 
 def choose_backend(backend: str, points: Tensor, num_centroids: int) -> str:

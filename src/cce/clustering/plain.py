@@ -1,9 +1,12 @@
 """Exact nearest centroids in plain torch: the definition, and a faster search that equals it to the bit.
 
 The squared distance is, by definition, `(x_0 - c_0)² + (x_1 - c_1)² + …`, each step rounded to float32, added from the
-first dimension to the last; ties go to the lower index. `measure_block` writes that down. On a CPU a matrix product
-orders the centroids first: `score(x, c) = |c|² / 2 - x·c` has the order of the distances but for rounding. Where the
-second-best score is so close to the best that rounding could have swapped them, the definition decides.
+first dimension to the last; ties go to the lower index. `measure_block` writes that down.
+
+On a CPU less is measured. Points of few dimensions are sorted into boxes of neighbours, the leaves of a k-d tree: a
+centroid farther from a box than every point inside is from its guess cannot be the nearest of any. A matrix product
+then orders the centroids that are left: `score(x, c) = |c|² / 2 - x·c` has the order of the distances but for rounding.
+Where the second-best score is so close to the best that rounding could have swapped them, the definition decides.
 
 Points go through in blocks, so memory is bounded.
 """
@@ -26,9 +29,11 @@ if TYPE_CHECKING:
 PAIRS_IN_BLOCK = 1 << 19  # scores in one product: 2 MB, which stay in the cache
 PAIRS_IN_SMALL_BLOCK = (1 << 15) - 1  # below where torch starts threads of its own
 PAIRS_IN_BLOCK_GPU = 1 << 26
+WIDEST_TREE = 8  # beyond, boxes prune little
+POINTS_IN_LEAF = 128  # at most
 SLACK = 1e-5  # relative; float32 distances of up to 32 dimensions are off by less than 2e-6
 ROUNDING = 2.0**-24
-TINY = 1e-34  # absolute, for scores that underflow
+TINY = 1e-33  # absolute, for squares and scores that underflow
 
 
 class Found(NamedTuple):
@@ -36,31 +41,25 @@ class Found(NamedTuple):
 
     nearest: Tensor  # (n,) int64
     squares: Tensor  # (n,) float32, squared distance to it
-    gaps: Tensor  # (n,) float32, lower bound on the distance to any other centroid
 
 
 def measure_block(rows: Tensor, centroids: Tensor) -> Found:
-    """Return the nearest centroids of few rows, every distance measured: the definition."""
-    squares = torch.zeros(rows.shape[0], centroids.shape[0], device=rows.device)
-    for row_column, centroid_column in zip(rows.unbind(1), centroids.unbind(1), strict=True):
+    """Return the nearest centroids of few rows, every distance measured: the definition.
+
+    `(n, width), (k, width)`, or `(n, k, width)` with centroids of its own for each row.
+    """
+    squares = torch.zeros(rows.shape[0], centroids.shape[-2], device=rows.device)
+    for row_column, centroid_column in zip(rows.unbind(1), centroids.unbind(-1), strict=True):
         difference = row_column[:, None] - centroid_column
         squares += difference.mul_(difference)
-    nearest = squares.argmin(1, keepdim=True)
-    best = squares.gather(1, nearest).squeeze(1)
-    second = squares.scatter_(1, nearest, torch.inf).amin(1)
-    return Found(nearest.squeeze(1), best, second.sqrt_().mul_(1 - SLACK))
+    nearest = squares.argmin(1)
+    return Found(nearest, squares.gather(1, nearest[:, None]).squeeze(1))
 
 
 def measure_all(points: Tensor, centroids: Tensor, progress: Progress | None = None) -> Found:
     """Return the nearest centroid of every point by the definition, block by block."""
-    return _in_blocks(lambda rows: measure_block(rows, centroids), points, centroids, PAIRS_IN_SMALL_BLOCK, progress)
-
-
-def plain_search(points: Tensor, centroids: Tensor, progress: Progress | None = None) -> Found:
-    """Return the same, faster on a CPU."""
-    if points.device.type != "cpu":
-        return measure_all(points, centroids, progress)
-    return _in_blocks(Scores(centroids).search, points, centroids, PAIRS_IN_BLOCK, progress)
+    num_pairs = PAIRS_IN_SMALL_BLOCK if points.device.type == "cpu" else PAIRS_IN_BLOCK_GPU
+    return _in_blocks(lambda rows: measure_block(rows, centroids), points, centroids, num_pairs, progress)
 
 
 def measure_nearest(points: Tensor, centroids: Tensor, nearest: Tensor) -> Tensor:
@@ -72,43 +71,155 @@ def measure_nearest(points: Tensor, centroids: Tensor, nearest: Tensor) -> Tenso
     return squares
 
 
+class PlainSearch:
+    """Searches the same points for the nearest of ever new centroids; each search starts from what the last found."""
+
+    def __init__(self, points: Tensor) -> None:
+        self.points = points
+        is_narrow = points.device.type == "cpu" and points.shape[1] <= WIDEST_TREE
+        self.tree = Tree(points) if is_narrow and len(points) > POINTS_IN_LEAF else None
+
+    def __call__(self, centroids: Tensor, progress: Progress | None = None) -> Found:
+        """Return the nearest centroid of every point."""
+        if self.tree is not None:
+            return self.tree.search(centroids, progress)
+        if self.points.device.type != "cpu":
+            return measure_all(self.points, centroids, progress)
+        return _in_blocks(Scores(centroids).search, self.points, centroids, _pairs_in_block(), progress)
+
+
+class Tree:
+    """Points sorted into leaves of equal size by a balanced k-d tree; the last leaves may repeat the last point."""
+
+    def __init__(self, points: Tensor) -> None:
+        self.points = points
+        self.num_points = len(points)
+        depth = (-(-len(points) // POINTS_IN_LEAF) - 1).bit_length()
+        size = -(-len(points) >> depth) << depth
+        self.order = _sort_into_leaves(points, torch.arange(size).clamp_(max=len(points) - 1), depth)
+        self.leaves = points[self.order].view(1 << depth, -1, points.shape[1])
+        self.low, self.high = self.leaves.amin(1), self.leaves.amax(1)
+        self.nearest: Tensor | None = None  # (num_leaves, points in a leaf)
+
+    def search(self, centroids: Tensor, progress: Progress | None) -> Found:
+        """Return the nearest centroid of every point, and keep them as the guesses of the next search."""
+        scores = Scores(torch.cat([centroids, centroids.new_full((1, centroids.shape[1]), torch.inf)]))
+        guesses = self._guess(centroids) if self.nearest is None else self.nearest
+        self.nearest = torch.empty_like(guesses)
+        for part in torch.split(torch.arange(len(guesses)), max(1, _pairs_in_block() // len(centroids))):
+            started = time.perf_counter()
+            self.nearest[part] = self._search_leaves(part, guesses[part], scores)
+            if progress is not None:
+                num_points = len(part) * self.num_points // len(guesses)
+                progress.add(num_points * len(centroids), time.perf_counter() - started)
+        nearest = torch.empty(self.num_points, dtype=torch.int64)
+        nearest[self.order] = self.nearest.flatten()
+        return Found(nearest, measure_nearest(self.points, centroids, nearest))
+
+    def _guess(self, centroids: Tensor) -> Tensor:
+        """Let every point of a leaf guess the centroid nearest to the leaf's middle."""
+        middles = (self.low + self.high) / 2
+        return measure_all(middles, centroids).nearest[:, None].expand(-1, self.leaves.shape[1])
+
+    def _search_leaves(self, part: Tensor, guesses: Tensor, scores: Scores) -> Tensor:
+        """Search leaves among the centroids within reach of their boxes; leaves that have as many go together.
+
+        A box reaches as far as the farthest of its points is from its guess.
+        """
+        centroids, leaves = scores.centroids[:-1], self.leaves[part]
+        farthest = measure_nearest(leaves.flatten(0, 1), centroids, guesses.flatten()).view_as(guesses).amax(1)
+        is_near = (
+            _squares_to_boxes(self.low[part], self.high[part], centroids) <= farthest[:, None] * (1 + SLACK) + TINY
+        )
+        counts, order = is_near.sum(1).sort(descending=True)
+        nearest = torch.empty_like(guesses)
+        first = 0
+        while first < len(order):
+            num_leaves = max(1, _pairs_in_block() // (int(counts[first]) * leaves.shape[1]))
+            some = order[first : first + num_leaves]
+            listed = _list_near(is_near[some], counts[first])
+            pieces = torch.split(leaves[some], max(1, _pairs_in_block() // listed.numel()), dim=1)
+            nearest[some] = torch.cat([scores.search_among(piece, listed) for piece in pieces], dim=1)
+            first += num_leaves
+        return nearest
+
+
+def _list_near(is_near: Tensor, length: Tensor) -> Tensor:
+    """Return the columns that are true in each row, `(n, length)`, in rising order; short rows end in the width."""
+    rows, columns = is_near.nonzero(as_tuple=True)
+    starts = is_near.sum(1).cumsum(0) - is_near.sum(1)
+    listed = torch.full((len(is_near), int(length)), is_near.shape[1])
+    listed[rows, torch.arange(len(rows)) - starts[rows]] = columns
+    return listed
+
+
+def _sort_into_leaves(points: Tensor, order: Tensor, depth: int) -> Tensor:
+    """Halve every node at the median of its widest dimension, `depth` times."""
+    for level in range(depth):
+        nodes = points[order].view(1 << level, -1, points.shape[1])
+        widest = (nodes.amax(1) - nodes.amin(1)).argmax(1)
+        values = nodes.gather(2, widest[:, None, None].expand(-1, nodes.shape[1], 1)).squeeze(2)
+        order = order.view(1 << level, -1).gather(1, values.argsort(1)).flatten()
+    return order
+
+
+def _squares_to_boxes(low: Tensor, high: Tensor, centroids: Tensor) -> Tensor:
+    """Return the `(num_boxes, k)` squared distances of all centroids to all boxes."""
+    squares = torch.zeros(len(low), len(centroids))
+    for lowest, highest, column in zip(low.unbind(1), high.unbind(1), centroids.unbind(1), strict=True):
+        outside = torch.maximum(lowest[:, None] - column, column - highest[:, None]).clamp_(min=0)
+        squares += outside.mul_(outside)
+    return squares
+
+
 class Scores:
-    """Scores of CPU points, both around the middle of the centroids: near the origin they round less."""
+    """Scores of CPU points, both around the middle of the centroids: near the origin they round less.
+
+    Centroids at infinity stand for none.
+    """
 
     def __init__(self, centroids: Tensor) -> None:
         self.centroids = centroids
-        self.middle = centroids.double().mean(0).float()
-        self.columns = (centroids - self.middle).t().contiguous()
-        self.halves = self.columns.square().sum(0).div_(2)
-        self.longest = float(self.halves.max() * 2) ** 0.5
+        is_real = centroids[:, 0] < torch.inf
+        self.middle = centroids[is_real].double().mean(0).float()
+        self.shifted = torch.where(is_real[:, None], centroids - self.middle, 0)
+        self.halves = self.shifted.square().sum(1).div_(2).masked_fill_(~is_real, torch.inf)
+        self.longest = float(self.shifted.square().sum(1).max()) ** 0.5
 
     def search(self, rows: Tensor) -> Found:
-        """Find the nearest centroid of each row of one block."""
-        shifted = rows - self.middle
-        scores = torch.addmm(self.halves, shifted, self.columns, alpha=-1)
-        best, nearest = scores.min(1)
-        second = scores.scatter_(1, nearest[:, None], torch.inf).amin(1).double()
-        norms = shifted.double().square_().sum(1).sqrt_()
-        doubts = (norms + self.longest).square_().mul_((2 * rows.shape[1] + 16) * ROUNDING).add_(TINY)
-        gaps = (norms.square_() + 2 * (second - 2 * doubts)).clamp_(min=0).sqrt_().mul_(1 - 1e-6)
-        found = Found(nearest, measure_nearest(rows, self.centroids, nearest), gaps.float())
-        self._settle(found, rows, (~(second - best > 2 * doubts)).nonzero().squeeze(1))
-        return found
-
-    def _settle(self, found: Found, rows: Tensor, doubtful: Tensor) -> None:
-        """Let the definition decide."""
+        """Find the nearest centroid of each row `(n, width)` of one block."""
+        scores = torch.addmm(self.halves, rows - self.middle, self.shifted.t(), alpha=-1)
+        nearest, doubtful = self._settle(rows, scores)
         if len(doubtful):
-            for values, exact in zip(found, measure_all(rows[doubtful], self.centroids), strict=True):
-                values[doubtful] = exact
+            nearest[doubtful] = measure_all(rows[doubtful], self.centroids).nearest
+        return Found(nearest, measure_nearest(rows, self.centroids, nearest))
+
+    def search_among(self, leaves: Tensor, near: Tensor) -> Tensor:
+        """Return the nearest, for `(leaves, n, width)` points, of the centroids near each leaf, `(leaves, m)`."""
+        shifted = self.shifted[near].transpose(1, 2)
+        scores = torch.baddbmm(self.halves[near].unsqueeze(1), leaves - self.middle, shifted, alpha=-1)
+        nearest, doubtful = self._settle(leaves.flatten(0, 1), scores.flatten(0, 1))
+        for some in torch.split(doubtful, max(1, PAIRS_IN_SMALL_BLOCK // near.shape[1])):
+            listed = near[some // leaves.shape[1]]
+            nearest[some] = measure_block(leaves.flatten(0, 1)[some], self.centroids[listed]).nearest
+        return near.gather(1, nearest.view(leaves.shape[:2]))
+
+    def _settle(self, rows: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the index of each row's best score, and the rows where rounding may have chosen it."""
+        best, nearest = scores.min(1)
+        second = scores.scatter_(1, nearest[:, None], torch.inf).amin(1)
+        norms = (rows - self.middle).square_().sum(1).sqrt_()
+        doubts = (norms + self.longest).square_().mul_((2 * rows.shape[1] + 18) * ROUNDING).add_(TINY)
+        return nearest, (~(second - best > 2 * doubts)).nonzero().squeeze(1)
+
+
+def _pairs_in_block() -> int:
+    return PAIRS_IN_SMALL_BLOCK if in_worker() else PAIRS_IN_BLOCK  # a worker thread starts no threads of its own
 
 
 def _in_blocks(
     search: Callable[[Tensor], Found], points: Tensor, centroids: Tensor, num_pairs: int, progress: Progress | None
 ) -> Found:
-    if points.device.type != "cpu":
-        num_pairs = PAIRS_IN_BLOCK_GPU
-    elif in_worker():  # several blocks at once: each on one thread
-        num_pairs = PAIRS_IN_SMALL_BLOCK
     blocks = []
     for rows in torch.split(points, max(1, num_pairs // len(centroids))):
         started = time.perf_counter()

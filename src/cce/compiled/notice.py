@@ -6,6 +6,7 @@ silenced.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 import time
@@ -59,7 +60,7 @@ def _is_ours(event: Any) -> bool:
 def listen() -> None:
     """Report long compilations in this process. Loading compiled loops from disk is not a compilation."""
     try:
-        from numba.core import event
+        event: Any = importlib.import_module("numba.core.event")
     except ImportError:  # the module is not part of numba's stable interface: without it there is no line
         return
 
