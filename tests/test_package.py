@@ -119,7 +119,18 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
         "import cce.cli\ntry: cce.cli.main(['prepare', 'table', '--help'])\nexcept SystemExit: pass",
         *(
             f"import cce.cli\ntry: cce.cli.main(['{verb}', '--help'])\nexcept SystemExit: pass"
-            for verb in ("demo", "plan", "prepare", "train", "sweep", "evaluate", "inspect", "report", "theory")
+            for verb in (
+                "demo",
+                "plan",
+                "prepare",
+                "train",
+                "sweep",
+                "evaluate",
+                "inspect",
+                "report",
+                "verify",
+                "theory",
+            )
         ),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from cce.cli import main
+from cce.files import lock_folder
 from cce.records import read_records
 from helpers.runs import tiny_data
 
@@ -150,13 +151,59 @@ def test_a_dry_run_tells_the_cost_and_writes_nothing(here, data, capsys):
     assert sorted(here.rglob("*")) == before
 
 
-def test_a_dry_run_without_data_says_how_to_prepare_it(here, capsys):
-    assert main(["sweep", "recipe.toml", "--dry-run"]) == 2
-    command = "cce prepare synthetic runs/data/tiny --rows 1000 --vocabulary-sizes 120 60 30 --clusters 4 --num-dense 2"
-    assert (
-        capsys.readouterr().err == f"cce sweep: dry-run must find prepared data, and writes none: first `{command}`.\n"
+def test_a_dry_run_without_prepared_data_answers_from_the_first_raw_rows(here, monkeypatch, capsys):
+    """The raw file is found through CCE_DATA only, and nothing is prepared."""
+    (here / "raw").mkdir()
+    rows = "".join(f"{row % 2},u{row % 5},i{row % 7}\n" for row in range(400))
+    (here / "raw" / "clicks.csv").write_text("click,user,item\n" + rows)
+    monkeypatch.setenv("CCE_DATA", str(here / "raw"))
+    recipe = RECIPE.replace("synthetic --rows 1000 --vocabulary-sizes 120 60 30 --clusters 4 --num-dense 2", "RAW")
+    recipe = recipe.replace("RAW", "table clicks.csv --label click --categorical user item --split order")
+    (here / "mine.toml").write_text(recipe)
+    before = sorted(here.rglob("*"))
+    assert main(["sweep", "mine.toml", "--only", "full", "--dry-run", "--json"]) == 0
+    out, err = capsys.readouterr()
+    (point,) = json.loads(out)["points"]
+    assert (point["num_rows"], point["num_params"], err) == (2 * 320, (6 + 8) * 8, "")
+    assert sorted(here.rglob("*")) == before
+
+
+def test_a_dry_run_of_synthetic_clicks_makes_a_few_of_them(here, capsys):
+    (here / "recipe.toml").write_text(RECIPE.replace("--rows 1000", "--rows 100000"))
+    assert main(["sweep", "recipe.toml", "--only", "full", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split()[:2] == ["full", "1,704"]
+    assert "160,000" in lines[2]
+    assert lines[-1].startswith(
+        "The data is not prepared yet: this is from the first rows of the raw files, which have "
     )
+    assert "about 5.0 times as many rows" in lines[-1]
     assert not (here / "runs").exists()
+
+
+def test_json_is_all_that_is_printed_where_data_is_prepared_too(here, capsys):
+    assert main(["sweep", "recipe.toml", "--only", "cce", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert ([record["series"] for record in json.loads(out)], err) == (["cce"], "")
+
+
+def test_data_that_cannot_be_prepared_is_one_line(here, capsys):
+    (here / "clicks.csv").write_text("click,user\n1,u\n5,u\n")
+    recipe = RECIPE.replace("synthetic --rows 1000 --vocabulary-sizes 120 60 30 --clusters 4 --num-dense 2", "RAW")
+    (here / "recipe.toml").write_text(recipe.replace("RAW", "table clicks.csv --label click --categorical user"))
+    for words in ([], ["--dry-run"]):
+        assert main(["sweep", "recipe.toml", *words]) == 2
+        out, err = capsys.readouterr()
+        assert (out, len(err.splitlines())) == ("", 1)
+        assert err.startswith("cce sweep: malformed rows must be at most max_bad_rows=0, got 1 or more. ")
+        assert "clicks.csv, line 3: click must be 0 or 1 without a threshold, got 5" in err
+    assert sorted(path.name for path in here.iterdir()) == ["clicks.csv", "recipe.toml"]
+
+
+def test_data_that_another_process_prepares_is_told(here, capsys):
+    with lock_folder(here / "runs" / "data" / "tiny.part"):
+        assert main(["sweep", "recipe.toml"]) == 2
+        assert "tiny.part is in use by process " in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -1,12 +1,13 @@
 """What a sweep will cost."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from cce.diagnostics.memory import TableSummary
 from cce.experiments import estimate as module
-from cce.experiments.estimate import estimate, format_seconds
+from cce.experiments.estimate import FirstRows, estimate, format_seconds
 from cce.experiments.sweep import Sweep
 from cce.training.trial import Trial
 from helpers.sweeps import TRAIN, tiny_runs
@@ -56,6 +57,17 @@ def test_steps_and_threads_are_those_of_the_runs(data, tmp_path, tried):
     found = estimate(Sweep(runs, tmp_path), jobs=1, threads=7)
     assert [point.num_rows for point in found.points] == [5 * 64, 5 * 64]
     assert [config.threads for config in tried] == [7, 7]
+
+
+def test_first_rows_stand_for_all_rows(data, tmp_path, tried):
+    runs = [replace(run, config=replace(run.config, data="not there yet")) for run in tiny_runs(data)]
+    whole = estimate(Sweep(tiny_runs(data), tmp_path), jobs=1, threads=1)
+    found = estimate(Sweep(runs, tmp_path), jobs=1, threads=1, first_rows=FirstRows(data, 2.5))
+    assert [config.data for config in tried] == 6 * [str(data)]
+    assert [point.num_rows for point in found.points] == [2.5 * point.num_rows for point in whole.points]
+    assert found.seconds == pytest.approx(2.5 * whole.seconds)
+    assert "about 2.5 times as many rows. Vocabularies" in str(found)
+    assert "not prepared" not in str(whole)
 
 
 def test_it_is_told_in_words_and_in_plain_values(data, tmp_path, tried):

@@ -44,6 +44,7 @@ KINDS = {
     ),
 }
 RAW_FORMATS = ("criteo-kaggle",)
+HEAD_ROWS = 20_000  # of synthetic clicks
 
 
 def add_verb(verbs: Any) -> None:
@@ -69,12 +70,36 @@ def add_verb(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Prepare, and say what came of it."""
+    summary = prepare(options)
+    print(json.dumps(summary) if options.json else as_text(summary))
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    """The options of `cce prepare WORDS`."""
+    parser = argparse.ArgumentParser(prog="cce")
+    add_verb(parser.add_subparsers())
+    return parser.parse_args(["prepare", *words])
+
+
+def prepare(options: argparse.Namespace) -> dict[str, Any]:
+    """Prepare; gives a summary."""
     if options.kind == "synthetic":
-        summary = _run_synthetic(options)
-    else:
-        job, out = _job(options)
-        summary = _prepare(job, out, options)
-    print(json.dumps(summary) if options.json else _as_text(summary))
+        return _run_synthetic(options)
+    job, out = _job(options)
+    return _prepare(job, out, options)
+
+
+def prepare_head(options: argparse.Namespace, folder: Path) -> float:
+    """Prepare the first rows only, in `folder / "data"`; gives how many times more there are, about."""
+    if options.kind == "synthetic":
+        num_rows = min(options.rows, HEAD_ROWS)
+        _run_synthetic(argparse.Namespace(**{**vars(options), "rows": num_rows, "out": folder / "data"}))
+        return float(options.rows / num_rows)
+    from cce.data.head import head_of
+
+    job, factor = head_of(_job(options)[0], folder)
+    _prepare(job, folder / "data", options)
+    return factor
 
 
 def _job(options: argparse.Namespace) -> tuple[Job, Path]:
@@ -330,7 +355,8 @@ def _summary(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     return summary | {name: manifest[name] for name in told if name in manifest}
 
 
-def _as_text(summary: dict[str, Any]) -> str:
+def as_text(summary: dict[str, Any]) -> str:
+    """A summary for people."""
     from cce.text import format_bytes, format_table
 
     lines = [f"{summary['kind']}: {summary['out']}, {format_bytes(summary['bytes'])}"]

@@ -9,14 +9,16 @@ import shlex
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from cce.cli import prepare
 from cce.records import strict_json
 
 if TYPE_CHECKING:
+    from cce.experiments.estimate import FirstRows
     from cce.experiments.recipe import Recipe
     from cce.experiments.runs import Run
-    from cce.experiments.sweep import Sweep
 
 EXAMPLE = """examples:
   cce sweep recipes/quick.toml --jobs 2
@@ -56,17 +58,20 @@ def run(options: argparse.Namespace) -> None:
     if options.seeds is not None:
         recipe = replace(recipe, seeds=tuple(dict.fromkeys(options.seeds)))
     out = options.out or Path("runs/sweeps") / recipe.name
-    data = (options.data or _prepared(recipe, options)).resolve()
-    runs = _runs(recipe, data)
+    data = (options.data or Path("runs/data") / recipe.data["name"]).resolve()
+    if options.dry_run:
+        _dry_run(recipe, data, out, options)
+    else:
+        _run(recipe, data, out, options)
+
+
+def _run(recipe: Recipe, data: Path, out: Path, options: argparse.Namespace) -> None:
     from cce.experiments.sweep import Sweep
 
-    text = "" if options.dry_run else options.recipe.read_bytes().decode("utf-8")
-    sweep = Sweep(runs, out, recipe=text, only=options.only)
+    if options.data is None and not data.exists():
+        _prepare(recipe, data, options)
+    sweep = Sweep(_runs(recipe, data), out, recipe=options.recipe.read_bytes().decode("utf-8"), only=options.only)
     _warn_of_jobs(options)
-    (_estimate if options.dry_run else _run)(sweep, out, options)
-
-
-def _run(sweep: Sweep, out: Path, options: argparse.Namespace) -> None:
     outcome = sweep.run(jobs=options.jobs, engine=options.engine, progress=not options.json)
     print(
         strict_json([asdict(record) for record in outcome.records]) if options.json else f"records: {out}/records.jsonl"
@@ -76,21 +81,32 @@ def _run(sweep: Sweep, out: Path, options: argparse.Namespace) -> None:
         raise ValueError(f"{len(outcome.failures)} of {len(sweep.chosen)} runs failed, see their error.txt: {told}")
 
 
-def _estimate(sweep: Sweep, out: Path, options: argparse.Namespace) -> None:
-    from cce.experiments.estimate import estimate
+def _dry_run(recipe: Recipe, data: Path, out: Path, options: argparse.Namespace) -> None:
+    """From the prepared data; where it is not there, from the first rows of the raw files. Nothing is kept."""
+    with TemporaryDirectory() as folder:
+        first_rows = None
+        if options.data is None and not data.exists():
+            first_rows = _first_rows(recipe, data, Path(folder), options)
+        _estimate(_runs(recipe, data, first_rows), out, first_rows, options)
 
-    del out
-    found = estimate(
-        sweep, jobs=options.jobs, threads=sweep.threads(options.jobs, options.engine), progress=not options.json
-    )
+
+def _estimate(runs: list[Run], out: Path, first_rows: FirstRows | None, options: argparse.Namespace) -> None:
+    from cce.experiments.estimate import estimate
+    from cce.experiments.sweep import Sweep
+
+    sweep = Sweep(runs, out, only=options.only)
+    _warn_of_jobs(options)
+    threads = sweep.threads(options.jobs, options.engine)
+    found = estimate(sweep, jobs=options.jobs, threads=threads, first_rows=first_rows, progress=not options.json)
     print(json.dumps(found.to_dict()) if options.json else found)
 
 
-def _runs(recipe: Recipe, data: Path) -> list[Run]:
+def _runs(recipe: Recipe, data: Path, first_rows: FirstRows | None = None) -> list[Run]:
     from cce.data import PreparedData
     from cce.experiments.runs import list_runs
 
-    return list_runs(recipe, data, PreparedData.open(data).schema.vocabulary_sizes)
+    schema = PreparedData.open(first_rows.path if first_rows else data).schema
+    return list_runs(recipe, data, schema.vocabulary_sizes)
 
 
 def _warn_of_jobs(options: argparse.Namespace) -> None:
@@ -101,24 +117,25 @@ def _warn_of_jobs(options: argparse.Namespace) -> None:
         print(f"cce sweep: {note}", file=sys.stderr)
 
 
-def _prepared(recipe: Recipe, options: argparse.Namespace) -> Path:
-    """The recipe's data set, prepared now if it is not there."""
-    from cce.cli import main
+def _prepare(recipe: Recipe, data: Path, options: argparse.Namespace) -> None:
+    summary = prepare.prepare(_prepare_options(recipe, data, options))
+    if not options.json:
+        print(prepare.as_text(summary))
 
-    folder = Path("runs/data") / recipe.data["name"]
-    if folder.exists():
-        return folder
+
+def _first_rows(recipe: Recipe, data: Path, folder: Path, options: argparse.Namespace) -> FirstRows:
+    from cce.experiments.estimate import FirstRows
+
+    return FirstRows(folder / "data", prepare.prepare_head(_prepare_options(recipe, data, options), folder))
+
+
+def _prepare_options(recipe: Recipe, data: Path, options: argparse.Namespace) -> argparse.Namespace:
+    """What the recipe says after `cce prepare`, with raw files where they are."""
     if "prepare" not in recipe.data:
         raise ValueError("recipe must say how its data is prepared, or --data must name a data set.")
     kind, *words = shlex.split(recipe.data["prepare"])
-    raw = [] if kind == "synthetic" else [words.pop(0)]
-    if options.dry_run:
-        command = shlex.join(["cce", "prepare", kind, *raw, str(folder), *words])
-        raise ValueError(f"dry-run must find prepared data, and writes none: first `{command}`.")
-    found = [str(_find_raw(name)) for name in raw]
-    if main(["prepare", kind, *found, str(folder), *words, *(["--json"] if options.json else [])]):
-        raise ValueError(f"data of the recipe could not be prepared: cce prepare {recipe.data['prepare']}")
-    return folder
+    raw = [] if kind == "synthetic" else [str(_find_raw(words.pop(0)))]
+    return prepare.parse([kind, *raw, str(data), *words, *(["--json"] if options.json else [])])
 
 
 def _find_raw(name: str) -> Path:

@@ -13,12 +13,25 @@ from cce.training.trial import Trial, try_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from cce.experiments.runs import Run
     from cce.experiments.sweep import Sweep
 
 HEADERS = ("series", "cap", "params", "fewer", "bytes", "fewer", "runs", "rows each", "about, each")
 NOTE = "Without clusterings and quantisations, and as if no run stopped early."
+FROM_FIRST_ROWS = (
+    "The data is not prepared yet: this is from the first rows of the raw files, which have about {:.1f} times as many "
+    "rows. Vocabularies, and full tables with them, will be larger."
+)
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """Prepared data of the first rows only, of which the raw files have `factor` times as many."""
+
+    path: Path
+    factor: float
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,7 @@ class Estimate:
     jobs: int
     seconds: float  # with so many jobs
     disk_nbytes: int  # of checkpoints, at most at a time
+    factor: float | None = None  # how many times more rows there are than were looked at; None: all were
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -58,17 +72,28 @@ class Estimate:
         alone = sum(point.seconds * point.num_runs for point in self.points)
         times = f"about {format_seconds(alone)} one after the other, {format_seconds(self.seconds)} by {self.jobs} jobs"
         lines.append(f"{self.num_runs} runs{finished}; {times}. {NOTE}")
-        return "\n".join([*lines, f"checkpoints: up to {format_bytes(self.disk_nbytes)} at a time"])
+        lines.append(f"checkpoints: up to {format_bytes(self.disk_nbytes)} at a time")
+        if self.factor is not None and self.factor > 1:
+            lines.append(FROM_FIRST_ROWS.format(self.factor))
+        return "\n".join(lines)
 
 
-def estimate(sweep: Sweep, *, jobs: int, threads: int, seconds: float = 0.5, progress: bool = False) -> Estimate:
+def estimate(
+    sweep: Sweep,
+    *,
+    jobs: int,
+    threads: int,
+    first_rows: FirstRows | None = None,
+    seconds: float = 0.5,
+    progress: bool = False,
+) -> Estimate:
     """Try every series and budget that is left for about so many seconds. Nothing is written."""
     left = sweep.left()
     groups: dict[tuple[str, int | None], list[Run]] = {}
     for run in left:
         groups.setdefault((run.series, run.config.cap), []).append(run)
     bar = tqdm(groups.values(), desc="a few steps of each", unit="series", disable=None if progress else True)
-    points = [_point(runs, threads, seconds) for runs in bar]
+    points = [_point(runs, threads, seconds, first_rows) for runs in bar]
     return Estimate(
         points=points,
         num_runs=len(sweep.chosen),
@@ -76,15 +101,18 @@ def estimate(sweep: Sweep, *, jobs: int, threads: int, seconds: float = 0.5, pro
         jobs=jobs,
         seconds=_makespan([point.seconds for point in points for _ in range(point.num_runs)], jobs),
         disk_nbytes=_disk(points, groups, sweep.sources, jobs),
+        factor=first_rows.factor if first_rows else None,
     )
 
 
-def _point(runs: Sequence[Run], threads: int, seconds: float) -> Point:
+def _point(runs: Sequence[Run], threads: int, seconds: float, first_rows: FirstRows | None) -> Point:
     run = runs[0]
     config = replace(run.config, threads=run.config.threads or threads)
-    data = PreparedData.open(config.data)
+    if first_rows is not None:
+        config = replace(config, data=str(first_rows.path))
     trial = try_out(config, seconds=seconds)
-    num_rows = min(config.epochs * data.num_rows("train"), (config.max_steps or 2**63) * config.batch_size)
+    splits = _split_sizes(PreparedData.open(config.data), first_rows)
+    num_rows = min(config.epochs * splits["train"], (config.max_steps or 2**63) * config.batch_size)
     return Point(
         series=run.series,
         cap=config.cap,
@@ -94,16 +122,21 @@ def _point(runs: Sequence[Run], threads: int, seconds: float) -> Point:
         byte_compression=trial.tables.byte_compression,
         num_runs=len(runs),
         num_rows=num_rows,
-        seconds=_seconds(run, data, num_rows, trial),
+        seconds=_seconds(run, splits, num_rows, trial),
         checkpoint_nbytes=trial.checkpoint_nbytes,
     )
 
 
-def _seconds(run: Run, data: PreparedData, num_rows: int, trial: Trial) -> float:
-    """Of training, validations and the test."""
+def _split_sizes(data: PreparedData, first_rows: FirstRows | None) -> dict[str, int]:
+    factor = first_rows.factor if first_rows else 1.0
     sizes = {split: data.num_rows(split) if split in data.splits else 0 for split in ("train", "validation", "test")}
-    num_validations = num_rows / sizes["train"] * run.config.validations_per_epoch
-    num_scored = num_validations * sizes["validation"] + (sizes["test"] if run.config.test else 0)
+    return {split: round(size * factor) for split, size in sizes.items()}
+
+
+def _seconds(run: Run, splits: Mapping[str, int], num_rows: int, trial: Trial) -> float:
+    """Of training, validations and the test."""
+    num_validations = num_rows / splits["train"] * run.config.validations_per_epoch
+    num_scored = num_validations * splits["validation"] + (splits["test"] if run.config.test else 0)
     return num_rows / trial.trained_per_second + num_scored / trial.scored_per_second
 
 
