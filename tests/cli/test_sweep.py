@@ -92,7 +92,7 @@ def test_a_failing_run_is_named_and_the_others_are_there(here, data, capsys):
     assert main(["sweep", "recipe.toml", "--data", str(data), "--out", "out", "--json"]) == 2
     out, err = capsys.readouterr()
     assert len(json.loads(out)) == 3
-    assert err.startswith("cce sweep: 1 of 4 runs failed, see their error.txt: wrong-cap320-seed0: ValueError: num_it")
+    assert err.startswith("cce sweep: 1 of 4 runs failed, see their error.txt: wrong-cap320-seed0: ValueError: metho")
     assert len(err.splitlines()) == 1
     assert (here / "out" / "runs" / "wrong-cap320-seed0" / "error.txt").exists()
 

@@ -139,7 +139,9 @@ def test_a_failing_run_does_not_stop_the_others(data, tmp_path):
     outcome = Sweep(tiny_runs(data, series=series), tmp_path).run()
     assert [record.series for record in outcome.records] == ["cce", "full"]
     assert list(outcome.failures) == ["wrong-cap320-seed0"]
-    assert outcome.failures["wrong-cap320-seed0"].startswith("ValueError: num_iterations must lie in [1")
+    assert outcome.failures["wrong-cap320-seed0"].startswith(
+        "ValueError: method_options settings must be those of ClusterSettings: num_it"
+    )
     assert "Traceback" in (tmp_path / "runs" / "wrong-cap320-seed0" / "error.txt").read_text()
 
 

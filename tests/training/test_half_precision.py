@@ -30,7 +30,7 @@ def test_eps_must_cover_the_largest_gradient_whose_square_is_lost(optimizer, opt
 def test_optimizers_without_squares_need_nothing_and_unknown_ones_are_rejected():
     for optimizer in ("sgd", "rowwise_adagrad", "asgd", "rprop"):
         check_half(optimizer, {})
-    with pytest.raises(ValueError, match="'float16' must have an optimizer of sgd, rowwise_adagrad, .*; got 'adamax'"):
+    with pytest.raises(ValueError, match=r"'float16' must have an optimizer of sgd, rowwise_adagrad, .*; got 'adamax'"):
         check_half("adamax", {"eps": 1.0})
 
 

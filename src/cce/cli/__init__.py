@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from cce.cli import demo, evaluate, inspect, plan, prepare, report, sweep, theory, train, verify
 from cce.version import __version__
@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
-    except (ValueError, TypeError, OSError, FloatingPointError) as error:
+    except (ValueError, TypeError, OSError, FloatingPointError, MemoryError) as error:
         print(f"cce {options.verb}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
@@ -27,10 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the list of all options, which `--help` shows."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`.\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="cce", description="Embedding tables 10 to 10,000 times smaller while they train."
-    )
+    parser = _Parser(prog="cce", description="Embedding tables 10 to 10,000 times smaller while they train.")
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb in (prepare, plan, train, sweep, evaluate, inspect, report, verify, theory, demo):

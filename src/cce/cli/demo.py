@@ -42,6 +42,8 @@ def run(options: argparse.Namespace) -> None:
 
     given = {"num_rows": options.rows, "epochs": options.epochs, "caps": options.caps and tuple(options.caps)}
     config = DemoConfig(seed=options.seed, **{name: value for name, value in given.items() if value is not None})
+    if options.out.exists() and not options.out.is_dir():
+        raise NotADirectoryError(f"out must be a folder, got the file {str(options.out)!r}.")
     options.out.mkdir(parents=True, exist_ok=True)
     records, oracle_bce = run_demo(config, options.out, progress=not options.json)
     report = write_report(records, oracle_bce, options.out)

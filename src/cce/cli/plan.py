@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ def run(options: argparse.Namespace) -> None:
     """Plan and print."""
     from cce.collection import plan_tables
 
+    if not math.isfinite(options.power):
+        raise ValueError(f"power must be finite, got {options.power}.")
     plan = plan_tables(
         _vocabularies(options.features),
         options.dim,
@@ -71,7 +74,7 @@ def _vocabularies(words: list[str]) -> dict[str, int]:
     for place, word in enumerate(words):
         name, _, number = word.rpartition("=")
         name = name or f"feature_{place}"
-        if not number.isdecimal():
+        if not number.isdecimal() or word.startswith("="):
             raise ValueError(f"features must be numbers, NAME=NUMBER or the folder of a data set, got {word!r}.")
         if name in found:
             raise ValueError(f"features must have names of their own, got {name!r} twice.")
@@ -85,5 +88,5 @@ def _bytes(word: str) -> int:
     unit = unit if unit in UNITS else f"{unit}B"
     try:
         return int(float(number) * UNITS[unit])
-    except (KeyError, ValueError):
+    except (KeyError, OverflowError, ValueError):
         raise argparse.ArgumentTypeError(f"bytes must be a number with a unit such as 50MB, got {word!r}.") from None

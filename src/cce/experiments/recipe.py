@@ -77,7 +77,7 @@ def read_recipe(path: Path) -> Recipe:
         raise FileNotFoundError(f"recipe must name a file that is there, got {str(path)!r}.")
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} must be TOML: {error}.") from error
     return make_recipe(path.stem, values, where=str(path))
 

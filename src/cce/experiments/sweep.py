@@ -50,9 +50,8 @@ class Sweep:
         self.sources = {run.source for run in runs if run.source is not None}
         self.chosen = self._choose(only)
         self._lines: dict[Path, str] = {}  # of records that were read
+        self.recipe = recipe
         self._check_begun()
-        if recipe:
-            write_atomic(self.out / "recipe.toml", recipe)
 
     def folder(self, run: Run) -> Path:
         """Where a run is kept."""
@@ -73,10 +72,13 @@ class Sweep:
     def run(self, *, jobs: int = 1, engine: str = "local", progress: bool = False) -> Outcome:
         """Run what is left, `jobs` at a time, each with its share of the cores."""
         tasks = [self._task(run, self.threads(jobs, engine)) for run in self.left()]
+        workers = open_engine(engine, jobs)
+        if self.recipe:
+            write_atomic(self.out / "recipe.toml", self.recipe)
         for task in tasks:
             (task.folder / RECORD).unlink(missing_ok=True)  # there only if it is run for its checkpoints
         try:
-            with Watch(self, shown=progress), open_engine(engine, jobs) as workers:
+            with Watch(self, shown=progress), workers:
                 failures = _run_all(tasks, workers)
         except KeyboardInterrupt:
             finished = len(self.chosen) - len(self.left())
@@ -117,8 +119,9 @@ class Sweep:
         return bool(list_checkpoints(self.out / "runs" / name / CHECKPOINTS))
 
     def _check_begun(self) -> None:
-        """Refuse to go on with runs that were begun with other options."""
+        """Refuse to go on with runs that were begun with other options, or whose records cannot be read."""
         for run in self.runs:
+            _check_record(self.folder(run) / RECORD)
             path = self.folder(run) / "config.toml"
             if path.exists():
                 begun, wanted = _compared(make_config(read_toml(path))), _compared(run.config)
@@ -146,6 +149,15 @@ def _run_all(tasks: list[Task], workers: Any) -> dict[str, str]:
         elif ended.failure is not None:
             failures[task.run.name] = ended.failure
     return failures | (_run_all(postponed, workers) if postponed else {})
+
+
+def _check_record(path: Path) -> None:
+    try:
+        is_record = not path.exists() or len(read_records(path)) == 1
+    except (KeyError, TypeError, ValueError):
+        is_record = False
+    if not is_record:
+        raise ValueError(f"{path} must hold the record of a run, but it was damaged: remove it to resume the run.")
 
 
 def _compared(config: TrainConfig) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
 from cce.embeddings import METHODS
-from cce.models import MODELS, create_model
+from cce.models import MODELS, create_model, find_model
 from cce.schema import Schema
 from cce.training.checkpoint import explained_misfits
 from cce.training.cluster_schedule import ClusterSchedule, paper_schedule
@@ -19,7 +20,7 @@ from cce.training.config import CONFIG, MAY_CHANGE, MAY_MOVE, TrainConfig, make_
 from cce.training.random_state import seed_everything
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from torch import Tensor, nn
@@ -37,8 +38,17 @@ def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
     """The model with its tables, from the seed alone."""
     check_choice("method", config.method, METHODS)
     seed_everything(config.seed)
+    with explained_memory(config):
+        tables = create_tables(config, schema)
+    if config.codebook_dtype != "float32":
+        tables.register_forward_hook(_as_float32)
+    return create_model(config.model, schema, tables, **config.model_options)
+
+
+def create_tables(config: TrainConfig, schema: Schema) -> EmbeddingCollection:
+    """The tables of all features."""
     budget = {"cap": config.cap, "num_params": config.num_params, "compression": config.compression}
-    tables = EmbeddingCollection(
+    return EmbeddingCollection(
         schema.vocabulary_sizes,
         config.embedding_dim,
         method=config.method,
@@ -50,9 +60,18 @@ def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
         dtype=getattr(torch, config.codebook_dtype),
         **(budget if config.method != "full" else {}),  # type: ignore[arg-type]
     )
-    if config.codebook_dtype != "float32":
-        tables.register_forward_hook(_as_float32)
-    return create_model(config.model, schema, tables, **config.model_options)
+
+
+@contextmanager
+def explained_memory(config: TrainConfig) -> Iterator[None]:
+    """Say which options ask for more memory than there is."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "allocate memory" not in str(error):
+            raise
+        tables = f"method {config.method!r} and embedding_dim={config.embedding_dim}"
+        raise MemoryError(f"tables must fit into memory, but those of {tables} do not.") from error
 
 
 def _as_float32(tables: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
@@ -68,6 +87,7 @@ def load_model(
     with explained_misfits(checkpoint.path):
         config = make_config(checkpoint.get("config", dict))
     config = replace(config, model=trusted_model(config.model, model, checkpoint.path, trust_model=trust_model))
+    find_model(config.model)  # what is wrong with its file is not the checkpoint's fault
     with explained_misfits(checkpoint.path):
         made = build_model(config, read_schema(checkpoint))
         made.load_state_dict(checkpoint.model)
@@ -112,7 +132,10 @@ def method_options(config: TrainConfig) -> dict[str, Any]:
     if config.method == "cce" and config.preset == "tuned" and config.embedding_dim % TUNED_COLUMNS == 0:
         options.setdefault("num_columns", TUNED_COLUMNS)
     if isinstance(options.get("settings"), dict):
-        options["settings"] = ClusterSettings(**options["settings"])
+        try:
+            options["settings"] = ClusterSettings(**options["settings"])
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"method_options settings must be those of ClusterSettings: {error}") from error
     return options
 
 

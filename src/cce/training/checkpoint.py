@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 FORMAT = 1
+CHECKPOINTS = "checkpoints"
 MODEL, TRAINING, MANIFEST = "model.safetensors", "training.safetensors", "checkpoint.json"
 
 
@@ -195,7 +196,7 @@ def open_checkpoint(path: Path, *, best: bool = False) -> tuple[Checkpoint, list
     """`path` itself if it is a checkpoint; of a run, its newest whole one or its best; what is wrong with others."""
     if (path / MANIFEST).exists():
         return read_checkpoint(path), []
-    folder = path / "checkpoints"
+    folder = path / CHECKPOINTS
     if not list_checkpoints(folder):
         raise FileNotFoundError(f"{path} must be a run or a checkpoint, got no whole checkpoint there.")
     newest, damage = read_latest(folder)

@@ -24,6 +24,7 @@ PRESETS = ("tuned", "paper")
 PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
 CODEBOOK_DTYPES = ("float32", "float16", "bfloat16")
+MAX_THREADS = 2**16
 SPARSE_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad", "sparse_adam")
 MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
 MAY_MOVE = ("data", "start_from", "model")  # files and folders, which may have another name
@@ -166,6 +167,12 @@ class TrainConfig:
             if each.type == "int" or (each.type == "int | None" and value is not None):
                 may_be_zero = each.name in MAY_BE_ZERO or (each.name == "epochs" and self.start_from is not None)
                 check_range(each.name, value, 0 if may_be_zero else 1, 2**63)
+        if self.threads is not None:
+            check_range("threads", self.threads, 1, MAX_THREADS)
+        if self.compression is not None and not 1 <= self.compression < math.inf:
+            raise ValueError(f"compression must be finite and at least 1, got {self.compression}.")
+        for name, count in self.num_learned.items():
+            check_range(f"num_learned of {name!r}", count, 0, 2**63)
         for name in ("lr", "weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
@@ -182,6 +189,9 @@ class TrainConfig:
         if self.codebook_dtype == "float16":
             check_half(self.optimizer, self.optimizer_options, lr=self.lr)
         self._check_sparse()
+        if "pointer_file" in self.method_options:
+            got = self.method_options["pointer_file"]
+            raise ValueError(f"method_options must leave out pointer_file: tables of a run share none, got {got!r}.")
         if self.preset == "paper" and self.learned_min_count not in (1, TrainConfig.learned_min_count):
             got = f"learned_min_count={self.learned_min_count}"
             raise ValueError(f"preset 'paper' learns pointers of all ids: leave out learned_min_count, got {got}.")
@@ -192,6 +202,9 @@ class TrainConfig:
             raise ValueError(
                 f"sparse must have an optimizer of {', '.join(SPARSE_OPTIMIZERS)}; got {self.optimizer!r}."
             )
+        decay = self.weight_decay or self.optimizer_options.get("weight_decay")
+        if self.sparse and decay and self.optimizer != "rowwise_adagrad":
+            raise ValueError(f"weight_decay must be 0 with sparse and optimizer {self.optimizer!r}, got {decay}.")
         if self.optimizer == "sparse_adam" and not self.sparse:
             raise ValueError("optimizer 'sparse_adam' must have sparse=True, got sparse=False.")
 

@@ -55,4 +55,8 @@ def _create(name: str, parameters: list[nn.Parameter], arguments: Mapping[str, A
     for argument in arguments:
         if argument not in known:
             raise ValueError(f"optimizer {name!r} has no option {argument!r}; its options are {', '.join(known)}.")
-    return kind(parameters, **arguments)
+    try:
+        return kind(parameters, **arguments)
+    except (TypeError, ValueError, RuntimeError) as error:
+        given = ", ".join(f"{argument}={value!r}" for argument, value in arguments.items())
+        raise ValueError(f"optimizer {name!r} could not be made with {given}: {error}") from error

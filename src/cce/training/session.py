@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cce.data.manifest import MANIFEST
 from cce.distributed import Ranks, broadcast
+from cce.models import find_model
 from cce.training.building import build_model, build_schedule
 from cce.training.checkpoint import (
     Checkpoint,
@@ -119,6 +120,7 @@ class Session:
         path, step, weights, state, damage = found
         checkpoint = Checkpoint(Path(path), step, weights, state)
         _check_begun(checkpoint, config)
+        ranks.device(config.device), find_model(config.model)  # neither is the checkpoint's fault
         if checkpoint.get("data", str) != fingerprint(data):
             raise ValueError(f"data must be the data set that the run began with, but {config.data} has changed.")
         with explained_misfits(checkpoint.path):

@@ -26,7 +26,10 @@ def start_from(model: nn.Module, run: Path, schema: Schema, *, name: str, seed: 
 
     Both must be of the same kind of model, so no code is run that the user did not name.
     """
-    checkpoint, damage = open_checkpoint(run, best=True)
+    try:
+        checkpoint, damage = open_checkpoint(run, best=True)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"start_from must name a run or a checkpoint, got {str(run)!r}: {error}") from error
     if damage:
         raise DamagedCheckpointError(
             f"start_from must name a run whose last and best checkpoints are whole: {damage[0]}"

@@ -14,10 +14,11 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from cce.data import PreparedData
+from cce.data.manifest import MANIFEST
 from cce.distributed import Ranks, broadcast, sum_over_ranks
 from cce.files import lock_folder, write_atomic
 from cce.training.building import read_run_options
-from cce.training.checkpoint import list_checkpoints
+from cce.training.checkpoint import CHECKPOINTS, list_checkpoints
 from cce.training.config import CONFIG, TrainConfig, make_config
 from cce.training.divergence import DivergedError, diverged, non_finite_parameter
 from cce.training.frequent_ids import with_num_learned
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from cce.records import RunRecord
     from cce.schema import Batch
 
-CHECKPOINTS = "checkpoints"
 BROKEN = (
     "gloo",
     "NCCL",
@@ -66,6 +66,8 @@ class Trainer:
         with self._alone(Path(out), Ranks() if ranks is None else ranks, lock=lock):
             if self.ranks.is_main and (self.out / CONFIG).exists():
                 raise FileExistsError(f"{out} holds a run: give another folder, or go on with {self._how_to_resume()}.")
+            if (self.out / MANIFEST).exists():
+                raise FileExistsError(f"out must be the folder of a run, got {str(out)!r}, which holds a data set.")
             self._open(config)
             session = Session(self.config, self.data, ranks=self.ranks)
             self._begin(session, progress=progress)

@@ -1,0 +1,87 @@
+"""Is the folder of a run as it was written? Every file is read, and no code of a model is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cce.models import MODELS
+from cce.records import read_records
+from cce.training.building import load_model, read_run_options
+from cce.training.checkpoint import (
+    CHECKPOINTS,
+    Checkpoint,
+    checkpoint_path,
+    list_checkpoints,
+    read_checkpoint,
+)
+from cce.training.config import CONFIG
+from cce.training.divergence import non_finite_parameter
+from cce.training.metrics_log import LOG, scan_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RECORD = "record.jsonl"
+BAD_FILE = (OSError, TypeError, ValueError)
+
+
+def verify_run(folder: Path) -> tuple[dict[str, int], list[str]]:
+    """What was looked at, and how much of it; and what is wrong, a line for each problem."""
+    if not (folder / CONFIG).exists():
+        raise FileNotFoundError(f"{folder} must be the folder of a run, got no {CONFIG} there.")
+    problems = [*_config_problems(folder), *_record_problems(folder / RECORD)]
+    lines, damage = scan_metrics(folder / LOG)
+    whole = []
+    for path in list_checkpoints(folder / CHECKPOINTS):
+        try:
+            whole.append(read_checkpoint(path))
+        except BAD_FILE as error:
+            damage.append(str(error))
+    damage += [problem for checkpoint in whole for problem in _checkpoint_problems(checkpoint)]
+    damage += _best_problems(folder, whole)
+    return {"checkpoints": len(whole), "lines of the log": len(lines)}, problems + damage
+
+
+def _config_problems(folder: Path) -> Iterator[str]:
+    try:
+        read_run_options(folder, {}, trust_model=True)
+    except BAD_FILE as error:
+        yield str(error)
+
+
+def _record_problems(path: Path) -> Iterator[str]:
+    """A run that is not finished has no record, which is no problem."""
+    try:
+        count = len(read_records(path)) if path.exists() else 1
+        if count != 1:
+            yield f"{path} must hold one record, got {count}."
+    except (*BAD_FILE, KeyError) as error:
+        yield f"{path} must hold the record of a run: {' '.join(str(error).split())}"
+
+
+def _checkpoint_problems(checkpoint: Checkpoint) -> Iterator[str]:
+    """The content of a checkpoint whose checksums are right. A model of a file of its own is not made."""
+    named = checkpoint_path(checkpoint.path.parent, checkpoint.step).name
+    if checkpoint.path.name != named:
+        yield f"{checkpoint.path} must be named after its step, {named}."
+    try:
+        checkpoint.get("curve", list)
+        if checkpoint.get("config", dict).get("model", "dlrm") in MODELS:
+            _, model = load_model(checkpoint)
+            name = non_finite_parameter(model)
+            if name is not None:
+                yield f"{checkpoint.path}: {name} must be finite, got NaN or infinity."
+    except BAD_FILE as error:
+        yield str(error)
+
+
+def _best_problems(folder: Path, whole: list[Checkpoint]) -> Iterator[str]:
+    """A run ends with its best checkpoint, so it must be there."""
+    try:
+        best = whole[-1].best_step if whole else -1
+        if best >= 0 and best not in [checkpoint.step for checkpoint in whole]:
+            path = checkpoint_path(folder / CHECKPOINTS, best)
+            yield f"{path}, the best checkpoint, must be whole: the next best would take its place."
+    except BAD_FILE as error:
+        yield str(error)
