@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import cce
 from cce.embeddings.compositional import default_columns, make_split, size_split
 from cce.indexing import MultiplyShift, QuotientRemainder
 
@@ -81,12 +82,12 @@ def test_one_table_by_quotient_and_remainder_must_hold_all_ids():
 @pytest.mark.parametrize("num_rows", [0, -1, 2**31])
 def test_rows_out_of_range_are_refused(split, num_rows):
     with pytest.raises(ValueError, match=re.escape(f"num_rows must lie in [1, 2**31), got {num_rows}.")):
-        make_split(split, 1000, num_tables=2, num_rows=num_rows, generator=None)
+        cce.CompositionalSumEmbedding(1000, 4, num_rows=num_rows, split=split)
 
 
 def test_a_wrong_split_is_refused_with_the_right_ones():
     with pytest.raises(ValueError, match=re.escape("split must be one of hash, quotient-remainder; got 'modulo'.")):
-        make_split("modulo", 1000, num_tables=2, num_rows=10, generator=None)
+        cce.CompositionalSumEmbedding(1000, 4, num_rows=10, split="modulo")
 
 
 def test_a_hashed_budget_is_cut_evenly():

@@ -233,5 +233,5 @@ def test_a_group_added_later_starts_at_its_own_accumulator_value():
 
 @pytest.mark.parametrize("name", ["lr", "eps", "lr_decay", "weight_decay", "initial_accumulator_value"])
 def test_settings_below_zero_are_refused(name):
-    with pytest.raises(ValueError, match=rf"{name} must be 0 or more, got -0\.5\."):
+    with pytest.raises(ValueError, match=rf"{name} must be a finite number of at least 0, got -0\.5\."):
         RowwiseAdagrad(make_parameters([(2, 2)]), **{name: -0.5})

@@ -159,11 +159,11 @@ def test_a_state_of_torch_s_own_is_taken_over_sparse_buffers_included():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"lr": -1.0}, r"lr must be 0 or more, got -1\.0\."),
-        ({"lr": float("nan")}, r"lr must be 0 or more, got nan\."),
+        ({"lr": -1.0}, r"lr must be a finite number of at least 0, got -1\.0\."),
+        ({"lr": float("nan")}, r"lr must be a finite number of at least 0, got nan\."),
         ({"lr": torch.ones(2)}, r"lr must be one number, got a tensor of shape \(2,\)\."),
-        ({"momentum": -0.5}, r"momentum must be 0 or more, got -0\.5\."),
-        ({"weight_decay": -0.5}, r"weight_decay must be 0 or more, got -0\.5\."),
+        ({"momentum": -0.5}, r"momentum must be a finite number of at least 0, got -0\.5\."),
+        ({"weight_decay": -0.5}, r"weight_decay must be a finite number of at least 0, got -0\.5\."),
         ({"nesterov": True}, r"nesterov needs momentum > 0 and dampening 0, got momentum=0 and dampening=0\."),
     ],
 )

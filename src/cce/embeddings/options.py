@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ def within(low: float, high: float) -> Check:
     """A number in `[low, high]`."""
 
     def check(name: str, value: Any) -> None:
-        check_number(name, value, low)
-        if value > high:
+        check_number(name, value, -math.inf)
+        if not low <= value <= high:
             raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {value}.")
 
     return check

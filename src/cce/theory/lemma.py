@@ -70,7 +70,7 @@ def exact_ratio(p: float, distribution: str) -> float:
 
 def _checked_weights(weights: Sequence[float]) -> Tensor:
     for weight in weights:
-        check_number("weights", weight)
+        check_number("weights", weight, -math.inf)
     p = torch.tensor(weights, dtype=torch.float64)
     if len(p) < 2 or bool((p < 0).any()) or abs(float(p.sum()) - 1) > 1e-9:
         raise ValueError(f"weights must be two or more numbers, none negative, with sum 1, got {list(weights)}.")
