@@ -86,7 +86,7 @@ def visit_math_block(translator: HTML5Translator, node: nodes.Element) -> None:
 def help_of(*words: str) -> str:
     """What `cce … --help` prints."""
     command = [sys.executable, "-m", *words, "--help"]
-    environment = os.environ | {"COLUMNS": "96", "NO_COLOR": "1"}
+    environment = os.environ | {"COLUMNS": "90", "NO_COLOR": "1"}
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
 
 

@@ -128,6 +128,15 @@ def test_files_named_by_the_paper_map_exist():
         assert (ROOT / "src" / "cce" / file).exists(), file
 
 
+def test_recipes_named_by_the_paper_map_exist_and_no_study_of_the_paper_is_missing():
+    page = (ROOT / "docs" / "paper-map.md").read_text()
+    named = set(re.findall(r"`(recipes/[\w/-]+\.toml)`", page))
+    studies = {name_of(path) for path in (ROOT / "recipes" / "studies").glob("*.toml") if "tuning" not in path.stem}
+    assert len(studies) >= 8
+    assert studies <= named
+    assert not [recipe for recipe in named if not (ROOT / recipe).exists()]
+
+
 def test_the_architecture_names_every_room():
     rooms = {path.stem for path in (ROOT / "src" / "cce").iterdir() if path.suffix in ("", ".py")}
     rooms -= {"__init__", "__main__", "__pycache__"}
