@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
 
 from cce import __version__
 
@@ -79,7 +83,41 @@ def visit_math_block(translator: HTML5Translator, node: nodes.Element) -> None:
     raise nodes.SkipNode
 
 
+def help_of(*words: str) -> str:
+    """What `cce … --help` prints."""
+    command = [sys.executable, "-m", *words, "--help"]
+    environment = os.environ | {"COLUMNS": "90", "NO_COLOR": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+class CommandLine(SphinxDirective):
+    """A section for each verb of a command, with its help."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Ask the command for its verbs, and each verb for its help."""
+        command = self.arguments[0]
+        overview = help_of(command)
+        verbs = re.findall(r"^    (\w+)  ", overview, re.MULTILINE)
+        if not verbs:
+            raise self.error(f"{command} --help names no verbs")
+        return [literal(overview), *(verb_section(command, verb) for verb in verbs)]
+
+
+def literal(text: str) -> nodes.literal_block:
+    """Text as it is printed."""
+    return nodes.literal_block(text, text, language="text")
+
+
+def verb_section(command: str, verb: str) -> nodes.section:
+    """The help of one verb."""
+    title = nodes.title("", "", nodes.literal("", f"{command} {verb}"))
+    return nodes.section("", title, literal(help_of(command, verb)), ids=[f"{command}-{verb}"], names=[verb])
+
+
 def setup(app: Sphinx) -> None:
     """Connect the hooks."""
+    app.add_directive("command-line", CommandLine)
     app.connect("autodoc-process-docstring", format_docstring)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))

@@ -129,6 +129,15 @@ def test_files_named_by_the_paper_map_exist():
         assert (ROOT / "src" / "cce" / file).exists(), file
 
 
+def test_recipes_named_by_the_paper_map_exist_and_no_study_of_the_paper_is_missing():
+    page = (ROOT / "docs" / "paper-map.md").read_text()
+    named = set(re.findall(r"`(recipes/[\w/-]+\.toml)`", page))
+    studies = {name_of(path) for path in (ROOT / "recipes" / "studies").glob("*.toml") if "tuning" not in path.stem}
+    assert len(studies) >= 8
+    assert studies <= named
+    assert not [recipe for recipe in named if not (ROOT / recipe).exists()]
+
+
 def test_the_architecture_names_every_room():
     rooms = {path.stem for path in (ROOT / "src" / "cce").iterdir() if path.suffix in ("", ".py")}
     rooms -= {"__init__", "__main__", "__pycache__"}
@@ -137,14 +146,40 @@ def test_the_architecture_names_every_room():
     assert not {room for room in rooms if f"`{room}`" not in page}
 
 
-def test_the_readme_opens_with_what_it_is_two_commands_and_ten_lines_that_run():
+OPENING = (
+    "make demo",
+    "make test",
+    "pip install",
+    "cce.compress(model",
+    "](docs/figures/overview.svg)",
+    "**One result.**",
+)
+
+
+def test_the_readme_opens_with_the_problem_a_picture_commands_and_a_model_of_ones_own():
     screen = (ROOT / "README.md").read_text().split("## ")[0]
-    assert "make demo" in screen
-    assert "make test" in screen
-    example, _, _ = next(blocks(ROOT / "README.md"))
-    assert len([line for line in example.splitlines() if line.strip()]) <= 10
+    assert not [part for part in OPENING if part not in screen]
+    landing = (ROOT / "docs" / "index.md").read_text()
+    assert not [part for part in OPENING[2:] if part.replace("docs/", "") not in landing]
+
+
+def test_the_first_examples_of_the_readme_are_short():
+    own_model, one_table, *_ = (code for code, _, _ in blocks(ROOT / "README.md"))
+    for code in (own_model, one_table):
+        assert len([line for line in code.splitlines() if line.strip()]) <= 10
     for name in ("create_embedding", "table(ids)", "cluster()", "compress", "summary"):
-        assert name in example
+        assert name in one_table
+
+
+def test_every_page_has_a_purpose():
+    """Each page is in one list of the landing page: tutorial, how to, reference or explanation."""
+    landing = (ROOT / "docs" / "index.md").read_text()
+    lists = re.findall(r"^:caption: ([^\n]*)\n\n(.*?)```", landing, re.MULTILINE | re.DOTALL)
+    assert [caption for caption, _ in lists] == ["Tutorial", "How to", "Reference", "Explanation"]
+    named = [page for _, pages in lists for page in pages.split()]
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"} | {"methods/index"}
+    assert len(named) >= 20
+    assert sorted(named) == sorted(pages)
 
 
 CONTRACT = [

@@ -13,6 +13,7 @@ from drawings.cluster_event import HELPER, M, cluster, pieces
 from drawings.dhe import NUM_HASHES, U
 from drawings.linear import PRODUCTS
 from drawings.matrices import DIM, NUM_IDS, multiply
+from drawings.overview import COLUMNS, COMPRESSION, NUM_ROWS
 from drawings.products import BLOCKS
 from drawings.robe import OFFSETS, SIZE, positions
 from drawings.sizes import cce_nbytes
@@ -98,6 +99,13 @@ def test_drawn_bytes_are_those_of_a_real_table(compression):
     codebook, pointers = cce_nbytes(compression)
     assert table.codebook_nbytes == codebook
     assert table.pointer_nbytes == pytest.approx(pointers, abs=1_000)  # seeds of hash functions are not drawn
+
+
+def test_the_sizes_of_the_overview_are_those_of_a_real_table():
+    table = cce.create_embedding("cce", 1_000_000, 16, compression=COMPRESSION, seed=0)
+    assert (table.num_rows, table.num_columns, table.num_params) == (NUM_ROWS, len(COLUMNS), 8_000)
+    assert f"{table.pointer_nbytes / 1e6:.1f} MB" == "4.0 MB"
+    assert f"{table.codebook_nbytes / 1e6:.2f} MB" == "0.03 MB"
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
