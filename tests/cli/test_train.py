@@ -47,7 +47,7 @@ def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
     assert err.count("validation BCE") == 6
     config = make_config(read_toml(tmp_path / "run" / "config.toml"))
     assert config.model_options == {"bottom": [8]}
-    assert (config.optimizer, config.lr, config.schedule) == ("sgd", 0.1, "auto")
+    assert (config.optimizer, config.lr, config.cluster_schedule) == ("sgd", 0.1, "auto")
 
 
 def test_json_is_all_that_stdout_holds_and_a_run_goes_on(data, tmp_path, capsys):
