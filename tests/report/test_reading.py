@@ -154,7 +154,7 @@ def test_old_records_without_ledger_and_events_are_read(tmp_path):
     short = {"method": "cce", "seed": 0, "num_params": 5, "nbytes": 20, "bce": None, "auc": 0.5, "seconds": 1.0}
     (tmp_path / "records.jsonl").write_text(json.dumps(short | {"from_the_future": 1}) + "\n")
     (record,) = collect([tmp_path]).records
-    assert math.isnan(record.bce)
+    assert math.isnan(record.scores["bce"])
     assert record.tables == []
 
 
@@ -196,9 +196,11 @@ def test_a_run_that_starts_from_another_is_compared_with_that_of_its_own_file(tm
     files = []
     for epochs in (1, 8):
         config = {"data": "clicks", "model": "dlrm"}
-        full = RunRecord("full", 0, 100, 400, 0.5, 0.7, 1.0 + epochs, config | {"epochs": epochs}, name="full-seed0")
+        full = RunRecord(
+            "full", 0, 100, 400, {"bce": 0.5, "auc": 0.7}, 1.0 + epochs, config | {"epochs": epochs}, name="full-seed0"
+        )
         own = config | {"epochs": 0, "start_from": f"/sweep{epochs}/runs/full-seed0", "cap": 50}
-        pq = RunRecord("pq", 0, 50, 200, 0.6, 0.7, 1.0 + epochs, own, name="pq-cap50-seed0")
+        pq = RunRecord("pq", 0, 50, 200, {"bce": 0.6, "auc": 0.7}, 1.0 + epochs, own, name="pq-cap50-seed0")
         files.append(tmp_path / f"{epochs}.jsonl")
         write_records([full, pq], files[-1])
     groups = group_records(collect(files).records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,9 +42,9 @@ class Budget:
         found = spread(size for record in self.records if (size := size_of(record, measure)) is not None)
         return None if found is None else found.mean
 
-    def over_seeds(self, name: str) -> Spread | None:
-        """The spread of a field of the records, such as `bce`."""
-        return spread(getattr(record, name) for record in self.records)
+    def over_seeds(self, metric: str) -> Spread | None:
+        """The spread of a score."""
+        return spread(record.scores.get(metric, math.nan) for record in self.records)
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Group:
         for budget in self.series[series]:
             if (size := budget.size(measure)) is not None:
                 for record in budget.records:
-                    curves.setdefault(record.seed, []).append((size, record.bce))
+                    curves.setdefault(record.seed, []).append((size, record.scores.get("bce", math.nan)))
         if full_size is None or not curves:
             return Factor(Kind.UNKNOWN, notes=("the records have no ledger of tables",))
         return factor_over_seeds(curves, bce, full_size)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.records import RunRecord, parse_strict_json
+from cce.records import RunRecord
 from cce.report.groups import SOURCE_EPOCHS, key_of
 from cce.report.plans import num_planned, read_plan, series_by_name
 
@@ -110,7 +110,7 @@ def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord
         expected = plan.get("expected", {})
         for record in _with_sources(read_lines(file, found.notes)):
             found.recorded.add(file.parent / "runs" / record.name)
-            key = (record.method, record.seed, record.num_params, record.nbytes, record.seconds, str(record.bce))
+            key = (record.method, record.seed, record.num_params, record.nbytes, record.seconds, str(record.scores))
             if key not in records or (record.series and not records[key].series):
                 records[key] = _named(record, file, plan)
             if isinstance(expected, dict) and expected:
@@ -169,26 +169,13 @@ def read_lines(path: Path, notes: list[str]) -> list[RunRecord]:
         if not line.strip():
             continue
         try:
-            records.append(_record(line))
+            records.append(RunRecord.from_json(line))
         except (ValueError, TypeError) as error:
             if number > text.count("\n"):
                 notes.append(f"{path}:{number} was cut short, and is left out.")
                 continue
             raise ValueError(f"{path}:{number} is not a record of a run: {error}") from error
     return records
-
-
-def _record(line: str) -> RunRecord:
-    values = parse_strict_json(line)
-    if not isinstance(values, dict):
-        raise TypeError("not a JSON object")
-    known = {name: value for name, value in values.items() if name in RunRecord.__dataclass_fields__}
-    return RunRecord(**{**known, **{name: _number(known.get(name)) for name in ("bce", "auc")}})
-
-
-def _number(value: Any) -> float:
-    """What has no score has no number."""
-    return float("nan") if value is None else float(value)
 
 
 def read_live(folder: Path) -> LiveRun | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from cce.report.statistics import spread
 from cce.report.tables import Cell, Column, Table, ratio_cell
 from cce.text import format_bytes
 
@@ -40,7 +41,9 @@ def summary_table(group: Group) -> Table:
 def _summary_row(group: Group, budget: Budget) -> list[Cell]:
     bce, auc = budget.over_seeds("bce"), budget.over_seeds("auc")
     params, nbytes = budget.size("params") or 0, budget.size("bytes") or 0
-    speed, seconds = budget.over_seeds("samples_per_second"), budget.over_seeds("seconds")
+    speed, seconds = (
+        spread(getattr(record, name) for record in budget.records) for name in ("samples_per_second", "seconds")
+    )
     epoch = _best_epoch(budget)
     return [
         Cell(budget.series),
