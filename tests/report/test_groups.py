@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cce.report.compression_factor import Kind
+from cce.report.factors import Kind
 from cce.report.groups import MEASURES, full_size_of, group_records, key_of, size_of
 from cce.report.reading import LiveRun
 from helpers.made_records import CAPS, DIM, SIZES, made_record, made_records

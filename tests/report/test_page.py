@@ -1,14 +1,21 @@
 """The page as text: everything is in it, nothing is fetched, nothing of a record is taken for HTML."""
 
+import argparse
 import json
+import math
 import re
+import shlex
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
+from cce.cli import train
 from cce.report import vega
-from cce.report.page import make_page, progress_text
+from cce.report.page import make_page, pack, progress_text, sweep_command, train_command
 from cce.report.reading import Collected, LiveRun
 from cce.report.sections import make_sections
+from cce.training.config import TrainConfig, make_config
 from helpers.made_records import made_record, made_records
 
 pytestmark = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
@@ -147,3 +154,72 @@ def test_progress_in_words():
     mixed = [live_run(), live_run(idle=1e5), live_run(failure="x")]
     text = progress_text(Collected(records=records, live=mixed, num_planned=40))
     assert text == "27 of up to 40 runs finished, 1 under way, 1 silent, 1 failed"
+
+
+def unpack(packed):
+    """What `unpack` of page.js does, in Python."""
+    rows = [{} for _ in range(packed["count"])]
+    for name, column in packed["columns"].items():
+        for place, row in enumerate(rows):
+            value = column["words"][column["at"][place]] if isinstance(column, dict) else column[place]
+            if value is not None:
+                row[name] = value
+    return rows
+
+
+def test_rows_come_back():
+    rows = [{"series": "cce", "step": 1}, {"series": "cce", "bce": 0.5}, {"series": "hash", "step": 2, "note": "x"}]
+    packed = json.loads(json.dumps(pack(rows), allow_nan=False))
+    assert packed["columns"]["series"] == {"words": ["cce", "hash"], "at": [0, 0, 1]}
+    assert unpack(packed) == rows
+
+
+def test_what_is_not_a_number_is_nothing():
+    assert unpack(pack([{"a": math.nan, "b": 1}])) == [{"b": 1}]
+
+
+def test_no_rows():
+    assert pack([]) == {"count": 0, "columns": {}}
+
+
+CONFIG = TrainConfig(
+    data="/data/my clicks",
+    method="robe",
+    method_options={"start": "k-means++", "sizes": [1, 2]},
+    model_options={"bottom": [64, 32]},
+    cap=8000,
+    epochs=3,
+    lr=0.05,
+    early_stopping=False,
+    sparse=True,
+    seed=2,
+)
+
+
+def parsed(command):
+    """The configuration that `cce train` makes of a command."""
+    parser = argparse.ArgumentParser()
+    train.add_verb(parser.add_subparsers())
+    return make_config(train._given(parser.parse_args(shlex.split(command)[1:])))
+
+
+def test_a_command_says_what_differs_and_nothing_else():
+    assert train_command(asdict(CONFIG)) == (
+        "cce train '/data/my clicks' --model-options 'bottom=[64,32]' --method robe --method-options "
+        "start=k-means++ 'sizes=[1,2]' --cap 8000 --sparse --epochs 3 --lr 0.05 --no-early-stopping --seed 2"
+    )
+
+
+def test_a_command_is_the_run_again():
+    assert parsed(train_command(asdict(CONFIG))) == CONFIG
+    plain = TrainConfig(data=str(Path("/data")), cap=100)
+    assert train_command(asdict(plain)) == "cce train /data --method cce --cap 100"
+    assert parsed(train_command(asdict(plain))) == plain
+
+
+def test_a_configuration_of_another_version_does_not_matter():
+    assert train_command({"method": "full", "unheard_of": 1}) == "cce train DATA --method full"
+
+
+def test_a_sweep():
+    assert sweep_command("my recipe.toml") == "cce sweep 'my recipe.toml'"

@@ -9,7 +9,7 @@ import pytest
 
 from cce.records import RunRecord, write_records
 from cce.report.groups import group_records
-from cce.report.reading import SILENT, collect, read_live
+from cce.report.reading import SILENT, collect, num_planned, read_live, read_plan, series_by_name
 from helpers.made_records import made_record, made_records
 
 CONFIG = 'data = "data/clicks"\nmodel = "dlrm"\nmethod = "hash"\ncap = 500\nepochs = 10\nseed = 1\n'
@@ -205,3 +205,29 @@ def test_a_run_that_starts_from_another_is_compared_with_that_of_its_own_file(tm
         write_records([full, pq], files[-1])
     groups = group_records(collect(files).records)
     assert [(group.key[2], sorted(group.series)) for group in groups] == [(1, ["full", "pq"]), (8, ["full", "pq"])]
+
+
+PLAN = {
+    "sweep": {"methods": ["full", "cce", "hash"], "caps": [500, 1000, 2000], "seeds": [0, 1]},
+    "series": {"CCE, half": {"method": "cce"}, "pq": {"method": "pq", "caps": [500], "start_from": "full"}},
+}
+
+
+def test_runs_are_counted_for_each_series_cap_and_seed():
+    assert num_planned(PLAN) == 2 * (1 + 3 + 3 + 3 + 1)
+    assert num_planned({}) == 0
+    assert num_planned({"sweep": {"methods": ["full"]}}) == 1
+    assert num_planned({"sweep": 5, "series": "x"}) == 0
+
+
+def test_a_run_is_known_by_its_name():
+    assert series_by_name("cce-half-cap500-seed0", PLAN) == "CCE, half"
+    assert series_by_name("cce-cap500-seed0", PLAN) == "cce"
+    assert series_by_name("pq-cap500-seed1", PLAN) == "pq"
+    assert series_by_name("robe-cap500-seed1", PLAN) == ""
+    assert series_by_name("cce-cap500-seed0", {}) == ""
+
+
+def test_what_is_not_toml_is_no_plan():
+    assert read_plan("[sweep") == {}
+    assert read_plan("a = 1") == {"a": 1}

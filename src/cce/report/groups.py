@@ -9,8 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.report.compression_factor import Factor, Kind, factor_over_seeds
-from cce.report.statistics import Spread, spread
+from cce.report.factors import Factor, Kind, Spread, factor_over_seeds, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

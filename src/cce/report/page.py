@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import shlex
 import time
+from dataclasses import MISSING, fields
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from cce.report.commands import sweep_command, train_command
-from cce.report.environment_table import environment_table
 from cce.report.groups import budget_words
-from cce.report.packing import pack
-from cce.report.specs import middle_budget
-from cce.report.tables import Cell, Column, Table
-from cce.report.vega import javascript
+from cce.report.table import Cell, Column, Table
+from cce.report.tables import environment_table
+from cce.report.vega import javascript, middle_budget
+from cce.training.config import TrainConfig
 from cce.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cce.report.groups import Group
-    from cce.report.palette import Style
     from cce.report.reading import Collected
     from cce.report.sections import Section
-    from cce.report.specs import Plot
+    from cce.report.vega import Plot, Style
 
 KEPT = (  # of a line of the ledger
     *("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes"),
@@ -219,3 +219,47 @@ def _json(value: Any) -> str:
 
 def _resource(name: str) -> str:
     return files("cce.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def pack(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Columns of values; a column of words is a list of the different ones, and places in it. `page.js` unpacks."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {"count": len(rows), "columns": {name: _column([row.get(name) for row in rows]) for name in names}}
+
+
+def _column(values: list[Any]) -> Any:
+    if any(isinstance(value, str) for value in values):
+        words = list(dict.fromkeys(values))
+        places = {word: place for place, word in enumerate(words)}
+        return {"words": words, "at": [places[value] for value in values]}
+    return [None if isinstance(value, float) and not math.isfinite(value) else value for value in values]
+
+
+def train_command(config: dict[str, Any]) -> str:
+    """`cce train DATA --method …`, ready for a shell."""
+    words = ["cce", "train", str(config.get("data", "DATA"))]
+    for each in fields(TrainConfig):
+        if each.name == "data" or each.name not in config:
+            continue
+        default = each.default_factory() if each.default_factory is not MISSING else each.default
+        value = config[each.name]
+        if each.name == "method" or (value is not None and value != default):
+            words += _words(each.name.replace("_", "-"), value)
+    return shlex.join(words)
+
+
+def sweep_command(recipe: str) -> str:
+    """`cce sweep RECIPE`."""
+    return shlex.join(["cce", "sweep", recipe])
+
+
+def _words(name: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    if isinstance(value, dict):
+        return [f"--{name}", *(f"{key}={_toml(item)}" for key, item in value.items())]
+    return [f"--{name}", str(value)]
+
+
+def _toml(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

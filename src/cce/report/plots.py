@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from cce.report.curves import curve_rows, event_rows
-from cce.report.factor_plot import factor_plot
-from cce.report.specs import (
+from cce.report.factors import Kind, spread
+from cce.report.groups import FULL, budget_words
+from cce.report.tables import expected_value
+from cce.report.vega import (
+    GREY,
     STEPS,
     Plot,
     band,
@@ -22,13 +25,13 @@ from cce.report.specs import (
     number,
     tip,
 )
+from cce.text import format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cce.report.groups import Budget, Group
-    from cce.report.palette import Style
-    from cce.report.specs import Spec
+    from cce.report.vega import Spec, Style
 
 UNITS = {"params": "", "bytes": "B"}
 OVER_SEEDS = "Mean over seeds; the band goes from the least to the greatest."
@@ -111,3 +114,132 @@ def event_plot(group: Group, styles: Mapping[str, Style], name: str) -> Plot:
     shared = {"x": number("step", "step", axis=STEPS), "color": colours(styles, rows)}
     spec = by_budget(layered(rows, shared, layers)) | {"height": 200}
     return Plot(name.lower(), title, spec, f"{about} {OVER_TABLES}", has_budgets=True)
+
+
+OF = ("params", "bytes")
+ABOUT = "Of all tables. A bar is the range over seeds, or of an extrapolation. What needs more than full is not shown."
+TICKS = "A grey tick is what the recipe expects of params."
+
+
+def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str, Any]) -> Plot:
+    """Two points for each series that may need less than the full table."""
+    rows = [row for name in group.series if name != FULL for of in OF for row in _rows(group, name, of, expected)]
+    order = list(dict.fromkeys(row["series"] for row in sorted(rows, key=lambda row: -row["factor"])))
+    sizes = log_sizes(rows, ("factor", "low", "high", "wanted"), "×")
+    x = number("factor", "times fewer than the full table, at its BCE", **sizes)
+    shared = {
+        "y": {"field": "series", "type": "nominal", "title": None, "sort": order, "axis": {"labelLimit": 160}},
+        "yOffset": {"field": "of", "type": "nominal", "sort": list(OF)},
+        "color": colours(styles, rows) | {"legend": None},
+        "tooltip": [tip(name) for name in ("series", "of", "says", "expected", "how")],
+    }
+    spec = layered(rows, shared, [*_layers(x), *_wishes(x, rows)]) | {"height": 48 * max(len(order), 1)}
+    about = f"{ABOUT} {TICKS}" if any("wanted" in row for row in rows) else ABOUT
+    return Plot("factors", "Compression factors", spec, about)
+
+
+def _layers(x: Spec) -> list[Spec]:
+    legend = {"title": None, "orient": "top", "symbolFillColor": GREY, "symbolStrokeColor": GREY}
+    scale = {"domain": list(OF), "range": ["circle", "square"]}
+    shape = {"field": "of", "type": "nominal", "scale": scale, "legend": legend}
+    words = {"type": "text", "align": "left", "dx": 10, "fontSize": 11}
+    ends = {"x": x | {"field": "low"}, "x2": {"field": "high"}, "opacity": bright(0.35)}
+    return [
+        {"mark": {"type": "rule", "strokeWidth": 6}, "encoding": ends},
+        {
+            "mark": {"type": "point", "filled": True, "size": 110},
+            "encoding": {"x": x, "shape": shape, "opacity": bright(1.0)},
+        },
+        {"mark": words, "encoding": {"x": x | {"field": "high"}, "text": {"field": "says"}, "opacity": bright(1.0)}},
+    ]
+
+
+def _wishes(x: Spec, rows: list[dict[str, Any]]) -> list[Spec]:
+    """A tick at what was expected, if anything was."""
+    if not any("wanted" in row for row in rows):
+        return []
+    encoding = {"x": x | {"field": "wanted"}, "color": {"value": GREY}}
+    mark = {"type": "tick", "thickness": 3, "size": 18}
+    return [{"transform": [{"filter": "isValid(datum.wanted)"}], "mark": mark, "encoding": encoding}]
+
+
+def _rows(group: Group, name: str, of: str, expected: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row; none for what needs more than the full table, or of which nothing is known."""
+    factor = group.factor(name, of)
+    if factor.value is None or factor.high is None or factor.high < 1:
+        return []
+    table = expected.get("compression")
+    wanted = expected_value(table.get(name)) if isinstance(table, dict) and of == "params" else None
+    low, high = factor.low or factor.high, factor.high
+    if factor.seeds is not None and factor.kind is Kind.MEASURED:
+        low, high = min(factor.seeds.least, low), max(factor.seeds.greatest, high)
+    sizes = {"factor": max(factor.value, 1.0), "low": max(low, 1.0), "high": high}
+    words = {"says": str(factor), "expected": "–" if wanted is None else format_ratio(wanted), "how": str(factor.kind)}
+    return [{"series": name, "of": of, **sizes, **words, **({} if wanted is None else {"wanted": wanted})}]
+
+
+MOST_POINTS = 60  # of one curve: more cannot be seen
+Row = dict[str, Any]
+
+
+def curve_rows(group: Group) -> list[Row]:
+    """The validations of a run of each series and budget, its clusterings, and all runs that are not finished."""
+    rows: list[Row] = []
+    for run, (series, budget, curve, events, is_live) in enumerate(_runs(group)):
+        about = {"series": series, "budget": budget, "run": run, "live": int(is_live)}
+        rows += [{**about, **_scores(scores)} for scores in thin(curve) if _is_number(scores.get("bce"))]
+        steps = sorted({event["step"] for event in events if "step" in event})
+        rows += [{**about, "step": step, "clustered": _words(events, step)} for step in steps]
+    return rows
+
+
+def event_rows(group: Group, name: str) -> list[Row]:
+    """A fact of every clustering: its mean, least and greatest over tables."""
+    rows: list[Row] = []
+    for run, (series, budget, _, events, _) in enumerate(_runs(group)):
+        for step in sorted({event["step"] for event in events if "step" in event}):
+            found = spread(event[name] for event in events if event.get("step") == step and _is_number(event.get(name)))
+            if found is not None:
+                facts = {"mean": found.mean, "least": found.least, "greatest": found.greatest}
+                rounded = {key: round(value, 5) for key, value in facts.items()}
+                rows.append(
+                    {"series": series, "budget": budget, "run": run, "step": step, "tables": found.count, **rounded}
+                )
+    return rows
+
+
+def thin(points: Sequence[Row]) -> list[Row]:
+    """At most `MOST_POINTS` of them, evenly, with the first, the last and the best."""
+    if len(points) <= MOST_POINTS:
+        return list(points)
+    places = {round(place * (len(points) - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS)}
+    scored = [place for place, point in enumerate(points) if _is_number(point.get("bce"))]
+    places |= {min(scored, key=lambda place: points[place]["bce"])} if scored else set()
+    return [points[place] for place in sorted(places)]
+
+
+def _runs(group: Group) -> Iterator[tuple[str, str, list[Row], list[Row], bool]]:
+    """Series, budget, validations, clusterings, and whether the run is still under way."""
+    for budget in group.budgets:
+        yield budget.series, budget.label, budget.first.curve, budget.first.events, False
+    for run in group.live:
+        method = str(run.config.get("method", "cce"))
+        series = run.series or method
+        yield series, budget_words(run.config), run.of_kind("validation"), run.of_kind("cluster"), True
+
+
+def _scores(scores: Row) -> Row:
+    digits = {"step": 0, "epoch": 0, "bce": 5, "auc": 5}
+    return {name: round(scores[name], digits[name]) for name in digits if _is_number(scores.get(name))}
+
+
+def _words(events: Sequence[Row], step: int) -> str:
+    """`26 tables, churn 0.41`."""
+    found = [event for event in events if event.get("step") == step]
+    churn = spread(event["churn"] for event in found if _is_number(event.get("churn")))
+    tables = f"{len(found)} table{'' if len(found) == 1 else 's'}"
+    return tables if churn is None else f"{tables}, churn {churn.mean:.2f}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
