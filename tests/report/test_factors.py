@@ -174,7 +174,7 @@ def test_a_baseline_or_a_size_that_is_no_number_is_unknown():
 def test_the_mean_curve_decides_and_seeds_give_a_spread():
     """The seeds cross half a decade apart, at 10^2.5 and 10^3.5: the means cross at 1,000."""
     curves = {0: [(100, 0.475), (10_000, 0.375)], 1: [(100, 0.525), (10_000, 0.425)]}
-    factor = factor_over_seeds(curves, 0.45, FULL)
+    factor = factor_over_seeds(curves, dict.fromkeys(curves, 0.45), FULL)
     assert factor.value == pytest.approx(1000)
     assert factor.num_seeds == factor.seeds.count == 2
     assert factor.seeds.least == pytest.approx(FULL / 10**3.5)
@@ -187,7 +187,7 @@ def test_the_mean_curve_decides_and_seeds_give_a_spread():
 
 def test_seeds_that_do_not_reach_the_baseline_are_counted_and_left_out():
     curves = {0: [(100, 0.50), (10_000, 0.30)], 1: [(100, 0.50), (10_000, 0.46)]}
-    factor = factor_over_seeds(curves, 0.45, FULL)
+    factor = factor_over_seeds(curves, dict.fromkeys(curves, 0.45), FULL)
     assert factor.kind is Kind.MEASURED
     assert (factor.seeds.count, factor.num_seeds) == (1, 2)
     assert factor.seeds.low is None
@@ -195,18 +195,47 @@ def test_seeds_that_do_not_reach_the_baseline_are_counted_and_left_out():
 
 def test_equal_seeds_have_an_interval_of_no_width():
     curves = {seed: [(100, 0.50), (10_000, 0.40)] for seed in range(3)}
-    factor = factor_over_seeds(curves, 0.45, FULL)
+    factor = factor_over_seeds(curves, dict.fromkeys(curves, 0.45), FULL)
     assert factor.seeds.low == pytest.approx(1000)
     assert factor.seeds.high == pytest.approx(1000)
 
 
 def test_one_seed():
-    factor = factor_over_seeds({7: [(100, 0.50), (10_000, 0.40)]}, 0.45, FULL)
+    factor = factor_over_seeds({7: [(100, 0.50), (10_000, 0.40)]}, {7: 0.45}, FULL)
     assert (factor.seeds.count, factor.seeds.low) == (1, None)
 
 
+def test_a_seed_is_compared_with_the_full_table_of_that_seed():
+    """Seed 1 is a lucky one: its full table is better as well."""
+    curve = [(100, 0.50), (10_000, 0.40)]
+    alone = factor_over_seeds({1: curve}, {0: 0.49, 1: 0.45, 2: 0.49}, FULL)
+    assert alone.value == pytest.approx(1000)
+    assert alone.seeds.mean == pytest.approx(1000)
+    assert alone.notes == ()
+    both = factor_over_seeds({0: [(100, 0.54), (10_000, 0.44)], 1: curve}, {0: 0.49, 1: 0.45, 2: 0.60}, FULL)
+    assert [both.value, both.seeds.least, both.seeds.greatest] == pytest.approx([1000] * 3)
+
+
+def test_sizes_with_fewer_seeds_are_compared_with_the_full_tables_of_those():
+    curves = {0: [(100, 0.50), (10_000, 0.40)], 1: [(10_000, 0.30)]}  # the second size has an easy seed more
+    assert factor_over_seeds(curves, {0: 0.45, 1: 0.35}, FULL).value == pytest.approx(1000)
+
+
+def test_a_seed_without_a_full_table_is_compared_with_the_mean_and_that_is_noted():
+    factor = factor_over_seeds({5: [(100, 0.50), (10_000, 0.40)]}, {0: 0.44, 1: 0.46, 2: math.nan}, FULL)
+    assert factor.value == pytest.approx(1000)
+    assert factor.notes == ("seed 5 has no full table, and is compared with the mean of those there are",)
+    many = factor_over_seeds({seed: [(1, 0.4)] for seed in (2, 5)}, {0: 0.45}, FULL)
+    assert many.notes == ("seeds 2, 5 have no full table, and are compared with the mean of those there are",)
+
+
+def test_without_a_full_table_there_is_no_factor():
+    factor = factor_over_seeds({0: [(1, 0.4)]}, {0: math.nan}, FULL)
+    assert (factor.kind, factor.num_seeds) == (Kind.UNKNOWN, 1)
+
+
 def test_no_seeds():
-    factor = factor_over_seeds({}, 0.45, FULL)
+    factor = factor_over_seeds({}, {0: 0.45}, FULL)
     assert (factor.kind, factor.seeds, factor.num_seeds) == (Kind.UNKNOWN, None, 0)
 
 

@@ -60,9 +60,26 @@ def test_every_part_is_there():
         "123 runs",
     ):
         assert words in page, words
-    assert page.count("<figure") == 9
+    assert page.count("<figure") == 10
+    assert page.count(" hidden><figcaption>") == 3  # of AUC
     assert "Not finished" not in page
     assert "{{" not in page
+
+
+def test_metrics_are_a_list_to_choose_from_where_there_are_several():
+    page = without_vega(page_of(Collected(records=made_records())))
+    assert '<select class="metric"><option value="bce">BCE</option><option value="auc">AUC</option></select>' in page
+    one = [made_record("cce", 500, scores={"auc": 0.7}, curve=[])]
+    page = without_vega(page_of(Collected(records=one)))
+    assert '<select class="metric">' not in page
+    assert page.count(" hidden><figcaption>") == 0
+    assert "Best: cce, cap 500, AUC 0.7000." in page
+
+
+def test_what_is_expected_of_the_full_table_is_that_of_the_leading_metric():
+    expected = {("clicks", "dlrm", 10): {"source": "a paper", "full_bce": 0.45, "full_auc": 0.71}}
+    records = [made_record("full", None, scores={"auc": 0.7}, curve=[])]
+    assert "Full table there: AUC 0.7100, here 0.7000." in page_of(Collected(records=records, expected=expected))
 
 
 def test_nothing_is_fetched():
@@ -97,13 +114,16 @@ def test_data_for_the_script_is_json_without_words_for_what_is_no_number():
         "bce-bytes",
         "auc-params",
         "auc-bytes",
-        "curves",
+        "bce-curves",
+        "auc-curves",
         "churn",
         "h1",
         "h2",
     ]
     assert section["ledger"][0]["label"] == "full"
-    assert section["plots"]["curves"]["budgets"] is True
+    assert section["plots"]["bce-curves"]["budgets"] is True
+    assert section["plots"]["bce-curves"]["rows"] == section["plots"]["auc-curves"]["rows"]
+    assert len(section["rows"]) == len(section["plots"]) - 1
 
 
 def test_records_of_old_make_a_page():
@@ -191,6 +211,10 @@ CONFIG = TrainConfig(
     epochs=3,
     lr=0.05,
     early_stopping=False,
+    cluster_at=[0.25, 0.5],
+    metrics=["auc", "ndcg@10"],
+    best_by="auc",
+    group_by="user",
     sparse=True,
     seed=2,
 )
@@ -206,7 +230,8 @@ def parsed(command):
 def test_a_command_says_what_differs_and_nothing_else():
     assert train_command(asdict(CONFIG)) == (
         "cce train '/data/my clicks' --model-options 'bottom=[64,32]' --method robe --method-options "
-        "start=k-means++ 'sizes=[1,2]' --cap 8000 --sparse --epochs 3 --lr 0.05 --no-early-stopping --seed 2"
+        "start=k-means++ 'sizes=[1,2]' --cap 8000 --sparse --epochs 3 --lr 0.05 "
+        "--cluster-at 0.25 0.5 --metrics auc ndcg@10 --best-by auc --group-by user --no-early-stopping --seed 2"
     )
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cce.evaluation import find_metric
 from cce.report import vega
 from cce.report.groups import group_records
 from cce.report.plots import MOST_POINTS, curve_rows, event_rows, factor_plot, plots_of, score_plot, thin
@@ -10,7 +11,9 @@ from cce.report.vega import palette
 from helpers.made_records import made_record, made_records
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
-NAMES = ["factors", "bce-params", "bce-bytes", "auc-params", "auc-bytes", "curves", "churn", "h1", "h2"]
+NAMES = ["factors", "bce-params", "bce-bytes", "auc-params", "auc-bytes"]
+NAMES += ["bce-curves", "auc-curves", "churn", "h1", "h2"]
+BCE, AUC = find_metric("bce"), find_metric("auc")
 
 
 def plots(records):
@@ -24,8 +27,34 @@ def test_all_charts_of_a_sweep():
     assert [plot.name for plot in found if plot.has_budgets] == NAMES[5:]
 
 
+def test_every_metric_of_the_records_has_its_charts():
+    records = [
+        made_record(
+            "cce", cap, scores={"auc": 0.7, "ndcg@10": cap / 2e4}, curve=[{"step": 9, "epoch": 1, "ndcg@10": 0.4}]
+        )
+        for cap in (500, 8000)
+    ]
+    found = {plot.name: plot for plot in plots(records)}
+    names = ["auc-params", "auc-bytes", "ndcg-10-params", "ndcg-10-bytes", "ndcg-10-curves", "churn", "h1", "h2"]
+    assert list(found) == names
+    assert [found[name].metric for name in names[1:5]] == ["auc", "ndcg@10", "ndcg@10", "ndcg@10"]
+    assert found["churn"].metric == ""
+    assert [row["mean"] for row in found["ndcg-10-params"].spec["data"]["values"]] == [0.025, 0.4]
+    assert [row["score_ndcg_10"] for row in found["ndcg-10-curves"].spec["data"]["values"] if row.get("epoch")] == [
+        0.4
+    ] * 2
+    if vega.can_draw():
+        svg = vega.picture(found["ndcg-10-curves"].spec, title="A title", kind="svg").decode()
+        assert "validation NDCG@10" in svg
+
+
+def test_curves_of_several_metrics_share_their_rows():
+    found = {plot.name: plot.spec["data"]["values"] for plot in plots(made_records())}
+    assert found["bce-curves"] is found["auc-curves"]
+
+
 def test_empty_charts_are_left_out():
-    assert [plot.name for plot in plots(made_records(("hash",)))] == NAMES[:6]
+    assert [plot.name for plot in plots(made_records(("hash",)))] == NAMES[:7]
     bare = made_record("cce", 500, bce=float("nan"), auc=float("nan"), curve=[], events=[])
     assert plots([bare]) == []
 
@@ -39,7 +68,7 @@ def test_tables_of_no_size_have_no_place_on_the_axis():
 def test_points_are_means_with_their_least_and_greatest():
     records = [made_record("cce", 8000, seed, bce=bce) for seed, bce in enumerate((0.46, 0.48))]
     (group,) = group_records(records)
-    (row,) = score_plot(group, palette(["cce"]), "bce", "bytes").spec["data"]["values"]
+    (row,) = score_plot(group, palette(["cce"]), BCE, "bytes").spec["data"]["values"]
     assert row == {
         "series": "cce",
         "budget": "cap 8,000",
@@ -126,18 +155,18 @@ def run_rows(records, live=(), name=None):
 
 def test_one_run_of_each_budget_that_of_the_lowest_seed():
     rows = run_rows([made_record("cce", 500, seed) for seed in (2, 1)])
-    scored = [row for row in rows if "bce" in row]
+    scored = [row for row in rows if "score_bce" in row]
     assert len(scored) == 12
-    assert scored[0]["bce"] == round(made_record("cce", 500, 1).curve[0]["bce"], 5)
-    assert scored[0] | {"bce": 0, "auc": 0} == {
+    assert scored[0]["score_bce"] == round(made_record("cce", 500, 1).curve[0]["bce"], 5)
+    assert scored[0] | {"score_bce": 0, "score_auc": 0} == {
         "series": "cce",
         "budget": "cap 500",
         "run": 0,
         "live": 0,
         "step": 500,
         "epoch": 1,
-        "bce": 0,
-        "auc": 0,
+        "score_bce": 0,
+        "score_auc": 0,
     }
 
 
@@ -169,16 +198,18 @@ def test_facts_that_are_missing_are_left_out():
 
 def test_a_run_under_way_is_drawn_as_far_as_it_is():
     rows = [row for row in run_rows([made_record("cce", 500)], [LIVE]) if row["live"]]
-    assert [(row["series"], row["budget"], row["step"], row["bce"]) for row in rows] == [
+    assert [(row["series"], row["budget"], row["step"], row["score_bce"]) for row in rows] == [
         ("hashing", "cap 500", 100, 0.5)
     ]
 
 
 def test_long_curves_keep_their_ends_and_their_best():
     points = [{"step": step, "bce": 0.5 if step != 501 else 0.1} for step in range(1000)]
-    kept = thin(points)
+    kept = thin(points, BCE)
     assert len(kept) <= MOST_POINTS + 1
     assert (kept[0]["step"], kept[-1]["step"]) == (0, 999)
     assert any(point["step"] == 501 for point in kept)
+    worst = thin([{"step": point["step"], "auc": point["bce"]} for point in points], AUC)
+    assert not any(point["step"] == 501 for point in worst)
     assert [point["step"] for point in kept] == sorted(point["step"] for point in kept)
-    assert thin(points[:MOST_POINTS]) == points[:MOST_POINTS]
+    assert thin(points[:MOST_POINTS], BCE) == points[:MOST_POINTS]

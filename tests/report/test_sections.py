@@ -29,7 +29,7 @@ def test_what_is_expected_goes_to_its_group():
 def test_runs_under_way_alone_make_a_section():
     run = LiveRun("x", {"data": "d", "method": "robe"}, [{"kind": "validation", "step": 5, "bce": 0.5}], 1.0)
     (section,) = make_sections(Collected(live=[run]))
-    assert [plot.name for plot in section.plots] == ["curves"]
+    assert [plot.name for plot in section.plots] == ["bce-curves"]
     assert section.headline == "No run is finished yet; 1 under way."
 
 
@@ -38,6 +38,7 @@ def test_plain_data_is_json():
     (section,) = make_sections(Collected(records=records))
     told = json.loads(json.dumps(section.to_dict(), allow_nan=False))
     assert (told["data"], told["model"], told["epochs"]) == ("clicks", "dlrm", 10)
+    assert (told["metric"], round(told["baseline"], 3)) == ("bce", 0.452)
     assert {row["series"] for row in told["factors"]} == {"cce", "hash"}
     assert len(told["summary"]) == 1 + 1 + 8
 
@@ -100,3 +101,11 @@ def test_only_a_full_table():
 def test_before_the_first_run_is_finished():
     (group,) = group_records([], [LiveRun("x", {}, [], 0.0)])
     assert headline(group) == "No run is finished yet; 1 under way."
+
+
+def test_the_sentence_is_about_the_leading_metric():
+    scored = [("full", None, 0.71), ("cce", 500, 0.70), ("cce", 2_000, 0.72), ("hash", 500, 0.6), ("hash", 2_000, 0.65)]
+    records = [made_record(method, cap, scores={"auc": auc}) for method, cap, auc in scored]
+    assert sentence(*records).startswith("cce reaches the full table's AUC with ")
+    assert "Best: hash, cap 2,000, AUC 0.6500." in sentence(records[0], *records[3:])
+    assert sentence(records[0]) == "Only the full table has been run: AUC 0.7100."

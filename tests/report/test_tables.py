@@ -32,6 +32,19 @@ def test_a_line_by_hand():
     assert "+0.0200" in table.as_markdown()
 
 
+def test_every_score_has_its_columns_and_the_leading_one_is_compared():
+    scores = {"bce": 0.46, "auc": 0.7, "ndcg@10": 0.5, "profit": 3.0}
+    records = [made_record("full", None, scores=scores), made_record("cce", 500, scores=scores | {"ndcg@10": 0.4})]
+    for record in records:
+        record.config["best_by"] = "ndcg@10"
+    table = table_of(records)
+    shown = [column.name for column in table.columns if column.shown]
+    assert shown[7:12] == ["NDCG@10", "against full", "BCE", "AUC", "profit"]
+    row = table.as_dicts()[1]
+    assert (row["NDCG@10"], row["profit max"], row["BCE min"]) == (0.4, 3.0, 0.46)
+    assert row["against full"] == pytest.approx(-0.1)
+
+
 def test_one_seed_has_no_range():
     assert "| 0.4600 |" in table_of([made_record("cce", 500, bce=0.46)]).as_markdown()
 
@@ -56,6 +69,8 @@ EXPECTED = {
     "compression": {"cce": 8500, "ce-concat": [127, 155], "hash": "many"},
     "largest": {"cce": 11000},
     "bce": {"cce": 0.4521},
+    "ndcg@5": {"cce": 0.6},
+    "full_bce": 0.45,
 }
 
 
@@ -84,6 +99,7 @@ def test_expected_numbers_stand_beside():
     assert rows["cce"]["expected"] == 8500
     assert rows["cce"]["largest table: expected"] == 11000
     assert rows["cce"]["expected BCE"] == 0.4521
+    assert rows["cce"]["expected NDCG@5"] == 0.6
     assert rows["ce-concat"]["expected"] == pytest.approx((127 * 155) ** 0.5)
     assert rows["hash"]["expected"] == "many"
     assert rows["dhe"]["expected"] is None

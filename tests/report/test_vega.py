@@ -6,7 +6,19 @@ import pytest
 
 import cce
 from cce.report import vega
-from cce.report.vega import GREY, HUES, by_budget, layered, level, log_sizes, middle_budget, palette, round_numbers, tip
+from cce.report.vega import (
+    GREY,
+    HUES,
+    by_budget,
+    layered,
+    level,
+    log_sizes,
+    middle_budget,
+    palette,
+    round_numbers,
+    score_tip,
+    tip,
+)
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
 SPEC = {
@@ -64,7 +76,13 @@ def test_the_middle_budget_is_shown_first():
 
 def test_tooltips_write_each_kind_of_number_its_own_way():
     assert tip("params") == {"field": "size", "type": "quantitative", "format": ",.0f", "title": "params"}
-    assert tip("bce")["format"] == ".5f"
+    assert tip("mean")["format"] == ".5f"
+    assert score_tip("score_auc", "AUC") == {
+        "field": "score_auc",
+        "type": "quantitative",
+        "format": ".5f",
+        "title": "AUC",
+    }
     assert tip("step")["format"] == ","
     assert tip("series") == {"field": "series", "type": "nominal", "title": "series"}
 

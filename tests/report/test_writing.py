@@ -19,7 +19,13 @@ TABLES = {
     for kind in ("csv", "md")
     for name in ("environment", *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors", "ledger")))
 }
-PLOTS = ("factors", "bce-params", "bce-bytes", "auc-params", "auc-bytes", "curves", "churn", "h1", "h2")
+PLOTS = (
+    "factors",
+    "churn",
+    "h1",
+    "h2",
+    *(f"{name}-{of}" for name in ("bce", "auc") for of in ("params", "bytes", "curves")),
+)
 
 
 def names(folder):

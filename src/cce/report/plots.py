@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import re
 from typing import TYPE_CHECKING, Any
 
-from cce.report.factors import Kind, spread
+from cce.report.factors import Kind, is_number, spread
 from cce.report.groups import FULL, budget_words
 from cce.report.tables import expected_value
 from cce.report.vega import (
@@ -23,6 +23,7 @@ from cce.report.vega import (
     log_sizes,
     near,
     number,
+    score_tip,
     tip,
 )
 from cce.text import format_ratio
@@ -30,6 +31,7 @@ from cce.text import format_ratio
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from cce.evaluation import MetricInfo
     from cce.report.groups import Budget, Group
     from cce.report.vega import Spec, Style
 
@@ -41,27 +43,37 @@ FACTS = {  # of a clustering
     "H1": ("Entropy H1", "nats", "Of single columns of pointers: low if few rows are used."),
     "H2": ("Entropy H2", "nats", "Of pairs of columns: near H1 if columns say the same, which is table collapse."),
 }
+OF = ("params", "bytes")
+ABOUT = "Of all tables. A bar is the range over seeds, or of an extrapolation. What needs more than full is not shown."
+OF_CURVES = "One run of each series, that of the lowest seed. Dotted: clusterings. Dashed: runs that are not finished."
+TICKS = "A grey tick is what the recipe expects of params."
+MOST_POINTS = 60  # of one curve: more cannot be seen
+Row = dict[str, Any]
 
 
 def plots_of(group: Group, styles: Mapping[str, Style], expected: Mapping[str, Any]) -> list[Plot]:
-    """The charts of a group; those that would be empty are left out."""
-    scores = [score_plot(group, styles, score, size) for score in ("bce", "auc") for size in UNITS]
+    """The charts of a group, of every metric there is; those that would be empty are left out."""
+    scores = [score_plot(group, styles, info, size) for info in group.metrics for size in UNITS]
+    rows = curve_rows(group)
+    scored = [info for info in group.metrics if any(score_field(info.name) in row for row in rows)]
+    curves = [curve_plot(rows, styles, info) for info in scored]
     events = [event_plot(group, styles, name) for name in FACTS]
-    plots = [factor_plot(group, styles, expected), *scores, curve_plot(group, styles), *events]
+    plots = [factor_plot(group, styles, expected), *scores, *curves, *events]
     return [plot for plot in plots if plot.spec["data"]["values"]]
 
 
-def score_plot(group: Group, styles: Mapping[str, Style], score: str, size: str) -> Plot:
+def score_plot(group: Group, styles: Mapping[str, Style], info: MetricInfo, size: str) -> Plot:
     """A score against a size: a line for each series, the band from least to greatest, the full table dashed."""
-    rows = [row for budget in group.budgets for row in _score_rows(budget, score, size)]
-    y = near("mean", f"test {score.upper()}")
+    rows = [row for budget in group.budgets for row in _score_rows(budget, info.name, size)]
+    y = near("mean", f"test {info.title}")
     tips = ("series", "budget", size, "mean", "least", "greatest", "seeds")
-    full = group.baseline.over_seeds(score) if group.baseline else None
-    layers = level(full.mean, f"full table {full.mean:.4f}") if full else []  # below the points, which are pointed at
-    layers += [band(y, "area", 0.2), band(y, "rule", 0.6), line(y), dots(y, styles, tips)]
+    full = group.baseline.over_seeds(info.name) if group.baseline else None
+    layers = level(full.mean, f"full table {info.format(full.mean)}") if full else []  # below, so points come first
+    layers += [band(y, "area", 0.2), band(y, "rule", 0.6), line(y), dots(y, styles, [tip(name) for name in tips])]
     x = number("size", f"{size} of all tables", **log_sizes(rows, ("size",), UNITS[size]))
     spec = layered(rows, {"x": x, "color": colours(styles, rows)}, layers)
-    return Plot(f"{score}-{size}", f"{score.upper()} against {size}", spec, OVER_SEEDS)
+    name = f"{file_word(info.name)}-{size}"
+    return Plot(name, f"{info.title} against {size}", spec, OVER_SEEDS, metric=info.name)
 
 
 def _score_rows(budget: Budget, score: str, size: str) -> list[dict[str, Any]]:
@@ -74,26 +86,21 @@ def _score_rows(budget: Budget, score: str, size: str) -> list[dict[str, Any]]:
     return [row | {name: round(value, 6) for name, value in scores.items()}]
 
 
-def curve_plot(group: Group, styles: Mapping[str, Style]) -> Plot:
-    """Validations of one run of each series under the chosen budget; its clusterings are marked."""
-    rows = curve_rows(group)
-    y = near("bce", "validation BCE")
+def curve_plot(rows: list[Row], styles: Mapping[str, Style], info: MetricInfo) -> Plot:
+    """Validations of one run of each series under the chosen budget, by one metric; its clusterings are marked."""
+    field = score_field(info.name)
+    y = near(field, f"validation {info.title}")
     scale = {"domain": [0, 1], "range": [[1, 0], [6, 3]]}
     dashes = {"field": "live", "type": "nominal", "legend": None, "scale": scale}
     run = {"field": "run", "type": "nominal"}
-    scored = [{"filter": "isValid(datum.bce)"}]
-    layers = [
-        _marks(),
-        line(y, detail=run, strokeDash=dashes) | {"transform": scored},
-        dots(y, styles, ("series", "budget", "step", "epoch", "bce", "auc"), size=30) | {"transform": scored},
-    ]
-    last = max(
-        (row["step"] for row in rows), default=1
-    )  # of all budgets, so that the axis stays when another is chosen
+    scored = {"transform": [{"filter": f"isValid(datum.{field})"}]}
+    tips = [*(tip(name) for name in ("series", "budget", "step", "epoch")), score_tip(field, info.title)]
+    layers = [_marks(), line(y, detail=run, strokeDash=dashes) | scored, dots(y, styles, tips, size=30) | scored]
+    last = max(row["step"] for row in rows)  # of all budgets, so that the axis stays when another is chosen
     x = number("step", "step", axis=STEPS, scale={"domain": [0, last]})
-    shared = {"x": x, "color": colours(styles, rows)}
-    about = "One run of each series, that of the lowest seed. Dotted: clusterings. Dashed: runs that are not finished."
-    return Plot("curves", "Training curves", by_budget(layered(rows, shared, layers)), about, has_budgets=True)
+    spec = by_budget(layered(rows, {"x": x, "color": colours(styles, rows)}, layers))
+    name, title = f"{file_word(info.name)}-curves", f"Training curves: {info.title}"
+    return Plot(name, title, spec, OF_CURVES, has_budgets=True, metric=info.name)
 
 
 def _marks() -> Spec:
@@ -110,15 +117,10 @@ def event_plot(group: Group, styles: Mapping[str, Style], name: str) -> Plot:
     rows = event_rows(group, name)
     y = near("mean", unit)
     tips = ("series", "budget", "step", "mean", "least", "greatest", "tables")
-    layers = [band(y, "area", 0.15), line(y), dots(y, styles, tips)]
+    layers = [band(y, "area", 0.15), line(y), dots(y, styles, [tip(name) for name in tips])]
     shared = {"x": number("step", "step", axis=STEPS), "color": colours(styles, rows)}
     spec = by_budget(layered(rows, shared, layers)) | {"height": 200}
     return Plot(name.lower(), title, spec, f"{about} {OVER_TABLES}", has_budgets=True)
-
-
-OF = ("params", "bytes")
-ABOUT = "Of all tables. A bar is the range over seeds, or of an extrapolation. What needs more than full is not shown."
-TICKS = "A grey tick is what the recipe expects of params."
 
 
 def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str, Any]) -> Plot:
@@ -126,7 +128,7 @@ def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str
     rows = [row for name in group.series if name != FULL for of in OF for row in _rows(group, name, of, expected)]
     order = list(dict.fromkeys(row["series"] for row in sorted(rows, key=lambda row: -row["factor"])))
     sizes = log_sizes(rows, ("factor", "low", "high", "wanted"), "×")
-    x = number("factor", "times fewer than the full table, at its BCE", **sizes)
+    x = number("factor", f"times fewer than the full table, at its {group.leading.title}", **sizes)
     shared = {
         "y": {"field": "series", "type": "nominal", "title": None, "sort": order, "axis": {"labelLimit": 160}},
         "yOffset": {"field": "of", "type": "nominal", "sort": list(OF)},
@@ -178,16 +180,14 @@ def _rows(group: Group, name: str, of: str, expected: Mapping[str, Any]) -> list
     return [{"series": name, "of": of, **sizes, **words, **({} if wanted is None else {"wanted": wanted})}]
 
 
-MOST_POINTS = 60  # of one curve: more cannot be seen
-Row = dict[str, Any]
-
-
 def curve_rows(group: Group) -> list[Row]:
     """The validations of a run of each series and budget, its clusterings, and all runs that are not finished."""
     rows: list[Row] = []
+    names = [info.name for info in group.metrics]
     for run, (series, budget, curve, events, is_live) in enumerate(_runs(group)):
         about = {"series": series, "budget": budget, "run": run, "live": int(is_live)}
-        rows += [{**about, **_scores(scores)} for scores in thin(curve) if _is_number(scores.get("bce"))]
+        lines = [_scores(line, names) for line in thin(curve, group.leading)]
+        rows += [about | line for line in lines if line.keys() - {"step", "epoch"}]
         steps = sorted({event["step"] for event in events if "step" in event})
         rows += [{**about, "step": step, "clustered": _words(events, step)} for step in steps]
     return rows
@@ -198,7 +198,7 @@ def event_rows(group: Group, name: str) -> list[Row]:
     rows: list[Row] = []
     for run, (series, budget, _, events, _) in enumerate(_runs(group)):
         for step in sorted({event["step"] for event in events if "step" in event}):
-            found = spread(event[name] for event in events if event.get("step") == step and _is_number(event.get(name)))
+            found = spread(event[name] for event in events if event.get("step") == step and is_number(event.get(name)))
             if found is not None:
                 facts = {"mean": found.mean, "least": found.least, "greatest": found.greatest}
                 rounded = {key: round(value, 5) for key, value in facts.items()}
@@ -208,13 +208,13 @@ def event_rows(group: Group, name: str) -> list[Row]:
     return rows
 
 
-def thin(points: Sequence[Row]) -> list[Row]:
+def thin(points: Sequence[Row], leading: MetricInfo) -> list[Row]:
     """At most `MOST_POINTS` of them, evenly, with the first, the last and the best."""
     if len(points) <= MOST_POINTS:
         return list(points)
     places = {round(place * (len(points) - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS)}
-    scored = [place for place, point in enumerate(points) if _is_number(point.get("bce"))]
-    places |= {min(scored, key=lambda place: points[place]["bce"])} if scored else set()
+    scored = [place for place, point in enumerate(points) if is_number(point.get(leading.name))]
+    places |= {min(scored, key=lambda place: leading.loss(points[place][leading.name]))} if scored else set()
     return [points[place] for place in sorted(places)]
 
 
@@ -228,18 +228,25 @@ def _runs(group: Group) -> Iterator[tuple[str, str, list[Row], list[Row], bool]]
         yield series, budget_words(run.config), run.of_kind("validation"), run.of_kind("cluster"), True
 
 
-def _scores(scores: Row) -> Row:
-    digits = {"step": 0, "epoch": 0, "bce": 5, "auc": 5}
-    return {name: round(scores[name], digits[name]) for name in digits if _is_number(scores.get(name))}
+def _scores(line: Row, names: Sequence[str]) -> Row:
+    """Of a validation, where it was, and the scores that are numbers."""
+    where = {name: round(line[name]) for name in ("step", "epoch") if is_number(line.get(name))}
+    return where | {score_field(name): round(line[name], 5) for name in names if is_number(line.get(name))}
+
+
+def score_field(metric: str) -> str:
+    """The name of a score among the fields of a row: letters that need no quotes in Vega."""
+    return "score_" + re.sub(r"\W", "_", metric)
+
+
+def file_word(metric: str) -> str:
+    """The name of a metric among the names of files."""
+    return re.sub(r"[^a-z0-9_]+", "-", metric.lower())
 
 
 def _words(events: Sequence[Row], step: int) -> str:
     """`26 tables, churn 0.41`."""
     found = [event for event in events if event.get("step") == step]
-    churn = spread(event["churn"] for event in found if _is_number(event.get("churn")))
+    churn = spread(event["churn"] for event in found if is_number(event.get("churn")))
     tables = f"{len(found)} table{'' if len(found) == 1 else 's'}"
     return tables if churn is None else f"{tables}, churn {churn.mean:.2f}"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)

@@ -45,7 +45,8 @@ class Section:
             "model": model,
             "epochs": epochs,
             "headline": self.headline,
-            "baseline_bce": self.group.baseline_bce,
+            "metric": self.group.leading.name,
+            "baseline": self.group.baseline_score,
             "factors": self.factors.as_dicts(),
             "summary": self.summary.as_dicts(),
         }
@@ -78,12 +79,12 @@ def headline(group: Group) -> str:
     """The finding in a sentence or two."""
     if not group.budgets:
         return f"No run is finished yet; {len(group.live)} under way."
-    if group.baseline_bce is None:
+    if group.baseline_score is None:
         return f"No full table among these runs, so compression factors cannot be told. {_best(group)}"
     factors = {name: group.factor(name, "params") for name in group.series if name != FULL}
     reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: -_value(factors[name]))
     if not factors:
-        return f"Only the full table has been run: BCE {group.baseline_bce:.4f}."
+        return f"Only the full table has been run: {_score(group, group.baseline_score)}."
     text = _reached(group, factors, reached) if reached else _closest(group, factors)
     return text if any(len(budget.records) > 1 for budget in group.budgets) else f"{text} One seed."
 
@@ -92,7 +93,7 @@ def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> st
     first, *others = reached
     nbytes = group.factor(first, "bytes")
     weight = f" ({nbytes} fewer bytes)" if nbytes.is_reached else ""
-    text = f"{first} reaches the full table's BCE with {factors[first]} fewer params{weight}"
+    text = f"{first} reaches the full table's {group.leading.title} with {factors[first]} fewer params{weight}"
     if others:
         return f"{text}; next best, {others[0]}: {factors[others[0]]}.{_place_of_cce(factors, reached)}"
     rest = len(factors) - 1
@@ -106,7 +107,8 @@ def _place_of_cce(factors: dict[str, Factor], reached: list[str]) -> str:
 
 
 def _closest(group: Group, factors: dict[str, Factor]) -> str:
-    text = f"No method reaches the full table's BCE of {group.baseline_bce:.4f} within the sizes tried. {_best(group)}"
+    baseline = f"{group.leading.title} of {group.leading.format(group.baseline_score)}"
+    text = f"No method reaches the full table's {baseline} within the sizes tried. {_best(group)}"
     guesses = {name: each for name, each in factors.items() if each.kind is Kind.EXTRAPOLATED}
     if not guesses:
         return text
@@ -118,11 +120,16 @@ def _closest(group: Group, factors: dict[str, Factor]) -> str:
 
 def _best(group: Group) -> str:
     """The best score of what is not the full table."""
-    scored = [(found.mean, each) for each in group.budgets if each.series != FULL and (found := each.over_seeds("bce"))]
+    others = [each for each in group.budgets if each.series != FULL]
+    scored = [(found.mean, each) for each in others if (found := each.over_seeds(group.leading.name))]
     if not scored:
         return "None has a score."
-    bce, budget = min(scored, key=lambda pair: pair[0])
-    return f"Best: {budget.series}, {budget.label}, BCE {bce:.4f}."
+    score, budget = min(scored, key=lambda pair: group.leading.loss(pair[0]))
+    return f"Best: {budget.series}, {budget.label}, {_score(group, score)}."
+
+
+def _score(group: Group, score: float) -> str:
+    return f"{group.leading.title} {group.leading.format(score)}"
 
 
 def _value(factor: Factor) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from cce.report.factors import Factor, format_range, spread
+from cce.evaluation import Better, describe_metric
+from cce.report.factors import Factor, format_range, is_number, spread
 from cce.report.groups import FULL, MEASURES
 from cce.report.table import Cell, Column, Table, ratio_cell
 from cce.text import format_bytes, format_ratio
@@ -13,42 +14,54 @@ from cce.text import format_bytes, format_ratio
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cce.evaluation import MetricInfo
     from cce.records import RunRecord
     from cce.report.factors import Spread
     from cce.report.groups import Budget, Group
 
-SUMMARY = (
+Entry = tuple[Column, Cell]
+SIZES = (
     Column("series", is_text=True),
     Column("budget", is_text=True),
-    Column("params", about="trainable numbers of all tables"),
+    Column("params", about="trainable parameters of all tables"),
     Column("fewer params", about="times fewer than the full tables have"),
     Column("largest", about="times fewer params of the largest table"),
     Column("bytes", about="of all tables, pointers included"),
     Column("fewer bytes", about="times fewer than the full tables have"),
-    Column("BCE", about="on the test rows: mean over seeds, least to greatest"),
-    *(Column(f"BCE {name}", shown=False) for name in ("min", "max", "95% low", "95% high")),
-    Column("against full", about="BCE less that of the full table; negative is better"),
-    Column("AUC", about="on the test rows: mean over seeds"),
-    *(Column(f"AUC {name}", shown=False) for name in ("min", "max")),
+)
+COSTS = (
     Column("best epoch", about="in which the best validation was, mean over seeds"),
     Column("rows/s", about="trained a second, without validation, clustering and saving"),
     Column("seconds", about="all parts together, mean over seeds"),
     Column("seeds"),
 )
+ENDS = {"min": "least", "max": "greatest", "95% low": "low", "95% high": "high"}
+WORDS = {
+    "params": "fewer params",
+    "bytes": "fewer bytes",
+    "largest params": "largest table: fewer params",
+    "largest bytes": "largest table: fewer bytes",
+}
+EXPECTED = {"params": "compression", "largest params": "largest"}  # measure → the recipe's word
+TITLES = {"compression": "expected", "largest": "largest table: expected"}
+SPREAD = ("least", "mean", "greatest", "low", "high")
+LEDGER_WORDS = ("series", "budget", "table", "method")
+LEDGER_NUMBERS = ("ids", "params", "codebook", "pointers", "optimizer", "fewer params", "fewer bytes")
+SUMMED = (
+    *("num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes"),
+    *("full_params", "full_nbytes", "nbytes"),
+)
 
 
 def summary_table(group: Group) -> Table:
-    """A line for each series and budget."""
-    return Table(f"{group.slug}-summary", "Summary", SUMMARY, [_summary_row(group, each) for each in group.budgets])
+    """A line for each series and budget: what it weighs, every score there is, and what it cost."""
+    scores = [column for info in group.metrics for column in _score_columns(group, info)]
+    rows = [[*_sizes(group, each), *_scores(group, each), *_costs(group, each)] for each in group.budgets]
+    return Table(f"{group.slug}-summary", "Summary", [*SIZES, *scores, *COSTS], rows)
 
 
-def _summary_row(group: Group, budget: Budget) -> list[Cell]:
-    bce, auc = budget.over_seeds("bce"), budget.over_seeds("auc")
+def _sizes(group: Group, budget: Budget) -> list[Cell]:
     params, nbytes = budget.size("params") or 0, budget.size("bytes") or 0
-    speed, seconds = (
-        spread(getattr(record, name) for record in budget.records) for name in ("samples_per_second", "seconds")
-    )
-    epoch = _best_epoch(budget)
     return [
         Cell(budget.series),
         Cell(budget.label),
@@ -57,11 +70,35 @@ def _summary_row(group: Group, budget: Budget) -> list[Cell]:
         ratio_cell(group.full_size("largest params"), budget.size("largest params")),
         Cell(round(nbytes), format_bytes(round(nbytes))),
         ratio_cell(group.full_size("bytes"), nbytes),
-        Cell(bce.mean if bce else None, spread_text(bce), _interval(bce)),
-        *(Cell(getattr(bce, name) if bce else None) for name in ("least", "greatest", "low", "high")),
-        _difference(bce, group.baseline_bce),
-        Cell(auc.mean if auc else None, f"{auc.mean:.4f}" if auc else "", _interval(auc)),
-        *(Cell(getattr(auc, name) if auc else None) for name in ("least", "greatest")),
+    ]
+
+
+def _score_columns(group: Group, info: MetricInfo) -> list[Column]:
+    about = "on the test rows: mean over seeds, least to greatest"
+    about += "" if info.better is Better.UNKNOWN else f"; {info.better} is better"
+    columns = [Column(info.title, about=about), *(Column(f"{info.title} {end}", shown=False) for end in ENDS)]
+    if info.name == group.leading.name:
+        columns.append(Column("against full", about=f"{info.title} less that of the full table of the same seed"))
+    return columns
+
+
+def _scores(group: Group, budget: Budget) -> list[Cell]:
+    cells = []
+    for info in group.metrics:
+        found = budget.over_seeds(info.name)
+        cells.append(Cell(found.mean if found else None, spread_text(found), _interval(found)))
+        cells += [Cell(getattr(found, name) if found else None) for name in ENDS.values()]
+        if info.name == group.leading.name:
+            cells.append(_difference(group.against_full(budget)))
+    return cells
+
+
+def _costs(group: Group, budget: Budget) -> list[Cell]:
+    speed, seconds = (
+        spread(getattr(record, name) for record in budget.records) for name in ("samples_per_second", "seconds")
+    )
+    epoch = _best_epoch(budget, group.leading)
+    return [
         Cell(epoch, "" if epoch is None else f"{epoch:.1f}".removesuffix(".0")),
         Cell(speed.mean if speed else None, f"{speed.mean:,.0f}" if speed else ""),
         Cell(seconds.mean if seconds else None, f"{seconds.mean:,.0f}" if seconds else ""),
@@ -83,32 +120,19 @@ def _interval(found: Spread | None) -> str:
     return f"95 % confidence interval of the mean: {found.low:.5f} to {found.high:.5f}"
 
 
-def _difference(bce: Spread | None, baseline: float | None) -> Cell:
-    if bce is None or baseline is None:
-        return Cell(None)
-    return Cell(bce.mean - baseline, f"{bce.mean - baseline:+.4f}".replace("-", "−"))
+def _difference(difference: float | None) -> Cell:
+    return Cell(None) if difference is None else Cell(difference, f"{difference:+.4f}".replace("-", "−"))
 
 
-def _best_epoch(budget: Budget) -> float | None:
+def _best_epoch(budget: Budget, leading: MetricInfo) -> float | None:
     """The epoch of the best validation; unfinished or unvalidated runs have none."""
     epochs = []
     for record in budget.records:
-        scored = [scores for scores in record.curve if scores.get("bce") is not None and "epoch" in scores]
+        lines = [line for line in record.curve if is_number(line.get(leading.name)) and "epoch" in line]
+        scored = [(leading.loss(line[leading.name]), line["epoch"]) for line in lines]
         if scored:
-            epochs.append(min(scored, key=lambda scores: scores["bce"])["epoch"])
+            epochs.append(min(scored)[1])
     return fmean(epochs) if epochs else None
-
-
-Entry = tuple[Column, Cell]
-WORDS = {
-    "params": "fewer params",
-    "bytes": "fewer bytes",
-    "largest params": "largest table: fewer params",
-    "largest bytes": "largest table: fewer bytes",
-}
-EXPECTED = {"params": "compression", "largest params": "largest"}  # measure → the recipe's word
-TITLES = {"compression": "expected", "largest": "largest table: expected", "bce": "expected BCE"}
-SPREAD = ("least", "mean", "greatest", "low", "high")
 
 
 def factor_table(group: Group, expected: dict[str, Any]) -> Table:
@@ -116,7 +140,7 @@ def factor_table(group: Group, expected: dict[str, Any]) -> Table:
     names = [name for name in group.series if name != FULL]
     factors = {name: {measure: group.factor(name, measure) for measure in MEASURES} for name in names}
     names.sort(key=lambda name: (-(factors[name]["params"].value or 0), name))
-    entries = [_entries(name, factors[name], expected) for name in names]
+    entries = [_entries(name, factors[name], expected, group.leading.title) for name in names]
     columns = [column for column, _ in entries[0]] if entries else []
     rows = [[cell for _, cell in line] for line in entries]
     return Table(f"{group.slug}-factors", "Compression factors", columns, rows)
@@ -129,18 +153,19 @@ def expected_value(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _entries(name: str, factors: dict[str, Factor], expected: dict[str, Any]) -> list[Entry]:
+def _entries(name: str, factors: dict[str, Factor], expected: dict[str, Any], score: str) -> list[Entry]:
     """The cells of a line, each with its column; what is for the CSV file only comes last."""
     shown, kept = [(Column("series", is_text=True), Cell(name))], []
     for measure, factor in factors.items():
-        about = "times fewer than the full table, where its BCE is reached"
+        about = f"times fewer than the full table, where its {score} is reached"
         notes = "; ".join(factor.notes)
         shown.append((Column(WORDS[measure], about=about), Cell(factor.value, str(factor), notes)))
         shown += _expected(name, EXPECTED.get(measure, ""), expected)
         shown += _seeds(factor) if measure == "params" else []
         kept += _for_file(measure, factor)
-    bces = _expected(name, "bce", expected)
-    return [*shown, *bces, (Column("how", is_text=True), Cell(how(factors["params"]))), *kept]
+    keys = [key for key in expected if key not in (*EXPECTED.values(), "source") and not key.startswith("full_")]
+    scores = [entry for key in keys for entry in _expected(name, key, expected)]
+    return [*shown, *scores, (Column("how", is_text=True), Cell(how(factors["params"]))), *kept]
 
 
 def _seeds(factor: Factor) -> list[Entry]:
@@ -173,8 +198,9 @@ def _expected(name: str, key: str, expected: dict[str, Any]) -> list[Entry]:
     table = expected.get(key)
     if not isinstance(table, dict):
         return []
-    column = Column(TITLES[key], about=f"by {expected.get('source', 'the recipe')}")
-    return [(column, _expected_cell(table.get(name), is_ratio=key != "bce"))]
+    title = TITLES.get(key) or f"expected {describe_metric(key).title}"
+    column = Column(title, about=f"by {expected.get('source', 'the recipe')}")
+    return [(column, _expected_cell(table.get(name), is_ratio=key in TITLES))]
 
 
 def _expected_cell(value: Any, *, is_ratio: bool) -> Cell:
@@ -185,14 +211,6 @@ def _expected_cell(value: Any, *, is_ratio: bool) -> Cell:
     if is_ratio:
         return Cell(middle, format_range(float(low), float(high)))
     return Cell(middle, f"{low:.4f}" if low == high else f"{low:.4f}–{high:.4f}")
-
-
-LEDGER_WORDS = ("series", "budget", "table", "method")
-LEDGER_NUMBERS = ("ids", "params", "codebook", "pointers", "optimizer", "fewer params", "fewer bytes")
-SUMMED = (
-    *("num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes"),
-    *("full_params", "full_nbytes", "nbytes"),
-)
 
 
 def ledger_table(group: Group) -> Table:

@@ -1,4 +1,8 @@
-"""Vega-Lite's JavaScript, and pictures without a browser: the only file that imports vl-convert."""
+"""Charts in Vega-Lite's language: their pieces as plain dictionaries, their colours, the script and the pictures.
+
+A page sets two names: `highlight`, the series chosen in its legend, and `budget`, the one chosen in its list. A series
+has one colour and one shape in all charts of a page. This is the only file that imports vl-convert.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,12 @@ if TYPE_CHECKING:
 HINT = "it needs vl-convert-python: pip install 'clustered-embeddings[report]'"
 WIDTH = 620
 SCALE = 2.0  # of a PNG
+Spec = dict[str, Any]
+HEIGHT = 300
+GREY = "#8a8f98"
+STEPS: Spec = {"format": "~s", "tickCount": 6, "grid": False}
+FORMATS = {"size": ",.0f", "step": ","}
+SCORES = ("mean", "least", "greatest")
 THEME: dict[str, Any] = {
     "background": "white",
     "padding": 12,
@@ -25,6 +35,17 @@ THEME: dict[str, Any] = {
     "title": {"fontSize": 14, "anchor": "start"},
     "view": {"stroke": None},
 }
+# Five of the first eight hues are Okabe and Ito's, made for all kinds of colour vision; the blue is lighter, to show on
+# black, and violet and olive are our own. Five more serve those who have more series; shapes differ as well.
+HUES = (
+    *("#d55e00", "#2a7fc1", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#9a6fc4", "#8f8f2f"),
+    *("#2fb5b5", "#e0457b", "#8a5a34", "#5b6fe0", "#6fae3a"),
+)
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
+FIXED = (  # the i-th has the i-th hue
+    *("cce", "hash", "ce-concat", "dhe", "robe", "pq", "hash-embedding", "tt"),
+    *("ce-sum", "ce-mult", "collide", "mixed-dim"),
+)
 
 
 def can_draw() -> bool:
@@ -54,14 +75,6 @@ def picture(spec: dict[str, Any], *, title: str, kind: str) -> bytes:
     return bytes(vl_convert.vegalite_to_png(text, scale=SCALE))
 
 
-Spec = dict[str, Any]
-HEIGHT = 300
-GREY = "#8a8f98"
-STEPS: Spec = {"format": "~s", "tickCount": 6, "grid": False}
-FORMATS = {"size": ",.0f", "step": ","}
-SCORES = ("mean", "least", "greatest", "bce", "auc")
-
-
 @dataclass(frozen=True)
 class Plot:
     """One chart of a page."""
@@ -71,15 +84,16 @@ class Plot:
     spec: Spec
     about: str = ""
     has_budgets: bool = False  # shows one budget at a time
+    metric: str = ""  # shown while this one is chosen; empty: always
 
 
-def layered(rows: Sequence[Spec], shared: Spec, layers: Sequence[Spec]) -> Spec:
+def layered(rows: list[Spec], shared: Spec, layers: Sequence[Spec]) -> Spec:
     """A chart of these layers, as wide as what holds it."""
     return {
         "width": "container",
         "height": HEIGHT,
         "autosize": {"type": "fit-x", "contains": "padding"},
-        "data": {"values": list(rows)},
+        "data": {"values": rows},
         "params": [{"name": "highlight", "value": []}],
         "encoding": shared,
         "layer": list(layers),
@@ -137,11 +151,11 @@ def line(channel: Spec, **channels: Spec) -> Spec:
     return {"mark": mark, "encoding": {"y": channel, "opacity": bright(1.0), **channels}}
 
 
-def dots(channel: Spec, styles: Mapping[str, Style], tips: Sequence[str], *, size: int = 70) -> Spec:
+def dots(channel: Spec, styles: Mapping[str, Style], tips: Sequence[Spec], *, size: int = 70) -> Spec:
     """A point of each series' own shape, with what it says when it is pointed at."""
     scale = {"domain": list(styles), "range": [style.shape for style in styles.values()]}
     shape = {"field": "series", "type": "nominal", "scale": scale, "legend": None}
-    encoding = {"y": channel, "shape": shape, "opacity": bright(1.0), "tooltip": [tip(name) for name in tips]}
+    encoding = {"y": channel, "shape": shape, "opacity": bright(1.0), "tooltip": list(tips)}
     return {"mark": {"type": "point", "filled": True, "size": size}, "encoding": encoding}
 
 
@@ -180,15 +194,9 @@ def tip(name: str) -> Spec:
     return {"field": field, "type": "quantitative", "format": form, "title": name}
 
 
-HUES = (
-    *("#d55e00", "#2a7fc1", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#9a6fc4", "#8f8f2f"),
-    *("#2fb5b5", "#e0457b", "#8a5a34", "#5b6fe0", "#6fae3a"),
-)
-SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
-FIXED = (  # the i-th has the i-th hue
-    *("cce", "hash", "ce-concat", "dhe", "robe", "pq", "hash-embedding", "tt"),
-    *("ce-sum", "ce-mult", "collide", "mixed-dim"),
-)
+def score_tip(field: str, title: str) -> Spec:
+    """A line of a tooltip with a score, under its title."""
+    return {"field": field, "type": "quantitative", "format": ".5f", "title": title}
 
 
 @dataclass(frozen=True)
