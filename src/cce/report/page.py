@@ -16,7 +16,7 @@ from cce.report.groups import budget_words
 from cce.report.table import Cell, Column, Table
 from cce.report.tables import environment_table
 from cce.report.vega import javascript, middle_budget
-from cce.training.config import TrainConfig
+from cce.training import TrainConfig
 from cce.version import __version__
 
 if TYPE_CHECKING:
