@@ -47,7 +47,7 @@ def main() -> None:
             threads=1,
         )
         record = cce.Trainer(config, out).run()
-        print(f"{record.num_params:,} params  test BCE {record.bce:.4f}  AUC {record.auc:.4f}")
+        print(f"{record.num_params:,} params  test BCE {record.scores['bce']:.4f}  AUC {record.scores['auc']:.4f}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from cce.files import write_atomic
@@ -22,11 +22,10 @@ class RunRecord:
     seed: int
     num_params: int  # of all tables
     nbytes: int  # of all tables, pointers included
-    bce: float  # on the test rows
-    auc: float
+    scores: dict[str, float]  # on the test rows, by metric; empty without them, NaN where a metric is not defined
     seconds: float  # all parts together
     config: dict[str, Any] = field(default_factory=dict)
-    curve: list[dict[str, float]] = field(default_factory=list)  # validations: step, epoch, bce, auc
+    curve: list[dict[str, float]] = field(default_factory=list)  # validations: step, epoch, and their scores
     samples_per_second: float = 0.0  # rows trained a second, without validation, clustering and saving
     seconds_by_part: dict[str, float] = field(default_factory=dict)
     name: str = ""  # among the runs of a sweep
@@ -45,8 +44,13 @@ class RunRecord:
         values = parse_strict_json(line)
         if not isinstance(values, dict):
             raise TypeError(f"a record must be a JSON object, got {line[:80]!r}.")
-        curve = [_with_nan(scores) for scores in values.get("curve", [])]
-        return cls(**values | _with_nan({name: values[name] for name in ("bce", "auc")}) | {"curve": curve})
+        known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        known["scores"] = _with_nan(values["scores"] if "scores" in values else _first_scores(values))
+        known["curve"] = [_with_nan(scores) for scores in values.get("curve", [])]
+        missing = [each.name for each in fields(cls) if each.name not in known and _is_required(each)]
+        if missing:
+            raise ValueError(f"a record must have {', '.join(missing)}, got none.")
+        return cls(**known)
 
 
 def strict_json(value: Any) -> str:
@@ -69,6 +73,15 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _first_scores(values: dict[str, Any]) -> dict[str, Any]:
+    """The scores of a record of the first format, which had a field for each of two."""
+    return {name: values[name] for name in ("bce", "auc") if name in values}
+
+
+def _is_required(each: Field[Any]) -> bool:
+    return each.default is MISSING and each.default_factory is MISSING
 
 
 def _with_nan(scores: dict[str, Any]) -> dict[str, float]:

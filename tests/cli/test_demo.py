@@ -83,7 +83,7 @@ def test_both_ways_to_print_leave_the_same_files(printed):
 def test_the_records_written_are_those_printed(printed):
     _, out, _, folder = printed["json"]
     records = read_records(folder / "records.jsonl")
-    assert [run["bce"] for run in json.loads(out)["runs"]] == [record.bce for record in records]
+    assert [run["scores"] for run in json.loads(out)["runs"]] == [record.scores for record in records]
 
 
 @pytest.mark.parametrize(("option", "name"), [("--rows", "num_rows"), ("--epochs", "epochs"), ("--caps", "caps")])

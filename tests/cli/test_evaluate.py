@@ -1,6 +1,7 @@
 """`cce evaluate` as it is typed."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ def test_a_run_is_scored_by_its_best_checkpoint(run, capsys):
     folder, record = run
     assert main(["evaluate", str(folder / "run"), str(folder / "data"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["bce"], told["auc"], told["rows"], told["split"]) == (record.bce, record.auc, 100, "test")
+    assert (told["scores"], told["rows"], told["split"]) == (record.scores, 100, "test")
     best = min(record.curve, key=lambda scores: scores["bce"])
     assert main(["evaluate", told["checkpoint"], str(folder / "data"), "--split", "validation", "--streaming"]) == 0
     assert capsys.readouterr().out.startswith(f"validation, 100 rows: BCE {best['bce']:.5f}, AUC ")
@@ -34,3 +35,44 @@ def test_a_wrong_split_is_one_line_and_exit_2(run, capsys):
     folder, _ = run
     assert main(["evaluate", str(folder / "run"), str(folder / "data"), "--split", "tests"]) == 2
     assert capsys.readouterr().err == "cce evaluate: split must be one of train, validation, test; got 'tests'.\n"
+
+
+def test_all_metrics_that_are_asked_for_are_printed(run, capsys):
+    folder, record = run
+    words = [
+        "evaluate",
+        str(folder / "run"),
+        str(folder / "data"),
+        "--metrics",
+        "auc",
+        "ece",
+        "ndcg@3",
+        "--group-by",
+        "c2",
+    ]
+    assert main(words) == 0
+    line = capsys.readouterr().out.splitlines()[0]
+    assert re.fullmatch(rf"test, 100 rows: AUC {record.scores['auc']:.5f}, ECE 0\.\d{{5}}, NDCG@3 0\.\d{{5}}", line)
+    assert main([*words, "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["scores"]) == ["auc", "ece", "ndcg@3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--metrics", "acu"], "metric 'acu' is not known: did you mean 'auc'?"),
+        (
+            ["--metrics", "ndcg@3"],
+            "metric 'ndcg@3' needs group_by: the feature that names the group or query of a row.",
+        ),
+        (
+            ["--metrics", "ndcg@3", "--group-by", "cc2"],
+            "group_by must name a feature of the data set, got 'cc2': did you mean 'c2'?",
+        ),
+        (["--group-by", "c2"], "group_by needs one of the metrics grouped_auc, ndcg@K, recall@K, got bce, auc."),
+    ],
+)
+def test_metrics_that_do_not_fit_are_one_line_and_exit_2(run, capsys, words, message):
+    folder, _ = run
+    assert main(["evaluate", str(folder / "run"), str(folder / "data"), *words]) == 2
+    assert capsys.readouterr().err == f"cce evaluate: {message}\n"

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from cce.cli import main
+from cce.records import read_records
 from cce.training.config import make_config, read_toml
 from helpers.runs import tiny_config, tiny_data
 
@@ -48,6 +49,17 @@ def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
     config = make_config(read_toml(tmp_path / "run" / "config.toml"))
     assert config.model_options == {"bottom": [8]}
     assert (config.optimizer, config.lr, config.cluster_schedule) == ("sgd", 0.1, "auto")
+
+
+def test_metrics_are_options_and_the_leading_one_says_what_is_best(data, tmp_path, capsys):
+    words = ["--metrics", "auc", "recall@3", "--best-by", "auc", "--group-by", "c2", "--out", str(tmp_path / "run")]
+    assert main(["train", str(data), *SMALL, *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    curve = read_records(tmp_path / "run" / "record.jsonl")[0].curve
+    best = max(curve, key=lambda scores: scores["auc"])
+    scores = f"AUC {best['auc']:.5f}, recall@3 {best['recall@3']:.5f}"
+    assert lines[1] == f"best validation: {scores}, after step {best['step']:,}"
+    assert lines[2].startswith("test: AUC 0.")
 
 
 def test_json_is_all_that_stdout_holds_and_a_run_goes_on(data, tmp_path, capsys):

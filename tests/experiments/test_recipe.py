@@ -96,11 +96,13 @@ SERIES = {"method": "pq", "caps": [1]}
             {"series": {"x": SERIES | {"start_from": "full"}, "y": SERIES | {"start_from": "x"}}},
             "must start from a series of the recipe that starts from none, got 'x'.",
         ),
-        ({"expected": {"sauce": "x"}}, r"\[expected\] has a part that is not known, 'sauce': did you mean 'source'?"),
+        ({"expected": {"sourse": "x"}}, r"\[expected\] has a part that is not known, 'sourse': did you mean 'source'?"),
         (
             {"expected": {"bce": {"ccee": 1}}},
             r"bce must name series of the recipe \(full, cce, PQ, tuned\), got 'ccee",
         ),
+        ({"expected": {"acu": {"cce": 0.4}}}, r"\[expected\] has a part that is not known, 'acu': did you mean 'auc'?"),
+        ({"expected": {"ndcg@5": {"ccee": 1}}}, r"\[expected\] ndcg@5 must name series of the recipe"),
         ({"expected": {"bce": {"cce": "0.4"}}}, "bce of cce must be a number, or from and to, got '0.4'."),
     ],
 )
@@ -185,5 +187,9 @@ def test_every_idea_that_did_not_work_can_be_run(tmp_path):
     events = {series: len({event["step"] for event in record.events}) for series, record in records.items()}
     assert (events["cce"], events["continuous clustering"], events["after an epoch, once"]) == (1, 19, 1)
     assert events["seeded with PQ"] == events["full"] == 0
-    assert len({record.bce for record in records.values()}) == len(records) - 1  # no two variants are the same, but:
-    assert records["cce"].bce == records["after an epoch, once"].bce  # in two epochs there is no second clustering
+    assert (
+        len({record.scores["bce"] for record in records.values()}) == len(records) - 1
+    )  # no two variants are the same, but:
+    assert (
+        records["cce"].scores == records["after an epoch, once"].scores
+    )  # in two epochs there is no second clustering

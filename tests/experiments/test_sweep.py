@@ -58,7 +58,7 @@ def test_pq_is_the_trained_full_table_quantised_and_not_trained(whole):
     _, full, pq = whole[1]
     assert pq.curve == []
     assert "train" not in pq.seconds_by_part
-    assert 0 < abs(full.bce - pq.bce) < 0.02
+    assert 0 < abs(full.scores["bce"] - pq.scores["bce"]) < 0.02
     assert pq.num_params < full.num_params
 
 

@@ -94,9 +94,10 @@ SUMMARY = 'table[data-name="clicks-dlrm-10-epochs-summary"]'
 
 def test_charts_are_drawn_and_nothing_is_fetched_or_amiss(visit, report):
     seen = visit()
-    figures = seen.page.locator(f"{GROUP} figure")
-    assert figures.count() == 9
-    for place in range(9):
+    assert seen.page.locator(f"{GROUP} figure").count() == 10
+    figures = seen.page.locator(f"{GROUP} figure:visible")
+    assert figures.count() == 7
+    for place in range(7):
         figure = figures.nth(place)
         assert figure.locator("svg").count() == 1
         assert figure.locator("svg .mark-symbol path, svg .mark-line path").count() > 0
@@ -184,15 +185,33 @@ def test_the_legend_highlights(visit):
 
 def test_another_budget_gives_other_curves(visit):
     page = visit().page
-    curves = f'{GROUP} [data-plot="curves"] svg .mark-line path'
+    curves = f'{GROUP} [data-plot="bce-curves"] svg .mark-line path'
     before = page.locator(curves).evaluate_all("all => all.map(e => e.getAttribute('d'))")
     assert page.locator(f"{GROUP} select.budget").input_value() == "cap 8,000"
-    assert page.locator(f'{GROUP} [data-plot="curves"] svg .mark-rule.role-mark line').count() == 3  # clusterings
+    assert page.locator(f'{GROUP} [data-plot="bce-curves"] svg .mark-rule.role-mark line').count() == 3  # clusterings
     page.locator(f"{GROUP} select.budget").select_option("cap 500")
     page.wait_for_function(
         "([where, old]) => document.querySelector(where).getAttribute('d') !== old[0]", arg=[curves, before]
     )
     assert page.locator(curves).count() == 4
+
+
+def test_another_metric_has_charts_of_its_own_and_is_remembered(visit):
+    page = visit().page
+    drawn = f'{GROUP} figure[data-plot="auc-params"] svg .mark-line path'
+    assert page.locator(f"{GROUP} select.metric").input_value() == "bce"
+    assert page.locator(drawn).count() == 0
+    page.locator(f"{GROUP} select.metric").select_option("auc")
+    page.locator(drawn).first.wait_for(state="attached")
+    shown = page.locator(f"{GROUP} figure:visible").evaluate_all("all => all.map(e => e.dataset.plot)")
+    assert shown == ["factors", "auc-params", "auc-bytes", "auc-curves", "churn", "h1", "h2"]
+    assert page.locator(f'{GROUP} [data-plot="auc-params"] svg').bounding_box()["width"] > 250
+    page.locator(f"{GROUP} select.budget").select_option("cap 500")  # a hidden chart of curves stays hidden
+    assert not page.locator(f'{GROUP} [data-plot="bce-curves"]').is_visible()
+    page.evaluate("delete document.documentElement.dataset.drawn; location.reload()")
+    page.wait_for_selector("html[data-drawn]", timeout=60_000)
+    assert page.locator(f"{GROUP} select.metric").input_value() == "auc"
+    assert page.locator(drawn).count() > 0
 
 
 def test_charts_without_a_clustering_under_the_chosen_budget_are_put_away(visit):
@@ -234,7 +253,7 @@ def test_on_a_phone_only_tables_scroll_sideways(visit):
     page = visit(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True).page
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     widths = page.locator("figure svg").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
-    assert len(widths) >= 9
+    assert len(widths) >= 7
     assert max(widths) <= 360
     assert page.locator(SUMMARY).evaluate("e => e.scrollWidth > e.parentElement.clientWidth")
 

@@ -8,7 +8,7 @@ from cce.report import charts
 from cce.theory import Figure, Series
 from cce.theory.figure import level, steps
 
-needs_altair = pytest.mark.skipif(not charts.can_draw(), reason="altair or vl-convert is not installed")
+needs_altair = pytest.mark.skipif(not charts.can_draw_figures(), reason="altair or vl-convert is not installed")
 LINES = (Series("run", (0, 1, 2), (1.0, 0.5, 0.0), (0.9, 0.4, 0.0), (1.1, 0.6, 0.1)), level("best table", 0.1, 2))
 
 
@@ -51,7 +51,7 @@ def test_what_a_logarithmic_axis_cannot_show_is_left_out():
 
 def test_without_altair_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(charts, "find_spec", lambda name: None)
-    assert not charts.can_draw()
+    assert not charts.can_draw_figures()
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'clustered-embeddings\[report\]'"):
         charts.draw_figure(figure(), tmp_path)
     assert list(tmp_path.iterdir()) == []

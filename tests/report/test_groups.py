@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cce.report.compression_factor import Kind
+from cce.report.factors import Kind
 from cce.report.groups import MEASURES, full_size_of, group_records, key_of, size_of
 from cce.report.reading import LiveRun
 from helpers.made_records import CAPS, DIM, SIZES, made_record, made_records
@@ -84,7 +84,7 @@ def test_factors_by_all_measures():
     low, high = made_record("hash", 8000, bce=0.46), made_record("hash", 16_000, bce=0.44)
     full = made_record("full", None, bce=0.45)
     group = one_group([full, low, high])
-    assert group.baseline_bce == 0.45
+    assert group.baseline_score == 0.45
     for measure in MEASURES:
         middle = (size_of(low, measure) * size_of(high, measure)) ** 0.5
         factor = group.factor("hash", measure)
@@ -106,7 +106,7 @@ def test_without_ledgers_the_largest_table_is_not_known():
 
 def test_a_baseline_without_a_score_is_none():
     group = one_group([made_record("full", None, bce=float("nan")), made_record("cce", 500)])
-    assert group.baseline_bce is None
+    assert group.baseline_score is None
     assert group.factor("cce", "params").kind is Kind.UNKNOWN
 
 
@@ -126,3 +126,39 @@ def test_runs_under_way_have_groups_of_their_own_if_need_be():
 
 def test_a_configuration_that_says_nothing_has_a_key():
     assert key_of({}) == ("unknown data", "unknown model", 0)
+
+
+def test_a_series_of_one_seed_is_compared_with_the_full_table_of_that_seed():
+    """The full table of seed 0 is worse than the mean of all three: by that mean hash would never get there."""
+    full = [made_record("full", None, seed, bce=bce) for seed, bce in enumerate((0.46, 0.44, 0.44))]
+    runs = [made_record("hash", 500, bce=0.47), made_record("hash", 2_000, bce=0.45)]
+    group = one_group([*full, *runs])
+    factor = group.factor("hash", "largest params")
+    assert (factor.kind, factor.num_seeds) == (Kind.MEASURED, 1)
+    assert factor.value == pytest.approx(200_000 * DIM / (496 * 2000) ** 0.5)
+    assert group.against_full(group.series["hash"][1]) == pytest.approx(-0.01)
+    assert group.against_full(group.series["full"][0]) == 0
+
+
+def test_metrics_are_those_of_the_records_and_the_leading_one_comes_first():
+    scores = {"auc": 0.7, "profit": 3.0, "ndcg@10": 0.5}
+    records = [
+        made_record("cce", cap, scores=scores, curve=[{"step": 1, "epoch": 1, "ece": 0.1}]) for cap in (500, 800)
+    ]
+    group = one_group(records)
+    assert [info.name for info in group.metrics] == ["auc", "profit", "ndcg@10", "ece"]
+    for record in records:
+        record.config["best_by"] = "ndcg@10"
+    group = one_group(records)
+    assert [info.title for info in group.metrics] == ["NDCG@10", "AUC", "profit", "ECE"]
+
+
+def test_factors_are_of_the_leading_metric():
+    """By AUC, of which more is better, hash meets the full table half way between two caps."""
+    low, high = made_record("hash", 8000, scores={"auc": 0.70}), made_record("hash", 16_000, scores={"auc": 0.72})
+    full = made_record("full", None, scores={"auc": 0.71})
+    group = one_group([full, low, high])
+    middle = (size_of(low, "params") * size_of(high, "params")) ** 0.5
+    assert (group.leading.name, group.baseline_score) == ("auc", 0.71)
+    assert group.factor("hash", "params").value == pytest.approx(size_of(full, "params") / middle)
+    assert group.against_full(group.series["hash"][0]) == pytest.approx(-0.01)

@@ -1,14 +1,21 @@
 """The page as text: everything is in it, nothing is fetched, nothing of a record is taken for HTML."""
 
+import argparse
 import json
+import math
 import re
+import shlex
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
+from cce.cli import train
 from cce.report import vega
-from cce.report.page import make_page, progress_text
+from cce.report.page import make_page, pack, progress_text, sweep_command, train_command
 from cce.report.reading import Collected, LiveRun
 from cce.report.sections import make_sections
+from cce.training.config import TrainConfig, make_config
 from helpers.made_records import made_record, made_records
 
 pytestmark = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
@@ -53,9 +60,26 @@ def test_every_part_is_there():
         "123 runs",
     ):
         assert words in page, words
-    assert page.count("<figure") == 9
+    assert page.count("<figure") == 10
+    assert page.count(" hidden><figcaption>") == 3  # of AUC
     assert "Not finished" not in page
     assert "{{" not in page
+
+
+def test_metrics_are_a_list_to_choose_from_where_there_are_several():
+    page = without_vega(page_of(Collected(records=made_records())))
+    assert '<select class="metric"><option value="bce">BCE</option><option value="auc">AUC</option></select>' in page
+    one = [made_record("cce", 500, scores={"auc": 0.7}, curve=[])]
+    page = without_vega(page_of(Collected(records=one)))
+    assert '<select class="metric">' not in page
+    assert page.count(" hidden><figcaption>") == 0
+    assert "Best: cce, cap 500, AUC 0.7000." in page
+
+
+def test_what_is_expected_of_the_full_table_is_that_of_the_leading_metric():
+    expected = {("clicks", "dlrm", 10): {"source": "a paper", "full_bce": 0.45, "full_auc": 0.71}}
+    records = [made_record("full", None, scores={"auc": 0.7}, curve=[])]
+    assert "Full table there: AUC 0.7100, here 0.7000." in page_of(Collected(records=records, expected=expected))
 
 
 def test_nothing_is_fetched():
@@ -90,13 +114,16 @@ def test_data_for_the_script_is_json_without_words_for_what_is_no_number():
         "bce-bytes",
         "auc-params",
         "auc-bytes",
-        "curves",
+        "bce-curves",
+        "auc-curves",
         "churn",
         "h1",
         "h2",
     ]
     assert section["ledger"][0]["label"] == "full"
-    assert section["plots"]["curves"]["budgets"] is True
+    assert section["plots"]["bce-curves"]["budgets"] is True
+    assert section["plots"]["bce-curves"]["rows"] == section["plots"]["auc-curves"]["rows"]
+    assert len(section["rows"]) == len(section["plots"]) - 1
 
 
 def test_records_of_old_make_a_page():
@@ -147,3 +174,77 @@ def test_progress_in_words():
     mixed = [live_run(), live_run(idle=1e5), live_run(failure="x")]
     text = progress_text(Collected(records=records, live=mixed, num_planned=40))
     assert text == "27 of up to 40 runs finished, 1 under way, 1 silent, 1 failed"
+
+
+def unpack(packed):
+    """What `unpack` of page.js does, in Python."""
+    rows = [{} for _ in range(packed["count"])]
+    for name, column in packed["columns"].items():
+        for place, row in enumerate(rows):
+            value = column["words"][column["at"][place]] if isinstance(column, dict) else column[place]
+            if value is not None:
+                row[name] = value
+    return rows
+
+
+def test_rows_come_back():
+    rows = [{"series": "cce", "step": 1}, {"series": "cce", "bce": 0.5}, {"series": "hash", "step": 2, "note": "x"}]
+    packed = json.loads(json.dumps(pack(rows), allow_nan=False))
+    assert packed["columns"]["series"] == {"words": ["cce", "hash"], "at": [0, 0, 1]}
+    assert unpack(packed) == rows
+
+
+def test_what_is_not_a_number_is_nothing():
+    assert unpack(pack([{"a": math.nan, "b": 1}])) == [{"b": 1}]
+
+
+def test_no_rows():
+    assert pack([]) == {"count": 0, "columns": {}}
+
+
+CONFIG = TrainConfig(
+    data="/data/my clicks",
+    method="robe",
+    method_options={"start": "k-means++", "sizes": [1, 2]},
+    model_options={"bottom": [64, 32]},
+    cap=8000,
+    epochs=3,
+    lr=0.05,
+    early_stopping=False,
+    cluster_at=[0.25, 0.5],
+    metrics=["auc", "ndcg@10"],
+    best_by="auc",
+    group_by="user",
+    sparse=True,
+    seed=2,
+)
+
+
+def parsed(command):
+    """The configuration that `cce train` makes of a command."""
+    parser = argparse.ArgumentParser()
+    train.add_verb(parser.add_subparsers())
+    return make_config(train._given(parser.parse_args(shlex.split(command)[1:])))
+
+
+def test_a_command_says_what_differs_and_nothing_else():
+    assert train_command(asdict(CONFIG)) == (
+        "cce train '/data/my clicks' --model-options 'bottom=[64,32]' --method robe --method-options "
+        "start=k-means++ 'sizes=[1,2]' --cap 8000 --sparse --epochs 3 --lr 0.05 "
+        "--cluster-at 0.25 0.5 --metrics auc ndcg@10 --best-by auc --group-by user --no-early-stopping --seed 2"
+    )
+
+
+def test_a_command_is_the_run_again():
+    assert parsed(train_command(asdict(CONFIG))) == CONFIG
+    plain = TrainConfig(data=str(Path("/data")), cap=100)
+    assert train_command(asdict(plain)) == "cce train /data --method cce --cap 100"
+    assert parsed(train_command(asdict(plain))) == plain
+
+
+def test_a_configuration_of_another_version_does_not_matter():
+    assert train_command({"method": "full", "unheard_of": 1}) == "cce train DATA --method full"
+
+
+def test_a_sweep():
+    assert sweep_command("my recipe.toml") == "cce sweep 'my recipe.toml'"

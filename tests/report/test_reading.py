@@ -9,7 +9,7 @@ import pytest
 
 from cce.records import RunRecord, write_records
 from cce.report.groups import group_records
-from cce.report.reading import SILENT, collect, read_live
+from cce.report.reading import SILENT, collect, num_planned, read_live, read_plan, series_by_name
 from helpers.made_records import made_record, made_records
 
 CONFIG = 'data = "data/clicks"\nmodel = "dlrm"\nmethod = "hash"\ncap = 500\nepochs = 10\nseed = 1\n'
@@ -154,7 +154,7 @@ def test_old_records_without_ledger_and_events_are_read(tmp_path):
     short = {"method": "cce", "seed": 0, "num_params": 5, "nbytes": 20, "bce": None, "auc": 0.5, "seconds": 1.0}
     (tmp_path / "records.jsonl").write_text(json.dumps(short | {"from_the_future": 1}) + "\n")
     (record,) = collect([tmp_path]).records
-    assert math.isnan(record.bce)
+    assert math.isnan(record.scores["bce"])
     assert record.tables == []
 
 
@@ -196,10 +196,38 @@ def test_a_run_that_starts_from_another_is_compared_with_that_of_its_own_file(tm
     files = []
     for epochs in (1, 8):
         config = {"data": "clicks", "model": "dlrm"}
-        full = RunRecord("full", 0, 100, 400, 0.5, 0.7, 1.0 + epochs, config | {"epochs": epochs}, name="full-seed0")
+        full = RunRecord(
+            "full", 0, 100, 400, {"bce": 0.5, "auc": 0.7}, 1.0 + epochs, config | {"epochs": epochs}, name="full-seed0"
+        )
         own = config | {"epochs": 0, "start_from": f"/sweep{epochs}/runs/full-seed0", "cap": 50}
-        pq = RunRecord("pq", 0, 50, 200, 0.6, 0.7, 1.0 + epochs, own, name="pq-cap50-seed0")
+        pq = RunRecord("pq", 0, 50, 200, {"bce": 0.6, "auc": 0.7}, 1.0 + epochs, own, name="pq-cap50-seed0")
         files.append(tmp_path / f"{epochs}.jsonl")
         write_records([full, pq], files[-1])
     groups = group_records(collect(files).records)
     assert [(group.key[2], sorted(group.series)) for group in groups] == [(1, ["full", "pq"]), (8, ["full", "pq"])]
+
+
+PLAN = {
+    "sweep": {"methods": ["full", "cce", "hash"], "caps": [500, 1000, 2000], "seeds": [0, 1]},
+    "series": {"CCE, half": {"method": "cce"}, "pq": {"method": "pq", "caps": [500], "start_from": "full"}},
+}
+
+
+def test_runs_are_counted_for_each_series_cap_and_seed():
+    assert num_planned(PLAN) == 2 * (1 + 3 + 3 + 3 + 1)
+    assert num_planned({}) == 0
+    assert num_planned({"sweep": {"methods": ["full"]}}) == 1
+    assert num_planned({"sweep": 5, "series": "x"}) == 0
+
+
+def test_a_run_is_known_by_its_name():
+    assert series_by_name("cce-half-cap500-seed0", PLAN) == "CCE, half"
+    assert series_by_name("cce-cap500-seed0", PLAN) == "cce"
+    assert series_by_name("pq-cap500-seed1", PLAN) == "pq"
+    assert series_by_name("robe-cap500-seed1", PLAN) == ""
+    assert series_by_name("cce-cap500-seed0", {}) == ""
+
+
+def test_what_is_not_toml_is_no_plan():
+    assert read_plan("[sweep") == {}
+    assert read_plan("a = 1") == {"a": 1}

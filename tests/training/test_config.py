@@ -158,3 +158,28 @@ def test_any_name_of_a_feature_survives_a_file(tmp_path):
     (tmp_path / "config.toml").write_text(config.to_toml())
     found = make_config(read_toml(tmp_path / "config.toml"))
     assert (found.num_learned, found.method_options) == (learned, {"settings": {"a.b": 1}})
+
+
+def test_metrics_and_the_leading_one_are_checked():
+    config = make_config(
+        {"data": "d", "method": "full", "metrics": ["auc", "ndcg@5"], "best_by": "auc", "group_by": "user"}
+    )
+    assert (config.metrics, config.best_by, config.group_by) == (["auc", "ndcg@5"], "auc", "user")
+    assert FULL.metrics == ["bce", "auc"]
+    assert FULL.best_by == "bce"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"metrics": ["bce", "acu"]}, "metric 'acu' is not known: did you mean 'auc'?"),
+        ({"metrics": ["auc"]}, "best_by must be one of the metrics auc; got 'bce'."),
+        ({"best_by": "acuracy"}, "metric 'acuracy' is not known: did you mean 'accuracy'?"),
+        ({"metrics": ["bce", "recall@5"]}, "metric 'recall@5' needs group_by"),
+        ({"group_by": "user"}, "group_by needs one of the metrics grouped_auc, ndcg@K, recall@K, got bce, auc."),
+    ],
+)
+def test_metrics_that_do_not_fit_are_rejected(values, message):
+    with pytest.raises(ValueError, match=r"metric|best_by|group_by") as raised:
+        make_config({"data": "d", "method": "full"} | values)
+    assert message in str(raised.value)

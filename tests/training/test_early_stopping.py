@@ -50,3 +50,17 @@ def test_it_goes_on_where_it_was():
     second.add(0.55, 9)
     assert second.end_epoch()
     assert second.best == 0.5
+
+
+def test_of_a_metric_of_which_more_is_better_less_ends_training():
+    stopping = EarlyStopping("auc")
+    assert [stopping.add(auc, step) for step, auc in enumerate([0.6, 0.7, 0.65])] == [True, True, False]
+    assert not stopping.end_epoch()
+    assert not stopping.add(0.69, 3)
+    assert stopping.end_epoch()
+    assert stopping.best_step == 1
+
+
+def test_calibration_is_best_near_1():
+    stopping = EarlyStopping("calibration")
+    assert [stopping.add(ratio, step) for step, ratio in enumerate([0.5, 1.3, 1.4, 0.9])] == [True, True, False, True]

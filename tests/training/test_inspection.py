@@ -36,7 +36,7 @@ def test_evaluation_gives_the_scores_of_the_record(run, data):
     found = evaluate_checkpoint(run[0], data)
     assert found.path == checkpoint_path(run[0] / "checkpoints", best_step(run[1]))
     assert found.num_rows == 100
-    assert (found.scores.bce, found.scores.auc) == (run[1].bce, run[1].auc)
+    assert found.scores == run[1].scores
 
 
 MINE = """
@@ -69,7 +69,7 @@ def test_the_code_of_a_saved_model_is_run_only_if_it_is_trusted_or_given_again(d
         ran.unlink()
         opened(trust_model=True)
         assert ran.exists(), name
-    assert evaluate_checkpoint(tmp_path / "run", data, trust_model=True).scores.bce == record.bce
+    assert evaluate_checkpoint(tmp_path / "run", data, trust_model=True).scores == record.scores
     ran.unlink()
     Trainer(tiny_config(data, start_from=str(tmp_path / "run"), max_steps=1), tmp_path / "from").run()
     assert not ran.exists()  # the new run names a model of its own

@@ -1,15 +1,26 @@
-"""Scores of a split, exact and streaming."""
+"""Scores of a split, by any metrics, exact and streaming, by one process and by several."""
 
+import json
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from cce.data import PreparedData
-from cce.evaluation import auc, binary_cross_entropy
+from cce.evaluation import ScoredRows, auc, binary_cross_entropy, find_metric
+from cce.schema import Batch, Feature, Schema
 from cce.training.building import build_model
-from cce.training.scoring import score
-from helpers.runs import tiny_config
+from cce.training.scoring import group_column, score
+from helpers.runs import tiny_config, tiny_data
+
+TESTS = Path(__file__).resolve().parents[1]
+CPU = torch.device("cpu")
+ALL = ["bce", "auc", "normalized_entropy", "calibration", "ece", "accuracy", "grouped_auc", "ndcg@3", "recall@3"]
 
 
 @pytest.fixture
@@ -26,15 +37,118 @@ def test_scores_are_those_of_all_rows_whatever_the_batches(scored, streaming):
         logits = model(whole)
     for batch_size in (7, 100):
         loader = prepared.loader("validation", batch_size=batch_size, shuffle=False)
-        found = score(model, loader, device=torch.device("cpu"), streaming=streaming)
-        assert found.bce == pytest.approx(binary_cross_entropy(logits, whole.labels), abs=1e-6)
-        assert found.auc == pytest.approx(auc(logits, whole.labels), abs=1e-3)
+        found = score(model, loader, device=CPU, streaming=streaming)
+        assert list(found) == ["bce", "auc"]
+        assert found["bce"] == pytest.approx(binary_cross_entropy(logits, whole.labels), abs=1e-6)
+        assert found["auc"] == pytest.approx(auc(logits, whole.labels), abs=1e-3)
     assert model.training
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_all_metrics_are_those_of_all_rows_and_of_their_groups(scored, streaming):
+    model, prepared = scored
+    whole = next(iter(prepared.loader("validation", batch_size=1000, shuffle=False)))
+    with torch.no_grad():
+        logits = model(whole)
+    ids = whole.ids[:, 2]
+    rows = ScoredRows.of(logits, whole.labels, groups=torch.where(ids == 0, -1, ids))
+    loader = prepared.loader("validation", batch_size=13, shuffle=False)
+    groups = group_column(prepared.schema, prepared.schema.features[2].name)
+    found = score(model, loader, ALL, device=CPU, groups=groups, streaming=streaming)
+    assert list(found) == ALL
+    for name in ALL:
+        metric = find_metric(name).create()
+        metric.add(rows)
+        assert found[name] == pytest.approx(metric.compute(), abs=1e-3 if (streaming, name) == (True, "auc") else 1e-6)
 
 
 def test_one_kind_of_label_has_a_bce_and_no_auc(scored):
     model, prepared = scored
     loader = prepared.loader("validation", batch_size=1, shuffle=False)
-    found = score(model, [next(iter(loader))], device=torch.device("cpu"))
-    assert found.bce > 0
-    assert math.isnan(found.auc)
+    found = score(model, [next(iter(loader))], device=CPU)
+    assert found["bce"] > 0
+    assert math.isnan(found["auc"])
+
+
+def test_no_rows_have_no_scores(scored):
+    assert all(math.isnan(value) for value in score(scored[0], [], ALL, device=CPU).values())
+
+
+class Broken(nn.Module):
+    """A model that gives the dense values themselves."""
+
+    def forward(self, batch):
+        return batch.dense[:, 0]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_logits_that_are_not_finite_are_rejected_with_their_position_in_the_split(streaming):
+    def batch(*values):
+        return Batch(torch.tensor(values)[:, None], torch.zeros(len(values), 1).long(), torch.ones(len(values)))
+
+    model = Broken()
+    with pytest.raises(ValueError, match=r"^logits must be finite, got 1 of 3 .*; the first, at position 3, is nan\.$"):
+        score(model, [batch(0.0, 1.0), batch(2.0, math.nan, 4.0)], device=CPU, streaming=streaming)
+    assert model.training
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+FEATURES = (Feature("user", 10), Feature("tags", 10, multi_hot=True), Feature("item", 10))
+
+
+def test_the_group_is_the_id_of_a_feature_and_unknown_ids_have_none():
+    schema = Schema((FEATURES[0], FEATURES[2]))
+    batch = Batch(torch.zeros(3, 0), torch.tensor([[3, 4], [0, 5], [7, 0]]), torch.zeros(3))
+    assert group_column(schema, "user")(batch).tolist() == [3, -1, 7]
+    assert group_column(schema, "item")(batch).tolist() == [4, 5, -1]
+
+
+def test_the_group_is_found_beside_bags_of_ids():
+    ids, offsets = torch.tensor([3, 0, 8, 9, 8, 4, 5]), torch.tensor([0, 1, 2, 4, 5, 6, 7])
+    batch = Batch(torch.zeros(2, 0), ids, torch.zeros(2), offsets=offsets)
+    assert group_column(Schema(FEATURES), "user")(batch).tolist() == [3, -1]
+    assert group_column(Schema(FEATURES), "item")(batch).tolist() == [4, 5]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("usr", "group_by must name a feature of the data set, got 'usr': did you mean 'user'?"),
+        ("zzz", "group_by must name a feature of the data set, got 'zzz': the features are user, tags, item."),
+        ("tags", "group_by must name a feature with one id a row, got 'tags', which has many."),
+    ],
+)
+def test_a_feature_that_cannot_name_groups_is_rejected(name, message):
+    with pytest.raises(ValueError, match="group_by must name a feature") as raised:
+        group_column(Schema(FEATURES), name)
+    assert str(raised.value) == message
+
+
+# -- several processes -------------------------------------------------------------------------------------------------
+
+
+def processes(count, data):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent / "src"), os.environ.get("PYTHONPATH", "")])
+    result = subprocess.run(
+        [*command, str(TESTS / "helpers" / "scoring_ranks.py"), str(data), *ALL],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_three_processes_get_the_scores_of_one_to_the_bit_and_fail_together(tmp_path):
+    data = tiny_data(tmp_path / "data", num_rows=5_000)  # 500 validation rows: the last batch has fewer than processes
+    (one,), several = processes(1, data), processes(3, data)
+    assert len(several) == 3
+    assert set(one["exact"]) == set(ALL)
+    for each in several:
+        assert each["exact"] == one["exact"]
+        assert each["streaming"] == pytest.approx(one["streaming"], abs=1e-12)
+        assert each["error"] == "logits must be finite, got 1 of 28 that are not; the first, at position 77, is nan."
+    assert one["error"] == "logits must be finite, got 1 of 83 that are not; the first, at position 77, is nan."

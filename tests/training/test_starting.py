@@ -93,7 +93,7 @@ def test_no_epochs_only_evaluate(trained, data, tmp_path):
     assert set(record.seconds_by_part) == {"save", "test"}
     assert record.samples_per_second == 0
     copied = tiny_config(data, method="full", cap=None, start_from=str(trained[0]), epochs=0)
-    assert Trainer(copied, tmp_path / "full").run().bce == trained[2].bce
+    assert Trainer(copied, tmp_path / "full").run().scores == trained[2].scores
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import os
 import signal
 import subprocess
@@ -62,7 +61,7 @@ def test_a_run_learns_and_leaves_what_it_promised(whole):
     assert {path.name for path in out.iterdir()} == {"config.toml", "metrics.jsonl", "record.jsonl", "checkpoints"}
     scores = [validation["bce"] for validation in record.curve]
     assert min(scores) < scores[0]
-    assert 0.5 < record.auc < 1
+    assert 0.5 < record.scores["auc"] < 1
     assert [validation["step"] for validation in record.curve] == [4, 9, 13, 17, 22, 26]
     assert record.num_params == 320 + 320 + 31 * 8
     assert record.samples_per_second > 0
@@ -235,7 +234,7 @@ def test_a_data_set_without_test_rows_gives_a_run_without_test_scores(tmp_path):
     assert rows["test"] == 100
     empty_split(data, "test")
     record = Trainer(tiny_config(data), tmp_path / "run").run()
-    assert math.isnan(record.bce)
+    assert record.scores == {}
     assert record.curve
     assert not [line for line in log_of(tmp_path / "run") if line["kind"] == "test"]
     assert (tmp_path / "run" / "record.jsonl").exists()
@@ -329,7 +328,7 @@ def test_training_stops_when_an_epoch_is_worse_than_the_last(data, tmp_path):
 def test_half_precision_trains_about_as_well(whole, data, tmp_path):
     record = Trainer(tiny_config(data, precision="bf16"), tmp_path / "half").run()
     assert record.curve != whole[1].curve
-    assert record.bce == pytest.approx(whole[1].bce, abs=0.05)
+    assert record.scores["bce"] == pytest.approx(whole[1].scores["bce"], abs=0.05)
 
 
 def test_another_data_set_is_refused(whole, data, tmp_path):
@@ -388,3 +387,22 @@ def test_the_record_tells_of_every_clustering_of_every_table(data, tmp_path):
     assert {event["table"] for event in record.events} == clustered
     assert all({"churn", "H1", "H2", "dead_rows", "moved", "seconds"} <= event.keys() for event in record.events)
     assert all(table["optimizer_nbytes"] >= 8 * table["num_params"] for table in record.tables)
+
+
+def test_another_metric_leads_and_all_that_are_asked_for_are_kept(data, tmp_path):
+    metrics = ["auc", "ece", "grouped_auc", "ndcg@3"]
+    config = tiny_config(data, metrics=metrics, best_by="ndcg@3", group_by="c2", early_stopping=False)
+    record = Trainer(config, tmp_path / "run").run()
+    assert list(record.scores) == metrics
+    assert all(set(scores) == {"step", "epoch", *metrics} for scores in record.curve)
+    best = max(record.curve, key=lambda scores: scores["ndcg@3"])["step"]
+    assert best != min(record.curve, key=lambda scores: scores["ece"])["step"]  # or this test says nothing
+    log = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert next(line for line in log if line["kind"] == "test")["best_step"] == best
+    assert next(line for line in log if line["kind"] == "validation")["ece"] == record.curve[0]["ece"]
+
+
+def test_a_feature_to_group_by_that_there_is_not_is_rejected_before_training(data, tmp_path):
+    with pytest.raises(ValueError, match="group_by must name a feature of the data set, got 'c9': did you mean 'c"):
+        Trainer(tiny_config(data, metrics=["bce", "ndcg@3"], group_by="c9"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

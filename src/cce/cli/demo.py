@@ -59,9 +59,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _write_page(out: Path) -> Path | None:
     """The page of `cce report`, where it can be drawn."""
-    from cce.report.reading import collect
-    from cce.report.vega import can_draw
-    from cce.report.writing import write_report
+    from cce.report import can_draw, collect, write_report
 
     if not can_draw():
         return None

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cce.records import strict_json
 
 if TYPE_CHECKING:
-    from cce.report.reading import Collected
-    from cce.report.sections import Section
+    from cce.report import Collected, Section
 
 EXAMPLE = """examples:
   cce report runs/sweep
@@ -53,9 +52,7 @@ def add_verb(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Read, write, and tell what was found."""
-    from cce.report.reading import collect
-    from cce.report.watch import watch
-    from cce.report.writing import write_report
+    from cce.report import collect, watch, write_report
 
     out = options.out or default_folder(options.runs[0])
     if options.watch is not None:
@@ -76,7 +73,7 @@ def default_folder(runs: Path) -> Path:
 
 
 def _tell(found: Collected) -> None:
-    from cce.report.page import progress_text
+    from cce.report import progress_text
 
     print(progress_text(found), file=sys.stderr)
 
@@ -89,8 +86,7 @@ def _as_json(found: Collected, sections: list[Section], paths: list[Path], out: 
 
 
 def _as_text(found: Collected, sections: list[Section], paths: list[Path], out: Path) -> str:
-    from cce.report.page import progress_text
-    from cce.report.vega import HINT, can_draw
+    from cce.report import HINT, can_draw, progress_text
 
     lines = []
     for section in sections:

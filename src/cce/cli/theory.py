@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from cce.checks import check_range
-    from cce.report.charts import can_draw
+    from cce.report import can_draw_figures
 
     check_range("seed", options.seed, 0, 2**63)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -75,17 +75,17 @@ def run(options: argparse.Namespace) -> None:
         return
     if is_all:
         print(_table(rows))
-    if not can_draw():
+    if not can_draw_figures():
         print("no picture: it needs altair and vl-convert-python, pip install 'clustered-embeddings[report]'")
 
 
 def _make(name: str, options: argparse.Namespace) -> tuple[Figure, list[Path]]:
     """A figure and its files."""
-    from cce.report.charts import can_draw, draw_figure
+    from cce.report import can_draw_figures, draw_figure
     from cce.theory.figures import FIGURES
 
     figure = FIGURES[name](seed=options.seed, quick=options.quick, progress=not options.json)
-    return figure, [_write(figure, options.out), *(draw_figure(figure, options.out) if can_draw() else ())]
+    return figure, [_write(figure, options.out), *(draw_figure(figure, options.out) if can_draw_figures() else ())]
 
 
 def _summary(figure: Figure, seconds: float) -> tuple[str, int, int, str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cce.evaluation import find_metric, format_scores
 from cce.records import strict_json
 from cce.training.config import CONFIG, MAY_CHANGE, TrainConfig, make_config, parse_pairs, read_toml
 
@@ -23,7 +25,7 @@ EXAMPLE = """examples:
 A TOML file has the same names as the options here, with _ for -. What is given here goes before what is in the file."""
 
 TYPES = {"int": int, "int | None": int, "float": float, "float | None": float, "str": str, "str | None": str}
-LIST = "list[float] | None"
+LISTS = {"list[float] | None": float, "list[str]": str}
 
 
 def add_verb(verbs: Any) -> None:
@@ -57,8 +59,9 @@ def _add_option(group: Any, each: Any) -> None:
     if isinstance(each.default, bool):
         about = f"{about} (default: {'yes' if each.default else 'no'})"
         group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=about)
-    elif each.type == LIST:
-        group.add_argument(name, nargs="+", type=float, metavar="NUMBER", default=None, help=about)
+    elif each.type in LISTS:
+        metavar = "NUMBER" if LISTS[each.type] is float else "NAME"
+        group.add_argument(name, nargs="+", type=LISTS[each.type], metavar=metavar, default=None, help=about)
     elif each.type not in TYPES:
         group.add_argument(name, nargs="+", metavar="NAME=VALUE", default=None, help=about)
     else:
@@ -101,7 +104,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     for each in fields(TrainConfig):
         value = getattr(options, each.name)
         if value is not None:
-            given[each.name] = parse_pairs(each.name, value) if each.type not in (*TYPES, LIST, "bool") else value
+            given[each.name] = parse_pairs(each.name, value) if each.type not in (*TYPES, *LISTS, "bool") else value
     for name in ("data", "start_from"):
         if name in given:
             given[name] = str(Path(given[name]).resolve())  # a run may be resumed from another folder
@@ -122,14 +125,23 @@ def _check_resume(options: argparse.Namespace, given: dict[str, Any]) -> None:
         raise FileNotFoundError(f"resume must name the folder of a run, got {str(options.resume)!r}.")
 
 
+def best_validation(record: RunRecord) -> dict[str, float] | None:
+    """The validation that the run's leading metric calls the best; none without validations."""
+    leading = find_metric(record.config["best_by"])
+    scored = [scores for scores in record.curve if not math.isnan(leading.loss(scores[leading.name]))]
+    return min(scored, key=lambda scores: leading.loss(scores[leading.name]), default=None)
+
+
 def _as_text(record: RunRecord, out: Path) -> str:
     from cce.text import format_bytes
 
-    best = min(record.curve, key=lambda scores: scores["bce"], default=None)
+    best = best_validation(record)
     lines = [f"tables: {record.num_params:,} params, {format_bytes(record.nbytes)}"]
     if best is not None:
-        lines.append(f"best validation: BCE {best['bce']:.5f}, AUC {best['auc']:.5f}, after step {best['step']:,}")
-    lines.append(f"test: BCE {record.bce:.5f}, AUC {record.auc:.5f}")
+        scores = {name: score for name, score in best.items() if name not in ("step", "epoch")}
+        lines.append(f"best validation: {format_scores(scores)}, after step {best['step']:,}")
+    if record.scores:
+        lines.append(f"test: {format_scores(record.scores)}")
     parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in record.seconds_by_part.items())
     lines.append(f"{record.samples_per_second:,.0f} rows/s; seconds: {parts}")
     return "\n".join([*lines, f"run: {out}"])

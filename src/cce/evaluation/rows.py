@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """Rows as metrics read them. A group below 0 means none: the row is no part of metrics by group."""
+
+    logits: Tensor  # (n), float
+    labels: Tensor  # (n), 0 or 1
+    weights: Tensor  # (n), at least 0
+    groups: Tensor  # (n), int64
+
+    @classmethod
+    def of(
+        cls, logits: Tensor, labels: Tensor, weights: Tensor | None = None, groups: Tensor | None = None
+    ) -> ScoredRows:
+        """Rows on the CPU; unless it is said, they all count the same and belong to no group."""
+        weights = torch.ones_like(logits) if weights is None else weights
+        groups = torch.full(logits.shape, -1) if groups is None else groups
+        return cls(logits.cpu(), labels.cpu(), weights.cpu(), groups.cpu())
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[ScoredRows]) -> ScoredRows:
+        """All rows of `parts`, of which there may be none."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls.of(torch.zeros(0), torch.zeros(0))
+        columns = zip(*((part.logits, part.labels, part.weights, part.groups) for part in parts), strict=True)
+        return cls(*(torch.cat(column) for column in columns))
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, chosen: Tensor) -> ScoredRows:
+        """Some of the rows, by number or by mask."""
+        return ScoredRows(self.logits[chosen], self.labels[chosen], self.weights[chosen], self.groups[chosen])
 
 
 def check_rows(logits: Tensor, labels: Tensor, weights: Tensor | None = None, *, first_row: int = 0) -> None:

@@ -83,8 +83,8 @@ def demo_table(records: Sequence[RunRecord], oracle_bce: float, *, markdown: boo
             format_ratio(full.num_params / record.num_params),
             format_bytes(record.nbytes),
             format_ratio(full.nbytes / record.nbytes),
-            f"{record.bce:.4f}",
-            f"{record.auc:.4f}",
+            f"{record.scores['bce']:.4f}",
+            f"{record.scores['auc']:.4f}",
             f"{record.samples_per_second:,.0f}",
             f"{record.seconds:.1f}",
         )

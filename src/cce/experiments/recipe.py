@@ -26,7 +26,7 @@ full_bce = 0.4500                           # of the full tables
 [expected.compression]                      # by series: how many times fewer parameters reach it, or from and to
 cce = 8500
 [expected.largest]                          # the same, of the largest table only
-[expected.bce]                              # by series: the score itself
+[expected.bce]                              # by series: the score itself, by any metric
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_range
+from cce.evaluation import METRICS, describe_metric
 from cce.training.config import check_names
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 PARTS = ("about", "data", "train", "sweep", "series", "expected")
 OF_DATA = ("name", "prepare")
 OF_SWEEP = ("methods", "caps", "seeds")
-OF_EXPECTED = ("source", "full_bce", "compression", "largest", "bce")
+OF_EXPECTED = ("source", "compression", "largest")  # besides METRIC and full_METRIC
 SET_BY_SWEEP = ("data", "cap", "num_params", "compression", "seed")
 SET_BY_SERIES = ("method", "start_from")
 
@@ -155,8 +156,9 @@ def _check_series(recipe: Recipe, where: str) -> None:
 
 
 def _check_expected(recipe: Recipe, where: str) -> None:
-    _check_keys(recipe.expected, OF_EXPECTED, where)
-    for measure in ("compression", "largest", "bce"):
+    scores = [key for key in recipe.expected if describe_metric(key.removeprefix("full_")).home]
+    _check_keys(recipe.expected, (*OF_EXPECTED, *METRICS, *scores), where)
+    for measure in ("compression", "largest", *(name for name in scores if not name.startswith("full_"))):
         for name, value in _part(recipe.expected, measure, where).items():
             if name not in recipe.all_series():
                 known = ", ".join(recipe.all_series())

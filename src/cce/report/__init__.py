@@ -1,1 +1,26 @@
-"""Records and figures → pictures and pages."""
+"""Records of runs → compression factors, tables, charts and a page; figures of theory → pictures. No torch."""
+
+from cce.report.charts import can_draw_figures, draw_figure
+from cce.report.factors import Factor, compression_factor, factor_over_seeds
+from cce.report.page import progress_text
+from cce.report.reading import Collected, collect
+from cce.report.sections import Section, make_sections
+from cce.report.vega import HINT, can_draw
+from cce.report.writing import watch, write_report
+
+__all__ = [
+    "HINT",
+    "Collected",
+    "Factor",
+    "Section",
+    "can_draw",
+    "can_draw_figures",
+    "collect",
+    "compression_factor",
+    "draw_figure",
+    "factor_over_seeds",
+    "make_sections",
+    "progress_text",
+    "watch",
+    "write_report",
+]

@@ -17,14 +17,14 @@ SCALE = 2.0  # of the PNG
 KINDS = ("svg", "png")
 
 
-def can_draw() -> bool:
+def can_draw_figures() -> bool:
     """Whether altair, and vl-convert which it saves pictures with, are installed."""
     return find_spec("altair") is not None and find_spec("vl_convert") is not None
 
 
 def draw_figure(figure: Figure, folder: Path) -> list[Path]:
     """Write `NAME.svg` and `NAME.png`, whole or not at all; give their paths."""
-    if not can_draw():
+    if not can_draw_figures():
         raise ModuleNotFoundError(
             "pictures need altair and vl-convert-python: pip install 'clustered-embeddings[report]'"
         )

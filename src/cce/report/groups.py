@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.report.compression_factor import Factor, Kind, factor_over_seeds
-from cce.report.statistics import Spread, spread
+from cce.evaluation import DEFAULT_BEST_BY, Better, describe_metric
+from cce.report.factors import Factor, Kind, Spread, factor_over_seeds, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from cce.evaluation import MetricInfo
     from cce.records import RunRecord
     from cce.report.reading import LiveRun
 
 SOURCE_EPOCHS = "source_epochs"  # beside a run's options: those of the run that it started from
 FULL = "full"
+NOT_SCORES = ("kind", "step", "epoch", "best_step")  # of a validation
 MEASURES = ("params", "bytes", "largest params", "largest bytes")
 Key = tuple[str, str, int]  # data set, model, epochs
 
@@ -41,9 +45,17 @@ class Budget:
         found = spread(size for record in self.records if (size := size_of(record, measure)) is not None)
         return None if found is None else found.mean
 
-    def over_seeds(self, name: str) -> Spread | None:
-        """The spread of a field of the records, such as `bce`."""
-        return spread(getattr(record, name) for record in self.records)
+    def over_seeds(self, metric: str) -> Spread | None:
+        """The spread of a score."""
+        return spread(record.scores.get(metric, math.nan) for record in self.records)
+
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """The score of each seed; NaN where it has none. Of several runs of a seed the mean."""
+        found = {}
+        for seed in dict.fromkeys(record.seed for record in self.records):
+            scores = spread(record.scores.get(metric, math.nan) for record in self.records if record.seed == seed)
+            found[seed] = math.nan if scores is None else scores.mean
+        return found
 
 
 @dataclass(frozen=True)
@@ -78,10 +90,45 @@ class Group:
         """The full tables, of which a group may have none."""
         return next(iter(self.series.get(FULL, [])), None)
 
+    @cached_property
+    def metrics(self) -> list[MetricInfo]:
+        """Everything that runs were scored by, the leading metric first."""
+        infos = [describe_metric(name) for name in self._metric_names]
+        return sorted(infos, key=lambda info: info.name != self.leading.name)
+
+    @cached_property
+    def leading(self) -> MetricInfo:
+        """The metric that most runs were stopped by, if it has a direction; it decides compression factors."""
+        configs = [record.config for budget in self.budgets for record in budget.records]
+        configs += [run.config for run in self.live]
+        wanted = Counter(str(config.get("best_by") or DEFAULT_BEST_BY) for config in configs).most_common()
+        tested = {name for budget in self.budgets for record in budget.records for name in record.scores}
+        known = [name for name in self._metric_names if name in tested] or self._metric_names
+        names = [*(name for name, _ in wanted if name in known), *known, DEFAULT_BEST_BY]
+        infos = [describe_metric(name) for name in names]
+        return next(info for info in infos if info.better is not Better.UNKNOWN)
+
+    @cached_property
+    def _metric_names(self) -> list[str]:
+        records = [record for budget in self.budgets for record in budget.records]
+        lines = [line for run in self.live for line in run.of_kind("validation")]
+        found = [*(record.scores for record in records), *(each for record in records for each in record.curve), *lines]
+        return [name for name in dict.fromkeys(name for scores in found for name in scores) if name not in NOT_SCORES]
+
     @property
-    def baseline_bce(self) -> float | None:
-        """Their mean BCE."""
-        found = self.baseline.over_seeds("bce") if self.baseline else None
+    def baseline_score(self) -> float | None:
+        """The mean score of the full tables, by the leading metric."""
+        found = self.baseline.over_seeds(self.leading.name) if self.baseline else None
+        return None if found is None else found.mean
+
+    def against_full(self, budget: Budget) -> float | None:
+        """The leading score less that of the full table of the same seed, or their mean, over seeds."""
+        if self.baseline is None or self.baseline_score is None:
+            return None
+        scores = self.baseline.by_seed(self.leading.name)
+        full = {seed: score for seed, score in scores.items() if math.isfinite(score)}
+        own = budget.by_seed(self.leading.name)
+        found = spread(score - full.get(seed, self.baseline_score) for seed, score in own.items())
         return None if found is None else found.mean
 
     def full_size(self, measure: str) -> float | None:
@@ -93,17 +140,18 @@ class Group:
 
     def factor(self, series: str, measure: str) -> Factor:
         """The compression factor of a series."""
-        full_size, bce = self.full_size(measure), self.baseline_bce
-        if bce is None:
+        full_size, loss = self.full_size(measure), self.leading.loss
+        if self.baseline is None or self.baseline_score is None:
             return Factor(Kind.UNKNOWN, notes=("there is no full table to compare with",))
         curves: dict[int, list[tuple[float, float]]] = {}
         for budget in self.series[series]:
             if (size := budget.size(measure)) is not None:
-                for record in budget.records:
-                    curves.setdefault(record.seed, []).append((size, record.bce))
+                for seed, score in budget.by_seed(self.leading.name).items():
+                    curves.setdefault(seed, []).append((size, loss(score)))
         if full_size is None or not curves:
             return Factor(Kind.UNKNOWN, notes=("the records have no ledger of tables",))
-        return factor_over_seeds(curves, bce, full_size)
+        full = self.baseline.by_seed(self.leading.name)
+        return factor_over_seeds(curves, {seed: loss(score) for seed, score in full.items()}, full_size)
 
 
 def group_records(records: Iterable[RunRecord], live: Iterable[LiveRun] = ()) -> list[Group]:

@@ -53,21 +53,28 @@ function setTheme(theme) {
 // -- charts --------------------------------------------------------------------------------------------------------
 
 async function draw(place) {
+  if (place.result) place.result.finalize();
+  place.result = place.view = null;
+  place.figure.hidden = !isShown(place);
+  if (place.figure.hidden) return;  // without a width there is nothing to fit to: it is drawn when it is shown
   const spec = structuredClone(place.plot.spec);
   spec.data = { values: place.rows };
   spec.encoding.color.legend = null;  // the section has one for all its charts
   const options = { actions: false, renderer: "svg", config: chartTheme(), tooltip: { theme: "custom" } };
-  if (place.result) place.result.finalize();
   place.result = await window.vegaEmbed(place.element, spec, options);
   place.view = place.result.view;
   signal(place);
 }
 
+function isShown(place) {
+  const choice = chosen(place.section);
+  if (place.metric && choice.metric !== null && place.metric !== choice.metric) return false;
+  const has = (row) => row.budget === choice.budget || row.series === "full";
+  return !place.plot.budgets || choice.budget === null || place.rows.some(has);
+}
+
 function signal(place) {
   const choice = chosen(place.section);
-  const has = (row) => row.budget === choice.budget || row.series === "full";
-  place.figure.hidden = place.plot.budgets && choice.budget !== null && !place.rows.some(has);
-  if (place.figure.hidden) return;
   place.view.signal("highlight", choice.series);
   if (place.plot.budgets && choice.budget !== null) place.view.signal("budget", choice.budget);
   place.view.runAsync();
@@ -79,13 +86,19 @@ async function drawAll() {
 }
 
 function chosen(section) {
-  const list = section.querySelector("select.budget");
+  const value = (list) => section.querySelector(list)?.value ?? null;
   const pressed = section.querySelectorAll(".legend [aria-pressed=true]");
-  return { series: [...pressed].map((button) => button.dataset.series), budget: list ? list.value : null };
+  const series = [...pressed].map((button) => button.dataset.series);
+  return { series, budget: value("select.budget"), metric: value("select.metric") };
 }
 
 function refresh(section) {
-  views.filter((place) => place.section === section && place.view).forEach(signal);
+  for (const place of views.filter((each) => each.section === section)) {
+    place.figure.hidden = !isShown(place);
+    if (place.figure.hidden) continue;
+    if (place.view) signal(place);
+    else draw(place);
+  }
 }
 
 // -- tables --------------------------------------------------------------------------------------------------------
@@ -223,13 +236,17 @@ function wireLegend(section) {
 
 function wireSection(content) {
   const section = document.getElementById(content.id);
+  const rows = content.rows.map(unpack);
   for (const figure of section.querySelectorAll(".plot")) {
     const plot = content.plots[figure.dataset.plot];
-    views.push({ section, figure, plot, rows: unpack(plot.rows), element: figure.querySelector(".canvas") });
+    const element = figure.querySelector(".canvas");
+    views.push({ section, figure, plot, rows: rows[plot.rows], metric: figure.dataset.metric, element });
   }
   wireLegend(section);
   const budgets = section.querySelector("select.budget");
   if (budgets) wireList(section, budgets, "budget", () => refresh(section));
+  const metrics = section.querySelector("select.metric");
+  if (metrics) wireList(section, metrics, "metric", () => refresh(section));
   const runs = section.querySelector("select.run");
   if (!runs) return;
   content.ledger.forEach((ledger, place) => runs.append(new Option(ledger.label, String(place))));

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import shlex
 import time
+from dataclasses import MISSING, fields
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from cce.report.commands import sweep_command, train_command
-from cce.report.environment_table import environment_table
 from cce.report.groups import budget_words
-from cce.report.packing import pack
-from cce.report.specs import middle_budget
-from cce.report.tables import Cell, Column, Table
-from cce.report.vega import javascript
+from cce.report.table import Cell, Column, Table
+from cce.report.tables import environment_table
+from cce.report.vega import javascript, middle_budget
+from cce.training import TrainConfig
 from cce.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cce.report.groups import Group
-    from cce.report.palette import Style
     from cce.report.reading import Collected
     from cce.report.sections import Section
-    from cce.report.specs import Plot
+    from cce.report.vega import Plot, Style
 
 KEPT = (  # of a line of the ledger
     *("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes"),
     *("full_params", "full_nbytes"),
 )
-TRAINING = ("curves", "churn", "h1", "h2")
 
 
 def make_page(found: Collected, sections: Sequence[Section], *, reload_seconds: float | None = None) -> str:
@@ -79,19 +78,21 @@ def _navigation(sections: Sequence[Section]) -> str:
 
 
 def _section(section: Section) -> str:
-    group, training = section.group, [plot for plot in section.plots if plot.name in TRAINING]
-    scores = [plot for plot in section.plots if plot.name not in TRAINING]
+    group, training = section.group, [plot for plot in section.plots if plot.has_budgets]
+    factors = [plot for plot in section.plots if plot.name == "factors"]
+    scores = [plot for plot in section.plots if plot.metric and not plot.has_budgets]
     parts = [
         f'<section id="{group.slug}" class="group"><h2>{escape(group.title)}</h2>',
         f'<p class="headline">{escape(section.headline)}</p>',
         _legend(section),
         _expectation(section),
-        _figures([plot for plot in scores if plot.name == "factors"]),
+        _figures(factors, group),
         _part("Compression factors", section.factors.as_html()) if section.factors.rows else "",
-        _figures([plot for plot in scores if plot.name != "factors"]),
+        _metrics(section),
+        _figures(scores, group),
         _part("Summary", section.summary.as_html()) if section.summary.rows else "",
         _part("Not finished", _live_table(group).as_html()) if group.live else "",
-        _part("Training", _budgets(training) + _figures(training)) if training else "",
+        _part("Training", _budgets(training) + _figures(training, group)) if training else "",
         _part("Memory ledger", _ledger_box()) if section.ledger.rows else "",
         "</section>",
     ]
@@ -123,22 +124,36 @@ def _expectation(section: Section) -> str:
     if not section.expected:
         return ""
     words = [f"Expected: {section.expected.get('source', 'by the recipe')}."]
-    wanted, found = section.expected.get("full_bce"), section.group.baseline_bce
+    leading, found = section.group.leading, section.group.baseline_score
+    wanted = section.expected.get(f"full_{leading.name}")
     if isinstance(wanted, int | float):
-        words.append(f"Full table there: BCE {wanted:.4f}{'' if found is None else f', here {found:.4f}'}.")
+        here = "" if found is None else f", here {leading.format(found)}"
+        words.append(f"Full table there: {leading.title} {leading.format(wanted)}{here}.")
     return f'<p class="quiet">{escape(" ".join(words))}</p>'
 
 
-def _figures(plots: Sequence[Plot]) -> str:
-    boxes = (
-        f'<figure class="plot{" broad" if plot.name in ("factors", "curves") else ""}" '
-        f'data-plot="{escape(plot.name)}"><figcaption><b>{escape(plot.title)}</b> '
-        f'<span class="quiet">{escape(plot.about)}</span></figcaption>'
-        f'<div class="canvas" role="img" aria-label="{escape(plot.title)}"></div></figure>'
-        for plot in plots
-    )
+def _figures(plots: Sequence[Plot], group: Group) -> str:
+    """A box for each chart; those of metrics other than the leading one are put away until they are chosen."""
+    boxes = []
+    for plot in plots:
+        is_broad = plot.name == "factors" or (plot.has_budgets and plot.metric)
+        hidden = " hidden" if plot.metric not in ("", group.leading.name) else ""
+        boxes.append(
+            f'<figure class="plot{" broad" if is_broad else ""}" data-plot="{escape(plot.name)}" '
+            f'data-metric="{escape(plot.metric)}"{hidden}><figcaption><b>{escape(plot.title)}</b> '
+            f'<span class="quiet">{escape(plot.about)}</span></figcaption>'
+            f'<div class="canvas" role="img" aria-label="{escape(plot.title)}"></div></figure>'
+        )
     kind = "plots small" if any(plot.has_budgets for plot in plots) else "plots"
     return f'<div class="{kind}">{"".join(boxes)}</div>' if plots else ""
+
+
+def _metrics(section: Section) -> str:
+    """The list of metrics to choose from, the leading one first; none where there is but one."""
+    drawn = {plot.metric for plot in section.plots}
+    infos = [info for info in section.group.metrics if info.name in drawn]
+    options = "".join(f'<option value="{escape(info.name)}">{escape(info.title)}</option>' for info in infos)
+    return f'<p><label>Metric <select class="metric">{options}</select></label></p>' if len(infos) > 1 else ""
 
 
 def _budgets(plots: Sequence[Plot]) -> str:
@@ -156,12 +171,13 @@ def _ledger_box() -> str:
 
 def _live_table(group: Group) -> Table:
     columns = [Column("run", is_text=True), Column("method", is_text=True), Column("budget", is_text=True)]
-    columns += [Column(name) for name in ("seed", "step", "train loss", "validation BCE", "idle")]
+    columns += [Column(name) for name in ("seed", "step", "train loss", f"validation {group.leading.title}", "idle")]
     columns.append(Column("state", is_text=True))
     rows = []
     for run in group.live:
         losses = [line["loss"] for line in run.of_kind("train") if line.get("loss") is not None]
-        scores = [line["bce"] for line in run.of_kind("validation") if line.get("bce") is not None]
+        name = group.leading.name
+        scores = [line[name] for line in run.of_kind("validation") if line.get(name) is not None]
         words = [Cell(run.name), Cell(str(run.config.get("method", ""))), Cell(budget_words(run.config))]
         numbers = [Cell(run.config.get("seed", 0)), Cell(run.step, f"{run.step:,}")]
         last = [Cell(found[-1], f"{found[-1]:.4f}") if found else Cell(None) for found in (losses, scores)]
@@ -194,11 +210,18 @@ def _commands(found: Collected) -> str:
 
 
 def _data(section: Section) -> dict[str, Any]:
-    plots = {}
+    """Charts that share their rows, such as curves of several metrics, have them once."""
+    plots: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    places: dict[int, int] = {}
     for plot in section.plots:
+        values = plot.spec["data"]["values"]
+        if id(values) not in places:
+            places[id(values)] = len(rows)
+            rows.append(pack(values))
         spec = {name: value for name, value in plot.spec.items() if name != "data"}
-        plots[plot.name] = {"spec": spec, "rows": pack(plot.spec["data"]["values"]), "budgets": plot.has_budgets}
-    return {"id": section.group.slug, "plots": plots, "ledger": _ledger_data(section.group)}
+        plots[plot.name] = {"spec": spec, "rows": places[id(values)], "budgets": plot.has_budgets}
+    return {"id": section.group.slug, "plots": plots, "rows": rows, "ledger": _ledger_data(section.group)}
 
 
 def _ledger_data(group: Group) -> list[dict[str, Any]]:
@@ -219,3 +242,49 @@ def _json(value: Any) -> str:
 
 def _resource(name: str) -> str:
     return files("cce.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def pack(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Columns of values; a column of words is a list of the different ones, and places in it. `page.js` unpacks."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {"count": len(rows), "columns": {name: _column([row.get(name) for row in rows]) for name in names}}
+
+
+def _column(values: list[Any]) -> Any:
+    if any(isinstance(value, str) for value in values):
+        words = list(dict.fromkeys(values))
+        places = {word: place for place, word in enumerate(words)}
+        return {"words": words, "at": [places[value] for value in values]}
+    return [None if isinstance(value, float) and not math.isfinite(value) else value for value in values]
+
+
+def train_command(config: dict[str, Any]) -> str:
+    """`cce train DATA --method …`, ready for a shell."""
+    words = ["cce", "train", str(config.get("data", "DATA"))]
+    for each in fields(TrainConfig):
+        if each.name == "data" or each.name not in config:
+            continue
+        default = each.default_factory() if each.default_factory is not MISSING else each.default
+        value = config[each.name]
+        if each.name == "method" or (value is not None and value != default):
+            words += _words(each.name.replace("_", "-"), value)
+    return shlex.join(words)
+
+
+def sweep_command(recipe: str) -> str:
+    """`cce sweep RECIPE`."""
+    return shlex.join(["cce", "sweep", recipe])
+
+
+def _words(name: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    if isinstance(value, dict):
+        return [f"--{name}", *(f"{key}={_toml(item)}" for key, item in value.items())]
+    if isinstance(value, list | tuple):
+        return [f"--{name}", *(str(item) for item in value)]
+    return [f"--{name}", str(value)]
+
+
+def _toml(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from cce.report.curves import curve_rows, event_rows
-from cce.report.factor_plot import factor_plot
-from cce.report.specs import (
+from cce.report.factors import Kind, is_number, spread
+from cce.report.groups import FULL, budget_words
+from cce.report.tables import expected_value
+from cce.report.vega import (
+    GREY,
     STEPS,
     Plot,
     band,
@@ -20,15 +23,17 @@ from cce.report.specs import (
     log_sizes,
     near,
     number,
+    score_tip,
     tip,
 )
+from cce.text import format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from cce.evaluation import MetricInfo
     from cce.report.groups import Budget, Group
-    from cce.report.palette import Style
-    from cce.report.specs import Spec
+    from cce.report.vega import Spec, Style
 
 UNITS = {"params": "", "bytes": "B"}
 OVER_SEEDS = "Mean over seeds; the band goes from the least to the greatest."
@@ -38,27 +43,37 @@ FACTS = {  # of a clustering
     "H1": ("Entropy H1", "nats", "Of single columns of pointers: low if few rows are used."),
     "H2": ("Entropy H2", "nats", "Of pairs of columns: near H1 if columns say the same, which is table collapse."),
 }
+OF = ("params", "bytes")
+ABOUT = "Of all tables. A bar is the range over seeds, or of an extrapolation. What needs more than full is not shown."
+OF_CURVES = "One run of each series, that of the lowest seed. Dotted: clusterings. Dashed: runs that are not finished."
+TICKS = "A grey tick is what the recipe expects of params."
+MOST_POINTS = 60  # of one curve: more cannot be seen
+Row = dict[str, Any]
 
 
 def plots_of(group: Group, styles: Mapping[str, Style], expected: Mapping[str, Any]) -> list[Plot]:
-    """The charts of a group; those that would be empty are left out."""
-    scores = [score_plot(group, styles, score, size) for score in ("bce", "auc") for size in UNITS]
+    """The charts of a group, of every metric there is; those that would be empty are left out."""
+    scores = [score_plot(group, styles, info, size) for info in group.metrics for size in UNITS]
+    rows = curve_rows(group)
+    scored = [info for info in group.metrics if any(score_field(info.name) in row for row in rows)]
+    curves = [curve_plot(rows, styles, info) for info in scored]
     events = [event_plot(group, styles, name) for name in FACTS]
-    plots = [factor_plot(group, styles, expected), *scores, curve_plot(group, styles), *events]
+    plots = [factor_plot(group, styles, expected), *scores, *curves, *events]
     return [plot for plot in plots if plot.spec["data"]["values"]]
 
 
-def score_plot(group: Group, styles: Mapping[str, Style], score: str, size: str) -> Plot:
+def score_plot(group: Group, styles: Mapping[str, Style], info: MetricInfo, size: str) -> Plot:
     """A score against a size: a line for each series, the band from least to greatest, the full table dashed."""
-    rows = [row for budget in group.budgets for row in _score_rows(budget, score, size)]
-    y = near("mean", f"test {score.upper()}")
+    rows = [row for budget in group.budgets for row in _score_rows(budget, info.name, size)]
+    y = near("mean", f"test {info.title}")
     tips = ("series", "budget", size, "mean", "least", "greatest", "seeds")
-    full = group.baseline.over_seeds(score) if group.baseline else None
-    layers = level(full.mean, f"full table {full.mean:.4f}") if full else []  # below the points, which are pointed at
-    layers += [band(y, "area", 0.2), band(y, "rule", 0.6), line(y), dots(y, styles, tips)]
+    full = group.baseline.over_seeds(info.name) if group.baseline else None
+    layers = level(full.mean, f"full table {info.format(full.mean)}") if full else []  # below, so points come first
+    layers += [band(y, "area", 0.2), band(y, "rule", 0.6), line(y), dots(y, styles, [tip(name) for name in tips])]
     x = number("size", f"{size} of all tables", **log_sizes(rows, ("size",), UNITS[size]))
     spec = layered(rows, {"x": x, "color": colours(styles, rows)}, layers)
-    return Plot(f"{score}-{size}", f"{score.upper()} against {size}", spec, OVER_SEEDS)
+    name = f"{file_word(info.name)}-{size}"
+    return Plot(name, f"{info.title} against {size}", spec, OVER_SEEDS, metric=info.name)
 
 
 def _score_rows(budget: Budget, score: str, size: str) -> list[dict[str, Any]]:
@@ -71,26 +86,21 @@ def _score_rows(budget: Budget, score: str, size: str) -> list[dict[str, Any]]:
     return [row | {name: round(value, 6) for name, value in scores.items()}]
 
 
-def curve_plot(group: Group, styles: Mapping[str, Style]) -> Plot:
-    """Validations of one run of each series under the chosen budget; its clusterings are marked."""
-    rows = curve_rows(group)
-    y = near("bce", "validation BCE")
+def curve_plot(rows: list[Row], styles: Mapping[str, Style], info: MetricInfo) -> Plot:
+    """Validations of one run of each series under the chosen budget, by one metric; its clusterings are marked."""
+    field = score_field(info.name)
+    y = near(field, f"validation {info.title}")
     scale = {"domain": [0, 1], "range": [[1, 0], [6, 3]]}
     dashes = {"field": "live", "type": "nominal", "legend": None, "scale": scale}
     run = {"field": "run", "type": "nominal"}
-    scored = [{"filter": "isValid(datum.bce)"}]
-    layers = [
-        _marks(),
-        line(y, detail=run, strokeDash=dashes) | {"transform": scored},
-        dots(y, styles, ("series", "budget", "step", "epoch", "bce", "auc"), size=30) | {"transform": scored},
-    ]
-    last = max(
-        (row["step"] for row in rows), default=1
-    )  # of all budgets, so that the axis stays when another is chosen
+    scored = {"transform": [{"filter": f"isValid(datum.{field})"}]}
+    tips = [*(tip(name) for name in ("series", "budget", "step", "epoch")), score_tip(field, info.title)]
+    layers = [_marks(), line(y, detail=run, strokeDash=dashes) | scored, dots(y, styles, tips, size=30) | scored]
+    last = max(row["step"] for row in rows)  # of all budgets, so that the axis stays when another is chosen
     x = number("step", "step", axis=STEPS, scale={"domain": [0, last]})
-    shared = {"x": x, "color": colours(styles, rows)}
-    about = "One run of each series, that of the lowest seed. Dotted: clusterings. Dashed: runs that are not finished."
-    return Plot("curves", "Training curves", by_budget(layered(rows, shared, layers)), about, has_budgets=True)
+    spec = by_budget(layered(rows, {"x": x, "color": colours(styles, rows)}, layers))
+    name, title = f"{file_word(info.name)}-curves", f"Training curves: {info.title}"
+    return Plot(name, title, spec, OF_CURVES, has_budgets=True, metric=info.name)
 
 
 def _marks() -> Spec:
@@ -107,7 +117,136 @@ def event_plot(group: Group, styles: Mapping[str, Style], name: str) -> Plot:
     rows = event_rows(group, name)
     y = near("mean", unit)
     tips = ("series", "budget", "step", "mean", "least", "greatest", "tables")
-    layers = [band(y, "area", 0.15), line(y), dots(y, styles, tips)]
+    layers = [band(y, "area", 0.15), line(y), dots(y, styles, [tip(name) for name in tips])]
     shared = {"x": number("step", "step", axis=STEPS), "color": colours(styles, rows)}
     spec = by_budget(layered(rows, shared, layers)) | {"height": 200}
     return Plot(name.lower(), title, spec, f"{about} {OVER_TABLES}", has_budgets=True)
+
+
+def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str, Any]) -> Plot:
+    """Two points for each series that may need less than the full table."""
+    rows = [row for name in group.series if name != FULL for of in OF for row in _rows(group, name, of, expected)]
+    order = list(dict.fromkeys(row["series"] for row in sorted(rows, key=lambda row: -row["factor"])))
+    sizes = log_sizes(rows, ("factor", "low", "high", "wanted"), "×")
+    x = number("factor", f"times fewer than the full table, at its {group.leading.title}", **sizes)
+    shared = {
+        "y": {"field": "series", "type": "nominal", "title": None, "sort": order, "axis": {"labelLimit": 160}},
+        "yOffset": {"field": "of", "type": "nominal", "sort": list(OF)},
+        "color": colours(styles, rows) | {"legend": None},
+        "tooltip": [tip(name) for name in ("series", "of", "says", "expected", "how")],
+    }
+    spec = layered(rows, shared, [*_layers(x), *_wishes(x, rows)]) | {"height": 48 * max(len(order), 1)}
+    about = f"{ABOUT} {TICKS}" if any("wanted" in row for row in rows) else ABOUT
+    return Plot("factors", "Compression factors", spec, about)
+
+
+def _layers(x: Spec) -> list[Spec]:
+    legend = {"title": None, "orient": "top", "symbolFillColor": GREY, "symbolStrokeColor": GREY}
+    scale = {"domain": list(OF), "range": ["circle", "square"]}
+    shape = {"field": "of", "type": "nominal", "scale": scale, "legend": legend}
+    words = {"type": "text", "align": "left", "dx": 10, "fontSize": 11}
+    ends = {"x": x | {"field": "low"}, "x2": {"field": "high"}, "opacity": bright(0.35)}
+    return [
+        {"mark": {"type": "rule", "strokeWidth": 6}, "encoding": ends},
+        {
+            "mark": {"type": "point", "filled": True, "size": 110},
+            "encoding": {"x": x, "shape": shape, "opacity": bright(1.0)},
+        },
+        {"mark": words, "encoding": {"x": x | {"field": "high"}, "text": {"field": "says"}, "opacity": bright(1.0)}},
+    ]
+
+
+def _wishes(x: Spec, rows: list[dict[str, Any]]) -> list[Spec]:
+    """A tick at what was expected, if anything was."""
+    if not any("wanted" in row for row in rows):
+        return []
+    encoding = {"x": x | {"field": "wanted"}, "color": {"value": GREY}}
+    mark = {"type": "tick", "thickness": 3, "size": 18}
+    return [{"transform": [{"filter": "isValid(datum.wanted)"}], "mark": mark, "encoding": encoding}]
+
+
+def _rows(group: Group, name: str, of: str, expected: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row; none for what needs more than the full table, or of which nothing is known."""
+    factor = group.factor(name, of)
+    if factor.value is None or factor.high is None or factor.high < 1:
+        return []
+    table = expected.get("compression")
+    wanted = expected_value(table.get(name)) if isinstance(table, dict) and of == "params" else None
+    low, high = factor.low or factor.high, factor.high
+    if factor.seeds is not None and factor.kind is Kind.MEASURED:
+        low, high = min(factor.seeds.least, low), max(factor.seeds.greatest, high)
+    sizes = {"factor": max(factor.value, 1.0), "low": max(low, 1.0), "high": high}
+    words = {"says": str(factor), "expected": "–" if wanted is None else format_ratio(wanted), "how": str(factor.kind)}
+    return [{"series": name, "of": of, **sizes, **words, **({} if wanted is None else {"wanted": wanted})}]
+
+
+def curve_rows(group: Group) -> list[Row]:
+    """The validations of a run of each series and budget, its clusterings, and all runs that are not finished."""
+    rows: list[Row] = []
+    names = [info.name for info in group.metrics]
+    for run, (series, budget, curve, events, is_live) in enumerate(_runs(group)):
+        about = {"series": series, "budget": budget, "run": run, "live": int(is_live)}
+        lines = [_scores(line, names) for line in thin(curve, group.leading)]
+        rows += [about | line for line in lines if line.keys() - {"step", "epoch"}]
+        steps = sorted({event["step"] for event in events if "step" in event})
+        rows += [{**about, "step": step, "clustered": _words(events, step)} for step in steps]
+    return rows
+
+
+def event_rows(group: Group, name: str) -> list[Row]:
+    """A fact of every clustering: its mean, least and greatest over tables."""
+    rows: list[Row] = []
+    for run, (series, budget, _, events, _) in enumerate(_runs(group)):
+        for step in sorted({event["step"] for event in events if "step" in event}):
+            found = spread(event[name] for event in events if event.get("step") == step and is_number(event.get(name)))
+            if found is not None:
+                facts = {"mean": found.mean, "least": found.least, "greatest": found.greatest}
+                rounded = {key: round(value, 5) for key, value in facts.items()}
+                rows.append(
+                    {"series": series, "budget": budget, "run": run, "step": step, "tables": found.count, **rounded}
+                )
+    return rows
+
+
+def thin(points: Sequence[Row], leading: MetricInfo) -> list[Row]:
+    """At most `MOST_POINTS` of them, evenly, with the first, the last and the best."""
+    if len(points) <= MOST_POINTS:
+        return list(points)
+    places = {round(place * (len(points) - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS)}
+    scored = [place for place, point in enumerate(points) if is_number(point.get(leading.name))]
+    places |= {min(scored, key=lambda place: leading.loss(points[place][leading.name]))} if scored else set()
+    return [points[place] for place in sorted(places)]
+
+
+def _runs(group: Group) -> Iterator[tuple[str, str, list[Row], list[Row], bool]]:
+    """Series, budget, validations, clusterings, and whether the run is still under way."""
+    for budget in group.budgets:
+        yield budget.series, budget.label, budget.first.curve, budget.first.events, False
+    for run in group.live:
+        method = str(run.config.get("method", "cce"))
+        series = run.series or method
+        yield series, budget_words(run.config), run.of_kind("validation"), run.of_kind("cluster"), True
+
+
+def _scores(line: Row, names: Sequence[str]) -> Row:
+    """Of a validation, where it was, and the scores that are numbers."""
+    where = {name: round(line[name]) for name in ("step", "epoch") if is_number(line.get(name))}
+    return where | {score_field(name): round(line[name], 5) for name in names if is_number(line.get(name))}
+
+
+def score_field(metric: str) -> str:
+    """The name of a score among the fields of a row: letters that need no quotes in Vega."""
+    return "score_" + re.sub(r"\W", "_", metric)
+
+
+def file_word(metric: str) -> str:
+    """The name of a metric among the names of files."""
+    return re.sub(r"[^a-z0-9_]+", "-", metric.lower())
+
+
+def _words(events: Sequence[Row], step: int) -> str:
+    """`26 tables, churn 0.41`."""
+    found = [event for event in events if event.get("step") == step]
+    churn = spread(event["churn"] for event in found if is_number(event.get("churn")))
+    tables = f"{len(found)} table{'' if len(found) == 1 else 's'}"
+    return tables if churn is None else f"{tables}, churn {churn.mean:.2f}"

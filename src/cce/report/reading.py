@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.records import RunRecord, parse_strict_json
+from cce.records import RunRecord
 from cce.report.groups import SOURCE_EPOCHS, key_of
-from cce.report.plans import num_planned, read_plan, series_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -110,7 +110,7 @@ def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord
         expected = plan.get("expected", {})
         for record in _with_sources(read_lines(file, found.notes)):
             found.recorded.add(file.parent / "runs" / record.name)
-            key = (record.method, record.seed, record.num_params, record.nbytes, record.seconds, str(record.bce))
+            key = (record.method, record.seed, record.num_params, record.nbytes, record.seconds, str(record.scores))
             if key not in records or (record.series and not records[key].series):
                 records[key] = _named(record, file, plan)
             if isinstance(expected, dict) and expected:
@@ -169,26 +169,13 @@ def read_lines(path: Path, notes: list[str]) -> list[RunRecord]:
         if not line.strip():
             continue
         try:
-            records.append(_record(line))
+            records.append(RunRecord.from_json(line))
         except (ValueError, TypeError) as error:
             if number > text.count("\n"):
                 notes.append(f"{path}:{number} was cut short, and is left out.")
                 continue
             raise ValueError(f"{path}:{number} is not a record of a run: {error}") from error
     return records
-
-
-def _record(line: str) -> RunRecord:
-    values = parse_strict_json(line)
-    if not isinstance(values, dict):
-        raise TypeError("not a JSON object")
-    known = {name: value for name, value in values.items() if name in RunRecord.__dataclass_fields__}
-    return RunRecord(**{**known, **{name: _number(known.get(name)) for name in ("bce", "auc")}})
-
-
-def _number(value: Any) -> float:
-    """What has no score has no number."""
-    return float("nan") if value is None else float(value)
 
 
 def read_live(folder: Path) -> LiveRun | None:
@@ -211,3 +198,37 @@ def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except json.JSONDecodeError:
             return
+
+
+def read_plan(text: str) -> dict[str, Any]:
+    """The recipe; empty if it is not TOML. `cce sweep` checks it, a report only reads along."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
+def num_planned(plan: dict[str, Any]) -> int:
+    """Runs that a recipe asks for at most: of budgets that give the same tables, one is run."""
+    sweep, own = _table(plan, "sweep"), _table(plan, "series")
+    seeds, caps = len(sweep.get("seeds", (0,))), len(sweep.get("caps", ()))
+    series = {name: {"method": name} for name in sweep.get("methods", ())} | own
+    runs = (1 if each.get("method") == "full" else len(each.get("caps", range(caps))) for each in series.values())
+    return seeds * sum(runs)
+
+
+def series_by_name(run: str, plan: dict[str, Any]) -> str:
+    """The series of a run by its name, `SERIES-cap8000-seed0`; empty if the recipe has none that fits."""
+    names = [*_table(plan, "sweep").get("methods", ()), *_table(plan, "series")]
+    fitting = [name for name in names if run.startswith(f"{_slug(name)}-")]
+    return max(fitting, key=len, default="")
+
+
+def _slug(series: str) -> str:
+    """As sweeps name the folders of their runs."""
+    return re.sub(r"[^a-z0-9.]+", "-", series.lower()).strip("-")
+
+
+def _table(plan: dict[str, Any], name: str) -> dict[str, Any]:
+    found = plan.get(name, {})
+    return found if isinstance(found, dict) else {}

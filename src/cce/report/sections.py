@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cce.report.factor_table import factor_table
+from cce.report.factors import Kind
 from cce.report.groups import FULL, group_records
-from cce.report.headline import headline
-from cce.report.ledger_table import ledger_table
-from cce.report.palette import Style, palette
 from cce.report.plots import plots_of
-from cce.report.summary_table import summary_table
+from cce.report.tables import factor_table, ledger_table, summary_table
+from cce.report.vega import Style, palette
 
 if TYPE_CHECKING:
+    from cce.report.factors import Factor
     from cce.report.groups import Group
     from cce.report.reading import Collected
-    from cce.report.specs import Plot
-    from cce.report.tables import Table
+    from cce.report.table import Table
+    from cce.report.vega import Plot
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,8 @@ class Section:
             "model": model,
             "epochs": epochs,
             "headline": self.headline,
-            "baseline_bce": self.group.baseline_bce,
+            "metric": self.group.leading.name,
+            "baseline": self.group.baseline_score,
             "factors": self.factors.as_dicts(),
             "summary": self.summary.as_dicts(),
         }
@@ -73,3 +73,64 @@ def _section(group: Group, styles: dict[str, Style], expected: dict[str, Any]) -
         styles,
         expected,
     )
+
+
+def headline(group: Group) -> str:
+    """The finding in a sentence or two."""
+    if not group.budgets:
+        return f"No run is finished yet; {len(group.live)} under way."
+    if group.baseline_score is None:
+        return f"No full table among these runs, so compression factors cannot be told. {_best(group)}"
+    factors = {name: group.factor(name, "params") for name in group.series if name != FULL}
+    reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: -_value(factors[name]))
+    if not factors:
+        return f"Only the full table has been run: {_score(group, group.baseline_score)}."
+    text = _reached(group, factors, reached) if reached else _closest(group, factors)
+    return text if any(len(budget.records) > 1 for budget in group.budgets) else f"{text} One seed."
+
+
+def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> str:
+    first, *others = reached
+    nbytes = group.factor(first, "bytes")
+    weight = f" ({nbytes} fewer bytes)" if nbytes.is_reached else ""
+    text = f"{first} reaches the full table's {group.leading.title} with {factors[first]} fewer params{weight}"
+    if others:
+        return f"{text}; next best, {others[0]}: {factors[others[0]]}.{_place_of_cce(factors, reached)}"
+    rest = len(factors) - 1
+    return f"{text}; none of the other {rest} does within the sizes tried." if rest > 1 else f"{text}."
+
+
+def _place_of_cce(factors: dict[str, Factor], reached: list[str]) -> str:
+    if "cce" not in factors or "cce" in reached[:2]:
+        return ""
+    return f" cce: {factors['cce']}."
+
+
+def _closest(group: Group, factors: dict[str, Factor]) -> str:
+    baseline = f"{group.leading.title} of {group.leading.format(group.baseline_score)}"
+    text = f"No method reaches the full table's {baseline} within the sizes tried. {_best(group)}"
+    guesses = {name: each for name, each in factors.items() if each.kind is Kind.EXTRAPOLATED}
+    if not guesses:
+        return text
+    best = max(guesses, key=lambda name: _value(guesses[name]))
+    return (
+        f"{text} By extrapolation {best} would, at {str(guesses[best]).removesuffix(' (extrapolated)')} fewer params."
+    )
+
+
+def _best(group: Group) -> str:
+    """The best score of what is not the full table."""
+    others = [each for each in group.budgets if each.series != FULL]
+    scored = [(found.mean, each) for each in others if (found := each.over_seeds(group.leading.name))]
+    if not scored:
+        return "None has a score."
+    score, budget = min(scored, key=lambda pair: group.leading.loss(pair[0]))
+    return f"Best: {budget.series}, {budget.label}, {_score(group, score)}."
+
+
+def _score(group: Group, score: float) -> str:
+    return f"{group.leading.title} {group.leading.format(score)}"
+
+
+def _value(factor: Factor) -> float:
+    return factor.value or 0.0

@@ -1,113 +1,257 @@
-"""A table as data: what it shows, what it sorts by, and the same as CSV, Markdown and HTML."""
+"""The tables of a report: the summary, compression factors, the memory ledger, and where runs ran."""
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-from dataclasses import dataclass
-from html import escape
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from cce.text import format_markdown, format_ratio
+from cce.evaluation import Better, describe_metric
+from cce.report.factors import Factor, format_range, is_number, spread
+from cce.report.groups import FULL, MEASURES
+from cce.report.table import Cell, Column, Table, ratio_cell
+from cce.text import format_bytes, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
+
+    from cce.evaluation import MetricInfo
+    from cce.records import RunRecord
+    from cce.report.factors import Spread
+    from cce.report.groups import Budget, Group
+
+Entry = tuple[Column, Cell]
+SIZES = (
+    Column("series", is_text=True),
+    Column("budget", is_text=True),
+    Column("params", about="trainable parameters of all tables"),
+    Column("fewer params", about="times fewer than the full tables have"),
+    Column("largest", about="times fewer params of the largest table"),
+    Column("bytes", about="of all tables, pointers included"),
+    Column("fewer bytes", about="times fewer than the full tables have"),
+)
+COSTS = (
+    Column("best epoch", about="in which the best validation was, mean over seeds"),
+    Column("rows/s", about="trained a second, without validation, clustering and saving"),
+    Column("seconds", about="all parts together, mean over seeds"),
+    Column("seeds"),
+)
+ENDS = {"min": "least", "max": "greatest", "95% low": "low", "95% high": "high"}
+WORDS = {
+    "params": "fewer params",
+    "bytes": "fewer bytes",
+    "largest params": "largest table: fewer params",
+    "largest bytes": "largest table: fewer bytes",
+}
+EXPECTED = {"params": "compression", "largest params": "largest"}  # measure → the recipe's word
+TITLES = {"compression": "expected", "largest": "largest table: expected"}
+SPREAD = ("least", "mean", "greatest", "low", "high")
+LEDGER_WORDS = ("series", "budget", "table", "method")
+LEDGER_NUMBERS = ("ids", "params", "codebook", "pointers", "optimizer", "fewer params", "fewer bytes")
+SUMMED = (
+    *("num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes"),
+    *("full_params", "full_nbytes", "nbytes"),
+)
 
 
-@dataclass(frozen=True)
-class Column:
-    """A heading. What is not `shown` is in the CSV file only."""
-
-    name: str
-    is_text: bool = False
-    shown: bool = True
-    about: str = ""
+def summary_table(group: Group) -> Table:
+    """A line for each series and budget: what it weighs, every score there is, and what it cost."""
+    scores = [column for info in group.metrics for column in _score_columns(group, info)]
+    rows = [[*_sizes(group, each), *_scores(group, each), *_costs(group, each)] for each in group.budgets]
+    return Table(f"{group.slug}-summary", "Summary", [*SIZES, *scores, *COSTS], rows)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A value to sort by and to keep, and how it is written; empty: as it is."""
-
-    value: Any
-    text: str = ""
-    about: str = ""
-
-    def __str__(self) -> str:
-        if self.text or self.value is None or (isinstance(self.value, float) and not math.isfinite(self.value)):
-            return self.text or "–"
-        return str(self.value)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows under columns."""
-
-    name: str  # of its files
-    title: str
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
-
-    def as_csv(self) -> str:
-        """Every column, with values as they are."""
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([column.name for column in self.columns])
-        writer.writerows([_plain(cell.value) for cell in row] for row in self.rows)
-        return file.getvalue()
-
-    def as_markdown(self) -> str:
-        """The columns that are shown."""
-        places = self._shown()
-        headers = [_bar_free(self.columns[place].name) for place in places]
-        rows = [[_bar_free(str(row[place])) for place in places] for row in self.rows]
-        num_left = next((i for i, place in enumerate(places) if not self.columns[place].is_text), len(places))
-        return format_markdown(headers, rows, num_left=num_left) + "\n"
-
-    def as_html(self) -> str:
-        """The same, to be sorted by the page's script; everything is escaped."""
-        places = self._shown()
-        head = "".join(_heading(self.columns[place]) for place in places)
-        body = "\n".join(
-            f"<tr>{''.join(_data(row[place], self.columns[place]) for place in places)}</tr>" for row in self.rows
-        )
-        return (
-            f'<div class="wide" tabindex="0"><table class="sortable" data-name="{escape(self.name)}">'
-            f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
-        )
-
-    def as_dicts(self) -> list[dict[str, Any]]:
-        """Plain data, as for JSON."""
-        names = [column.name for column in self.columns]
-        return [dict(zip(names, (_plain(cell.value) for cell in row), strict=True)) for row in self.rows]
-
-    def _shown(self) -> list[int]:
-        return [place for place, column in enumerate(self.columns) if column.shown]
+def _sizes(group: Group, budget: Budget) -> list[Cell]:
+    params, nbytes = budget.size("params") or 0, budget.size("bytes") or 0
+    return [
+        Cell(budget.series),
+        Cell(budget.label),
+        Cell(round(params), f"{params:,.0f}"),
+        ratio_cell(group.full_size("params"), params),
+        ratio_cell(group.full_size("largest params"), budget.size("largest params")),
+        Cell(round(nbytes), format_bytes(round(nbytes))),
+        ratio_cell(group.full_size("bytes"), nbytes),
+    ]
 
 
-def ratio_cell(full: float | None, size: float | None) -> Cell:
-    """How many times fewer; nothing where a size is not known."""
-    return Cell(full / size, format_ratio(full / size)) if full and size else Cell(None)
+def _score_columns(group: Group, info: MetricInfo) -> list[Column]:
+    about = "on the test rows: mean over seeds, least to greatest"
+    about += "" if info.better is Better.UNKNOWN else f"; {info.better} is better"
+    columns = [Column(info.title, about=about), *(Column(f"{info.title} {end}", shown=False) for end in ENDS)]
+    if info.name == group.leading.name:
+        columns.append(Column("against full", about=f"{info.title} less that of the full table of the same seed"))
+    return columns
 
 
-def _heading(column: Column) -> str:
-    kind = ' class="text"' if column.is_text else ""
-    about = f' title="{escape(column.about)}"' if column.about else ""
-    return f'<th scope="col" aria-sort="none"{kind}{about}><button type="button">{escape(column.name)}</button></th>'
+def _scores(group: Group, budget: Budget) -> list[Cell]:
+    cells = []
+    for info in group.metrics:
+        found = budget.over_seeds(info.name)
+        cells.append(Cell(found.mean if found else None, spread_text(found), _interval(found)))
+        cells += [Cell(getattr(found, name) if found else None) for name in ENDS.values()]
+        if info.name == group.leading.name:
+            cells.append(_difference(group.against_full(budget)))
+    return cells
 
 
-def _data(cell: Cell, column: Column) -> str:
-    kind = ' class="text"' if column.is_text else ""
-    about = f' title="{escape(cell.about)}"' if cell.about else ""
-    value = _plain(cell.value)
-    key = "" if value is None or value == cell.text else f' data-value="{escape(str(value))}"'
-    return f"<td{kind}{key}{about}>{escape(str(cell))}</td>"
+def _costs(group: Group, budget: Budget) -> list[Cell]:
+    speed, seconds = (
+        spread(getattr(record, name) for record in budget.records) for name in ("samples_per_second", "seconds")
+    )
+    epoch = _best_epoch(budget, group.leading)
+    return [
+        Cell(epoch, "" if epoch is None else f"{epoch:.1f}".removesuffix(".0")),
+        Cell(speed.mean if speed else None, f"{speed.mean:,.0f}" if speed else ""),
+        Cell(seconds.mean if seconds else None, f"{seconds.mean:,.0f}" if seconds else ""),
+        Cell(len(budget.records), "", f"seeds {', '.join(str(record.seed) for record in budget.records)}"),
+    ]
 
 
-def _plain(value: Any) -> Any:
-    """What is not a number is nothing."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def spread_text(found: Spread | None, digits: int = 4) -> str:
+    """`0.4512 [0.4508–0.4519]`; one seed has no range."""
+    if found is None:
+        return ""
+    ends = f" [{found.least:.{digits}f}–{found.greatest:.{digits}f}]" if found.count > 1 else ""
+    return f"{found.mean:.{digits}f}{ends}"
 
 
-def _bar_free(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+def _interval(found: Spread | None) -> str:
+    if found is None or found.low is None or found.high is None:
+        return ""
+    return f"95 % confidence interval of the mean: {found.low:.5f} to {found.high:.5f}"
+
+
+def _difference(difference: float | None) -> Cell:
+    return Cell(None) if difference is None else Cell(difference, f"{difference:+.4f}".replace("-", "−"))
+
+
+def _best_epoch(budget: Budget, leading: MetricInfo) -> float | None:
+    """The epoch of the best validation; unfinished or unvalidated runs have none."""
+    epochs = []
+    for record in budget.records:
+        lines = [line for line in record.curve if is_number(line.get(leading.name)) and "epoch" in line]
+        scored = [(leading.loss(line[leading.name]), line["epoch"]) for line in lines]
+        if scored:
+            epochs.append(min(scored)[1])
+    return fmean(epochs) if epochs else None
+
+
+def factor_table(group: Group, expected: dict[str, Any]) -> Table:
+    """A line for each series but the full table, the greatest factor first."""
+    names = [name for name in group.series if name != FULL]
+    factors = {name: {measure: group.factor(name, measure) for measure in MEASURES} for name in names}
+    names.sort(key=lambda name: (-(factors[name]["params"].value or 0), name))
+    entries = [_entries(name, factors[name], expected, group.leading.title) for name in names]
+    columns = [column for column, _ in entries[0]] if entries else []
+    rows = [[cell for _, cell in line] for line in entries]
+    return Table(f"{group.slug}-factors", "Compression factors", columns, rows)
+
+
+def expected_value(value: Any) -> float | None:
+    """One number for a number, or for a range of two."""
+    if isinstance(value, list | tuple) and len(value) == 2:
+        return float((value[0] * value[1]) ** 0.5)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _entries(name: str, factors: dict[str, Factor], expected: dict[str, Any], score: str) -> list[Entry]:
+    """The cells of a line, each with its column; what is for the CSV file only comes last."""
+    shown, kept = [(Column("series", is_text=True), Cell(name))], []
+    for measure, factor in factors.items():
+        about = f"times fewer than the full table, where its {score} is reached"
+        notes = "; ".join(factor.notes)
+        shown.append((Column(WORDS[measure], about=about), Cell(factor.value, str(factor), notes)))
+        shown += _expected(name, EXPECTED.get(measure, ""), expected)
+        shown += _seeds(factor) if measure == "params" else []
+        kept += _for_file(measure, factor)
+    keys = [key for key in expected if key not in (*EXPECTED.values(), "source") and not key.startswith("full_")]
+    scores = [entry for key in keys for entry in _expected(name, key, expected)]
+    return [*shown, *scores, (Column("how", is_text=True), Cell(how(factors["params"]))), *kept]
+
+
+def _seeds(factor: Factor) -> list[Entry]:
+    about = "geometric mean of the seeds' own factors, least to greatest"
+    seeds, mean, interval = factor.seeds, Cell(None), Cell(None)
+    if seeds is not None:
+        ends = f" [{format_range(seeds.least, seeds.greatest)}]" if seeds.count > 1 else ""
+        mean = Cell(seeds.mean, f"{format_ratio(seeds.mean)}{ends}")
+        if seeds.low is not None and seeds.high is not None:
+            interval = Cell(seeds.low, format_range(seeds.low, seeds.high))
+    return [(Column("over seeds", about=about), mean), (Column("95% interval", about="of that mean"), interval)]
+
+
+def _for_file(measure: str, factor: Factor) -> list[Entry]:
+    values = {"low": factor.low, "high": factor.high, "kind": str(factor.kind)}
+    values |= {f"seeds {name}": getattr(factor.seeds, name, None) for name in SPREAD}
+    return [(Column(f"{measure}: {name}", shown=False), Cell(value)) for name, value in values.items()]
+
+
+def how(factor: Factor) -> str:
+    """How a factor is known, in words."""
+    words = str(factor.kind)
+    if factor.is_reached and factor.num_seeds > 1:
+        words += f", {factor.seeds.count if factor.seeds else 0} of {factor.num_seeds} seeds reach it"
+    return "; ".join([words, *factor.notes])
+
+
+def _expected(name: str, key: str, expected: dict[str, Any]) -> list[Entry]:
+    """What the recipe expects, if it expects any such thing."""
+    table = expected.get(key)
+    if not isinstance(table, dict):
+        return []
+    title = TITLES.get(key) or f"expected {describe_metric(key).title}"
+    column = Column(title, about=f"by {expected.get('source', 'the recipe')}")
+    return [(column, _expected_cell(table.get(name), is_ratio=key in TITLES))]
+
+
+def _expected_cell(value: Any, *, is_ratio: bool) -> Cell:
+    middle = expected_value(value)
+    if middle is None:
+        return Cell(None if value is None else str(value))
+    low, high = value if isinstance(value, list | tuple) else (value, value)
+    if is_ratio:
+        return Cell(middle, format_range(float(low), float(high)))
+    return Cell(middle, f"{low:.4f}" if low == high else f"{low:.4f}–{high:.4f}")
+
+
+def ledger_table(group: Group) -> Table:
+    """All tables of the run of the lowest seed; seeds weigh the same."""
+    columns = [*(Column(name, is_text=True) for name in LEDGER_WORDS), *(Column(name) for name in LEDGER_NUMBERS)]
+    rows = [
+        [Cell(budget.series), Cell(budget.label), *cells]
+        for budget in group.budgets
+        for cells in ledger_rows(budget.first)
+    ]
+    return Table(f"{group.slug}-ledger", "Memory ledger", columns, rows)
+
+
+def ledger_rows(record: RunRecord) -> list[list[Cell]]:
+    """A line for each table, the largest first, and one for all of them; none without a ledger."""
+    tables = sorted(record.tables, key=lambda table: -(table.get("full_params") or 0))
+    total: dict[str, Any] = {name: sum(table.get(name) or 0 for table in tables) for name in SUMMED}
+    return [_row(table) for table in ([*tables, total | {"name": "all tables"}] if tables else [])]
+
+
+def _row(table: dict[str, Any]) -> list[Cell]:
+    counts = [table.get(name) or 0 for name in ("num_embeddings", "num_params")]
+    weights = [table.get(name) or 0 for name in ("codebook_nbytes", "pointer_nbytes", "optimizer_nbytes")]
+    return [
+        Cell(str(table.get("name", ""))),
+        Cell(str(table.get("method", ""))),
+        *(Cell(count, f"{count:,}") for count in counts),
+        *(Cell(weight, format_bytes(weight)) for weight in weights),
+        ratio_cell(table.get("full_params"), table.get("num_params")),
+        ratio_cell(table.get("full_nbytes"), table.get("nbytes")),
+    ]
+
+
+def environment_table(records: Iterable[RunRecord]) -> Table:
+    """A column for each environment that runs ran in, with the number of runs."""
+    found: dict[tuple[tuple[str, str], ...], int] = {}
+    for record in records:
+        facts = tuple((str(name), "" if value is None else str(value)) for name, value in record.environment.items())
+        found[facts] = found.get(facts, 0) + 1
+    names = list(dict.fromkeys(name for facts in found for name, _ in facts))
+    columns = [Column("", is_text=True), *(Column(f"environment {i + 1}", is_text=True) for i in range(len(found)))]
+    rows = [[Cell("runs"), *(Cell(count) for count in found.values())]]
+    rows += [[Cell(name), *(Cell(dict(facts).get(name, "")) for facts in found)] for name in names]
+    return Table("environment", "Environment", columns, rows)

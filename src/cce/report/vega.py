@@ -1,16 +1,32 @@
-"""Vega-Lite's JavaScript, and pictures without a browser: the only file that imports vl-convert."""
+"""Charts in Vega-Lite's language: their pieces as plain dictionaries, their colours, the script and the pictures.
+
+A page sets two names: `highlight`, the series chosen in its legend, and `budget`, the one chosen in its list. A series
+has one colour and one shape in all charts of a page. This is the only file that imports vl-convert.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
+import math
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 HINT = "it needs vl-convert-python: pip install 'clustered-embeddings[report]'"
 WIDTH = 620
 SCALE = 2.0  # of a PNG
+Spec = dict[str, Any]
+HEIGHT = 300
+GREY = "#8a8f98"
+STEPS: Spec = {"format": "~s", "tickCount": 6, "grid": False}
+FORMATS = {"size": ",.0f", "step": ","}
+SCORES = ("mean", "least", "greatest")
 THEME: dict[str, Any] = {
     "background": "white",
     "padding": 12,
@@ -19,6 +35,17 @@ THEME: dict[str, Any] = {
     "title": {"fontSize": 14, "anchor": "start"},
     "view": {"stroke": None},
 }
+# Five of the first eight hues are Okabe and Ito's, made for all kinds of colour vision; the blue is lighter, to show on
+# black, and violet and olive are our own. Five more serve those who have more series; shapes differ as well.
+HUES = (
+    *("#d55e00", "#2a7fc1", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#9a6fc4", "#8f8f2f"),
+    *("#2fb5b5", "#e0457b", "#8a5a34", "#5b6fe0", "#6fae3a"),
+)
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
+FIXED = (  # the i-th has the i-th hue
+    *("cce", "hash", "ce-concat", "dhe", "robe", "pq", "hash-embedding", "tt"),
+    *("ce-sum", "ce-mult", "collide", "mixed-dim"),
+)
 
 
 def can_draw() -> bool:
@@ -46,3 +73,150 @@ def picture(spec: dict[str, Any], *, title: str, kind: str) -> bytes:
     if kind == "svg":
         return str(vl_convert.vegalite_to_svg(text)).encode("utf-8")
     return bytes(vl_convert.vegalite_to_png(text, scale=SCALE))
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One chart of a page."""
+
+    name: str
+    title: str
+    spec: Spec
+    about: str = ""
+    has_budgets: bool = False  # shows one budget at a time
+    metric: str = ""  # shown while this one is chosen; empty: always
+
+
+def layered(rows: list[Spec], shared: Spec, layers: Sequence[Spec]) -> Spec:
+    """A chart of these layers, as wide as what holds it."""
+    return {
+        "width": "container",
+        "height": HEIGHT,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "data": {"values": rows},
+        "params": [{"name": "highlight", "value": []}],
+        "encoding": shared,
+        "layer": list(layers),
+    }
+
+
+def by_budget(spec: Spec) -> Spec:
+    """The same chart of one budget at a time; full tables have none and are always shown."""
+    chosen = {"name": "budget", "value": middle_budget(spec["data"]["values"])}
+    shown = {"filter": "datum.budget == budget || datum.series == 'full'"}
+    return spec | {"params": [*spec["params"], chosen], "transform": [shown]}
+
+
+def middle_budget(rows: Sequence[Spec]) -> str:
+    """The budget that is shown first: the middle one, which most series have."""
+    labels = list(dict.fromkeys(row["budget"] for row in rows if row["series"] != "full"))
+    return labels[len(labels) // 2] if labels else ""
+
+
+def number(field: str, title: str, **options: Any) -> Spec:
+    """A channel of numbers."""
+    return {"field": field, "type": "quantitative", "title": title, **options}
+
+
+def near(field: str, title: str) -> Spec:
+    """The same for scores: the axis begins near the least of them."""
+    return number(field, title, scale={"zero": False, "padding": 8})
+
+
+def log_sizes(rows: Sequence[Spec], fields: Sequence[str], unit: str) -> Spec:
+    """Scale and axis of sizes: logarithmic, with round numbers, as many as fit."""
+    sizes = [row[field] for row in rows for field in fields if row.get(field)]
+    values = round_numbers(min(sizes), max(sizes)) if sizes else []
+    axis = {"labelExpr": f"format(datum.value, '~s') + '{unit}'", "labelOverlap": True, "values": values, "grid": False}
+    return {"scale": {"type": "log", "nice": False, "padding": 14}, "axis": axis}
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """Powers of ten between two sizes; twos and fives, or threes, as well where there are few of them."""
+    decades = math.log10(high / low)
+    digits = (1, 2, 5) if decades < 2.5 else (1, 3) if decades < 4 else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [digit * 10.0**power for power in powers for digit in digits if low <= digit * 10.0**power <= high]
+
+
+def band(channel: Spec, kind: str, opacity: float) -> Spec:
+    """From the least to the greatest: an area, or a rule where there is but one point."""
+    ends = {"y": channel | {"field": "least"}, "y2": {"field": "greatest"}, "opacity": bright(opacity)}
+    return {"mark": {"type": kind, "strokeWidth": 2}, "encoding": ends}
+
+
+def line(channel: Spec, **channels: Spec) -> Spec:
+    """A line of each series."""
+    mark = {"type": "line", "strokeWidth": 2}
+    return {"mark": mark, "encoding": {"y": channel, "opacity": bright(1.0), **channels}}
+
+
+def dots(channel: Spec, styles: Mapping[str, Style], tips: Sequence[Spec], *, size: int = 70) -> Spec:
+    """A point of each series' own shape, with what it says when it is pointed at."""
+    scale = {"domain": list(styles), "range": [style.shape for style in styles.values()]}
+    shape = {"field": "series", "type": "nominal", "scale": scale, "legend": None}
+    encoding = {"y": channel, "shape": shape, "opacity": bright(1.0), "tooltip": list(tips)}
+    return {"mark": {"type": "point", "filled": True, "size": size}, "encoding": encoding}
+
+
+def level(height: float, text: str) -> list[Spec]:
+    """A dashed line all across, with its name."""
+    data = {"values": [{"level": height, "text": text}]}
+    y = {"field": "level", "type": "quantitative"}
+    words = {"type": "text", "align": "right", "baseline": "bottom", "dx": -28, "dy": -3, "fontSize": 11}
+    rule = {"x": None, "y": y, "color": {"value": GREY}}
+    return [
+        {"data": data, "mark": {"type": "rule", "strokeDash": [6, 4]}, "encoding": rule},
+        {"data": data, "mark": words, "encoding": rule | {"x": {"value": "width"}, "text": {"field": "text"}}},
+    ]
+
+
+def colours(styles: Mapping[str, Style], rows: Sequence[Spec]) -> Spec:
+    """The colour of each series, and a legend, which the page takes away as it has its own."""
+    names = list(dict.fromkeys(row["series"] for row in rows))
+    scale = {"domain": names, "range": [styles[name].colour for name in names]}
+    legend = {"title": None, "symbolType": "circle", "symbolOpacity": 1, "labelLimit": 240}
+    return {"field": "series", "type": "nominal", "scale": scale, "legend": legend}
+
+
+def bright(value: float) -> Spec:
+    """The opacity of what is highlighted; the rest fades."""
+    test = "!length(highlight) || indexof(highlight, datum.series) >= 0"
+    return {"condition": {"test": test, "value": value}, "value": min(0.08, value)}
+
+
+def tip(name: str) -> Spec:
+    """A line of a tooltip: words as they are, counts with commas, scores with five digits."""
+    field = "size" if name in ("params", "bytes") else name
+    form = ".5f" if name in SCORES else FORMATS.get(field)
+    if form is None:
+        return {"field": field, "type": "nominal", "title": name}
+    return {"field": field, "type": "quantitative", "format": form, "title": name}
+
+
+def score_tip(field: str, title: str) -> Spec:
+    """A line of a tooltip with a score, under its title."""
+    return {"field": field, "type": "quantitative", "format": ".5f", "title": title}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a series is drawn."""
+
+    colour: str
+    shape: str
+
+
+def palette(names: Iterable[str]) -> dict[str, Style]:
+    """A style for each name, by its rank: the usual methods have their own hues, whoever else is there."""
+    wanted = sorted(set(names))
+    styles = {name: _style(place) for place, name in enumerate(FIXED) if name in wanted}
+    if "full" in wanted:
+        styles["full"] = Style(GREY, "square")
+    free = (place for place in count() if place >= len(FIXED) or FIXED[place] not in wanted)
+    return styles | {name: _style(next(free)) for name in wanted if name not in styles}
+
+
+def _style(place: int) -> Style:
+    """Thirteen hues and seven shapes: 91 places before a pair comes again."""
+    return Style(HUES[place % len(HUES)], SHAPES[place % len(SHAPES)])

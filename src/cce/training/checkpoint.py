@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cce.distributed.packing import pack, unpack
+from cce.evaluation import DEFAULT_BEST_BY, find_metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -202,17 +204,20 @@ def open_checkpoint(path: Path, *, best: bool = False) -> tuple[Checkpoint, list
     newest, damage = read_latest(folder)
     if not best or newest.best_step < 0:
         return newest, damage
-    found, more = read_best(folder, newest.best_step, newest.get("curve", list))
+    best_by = newest.get("config", dict).get("best_by", DEFAULT_BEST_BY)
+    found, more = read_best(folder, newest.best_step, newest.get("curve", list), best_by)
     return (newest if found is None else found), damage + more
 
 
 def read_best(
-    folder: Path, best_step: int, curve: Sequence[Mapping[str, float]]
+    folder: Path, best_step: int, curve: Sequence[Mapping[str, float]], best_by: str
 ) -> tuple[Checkpoint | None, list[str]]:
     """The whole checkpoint with the best validation, and what is wrong with better ones; None if none is left."""
-    others = sorted(curve, key=lambda scores: scores["bce"])
+    metric = find_metric(best_by)
+    losses = {int(scores["step"]): metric.loss(scores[metric.name]) for scores in curve}
+    others = sorted(losses, key=lambda step: (math.isnan(losses[step]), losses[step]))
     damage: list[str] = []
-    for step in dict.fromkeys([best_step, *(int(scores["step"]) for scores in others)]):
+    for step in dict.fromkeys([best_step, *others]):
         path = checkpoint_path(folder, step)
         try:
             if path.exists() or step == best_step:

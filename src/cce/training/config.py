@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_choice, check_range
+from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
 from cce.training.half_precision import check_half
 
 if TYPE_CHECKING:
@@ -126,8 +127,18 @@ class TrainConfig:
         default="transfer", metadata=_about("what becomes of the optimizer's state", "transfer", "reset", "keep")
     )
     validations_per_epoch: int = field(default=6, metadata=_about("how often the validation rows are scored"))
+    metrics: list[str] = field(
+        default_factory=lambda: list(DEFAULT_METRICS),
+        metadata=_about(f"what validation and test rows are scored by: {', '.join(list_metrics())}"),
+    )
+    best_by: str = field(
+        default=DEFAULT_BEST_BY, metadata=_about("metric that says which checkpoint is the best, and when to stop")
+    )
+    group_by: str | None = field(
+        default=None, metadata=_about("feature that names the group or query of a row, for metrics by group")
+    )
     early_stopping: bool = field(
-        default=True, metadata=_about("stop when an epoch's best validation BCE is worse than the last one's")
+        default=True, metadata=_about("stop when an epoch's best validation is worse than the last one's")
     )
     auc: str = field(default="exact", metadata=_about("streaming needs no memory for all scores of a split", *AUCS))
     evaluation_batch_size: int = field(default=16_384, metadata=_about("rows at a time when rows are scored"))
@@ -196,6 +207,8 @@ class TrainConfig:
         if self.preset == "paper" and self.learned_min_count not in (1, TrainConfig.learned_min_count):
             got = f"learned_min_count={self.learned_min_count}"
             raise ValueError(f"preset 'paper' learns pointers of all ids: leave out learned_min_count, got {got}.")
+        check_metrics(self.metrics, group_by=self.group_by)
+        check_best_by(self.best_by, self.metrics)
         self._check_when()
 
     def _check_sparse(self) -> None:

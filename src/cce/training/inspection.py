@@ -11,11 +11,12 @@ from cce.data import PreparedData
 from cce.diagnostics import collapse, summary
 from cce.distributed import Ranks
 from cce.embeddings import ClusteredEmbedding
+from cce.evaluation import check_metrics, describe_metric
 from cce.text import format_table
 from cce.training.building import load_model, read_schema
 from cce.training.checkpoint import open_checkpoint
 from cce.training.config import TrainConfig
-from cce.training.scoring import Scores, score
+from cce.training.scoring import Scores, group_column, score
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,12 +47,7 @@ class Inspection:
             rows = [(name, *_health_row(facts)) for name, facts in self.health.items()]
             lines += [format_table(("table", "H1", "H2", "dead rows", "verdict"), rows), ""]
         if self.curve:
-            rows = [(f"{c['step']:,}", f"{c['epoch']}", f"{c['bce']:.5f}", f"{c['auc']:.5f}") for c in self.curve[-6:]]
-            lines += [
-                format_table(("step", "epoch", "validation BCE", "AUC"), rows),
-                f"best: step {self.best_step:,}",
-                "",
-            ]
+            lines += [_curve_table(self.curve[-6:]), f"best: step {self.best_step:,}", ""]
         defaults = vars(TrainConfig(data="", method="full"))
         told = {name: value for name, value in self.config.items() if defaults.get(name) != value}
         return "\n".join([*lines, "options: " + ", ".join(f"{name}={value}" for name, value in told.items())])
@@ -98,12 +94,17 @@ def evaluate_checkpoint(
     data: Path,
     *,
     split: str = "test",
+    metrics: list[str] | None = None,
+    group_by: str | None = None,
     batch_size: int = 16_384,
     streaming: bool = False,
     model: str | None = None,
     trust_model: bool = False,
 ) -> Evaluation:
-    """The scores of a split by a checkpoint; of a run, by its best one."""
+    """The scores of a split by a checkpoint; of a run, by its best one.
+
+    metrics, group_by: those of the run, unless they are given.
+    """
     prepared = PreparedData.open(data)
     rows = prepared.num_rows(split)
     if not rows:
@@ -113,9 +114,32 @@ def evaluate_checkpoint(
         raise ValueError(f"data must have the columns and ids that the model was trained on, but {data} has others.")
     config, made = load_model(checkpoint, model=model, trust_model=trust_model)
     device = Ranks().device(config.device)
+    metrics, group_by = chosen_metrics(config, metrics, group_by)
+    groups = None if group_by is None else group_column(prepared.schema, group_by)
     loader = prepared.loader(split, batch_size=batch_size, shuffle=False)
-    scores = score(made.to(device), loader, device=device, streaming=streaming)
+    scores = score(made.to(device), loader, metrics, device=device, groups=groups, streaming=streaming)
     return Evaluation(checkpoint.path, rows, scores, damage)
+
+
+def chosen_metrics(
+    config: TrainConfig, metrics: list[str] | None, group_by: str | None
+) -> tuple[list[str], str | None]:
+    """The metrics and the feature to group by: what is given, and for the rest what the run had."""
+    if metrics is None:
+        metrics, group_by = config.metrics, group_by or config.group_by
+    elif group_by is None and any(describe_metric(name).by_group for name in metrics):
+        group_by = config.group_by
+    check_metrics(metrics, group_by=group_by)
+    return metrics, group_by
+
+
+def _curve_table(curve: list[dict[str, float]]) -> str:
+    """A line for each validation, with all its scores."""
+    infos = [describe_metric(name) for name in curve[-1] if name not in ("step", "epoch")]
+    rows = [
+        (f"{c['step']:,}", f"{c['epoch']}", *(info.format(c.get(info.name), digits=5) for info in infos)) for c in curve
+    ]
+    return format_table(("step", "epoch", *(f"validation {info.title}" for info in infos)), rows)
 
 
 def _health_row(facts: dict[str, Any]) -> tuple[str, ...]:

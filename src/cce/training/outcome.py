@@ -32,7 +32,7 @@ def best_model(session: Session, folder: Path) -> tuple[nn.Module, int, list[str
         return session.model, -1, []
     found: Any = None
     if session.ranks.is_main:
-        checkpoint, damage = read_best(folder, session.stopping.best_step, session.curve)
+        checkpoint, damage = read_best(folder, session.stopping.best_step, session.curve, session.config.best_by)
         found = (None if checkpoint is None else (checkpoint.model, checkpoint.step), damage)
     best, damage = broadcast(found, session.ranks)
     if best is None:
@@ -53,8 +53,7 @@ def keep_record(
         seed=session.config.seed,
         num_params=weights.num_params,
         nbytes=weights.nbytes,
-        bce=scores.bce,
-        auc=scores.auc,
+        scores=scores,
         seconds=sum(seconds.values()),
         config=asdict(session.config),
         curve=session.curve,

@@ -1,69 +1,132 @@
-"""The scores of a model on a split."""
+"""The scores of a model on a split, by any metrics; several processes share the rows and get the same scores."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+import difflib
 from typing import TYPE_CHECKING
 
 import torch
 
 from cce.distributed import Ranks, broadcast, gather_rows, sum_over_ranks
-from cce.evaluation import StreamingScores, auc, binary_cross_entropy
+from cce.evaluation import DEFAULT_METRICS, ScoredRows, SummedMetric, check_rows, find_metric
 
 if TYPE_CHECKING:
-    from torch import nn
+    from collections.abc import Callable, Iterator, Sequence
+
+    from torch import Tensor, nn
 
     from cce.data import Loader
+    from cce.schema import Batch, Schema
 
-
-@dataclass(frozen=True)
-class Scores:
-    """Of all rows of a split; the AUC is NaN if labels are all of one kind."""
-
-    bce: float
-    auc: float
+Scores = dict[str, float]  # by name of the metric; NaN where it is not defined
 
 
 @torch.no_grad()
 def score(
     model: nn.Module,
     loader: Loader,
+    metrics: Sequence[str] = DEFAULT_METRICS,
     *,
     device: torch.device,
+    groups: Callable[[Batch], Tensor] | None = None,
     streaming: bool = False,
     ranks: Ranks | None = None,
 ) -> Scores:
-    """Score all rows; every rank its share, and all get the same result."""
+    """Score all rows; every rank its share, and all get the same result.
+
+    groups: gives the group of each row, for metrics by group. streaming: keep no rows, where a metric can do without.
+    """
     ranks = Ranks() if ranks is None else ranks
+    accumulators = {info.name: info.create(streaming=streaming) for info in map(find_metric, metrics)}
+    summed = [each for each in accumulators.values() if streaming and isinstance(each, SummedMetric)]
+    others = [each for each in accumulators.values() if each not in summed]
     was_training = model.training
     model.eval()
-    scores = _streaming_scores if streaming else _exact_scores
-    result = broadcast(list(scores(model, loader, device, ranks)), ranks)
+    kept, problem = [], ""
+    for first_row, rows in _scored(model, loader, device, groups, ranks):
+        problem = problem or _problem(rows, first_row)
+        if problem and ranks.world_size == 1:
+            break
+        for metric in summed if not problem else ():
+            metric.add(rows)
+        if others:
+            kept.append((first_row, rows))
     model.train(was_training)
-    return Scores(*result)
+    _raise_together(problem, ranks)
+    for metric in summed:
+        sum_over_ranks(metric.sums, ranks)
+    whole = _gather(kept, ranks) if others else ScoredRows.concatenate([])
+    for other in others:
+        other.add(whole)
+    return dict(broadcast({name: each.compute() for name, each in accumulators.items()}, ranks))
 
 
-def _exact_scores(model: nn.Module, loader: Loader, device: torch.device, ranks: Ranks) -> tuple[float, float]:
-    parts = []
-    for batch in loader:
-        weights = torch.ones_like(batch.labels) if batch.weights is None else batch.weights
+def group_column(schema: Schema, name: str) -> Callable[[Batch], Tensor]:
+    """What gives the group of each row: its id of a feature, or -1 for id 0, which stands for many unknown values."""
+    names = [feature.name for feature in schema.features]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"the features are {', '.join(names)}."
+        raise ValueError(f"group_by must name a feature of the data set, got {name!r}: {hint}")
+    index = names.index(name)
+    if schema.features[index].multi_hot:
+        raise ValueError(f"group_by must name a feature with one id a row, got {name!r}, which has many.")
+
+    def groups(batch: Batch) -> Tensor:
+        if batch.offsets is None:
+            ids = batch.ids[:, index]
+        else:
+            ids = batch.ids[batch.offsets[index * len(batch) : (index + 1) * len(batch)]]
+        return torch.where(ids == 0, -1, ids)
+
+    return groups
+
+
+def _scored(
+    model: nn.Module,
+    loader: Loader,
+    device: torch.device,
+    groups: Callable[[Batch], Tensor] | None,
+    ranks: Ranks,
+) -> Iterator[tuple[int, ScoredRows]]:
+    """This rank's rows, batch by batch, with the number in the split of the first of each."""
+    for first_row, batch in _numbered(loader, ranks):
         logits = model(batch.to(device)).float().cpu()
-        parts.append(torch.stack([logits, batch.labels, weights], dim=1))
-    logits, labels, weights = gather_rows(torch.cat(parts), ranks).unbind(1)
-    return binary_cross_entropy(logits, labels, weights), _or_nan(lambda: auc(logits, labels, weights))
+        yield first_row, ScoredRows.of(logits, batch.labels, batch.weights, groups(batch) if groups else None)
 
 
-def _streaming_scores(model: nn.Module, loader: Loader, device: torch.device, ranks: Ranks) -> tuple[float, float]:
-    scores = StreamingScores()
+def _numbered(loader: Loader, ranks: Ranks) -> Iterator[tuple[int, Batch]]:
+    start = 0
     for batch in loader:
-        scores.add(model(batch.to(device)).float().cpu(), batch.labels, batch.weights)
-    sum_over_ranks(scores.sums, ranks)
-    return scores.bce, _or_nan(lambda: scores.auc)
+        length = len(batch) if ranks.world_size == 1 else loader.position - start
+        yield start + length * ranks.rank // ranks.world_size, batch
+        start += length
 
 
-def _or_nan(compute: object) -> float:
+def _problem(rows: ScoredRows, first_row: int) -> str:
+    """What is wrong with these rows, in a sentence; empty if nothing is."""
     try:
-        return float(compute())  # type: ignore[operator]
-    except ValueError:
-        return math.nan
+        check_rows(rows.logits, rows.labels, rows.weights, first_row=first_row)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _raise_together(problem: str, ranks: Ranks) -> None:
+    """Raise on all ranks what is wrong on any of them: one that went on alone would wait for the others for ever."""
+    has_problem = gather_rows(torch.tensor([int(bool(problem))]), ranks)
+    if bool(has_problem.any()):
+        raise ValueError(broadcast(problem, ranks, source=int(has_problem.argmax())))
+
+
+def _gather(kept: Sequence[tuple[int, ScoredRows]], ranks: Ranks) -> ScoredRows:
+    """The rows of all ranks in the order of the split, so that sums are the same on any number of ranks."""
+    mine = ScoredRows.concatenate([rows for _, rows in kept])
+    if ranks.world_size == 1:
+        return mine
+    numbers = torch.cat([torch.arange(first, first + len(rows)) for first, rows in kept])
+    floats = gather_rows(torch.stack([mine.logits, mine.labels, mine.weights], dim=1), ranks)
+    integers = gather_rows(torch.stack([numbers, mine.groups], dim=1), ranks)
+    order = integers[:, 0].argsort()
+    logits, labels, weights = floats[order].unbind(1)
+    return ScoredRows(logits, labels, weights, integers[order, 1])

@@ -72,7 +72,7 @@ class Session:
         self.steps_per_epoch = -(-self.num_rows // config.batch_size)
         self.total_steps = min(config.epochs * self.steps_per_epoch, config.max_steps or 2**63)
         self.schedule = build_schedule(config, self.model, self.optimizers, self.steps_per_epoch, ranks)
-        self.stopping, self.stopwatch = EarlyStopping(), Stopwatch()
+        self.stopping, self.stopwatch = EarlyStopping(config.best_by), Stopwatch()
         self.curve: list[dict[str, float]] = []  # of validations
         self.step, self.is_stopped = 0, False
         self.loss_sum, self.loss_rows = 0.0, 0  # since the last line of the log

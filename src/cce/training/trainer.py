@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +15,7 @@ from tqdm import tqdm
 from cce.data import PreparedData
 from cce.data.manifest import MANIFEST
 from cce.distributed import Ranks, broadcast, sum_over_ranks
+from cce.evaluation import format_scores
 from cce.files import lock_folder, write_atomic
 from cce.training.building import read_run_options
 from cce.training.checkpoint import CHECKPOINTS, list_checkpoints
@@ -27,7 +27,7 @@ from cce.training.learning_rate import learning_rate_factor, set_learning_rate
 from cce.training.metrics_log import MetricsLog
 from cce.training.outcome import best_model, keep_record
 from cce.training.progress import Progress, memory_text
-from cce.training.scoring import Scores, score
+from cce.training.scoring import Scores, group_column, score
 from cce.training.session import Session
 
 if TYPE_CHECKING:
@@ -208,12 +208,13 @@ class Trainer:
         self._check_weights()
         with session.stopwatch("validate"), self._explained_logits():
             scores = self._score(session.model, "validation")
-        is_best = session.stopping.add(scores.bce, session.step)
-        session.curve.append({"step": session.step, "epoch": session.loader.epoch + 1, **asdict(scores)})
-        self._write("validation", **asdict(scores))
-        self.progress.update(0, validation=f"{scores.bce:.4f}")
+        leading = session.stopping.metric
+        is_best = session.stopping.add(scores[leading.name], session.step)
+        session.curve.append({"step": session.step, "epoch": session.loader.epoch + 1, **scores})
+        self._write("validation", **scores)
+        self.progress.update(0, validation=leading.format(scores[leading.name]))
         note = ", the best so far" if is_best else ""
-        self.progress.say(f"step {session.step:,}: validation BCE {scores.bce:.5f}, AUC {scores.auc:.5f}{note}")
+        self.progress.say(f"step {session.step:,}: validation {format_scores(scores)}{note}")
 
     def _finish(self, name: str, series: str) -> RunRecord:
         """Save the last moment, score the best one on the test rows, and keep the record."""
@@ -221,11 +222,11 @@ class Trainer:
         self._model, best_step, damage = best_model(self.session, self.checkpoints)
         for line in damage:
             self.progress.say(f"{line} The model of step {best_step:,} is the best that is left.")
-        scores = Scores(float("nan"), float("nan"))
+        scores: Scores = {}
         if self.config.test and self._has_rows("test"):
             with self.session.stopwatch("test"):
                 scores = self._score(self._model, "test")
-            self._write("test", **asdict(scores), best_step=best_step)
+            self._write("test", **scores, best_step=best_step)
         return keep_record(self.session, self._model, scores, self.out, name=name, series=series)
 
     # -- small steps ---------------------------------------------------------------------------------------------------
@@ -245,6 +246,7 @@ class Trainer:
             torch.set_num_threads(config.threads)
         self.data = PreparedData.open(config.data)
         self.config = with_num_learned(config, self.data)
+        self.groups = group_column(self.data.schema, config.group_by) if config.group_by is not None else None
 
     def _begin(self, session: Session, *, progress: bool) -> None:
         self.session, self._model = session, session.model
@@ -315,8 +317,13 @@ class Trainer:
             split, batch_size=batch_size, shuffle=False, rank=ranks.rank, num_ranks=ranks.world_size
         )
         with self._autocast():
-            is_streaming = self.config.auc == "streaming"
-            return score(model, loader, device=self.session.device, streaming=is_streaming, ranks=ranks)
+            return score(
+                *(model, loader, self.config.metrics),
+                device=self.session.device,
+                groups=self.groups,
+                streaming=self.config.auc == "streaming",
+                ranks=ranks,
+            )
 
     def _has_rows(self, split: str) -> bool:
         return split in self.data.splits and self.data.num_rows(split) > 0

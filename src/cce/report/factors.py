@@ -4,7 +4,9 @@ The paper, "Measuring the Embedding Compression factor": train under several cap
 table is reached. Between two caps we interpolate linearly in the logarithm of the size, as the paper's plots have a
 logarithmic axis. "Some methods never reach baseline BCE within the number of parameters we test. Hence the Compression
 Rates we report are based on extrapolations": a line is the optimistic bound and a parabola the pessimistic one, since
-such curves tend to be convex.
+such curves tend to be convex. What is called a loss here is any score of which less is better, with a minus otherwise.
+
+A run is compared with the full table of its own seed.
 """
 
 from __future__ import annotations
@@ -12,15 +14,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cce.report.statistics import Spread, spread_of_ratios
 from cce.text import format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-Point = tuple[float, float]  # a size, and the BCE there
+Point = tuple[float, float]  # a size, and the loss there
+# The 97.5 % point of Student's t for 1, 2, … degrees of freedom: 95 % lie between it and its negative.
+STUDENT_T = (
+    *(12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281),
+    *(2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860),
+    *(2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423),
+)
+NORMAL = 1.959964  # the same of the normal distribution
 
 
 class Kind(StrEnum):
@@ -77,14 +85,14 @@ def format_range(low: float | None, high: float) -> str:
 
 
 def compression_factor(curve: Iterable[Point], baseline: float, full_size: float) -> Factor:
-    """The factor of one curve of (size, BCE): `full_size` over the smallest size whose BCE is at most `baseline`."""
+    """The factor of one curve of (size, loss): `full_size` over the smallest size whose loss is at most `baseline`."""
     points, notes = clean(curve)
     if not points or not math.isfinite(baseline) or not full_size > 0:
         return Factor(Kind.UNKNOWN, notes=notes)
-    place = next((place for place, (_, bce) in enumerate(points) if bce <= baseline), None)
+    place = next((place for place, (_, loss) in enumerate(points) if loss <= baseline), None)
     if place is None:
         return _extrapolated(points, baseline, full_size, notes)
-    if any(bce > baseline for _, bce in points[place:]):
+    if any(loss > baseline for _, loss in points[place:]):
         notes = (*notes, "the curve rises above the baseline again; this is where it first reaches it")
     if place == 0:
         factor = full_size / points[0][0]
@@ -93,26 +101,46 @@ def compression_factor(curve: Iterable[Point], baseline: float, full_size: float
     return Factor(Kind.MEASURED, factor, factor, notes)
 
 
-def factor_over_seeds(curves: Mapping[int, Sequence[Point]], baseline: float, full_size: float) -> Factor:
+def factor_over_seeds(
+    curves: Mapping[int, Sequence[Point]], baselines: Mapping[int, float], full_size: float
+) -> Factor:
     """The factor of the mean curve over seeds, with the spread of the seeds' own factors.
 
-    A size counts once all of its seeds are averaged; seeds that do not reach the baseline are left out of the spread.
+    baselines: losses of the full table, by seed. A run is compared with that of its own seed, and with their mean where
+    its seed has none. At each size differences are averaged; seeds that do not reach the baseline are left out of the
+    spread.
     """
-    found = compression_factor(mean_curve(curves.values()), baseline, full_size)
-    single = [compression_factor(curve, baseline, full_size) for curve in curves.values()]
+    known = {seed: loss for seed, loss in baselines.items() if math.isfinite(loss)}
+    if not known:
+        return Factor(Kind.UNKNOWN, notes=("there is no full table to compare with",), num_seeds=len(curves))
+    mean = math.fsum(known.values()) / len(known)
+    paired = {seed: [(size, loss - known.get(seed, mean)) for size, loss in curve] for seed, curve in curves.items()}
+    found = compression_factor(mean_curve(paired.values()), 0.0, full_size)
+    single = [compression_factor(curve, 0.0, full_size) for curve in paired.values()]
     reached = [factor.high for factor in single if factor.is_reached and factor.high is not None]
-    return Factor(found.kind, found.low, found.high, found.notes, spread_of_ratios(reached), len(single))
+    notes = (*found.notes, *_unpaired(sorted(set(curves) - set(known))))
+    return Factor(found.kind, found.low, found.high, notes, spread_of_ratios(reached), len(single))
+
+
+def _unpaired(seeds: Sequence[int]) -> list[str]:
+    """A note on the seeds that have no full table of their own."""
+    if not seeds:
+        return []
+    words = f"seed {seeds[0]} has" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))} have"
+    return [
+        f"{words} no full table, and {'is' if len(seeds) == 1 else 'are'} compared with the mean of those there are"
+    ]
 
 
 def mean_curve(curves: Iterable[Sequence[Point]]) -> list[Point]:
-    """The mean BCE at each size; what is not a number is left out."""
+    """The mean loss at each size; what is not a number is left out."""
     scores: dict[float, list[float]] = {}
     for curve in curves:
-        for size, bce in curve:
-            scores.setdefault(size, []).append(bce)
+        for size, loss in curve:
+            scores.setdefault(size, []).append(loss)
     means = []
     for size, found in sorted(scores.items()):
-        numbers = [bce for bce in found if math.isfinite(bce)]
+        numbers = [loss for loss in found if math.isfinite(loss)]
         means.append((size, math.fsum(numbers) / len(numbers) if numbers else math.nan))
     return means
 
@@ -121,9 +149,9 @@ def clean(curve: Iterable[Point]) -> tuple[list[Point], tuple[str, ...]]:
     """Points by rising size, the better one of equal sizes, without what is not a number; and a note if any was not."""
     best: dict[float, float] = {}
     num_bad = 0
-    for size, bce in curve:
-        if math.isfinite(bce) and math.isfinite(size) and size > 0:
-            best[size] = min(bce, best.get(size, math.inf))
+    for size, loss in curve:
+        if math.isfinite(loss) and math.isfinite(size) and size > 0:
+            best[size] = min(loss, best.get(size, math.inf))
         else:
             num_bad += 1
     notes = (f"{num_bad} of its points {'is' if num_bad == 1 else 'are'} not a number",) if num_bad else ()
@@ -131,9 +159,9 @@ def clean(curve: Iterable[Point]) -> tuple[list[Point], tuple[str, ...]]:
 
 
 def crossing(first: Point, last: Point, baseline: float) -> float:
-    """The size at which the line through two points, in (log size, BCE), meets the baseline."""
-    (size, bce), (next_size, next_bce) = first, last
-    share = (bce - baseline) / (bce - next_bce)
+    """The size at which the line through two points, in (log size, loss), meets the baseline."""
+    (size, loss), (next_size, next_loss) = first, last
+    share = (loss - baseline) / (loss - next_loss)
     return _exp(math.log(size) + share * (math.log(next_size) - math.log(size)))
 
 
@@ -145,7 +173,7 @@ def linear_extrapolation(points: Sequence[Point], baseline: float) -> float | No
 
 def quadratic_extrapolation(points: Sequence[Point], baseline: float) -> float | None:
     """Where the parabola through the last three points first meets the baseline, beyond them; None if it does not."""
-    (x0, y0), (x1, y1), (x2, y2) = ((math.log(size), bce) for size, bce in points[-3:])
+    (x0, y0), (x1, y1), (x2, y2) = ((math.log(size), loss) for size, loss in points[-3:])
     slope = (y2 - y1) / (x2 - x1)
     bend = (slope - (y1 - y0) / (x1 - x0)) / (x2 - x0)
     at_end = slope + bend * (x2 - x1)  # the parabola's slope at the last point
@@ -176,6 +204,60 @@ def _extrapolated(points: list[Point], baseline: float, full_size: float, notes:
         return Factor(Kind.EXTRAPOLATED, None, full_size / line, (*notes, why))
     low, high = sorted((full_size / line, full_size / bow))
     return Factor(Kind.EXTRAPOLATED, low, high, notes)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Numbers of several seeds in short. With one seed there is no interval: `low` and `high` are None."""
+
+    count: int
+    mean: float
+    least: float
+    greatest: float
+    low: float | None = None  # the 95 % confidence interval of the mean
+    high: float | None = None
+
+
+def spread(values: Iterable[float]) -> Spread | None:
+    """The spread of the numbers among `values`; None if there is none."""
+    numbers = [value for value in values if math.isfinite(value)]
+    if not numbers:
+        return None
+    mean = math.fsum(numbers) / len(numbers)
+    least, greatest = min(numbers), max(numbers)
+    mean = min(max(mean, least), greatest)  # rounding may take it out
+    if len(numbers) == 1:
+        return Spread(1, mean, least, greatest)
+    half = half_width(numbers, mean)
+    return Spread(len(numbers), mean, least, greatest, mean - half, mean + half)
+
+
+def spread_of_ratios(values: Iterable[float]) -> Spread | None:
+    """The spread of positive ratios, of their logarithms: a geometric mean, and an interval that stays positive."""
+    logs = spread(math.log(value) for value in values if value > 0 and math.isfinite(value))
+    if logs is None:
+        return None
+    low, high = (None if bound is None else _exp(bound) for bound in (logs.low, logs.high))
+    return Spread(logs.count, math.exp(logs.mean), math.exp(logs.least), math.exp(logs.greatest), low, high)
+
+
+def half_width(numbers: list[float], mean: float) -> float:
+    """Half of the 95 % confidence interval of the mean of two numbers or more."""
+    freedom = len(numbers) - 1
+    deviation = math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / freedom)
+    return student_t(freedom) * deviation / math.sqrt(len(numbers))
+
+
+def student_t(freedom: int) -> float:
+    """The 97.5 % point of Student's t; beyond the table by the first terms of its series, within 0.2 %."""
+    if freedom <= len(STUDENT_T):
+        return STUDENT_T[freedom - 1]
+    return NORMAL + (NORMAL**3 + NORMAL) / (4 * freedom)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of a log or a record is a finite number."""
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _exp(value: float) -> float:

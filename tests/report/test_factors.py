@@ -3,8 +3,9 @@
 import math
 
 import pytest
+from scipy import stats
 
-from cce.report.compression_factor import (
+from cce.report.factors import (
     Factor,
     Kind,
     clean,
@@ -14,6 +15,9 @@ from cce.report.compression_factor import (
     linear_extrapolation,
     mean_curve,
     quadratic_extrapolation,
+    spread,
+    spread_of_ratios,
+    student_t,
 )
 
 FULL = 1e6
@@ -170,7 +174,7 @@ def test_a_baseline_or_a_size_that_is_no_number_is_unknown():
 def test_the_mean_curve_decides_and_seeds_give_a_spread():
     """The seeds cross half a decade apart, at 10^2.5 and 10^3.5: the means cross at 1,000."""
     curves = {0: [(100, 0.475), (10_000, 0.375)], 1: [(100, 0.525), (10_000, 0.425)]}
-    factor = factor_over_seeds(curves, 0.45, FULL)
+    factor = factor_over_seeds(curves, dict.fromkeys(curves, 0.45), FULL)
     assert factor.value == pytest.approx(1000)
     assert factor.num_seeds == factor.seeds.count == 2
     assert factor.seeds.least == pytest.approx(FULL / 10**3.5)
@@ -183,7 +187,7 @@ def test_the_mean_curve_decides_and_seeds_give_a_spread():
 
 def test_seeds_that_do_not_reach_the_baseline_are_counted_and_left_out():
     curves = {0: [(100, 0.50), (10_000, 0.30)], 1: [(100, 0.50), (10_000, 0.46)]}
-    factor = factor_over_seeds(curves, 0.45, FULL)
+    factor = factor_over_seeds(curves, dict.fromkeys(curves, 0.45), FULL)
     assert factor.kind is Kind.MEASURED
     assert (factor.seeds.count, factor.num_seeds) == (1, 2)
     assert factor.seeds.low is None
@@ -191,18 +195,47 @@ def test_seeds_that_do_not_reach_the_baseline_are_counted_and_left_out():
 
 def test_equal_seeds_have_an_interval_of_no_width():
     curves = {seed: [(100, 0.50), (10_000, 0.40)] for seed in range(3)}
-    factor = factor_over_seeds(curves, 0.45, FULL)
+    factor = factor_over_seeds(curves, dict.fromkeys(curves, 0.45), FULL)
     assert factor.seeds.low == pytest.approx(1000)
     assert factor.seeds.high == pytest.approx(1000)
 
 
 def test_one_seed():
-    factor = factor_over_seeds({7: [(100, 0.50), (10_000, 0.40)]}, 0.45, FULL)
+    factor = factor_over_seeds({7: [(100, 0.50), (10_000, 0.40)]}, {7: 0.45}, FULL)
     assert (factor.seeds.count, factor.seeds.low) == (1, None)
 
 
+def test_a_seed_is_compared_with_the_full_table_of_that_seed():
+    """Seed 1 is a lucky one: its full table is better as well."""
+    curve = [(100, 0.50), (10_000, 0.40)]
+    alone = factor_over_seeds({1: curve}, {0: 0.49, 1: 0.45, 2: 0.49}, FULL)
+    assert alone.value == pytest.approx(1000)
+    assert alone.seeds.mean == pytest.approx(1000)
+    assert alone.notes == ()
+    both = factor_over_seeds({0: [(100, 0.54), (10_000, 0.44)], 1: curve}, {0: 0.49, 1: 0.45, 2: 0.60}, FULL)
+    assert [both.value, both.seeds.least, both.seeds.greatest] == pytest.approx([1000] * 3)
+
+
+def test_sizes_with_fewer_seeds_are_compared_with_the_full_tables_of_those():
+    curves = {0: [(100, 0.50), (10_000, 0.40)], 1: [(10_000, 0.30)]}  # the second size has an easy seed more
+    assert factor_over_seeds(curves, {0: 0.45, 1: 0.35}, FULL).value == pytest.approx(1000)
+
+
+def test_a_seed_without_a_full_table_is_compared_with_the_mean_and_that_is_noted():
+    factor = factor_over_seeds({5: [(100, 0.50), (10_000, 0.40)]}, {0: 0.44, 1: 0.46, 2: math.nan}, FULL)
+    assert factor.value == pytest.approx(1000)
+    assert factor.notes == ("seed 5 has no full table, and is compared with the mean of those there are",)
+    many = factor_over_seeds({seed: [(1, 0.4)] for seed in (2, 5)}, {0: 0.45}, FULL)
+    assert many.notes == ("seeds 2, 5 have no full table, and are compared with the mean of those there are",)
+
+
+def test_without_a_full_table_there_is_no_factor():
+    factor = factor_over_seeds({0: [(1, 0.4)]}, {0: math.nan}, FULL)
+    assert (factor.kind, factor.num_seeds) == (Kind.UNKNOWN, 1)
+
+
 def test_no_seeds():
-    factor = factor_over_seeds({}, 0.45, FULL)
+    factor = factor_over_seeds({}, {0: 0.45}, FULL)
     assert (factor.kind, factor.seeds, factor.num_seeds) == (Kind.UNKNOWN, None, 0)
 
 
@@ -219,3 +252,51 @@ def test_ranges_in_words():
     assert format_range(0.1, 0.5) == "< 1×"
     assert format_range(12.0, 12.0) == "12.0×"
     assert str(Factor(Kind.UNKNOWN)) == "–"
+
+
+def test_three_seeds_by_hand():
+    found = spread([1.0, 2.0, 3.0])
+    assert (found.count, found.mean, found.least, found.greatest) == (3, 2.0, 1.0, 3.0)
+    half = 4.3027 * 1.0 / math.sqrt(3)  # the deviation is 1
+    assert found.low == pytest.approx(2 - half)
+    assert found.high == pytest.approx(2 + half)
+
+
+def test_one_seed_has_no_interval():
+    found = spread([0.45])
+    assert (found.count, found.mean, found.low, found.high) == (1, 0.45, None, None)
+
+
+def test_equal_numbers_have_an_interval_of_no_width():
+    found = spread([0.1] * 3)
+    assert found.least == found.mean == found.greatest == found.low == found.high == 0.1
+
+
+def test_what_is_not_a_number_is_left_out():
+    assert spread([math.nan, 1.0, math.inf]).count == 1
+    assert spread([math.nan]) is None
+    assert spread([]) is None
+
+
+def test_ratios_have_a_geometric_mean_and_an_interval_above_zero():
+    found = spread_of_ratios([10.0, 1000.0])
+    assert found.mean == pytest.approx(100)
+    assert (found.least, found.greatest) == (pytest.approx(10), pytest.approx(1000))
+    assert 0 < found.low < 1
+    assert found.low * found.high == pytest.approx(100**2)
+    assert spread_of_ratios([0.0, -1.0]) is None
+    assert spread_of_ratios([7.0]).low is None
+
+
+def test_ratios_too_far_apart_have_an_interval_without_an_end():
+    assert spread_of_ratios([1e-300, 1e300]).high == math.inf
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 5, 10, 20, 30])
+def test_the_table_is_student_s(freedom):
+    assert student_t(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), abs=6e-5)
+
+
+@pytest.mark.parametrize("freedom", [31, 50, 100, 1000])
+def test_beyond_the_table_it_is_near(freedom):
+    assert student_t(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=2e-3)

@@ -1,0 +1,197 @@
+"""Metrics by name, and what every one of them must do."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from cce.evaluation import (
+    METRICS,
+    Better,
+    MetricInfo,
+    ScoredRows,
+    SummedMetric,
+    WholeMetric,
+    check_best_by,
+    check_metrics,
+    describe_metric,
+    find_metric,
+    format_scores,
+    list_metrics,
+    register_metric,
+)
+
+NAMES = [name.replace("@K", "@3") for name in list_metrics()]
+
+
+def made_rows(count=600, seed=0):
+    """Rows of 12 groups with many ties; some rows have no group, and some weigh nothing."""
+    g = torch.Generator().manual_seed(seed)
+    logits = torch.randint(-6, 7, (count,), generator=g) / 2
+    labels = torch.bernoulli(torch.sigmoid(logits), generator=g)
+    weights = torch.randint(0, 4, (count,), generator=g).float()
+    return ScoredRows(logits, labels, weights, torch.randint(-1, 12, (count,), generator=g))
+
+
+def score(name, *parts, streaming=False):
+    metric = find_metric(name).create(streaming=streaming)
+    for part in parts:
+        metric.add(part)
+    return metric.compute()
+
+
+def test_there_are_the_metrics_of_the_docs():
+    assert len(METRICS) >= 9
+    assert {"bce", "auc", "normalized_entropy", "calibration", "ece", "accuracy"} <= set(list_metrics())
+    assert {"grouped_auc", "ndcg@K", "recall@K"} <= set(list_metrics())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_metric_is_found_described_and_made(name):
+    info = find_metric(name)
+    assert info.name == name
+    assert info.title
+    assert info.about
+    assert info.better is not Better.UNKNOWN
+    assert isinstance(info.create(), SummedMetric | WholeMetric)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_batches_in_any_order_give_the_score_of_all_rows(name, streaming):
+    rows = made_rows()
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))
+    whole = score(name, rows, streaming=streaming)
+    parts = [rows[some] for some in order.split(97)] + [rows[torch.tensor([], dtype=torch.int64)]]
+    assert score(name, *parts, streaming=streaming) == pytest.approx(whole, abs=1e-12)
+    assert math.isfinite(whole)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sums_of_two_processes_are_those_of_one(name):
+    rows = made_rows()
+    one, two = (find_metric(name).create(streaming=True) for _ in range(2))
+    if isinstance(one, SummedMetric):
+        one.add(rows[torch.arange(200)])
+        two.add(rows[torch.arange(200, 600)])
+        one.sums += two.sums
+        assert one.compute() == pytest.approx(score(name, rows, streaming=True), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_ratios_of_weights_count_and_rows_of_weight_0_do_not(name):
+    rows = made_rows()
+    scaled = ScoredRows(rows.logits, rows.labels, 5 * rows.weights, rows.groups)
+    expected = score(name, rows)
+    assert score(name, scaled) == pytest.approx(expected, abs=1e-12)
+    assert score(name, rows[rows.weights > 0]) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith("@3")])
+def test_weights_count_like_repeated_rows(name):
+    rows = made_rows()
+    repeated = rows[torch.repeat_interleave(torch.arange(len(rows)), rows.weights.long())]
+    once = ScoredRows(repeated.logits, repeated.labels, torch.ones(len(repeated)), repeated.groups)
+    assert score(name, once) == pytest.approx(score(name, rows), abs=1e-12)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_rows_have_no_score(name, streaming):
+    assert math.isnan(score(name, streaming=streaming))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_better_predictions_have_a_smaller_loss(name):
+    rows, info = made_rows(), find_metric(name)
+    good = ScoredRows(20 * rows.labels - 10, rows.labels, rows.weights, rows.groups)
+    bad = ScoredRows(7 - 12 * rows.labels, rows.labels, rows.weights, rows.groups)
+    losses = [info.loss(score(name, each)) for each in (good, rows, bad)]
+    assert losses[0] < losses[1] < losses[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("acu", "metric 'acu' is not known: did you mean 'auc'?"),
+        ("nddcg@10", "metric 'nddcg@10' is not known: did you mean 'ndcg'?"),
+        ("xyz", f"metric 'xyz' is not known: the metrics are {', '.join(list_metrics())}."),
+        ("bce@3", "metric 'bce' takes no k, got 'bce@3'."),
+        ("ndcg", "metric 'ndcg' needs a k of at least 1, as in 'ndcg@10', got 'ndcg'."),
+        ("recall@0", "metric 'recall' needs a k of at least 1, as in 'recall@10', got 'recall@0'."),
+        ("recall@-1", "metric 'recall' needs a k of at least 1, as in 'recall@10', got 'recall@-1'."),
+    ],
+)
+def test_a_wrong_name_is_rejected_with_the_closest_match(name, message):
+    with pytest.raises(ValueError, match="metric ") as raised:
+        find_metric(name)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("names", "group_by", "error", "message"),
+    [
+        ("auc", None, TypeError, "metrics must be a list of names, got 'auc'."),
+        ([], None, TypeError, "metrics must be a list of names, got []."),
+        ([3], None, TypeError, "metrics must be a list of names, got [3]."),
+        (["auc", "bce", "auc"], None, ValueError, "metrics must name each metric once, got 'auc' twice."),
+        (["ndcg@5", "ndcg@05"], "user", ValueError, "metrics must name each metric once, got 'ndcg@5' twice."),
+        (
+            *(["bce", "ndcg@5"], None, ValueError),
+            "metric 'ndcg@5' needs group_by: the feature that names the group or query of a row.",
+        ),
+        (
+            *(["bce"], "user", ValueError),
+            "group_by needs one of the metrics grouped_auc, ndcg@K, recall@K, got bce.",
+        ),
+    ],
+)
+def test_a_wrong_list_of_metrics_is_rejected(names, group_by, error, message):
+    with pytest.raises(error) as raised:
+        check_metrics(names, group_by=group_by)
+    assert str(raised.value) == message
+
+
+def test_the_leading_metric_is_one_of_those_that_are_computed():
+    check_best_by("ndcg@05", ["auc", "ndcg@5"])
+    with pytest.raises(ValueError, match=r"^best_by must be one of the metrics auc, ece; got 'bce'\.$"):
+        check_best_by("bce", ["auc", "ece"])
+
+
+def test_a_loss_is_less_where_a_score_is_better():
+    assert find_metric("bce").loss(0.5) == 0.5
+    assert find_metric("auc").loss(0.75) == -0.75
+    assert find_metric("calibration").loss(0.75) == find_metric("calibration").loss(1.25) == 0.25
+    assert math.isnan(describe_metric("profit").loss(1.0))
+
+
+def test_scores_are_written_by_title():
+    scores = {"bce": 0.451234, "ndcg@10": 0.5, "profit": 2.0, "auc": math.nan}
+    assert format_scores(scores) == "BCE 0.45123, NDCG@10 0.50000, profit 2.00000, AUC –"
+
+
+class MeanLogit(WholeMetric):
+    """For the test of registration."""
+
+    def score(self, rows):
+        return float(rows.logits.mean())
+
+
+def test_a_metric_of_ones_own_is_one_class_and_one_line(monkeypatch):
+    monkeypatch.setattr("cce.evaluation.registry.METRICS", dict(METRICS))
+    register_metric(MetricInfo("mean_logit", "mean logit", Better.LOWER, f"{__name__}:MeanLogit"))
+    assert score("mean_logit", made_rows()) == pytest.approx(float(made_rows().logits.mean()))
+    with pytest.raises(ValueError, match="name of a metric must be new, got 'mean_logit'"):
+        register_metric(MetricInfo("mean_logit", "again", Better.LOWER))
+    for name in ("", "a@b", "step"):
+        with pytest.raises(ValueError, match="name of a metric must be a word without @"):
+            register_metric(MetricInfo(name, "no", Better.LOWER))
+
+
+def test_names_are_checked_without_torch():
+    code = (
+        "import sys\nfrom cce.evaluation import check_metrics\ncheck_metrics(['auc'])\nsys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

@@ -1,0 +1,160 @@
+"""AUC, plain, streaming and by group, against scikit-learn and against pairs counted by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from cce.evaluation import ScoredRows, auc, find_metric
+from cce.evaluation.roc import GroupedAreaUnderCurve, StreamingAreaUnderCurve
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def pairs_in_order(scores, labels):
+    """The definition: over all pairs of a positive and a negative, 1 if in order, a half if tied."""
+    positive, negative = scores[labels > 0.5], scores[labels <= 0.5]
+    above = (positive[:, None] > negative[None]).double() + (positive[:, None] == negative[None]).double() / 2
+    return float(above.mean())
+
+
+@pytest.mark.parametrize("num_levels", [1, 2, 10, 10**6])  # from all tied to hardly any
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_auc_equals_scikit_learns_whatever_the_ties(num_levels, dtype):
+    g = generator(num_levels)
+    scores = (torch.randint(num_levels, (5_000,), generator=g) / num_levels).to(dtype)
+    labels = torch.bernoulli(0.2 + 0.6 * scores.double(), generator=g)
+    assert auc(scores, labels) == pytest.approx(roc_auc_score(labels, scores.double()), abs=1e-14)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40))
+def test_auc_is_the_share_of_pairs_in_order(rows):
+    scores = torch.tensor([float(score) for score, _ in rows])
+    labels = torch.tensor([float(label) for _, label in rows])
+    if 0 < labels.sum() < len(labels):
+        assert auc(scores, labels) == pytest.approx(pairs_in_order(scores, labels), abs=1e-15)
+
+
+def test_auc_by_hand():
+    labels = torch.tensor([0, 0, 1, 1])
+    assert auc(torch.tensor([1, 2, 3, 4]), labels) == 1
+    assert auc(torch.tensor([4, 3, 2, 1]), labels) == 0
+    assert auc(torch.tensor([1, 1, 1, 1]), labels) == 0.5
+    assert auc(torch.tensor([1, 3, 2, 4]), labels) == 3 / 4
+    assert auc(torch.tensor([1, 2, 2, 4]), labels) == 3.5 / 4
+
+
+def test_auc_does_not_care_for_the_order_of_rows_or_a_rising_function_of_scores():
+    g = generator()
+    scores = torch.randn(1_000, dtype=torch.float64, generator=g)
+    labels = (torch.rand(1_000, generator=g) < 0.3).float()
+    shuffled = torch.randperm(1_000, generator=g)
+    assert auc(scores[shuffled], labels[shuffled]) == auc(scores, labels)
+    assert auc(scores.exp(), labels) == auc(scores, labels)
+    assert auc(-scores, labels) == pytest.approx(1 - auc(scores, labels), abs=1e-15)
+
+
+def test_auc_takes_labels_of_any_type():
+    scores = torch.tensor([-9.0, 0.0, 9.0, 9.0])
+    for dtype in (torch.bool, torch.int64, torch.float16):
+        assert auc(scores, torch.tensor([0, 0, 1, 0]).to(dtype)) == 2.5 / 3
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ([1, 1, 1], "3 positive and 0 negative"),
+        ([0, 0], "0 positive and 2 negative"),
+        ([], "0 positive and 0 negative"),
+    ],
+)
+def test_auc_of_labels_of_one_kind_is_refused_with_their_numbers(labels, found):
+    with pytest.raises(ValueError, match=f"auc needs labels of both kinds, got {found}."):
+        auc(torch.zeros(len(labels)), torch.tensor(labels))
+
+
+def test_auc_is_exact_beyond_the_integers_of_float32():
+    num_low = 2**23  # negatives below one tied pair
+    scores, labels = torch.zeros(num_low + 2, dtype=torch.bool), torch.zeros(num_low + 2)
+    scores[-2:] = True
+    labels[-1] = 1
+    assert auc(scores, labels) == (num_low + 0.5) / (num_low + 1)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_streaming_auc_is_near_the_exact_one(weighted):
+    g = generator()
+    logits = 3 * torch.randn(20_000, generator=g)
+    labels, weights = torch.bernoulli(torch.sigmoid(logits), generator=g), torch.rand(20_000, generator=g)
+    metric = find_metric("auc").create(streaming=True)
+    for part in torch.arange(20_000).split(777):
+        metric.add(ScoredRows.of(logits[part], labels[part], weights[part] if weighted else None))
+    assert isinstance(metric, StreamingAreaUnderCurve)
+    assert metric.compute() == pytest.approx(auc(logits, labels, weights if weighted else None), abs=1e-6)
+
+
+def test_logits_beyond_all_bounds_count_as_the_last_ones():
+    metric = StreamingAreaUnderCurve()
+    metric.add(ScoredRows.of(torch.tensor([-1e9, 1e9, 0.0]), torch.tensor([0.0, 1.0, 1.0])))
+    assert metric.compute() == 1
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_labels_of_one_kind_have_no_area(streaming):
+    metric = find_metric("auc").create(streaming=streaming)
+    metric.add(ScoredRows.of(torch.zeros(3), torch.ones(3)))
+    assert math.isnan(metric.compute())
+
+
+# -- within groups -----------------------------------------------------------------------------------------------------
+
+
+def grouped(logits, labels, groups, weights=None):
+    metric = GroupedAreaUnderCurve()
+    metric.add(ScoredRows.of(logits, labels, weights, groups))
+    return metric.compute()
+
+
+def grouped_by_scikit_learn(logits, labels, groups, weights):
+    """The definition: the mean over groups, each as heavy as its rows; no group below 0, none of one kind of label."""
+    areas, heavy = [], []
+    for group in groups.unique().tolist():
+        mine = groups == group
+        if group >= 0 and 0 < labels[mine].sum() < mine.sum():
+            areas.append(roc_auc_score(labels[mine], logits[mine], sample_weight=weights[mine]))
+            heavy.append(float(weights[mine].sum()))
+    return float(np.average(areas, weights=heavy))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("num_levels", [1, 4, 10**6])
+def test_grouped_auc_equals_scikit_learns_group_by_group(num_levels, weighted):
+    g = generator(num_levels)
+    logits = torch.randint(num_levels, (3_000,), generator=g) / num_levels
+    labels = torch.bernoulli(0.2 + 0.6 * logits.double(), generator=g)
+    groups = torch.randint(-1, 700, (3_000,), generator=g) * 10**12  # about 4 rows each: many have one kind of label
+    weights = 0.1 + torch.rand(3_000, generator=g).double() if weighted else torch.ones(3_000)
+    expected = grouped_by_scikit_learn(logits, labels, groups, weights)
+    assert grouped(logits, labels, groups, weights) == pytest.approx(expected, abs=1e-12 if not weighted else 1e-10)
+
+
+def test_one_group_of_all_rows_has_the_plain_auc():
+    g = generator()
+    logits, labels = torch.randn(500, generator=g), (torch.rand(500, generator=g) < 0.3).float()
+    assert grouped(logits, labels, torch.full((500,), 7)) == pytest.approx(auc(logits, labels), abs=1e-14)
+
+
+def test_groups_of_one_kind_of_label_are_left_out_and_weights_are_rows():
+    logits = torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 9.0, 9.0])
+    labels = torch.tensor([0, 1, 0, 1, 0, 1, 1])
+    groups = torch.tensor([5, 5, 5, 8, 8, 6, 6])
+    assert grouped(logits, labels, groups) == pytest.approx((3 * 0.5 + 2 * 0.0) / 5)
+    assert math.isnan(grouped(logits, torch.ones(7), groups))
+    assert math.isnan(grouped(logits, labels, torch.full((7,), -1)))

@@ -1,0 +1,72 @@
+"""Scores of a tiny model by all processes that torchrun started; each prints what it got as a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from cce.data import PreparedData
+from cce.distributed import init_distributed
+from cce.training.scoring import group_column, score
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cce.distributed import Ranks
+    from cce.schema import Batch
+
+ROW = 77  # of the validation rows
+
+
+class Plain(nn.Module):
+    """A model without matrix products, whose bits would depend on the size of a batch."""
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Of a row, from its own values."""
+        return batch.dense[:, 0] - 0.5 * batch.dense[:, 1] + 0.01 * batch.ids[:, 2]
+
+
+class Breaking(nn.Module):
+    """A model whose logit of one row is not a number, found by its dense values."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        super().__init__()
+        self.values = values
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Zeros, but for one row."""
+        return torch.where((batch.dense == self.values).all(1), torch.nan, 0.0)
+
+
+def main(data: Path | str, metrics: list[str]) -> None:
+    """Score exactly, streaming, and with a broken model."""
+    prepared = PreparedData.open(data)
+    groups = group_column(prepared.schema, prepared.schema.features[1].name)
+    dense = next(iter(prepared.loader("validation", batch_size=1_000, shuffle=False))).dense
+    with init_distributed() as ranks:
+
+        def scores(scored: nn.Module, *, streaming: bool) -> dict[str, float]:
+            loader = _loader(prepared, ranks)
+            options = {"device": torch.device("cpu"), "groups": groups, "ranks": ranks}
+            return score(scored, loader, metrics, streaming=streaming, **options)
+
+        told = {"exact": scores(Plain(), streaming=False), "streaming": scores(Plain(), streaming=True), "error": ""}
+        for streaming in (False, True):
+            try:
+                scores(Breaking(dense[ROW]), streaming=streaming)
+            except ValueError as error:
+                told["error"] = str(error)
+        sys.stdout.write(json.dumps(told) + "\n")
+
+
+def _loader(prepared: PreparedData, ranks: Ranks) -> object:
+    share = {"rank": ranks.rank, "num_ranks": ranks.world_size}
+    return prepared.loader("validation", batch_size=83, shuffle=False, **share)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
