@@ -1,8 +1,15 @@
 """A run at one moment, saved and restored; runs as a whole are tested in test_trainer.py."""
 
+import json
+import random
+
+import numpy as np
+import torch
+
 from cce.data import PreparedData
-from cce.distributed import Ranks
-from cce.training.session import Session, fingerprint
+from cce.distributed import Ranks, pack, unpack
+from cce.training.building import seed_everything
+from cce.training.session import Session, fingerprint, random_state, restore_random_state
 from helpers.runs import tiny_config
 
 
@@ -45,3 +52,34 @@ def test_a_restored_session_says_the_same(data, tmp_path):
 
 def test_a_data_set_has_a_fingerprint(data):
     assert fingerprint(PreparedData.open(data)) == fingerprint(PreparedData.open(data))
+
+
+def draw():
+    return torch.rand(3).tolist(), random.random(), random.gauss(), np.random.rand(3).tolist(), np.random.randn()  # noqa: NPY002
+
+
+def test_numbers_after_a_restored_state_are_the_same():
+    before = random_state()
+    try:
+        seed_everything(3)
+        draw()
+        tensors = {}
+        plain = json.loads(json.dumps(pack(random_state(), tensors)))
+        expected = draw()
+        seed_everything(4)
+        assert draw() != expected
+        restore_random_state(unpack(plain, tensors))
+        assert draw() == expected
+    finally:
+        restore_random_state(before)
+
+
+def test_a_seed_fixes_all_of_them():
+    before = random_state()
+    try:
+        seed_everything(2**40 + 1)
+        expected = draw()
+        seed_everything(2**40 + 1)
+        assert draw() == expected
+    finally:
+        restore_random_state(before)

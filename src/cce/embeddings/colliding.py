@@ -16,12 +16,13 @@ from cce.checks import check_range
 from cce.clustering.agreement import count_rows, pointer_entropies
 from cce.clustering.quantize import ClusterSettings, ProductQuantizer, Sample, checked_settings, draw_sample, encode_all
 from cce.embeddings.base import MAX_IDS, check_budget, check_weight
-from cce.embeddings.clusterable import Clusterable, ClusterEvent, StepTimer, check_clustering, uninterrupted
+from cce.embeddings.clusterable import Clusterable, ClusterEvent, StepTimer, check_clustering
 from cce.embeddings.initialization import normal_table, output_variance, projection_table
 from cce.embeddings.low_rank import low_rank_factors
 from cce.embeddings.options import rules, whole
 from cce.indexing import Assignments
 from cce.kernels import gather_rows
+from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

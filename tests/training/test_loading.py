@@ -6,7 +6,7 @@ import torch
 from cce.data import PreparedData
 from cce.embeddings import ProductQuantizedEmbedding
 from cce.training import Trainer
-from cce.training.building import build_model, load_model
+from cce.training.building import build_model
 from cce.training.checkpoint import (
     checkpoint_path,
     list_checkpoints,
@@ -14,7 +14,7 @@ from cce.training.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from cce.training.starting import start_from
+from cce.training.loading import load_model, start_from
 from helpers.runs import tiny_config, tiny_data
 
 
