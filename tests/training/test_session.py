@@ -8,6 +8,7 @@ import torch
 
 from cce.data import PreparedData
 from cce.distributed import Ranks, pack, unpack
+from cce.run_folder import RunFolder
 from cce.training.building import seed_everything
 from cce.training.session import Session, fingerprint, random_state, restore_random_state
 from helpers.runs import tiny_config
@@ -35,7 +36,7 @@ def test_it_knows_how_far_it_is(data):
 
 
 def test_without_a_checkpoint_a_run_begins_anew(data, tmp_path):
-    found, damage = Session.restore(tiny_config(data), PreparedData.open(data), tmp_path, ranks=Ranks())
+    found, damage = Session.restore(tiny_config(data), PreparedData.open(data), RunFolder(tmp_path), ranks=Ranks())
     assert (found.step, damage) == (0, [])
 
 
@@ -44,8 +45,8 @@ def test_a_restored_session_says_the_same(data, tmp_path):
     next(first.batches())
     first.step = 1
     first.stopping.add(0.5, 1)
-    first.save(tmp_path)
-    second, _ = Session.restore(tiny_config(data), PreparedData.open(data), tmp_path, ranks=Ranks())
+    first.save(RunFolder(tmp_path))
+    second, _ = Session.restore(tiny_config(data), PreparedData.open(data), RunFolder(tmp_path), ranks=Ranks())
     for name in ("step", "loader", "stopping", "curve", "loss", "schema", "config", "data"):
         assert second.state_dict()[name] == first.state_dict()[name], name
 
