@@ -60,7 +60,7 @@ class Frame:
 
 def draw_legend(canvas: Canvas, y: float, kinds: Sequence[str]) -> None:
     """What marks and cells mean, in one line."""
-    widths = [34 + 6.3 * len(LEGEND[kind]) for kind in kinds]
+    widths = [42 + 6.5 * len(LEGEND[kind]) for kind in kinds]
     x = (canvas.width - sum(widths)) / 2
     for kind, width in zip(kinds, widths, strict=True):
         if kind in ("sum", "product"):

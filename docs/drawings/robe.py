@@ -69,7 +69,7 @@ def draw_robe() -> str:
     for i in range(BLOCKS):
         outline(frame.canvas, x + i * BLOCK * CELL, y + CHOSEN * CELL, BLOCK * CELL, CELL)
     frame.canvas.arrow(x + SIDE + 18, frame.middle, x + SIDE + 112, frame.middle)
-    frame.canvas.text(x + SIDE + 64, frame.middle - 10, "a hashed place", "quiet small")
+    frame.canvas.text(x + SIDE + 64, frame.middle - 10, "a hashed index", "quiet small")
     frame.canvas.text(x + SIDE + 64, frame.middle + 18, "for each block", "quiet small")
     draw_ring(frame.canvas, (x + SIDE + 140 + RADII[1], frame.middle))
     caption = "Each block of Z values lies somewhere in one circular array; blocks may overlap: n parameters."

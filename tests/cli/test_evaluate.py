@@ -10,6 +10,8 @@ from cce.cli import main
 from cce.training import Trainer
 from helpers.runs import tiny_config, tiny_data
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

@@ -21,6 +21,7 @@ def sweep(tmp_path):
     return tmp_path / "sweep"
 
 
+@pytest.mark.slow
 @needs_vega
 def test_it_prints_the_headline_and_where_the_page_is(sweep, capsys):
     assert main(["report", str(sweep), "--no-figures"]) == 0
@@ -99,6 +100,7 @@ def test_the_report_is_inside_a_folder_or_beside_a_file(tmp_path):
     assert default_folder(tmp_path / "a.jsonl") == tmp_path / "report"
 
 
+@pytest.mark.slow
 def test_it_does_without_torch(sweep):
     code = f"import sys, cce.cli\ncce.cli.main(['report', {str(sweep)!r}, '--no-figures'])\n"
     code += "sys.exit('torch' in sys.modules)"

@@ -15,6 +15,8 @@ from cce.files import lock_folder
 from cce.records import read_records
 from helpers.runs import tiny_data
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 about = "a test"
 

@@ -38,6 +38,7 @@ def test_the_names_are_those_of_the_figures():
     assert list(NAMES) == list(FIGURES)
 
 
+@pytest.mark.slow
 def test_it_prints_numbers_and_claims_and_writes_data_and_pictures(tmp_path, capsys):
     folder = tmp_path / "deep" / "figures"
     assert main(["theory", "lemma", "--quick", "--out", str(folder)]) == 0

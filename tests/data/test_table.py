@@ -107,6 +107,7 @@ def test_integers_keep_their_order_among_equals(tmp_path):
 WORD = st.text(st.characters(codec="utf-8", exclude_characters='\n\r"\0,'), max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from("01"), WORD, WORD), min_size=1, max_size=40))
 def test_any_words_come_back_from_the_vocabulary(tmp_path_factory, rows):

@@ -275,6 +275,7 @@ def test_compiled_it_gives_the_same_vectors_and_gradients(mode, args):
     assert torch.allclose(compiled_bag.table.codebook.grad, eager.table.codebook.grad)
 
 
+@pytest.mark.slow
 def test_compiled_it_weighs_single_ids():
     bag = EmbeddingBag(TABLES["ce-mult"](), mode="sum", include_last_offset=True)
     compiled = torch.compile(bag, backend="aot_eager", fullgraph=True)

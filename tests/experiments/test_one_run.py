@@ -12,6 +12,8 @@ from cce.records import read_records
 from cce.training import Trainer
 from helpers.sweeps import tiny_runs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def tasks(data, tmp_path):

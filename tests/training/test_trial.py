@@ -9,11 +9,15 @@ from helpers.runs import tiny_config
 
 
 def test_it_trains_as_fast_as_the_run_itself(data, tmp_path):
-    """Within an order of magnitude: machines are busy."""
+    """Within an order of magnitude, in one of five tries: another process may have the core for most of a try."""
     config = tiny_config(data)
-    trial, record = try_out(config, seconds=0.2), Trainer(config, tmp_path / "run").run()
-    assert record.samples_per_second / 10 < trial.trained_per_second < record.samples_per_second * 10
-    assert trial.scored_per_second > trial.trained_per_second
+
+    def is_near(name: str) -> bool:
+        trial, record = try_out(config, seconds=0.2), Trainer(config, tmp_path / name).run()
+        is_as_fast = record.samples_per_second / 10 < trial.trained_per_second < record.samples_per_second * 10
+        return is_as_fast and trial.scored_per_second > trial.trained_per_second
+
+    assert any(is_near(name) for name in "abcde")
 
 
 def test_a_checkpoint_weighs_what_is_written(data, tmp_path):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = """examples:
   cce verify runs/clicks
+  cce verify runs/clicks-cce
   cce verify runs/clicks --json
 
 Exit code 0: everything is right. 2: something is wrong, and the first problem is named; --json lists them all."""
@@ -21,13 +22,14 @@ def add_verb(verbs: Any) -> None:
     """Add the verb to the parser's."""
     parser = verbs.add_parser(
         "verify",
-        help="check every file of a prepared data set",
+        help="check every file of a prepared data set or of a run",
         description="Read every file of a data set made by `cce prepare`: checksums, shapes, numbers of rows, ids "
-        "within their vocabularies, labels of 0 or 1, dense numbers and weights that are finite.",
+        "within their vocabularies, labels of 0 or 1, dense numbers and weights that are finite. Or read every file of "
+        "a run: options, log, record, and checkpoints, whose tensors must fit the model. No code of a model is run.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, metavar="DATA", help="the folder to check")
+    parser.add_argument("folder", type=Path, metavar="DATA|RUN", help="the folder to check")
     parser.add_argument("--json", action="store_true", help="print what was checked and every problem as JSON")
     parser.set_defaults(run=run)
 
@@ -48,7 +50,11 @@ def run(options: argparse.Namespace) -> None:
 def _verify(folder: Path) -> Verification:
     """What the folder holds is known by its files."""
     if not folder.is_dir():
-        raise FileNotFoundError(f"DATA must be a folder, got {str(folder)!r}.")
+        raise FileNotFoundError(f"DATA|RUN must be a folder, got {str(folder)!r}.")
+    if (folder / "config.toml").exists():
+        from cce.training.verify import verify_run
+
+        return verify_run(folder)
     from cce.data.verify import verify_data
 
     return verify_data(folder)

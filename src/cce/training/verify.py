@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cce.data.verify import Verification
 from cce.models import MODELS
 from cce.records import read_records
 from cce.training.building import load_model, read_run_options
@@ -26,8 +27,8 @@ RECORD = "record.jsonl"
 BAD_FILE = (OSError, TypeError, ValueError)
 
 
-def verify_run(folder: Path) -> tuple[dict[str, int], list[str]]:
-    """What was looked at, and how much of it; and what is wrong, a line for each problem."""
+def verify_run(folder: Path) -> Verification:
+    """Read all of a run. A run that is not finished, or whose checkpoints were removed as it is, has no problem."""
     if not (folder / CONFIG).exists():
         raise FileNotFoundError(f"{folder} must be the folder of a run, got no {CONFIG} there.")
     problems = [*_config_problems(folder), *_record_problems(folder / RECORD)]
@@ -40,7 +41,8 @@ def verify_run(folder: Path) -> tuple[dict[str, int], list[str]]:
             damage.append(str(error))
     damage += [problem for checkpoint in whole for problem in _checkpoint_problems(checkpoint)]
     damage += _best_problems(folder, whole)
-    return {"checkpoints": len(whole), "lines of the log": len(lines)}, problems + damage
+    checked = {"checkpoints": len(whole), "lines of the log": len(lines)}
+    return Verification("run", str(folder), checked, problems + damage)
 
 
 def _config_problems(folder: Path) -> Iterator[str]:

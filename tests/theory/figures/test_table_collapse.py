@@ -8,6 +8,8 @@ import torch
 from cce.theory.figures import FIGURES
 from cce.theory.figures.table_collapse import QUICK, grouped_vectors
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def figure():
