@@ -19,8 +19,8 @@ import cce
 from benchmarks.side_by_side import keep
 from cce.data import PlantedClusters, Sample
 from cce.evaluation import binary_cross_entropy
+from cce.reclustering.repair import POLICIES
 from cce.text import format_table
-from cce.training.optimizer_state import POLICIES
 
 DIM, BATCH, RATE = 16, 1024, 0.01
 MOMENTS = (0, 10, 30, 100, 300)  # batches after the event

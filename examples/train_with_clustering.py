@@ -28,7 +28,9 @@ def train(method: str, sizes: tuple[int, ...], clicks: Sample) -> Recommender:
     g = torch.Generator().manual_seed(0)
     model = Recommender(method, sizes, g)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    schedule = cce.ClusterSchedule(model, optimizer, at=[1.0, 2.0, 3.0], steps_per_epoch=len(clicks.ids) // BATCH)
+    schedule = cce.ClusterSchedule(
+        model, optimizer, at_epochs=[1.0, 2.0, 3.0], steps_per_epoch=len(clicks.ids) // BATCH
+    )
     for _ in range(NUM_EPOCHS):
         for rows in torch.randperm(len(clicks.ids), generator=g).split(BATCH):
             loss = binary_cross_entropy_with_logits(model(clicks.ids[rows]), clicks.labels[rows])

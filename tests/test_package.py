@@ -20,8 +20,9 @@ SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
 ROOMS = (  # a room imports only rooms above it
     *("version", "checks", "text", "schema", "files", "records", "compiled"),
-    *("indexing", "clustering", "kernels", "embeddings", "collection", "optim", "compression"),
-    *("models", "data", "evaluation", "diagnostics", "distributed", "training", "serving"),
+    *("indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
+    *("distributed", "reclustering", "compression", "models", "data", "evaluation", "diagnostics"),
+    *("training", "serving"),
     *("theory", "experiments", "report", "cli"),
 )
 DOORS = ("__init__", "__main__")  # of the package itself: below all rooms

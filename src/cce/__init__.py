@@ -38,14 +38,8 @@ if TYPE_CHECKING:
         list_methods,
     )
     from cce.models import DLRM, GMF, create_model
-    from cce.training import (
-        ClusterSchedule,
-        TrainConfig,
-        Trainer,
-        paper_schedule,
-        repair_optimizer,
-        restart_average,
-    )
+    from cce.reclustering import ClusterSchedule, paper_schedule, repair_optimizer, restart_average
+    from cce.training import TrainConfig, Trainer
 
 __all__ = [
     "DLRM",
@@ -94,7 +88,7 @@ __all__ = [
 _HOMES = {
     "DLRM": "cce.models",
     "GMF": "cce.models",
-    "ClusterSchedule": "cce.training",
+    "ClusterSchedule": "cce.reclustering",
     "ClusterSettings": "cce.clustering",
     "Collapse": "cce.diagnostics",
     "CompressionPlan": "cce.compression",
@@ -107,10 +101,10 @@ _HOMES = {
     "compress": "cce.compression",
     "create_model": "cce.models",
     "entropies": "cce.diagnostics",
-    "paper_schedule": "cce.training",
+    "paper_schedule": "cce.reclustering",
     "plan_tables": "cce.collection",
-    "repair_optimizer": "cce.training",
-    "restart_average": "cce.training",
+    "repair_optimizer": "cce.reclustering",
+    "restart_average": "cce.reclustering",
     "summary": "cce.diagnostics",
 }
 _ROOMS = ("optim",)  # used by their own names, as torch.optim is

@@ -48,7 +48,7 @@ def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
     assert err.count("validation BCE") == 6
     config = make_config(read_toml(tmp_path / "run" / "config.toml"))
     assert config.model_options == {"bottom": [8]}
-    assert (config.optimizer, config.lr, config.schedule) == ("sgd", 0.1, "auto")
+    assert (config.optimizer, config.lr, config.cluster_schedule) == ("sgd", 0.1, "auto")
 
 
 def test_metrics_are_options_and_the_leading_one_says_what_is_best(data, tmp_path, capsys):

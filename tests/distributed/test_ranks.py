@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cce.distributed import Ranks, joined
+from cce.distributed import Ranks, init_distributed
 from cce.training import Trainer
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from helpers.runs import OPTIONS, tiny_config, tiny_data
@@ -120,7 +120,7 @@ def test_processes_end_together_when_one_of_them_diverges(data, tmp_path):
 
 
 def test_without_torchrun_a_process_is_alone():
-    with joined() as ranks:
+    with init_distributed() as ranks:
         assert ranks == Ranks(0, 1, 0)
         assert ranks.is_main
     assert Ranks().device("cpu") == torch.device("cpu")

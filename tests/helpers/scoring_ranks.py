@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from cce.data import PreparedData
-from cce.distributed import joined
+from cce.distributed import init_distributed
 from cce.training.scoring import group_column, score
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def main(data: Path | str, metrics: list[str]) -> None:
     prepared = PreparedData.open(data)
     groups = group_column(prepared.schema, prepared.schema.features[1].name)
     dense = next(iter(prepared.loader("validation", batch_size=1_000, shuffle=False))).dense
-    with joined() as ranks:
+    with init_distributed() as ranks:
 
         def scores(scored: nn.Module, *, streaming: bool) -> dict[str, float]:
             loader = _loader(prepared, ranks)
@@ -64,7 +64,7 @@ def main(data: Path | str, metrics: list[str]) -> None:
 
 
 def _loader(prepared: PreparedData, ranks: Ranks) -> object:
-    share = {"rank": ranks.rank, "num_ranks": ranks.num_ranks}
+    share = {"rank": ranks.rank, "num_ranks": ranks.world_size}
     return prepared.loader("validation", batch_size=83, shuffle=False, **share)
 
 

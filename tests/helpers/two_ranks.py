@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cce.distributed import broadcast, check_same, gather_rows, joined, sum_over_ranks
+from cce.distributed import broadcast, check_same, gather_rows, init_distributed, sum_over_ranks
 from cce.training import Trainer
 from cce.training.divergence import DivergedError
 from helpers.runs import tiny_config
@@ -118,5 +118,5 @@ def diverge(ranks, data, out):
 
 
 if __name__ == "__main__":
-    with joined() as these_ranks:
+    with init_distributed() as these_ranks:
         globals()[sys.argv[1]](these_ranks, Path(sys.argv[2]), Path(sys.argv[3]))

@@ -15,7 +15,8 @@ from torch import nn
 from cce.cli import main
 from cce.embeddings import create_embedding
 from cce.experiments.recipe import read_recipe
-from cce.training import ClusterSchedule, TrainConfig, Trainer, paper_schedule
+from cce.reclustering import ClusterSchedule, paper_schedule
+from cce.training import TrainConfig, Trainer
 from cce.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint
 from cce.training.learning_rate import learning_rate_factor
 from cce.training.optimizers import create_optimizers
@@ -48,10 +49,10 @@ OPTIONS = [
     ({"threads": 10**12}, ValueError, f"threads must lie in [1, 2**16), got {10**12}."),
     ({"device": 3}, TypeError, "device must be a str, got 3."),
     ({"cluster_every": "7"}, TypeError, "cluster_every must be an int, got '7' of type str."),
-    ({"cluster_at": 0.5}, ValueError, "cluster_at must be a list of moments above 0, in epochs, got 0.5."),
-    ({"cluster_at": [NAN]}, ValueError, "cluster_at must be a list of moments above 0, in epochs, got [nan]."),
+    ({"cluster_at_epochs": 0.5}, ValueError, "cluster_at_epochs must be a list of numbers above 0, got 0.5."),
+    ({"cluster_at_epochs": [NAN]}, ValueError, "cluster_at_epochs must be a list of numbers above 0, got [nan]."),
     ({"cluster_policy": "drop"}, ValueError, "cluster_policy must be one of transfer, reset, keep; got 'drop'."),
-    ({"schedule": None}, TypeError, "schedule must be a str, got None."),
+    ({"cluster_schedule": None}, TypeError, "cluster_schedule must be a str, got None."),
     ({"sparse": "yes"}, TypeError, "sparse must be a bool, got 'yes'."),
     ({"sparse": True, "optimizer": "adam"}, ValueError, "sparse must have an optimizer of sgd, rowwise_adagrad, adag"),
     (
@@ -135,7 +136,7 @@ def schedule(**options):
 
 
 PARTS = [
-    (lambda: schedule(), ValueError, "give one of every, at and total, got every=None, at=None and total=None."),
+    (lambda: schedule(), ValueError, "give one of every, at_steps, at_epochs, total, got none."),
     (lambda: schedule(every=0), ValueError, "every must lie in [1, 2**63), got 0."),
     (lambda: schedule(every=2.5), TypeError, "every must be an int, got 2.5 of type float."),
     (lambda: schedule(every=5, times=0), ValueError, "times must lie in [1, 2**31), got 0."),
@@ -179,7 +180,7 @@ WORDS = [
     ((*TRAIN, "--epochs", "0"), "epochs must lie in [1, 2**63), got 0."),
     ((*TRAIN, "--nope"), "unrecognized arguments: --nope"),
     ((*TRAIN, "--method-options", "=3"), "method_options must have the form NAME=VALUE, got '=3'."),
-    ((*TRAIN, "--cluster-at"), "argument --cluster-at: expected at least one argument"),
+    ((*TRAIN, "--cluster-at-epochs"), "argument --cluster-at-epochs: expected at least one argument"),
     ((*TRAIN, "--precision", "fp8"), "argument --precision: invalid choice: 'fp8'"),
     ((*TRAIN, "--config", "nowhere.toml"), "config must name a file that is there, got 'nowhere.toml'."),
     ((*TRAIN, "--config", "latin.toml"), "latin.toml must be TOML: 'utf-8' codec can't decode byte 0xe9"),

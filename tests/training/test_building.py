@@ -57,10 +57,10 @@ def test_schedules_are_chosen_by_the_epochs_and_the_preset(data):
     assert steps(data, epochs=1, preset="paper") == {25, 50}
     assert steps(data, epochs=10, method="collide", cap=480) == {100, 200, 300, 400, 500, 600}  # not tuned for cce
     assert steps(data, epochs=10, preset="paper") == {100, 200, 300, 400, 500, 600}
-    assert steps(data, schedule="strategy-1", cluster_times=1) == {50}
+    assert steps(data, cluster_schedule="strategy-1", cluster_times=1) == {50}
     assert steps(data, cluster_every=3, cluster_times=2) == {3, 6}
-    assert steps(data, schedule="none") is None
-    assert steps(data, cluster_at=[0.5, 1.25]) == {50, 125}
+    assert steps(data, cluster_schedule="none") is None
+    assert steps(data, cluster_at_epochs=[0.5, 1.25]) == {50, 125}
 
 
 def test_a_wrong_method_is_refused(data):

@@ -58,14 +58,23 @@ def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
             "batch_size must be a multiple of accumulate, got batch_size=128 and accumulate=3",
         ),
         (
-            {"cap": 3, "cluster_every": 5, "schedule": "none"},
-            "give one of cluster_every, cluster_at and schedule, got cluster_every and schedule='none'",
+            {"cap": 3, "cluster_every": 5, "cluster_schedule": "none"},
+            "and cluster_schedule, got cluster_every and cluster_schedule='none'",
         ),
-        ({"cap": 3, "cluster_every": 5, "cluster_at": [1.0]}, "and schedule, got cluster_every and cluster_at"),
-        ({"cap": 3, "cluster_at": [1.0], "cluster_times": 2}, "cluster_times does not go with cluster_at"),
-        ({"cap": 3, "cluster_at": []}, r"cluster_at must be a list of moments above 0, in epochs, got \[\]"),
-        ({"cap": 3, "cluster_at": [0.5, 0.0]}, r"cluster_at must be a list of moments above 0, .* got \[0.5, 0.0\]"),
-        ({"cap": 3, "cluster_at": ["x"]}, "cluster_at must be a list of moments above 0"),
+        (
+            {"cap": 3, "cluster_every": 5, "cluster_at_epochs": [1.0]},
+            "got cluster_every and cluster_at_epochs",
+        ),
+        (
+            {"cap": 3, "cluster_at_epochs": [1.0], "cluster_times": 2},
+            "cluster_times does not go with cluster_at_",
+        ),
+        ({"cap": 3, "cluster_at_epochs": []}, r"cluster_at_epochs must be a list of numbers above 0, got \[\]"),
+        (
+            {"cap": 3, "cluster_at_epochs": [0.5, 0.0]},
+            r"must be a list of numbers above 0, got \[0.5, 0.0\]",
+        ),
+        ({"cap": 3, "cluster_at_epochs": ["x"]}, "cluster_at_epochs must be a list of numbers above 0"),
         ({"cap": 3, "codebook_dtype": "int8"}, "codebook_dtype must be one of float32, float16, bfloat16; got 'int8'"),
         (
             {"cap": 3, "codebook_dtype": "float16", "optimizer": "adam"},
@@ -132,9 +141,9 @@ EPS = {"optimizer_options": {"eps": 0.006}}
 
 
 def test_moments_survive_a_file(tmp_path):
-    config = TrainConfig(data="d", cap=3, cluster_at=[0.25, 1.5])
+    config = TrainConfig(data="d", cap=3, cluster_at_epochs=[0.25, 1.5])
     (tmp_path / "config.toml").write_text(config.to_toml())
-    assert make_config(read_toml(tmp_path / "config.toml")).cluster_at == [0.25, 1.5]
+    assert make_config(read_toml(tmp_path / "config.toml")).cluster_at_epochs == [0.25, 1.5]
 
 
 def test_the_papers_preset_does_not_ignore_a_count():

@@ -115,7 +115,8 @@ def stopping_trainer(data, out, stop):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from cce.training import checkpoint, shared_clustering, Trainer
+from cce.reclustering import sharing
+from cce.training import checkpoint, Trainer
 from cce.embeddings import cluster_step, clustered
 from cce.training.config import make_config, read_toml
 
@@ -123,7 +124,7 @@ MOMENTS = {
     "step": (Trainer, "_after_step"),
     "assign": (cluster_step, "encode_all"),  # inside a clustering, before anything has changed
     "swap": (clustered.ClusteredEmbedding, "_resize"),  # half-way through the swap
-    "repair": (shared_clustering, "repair_optimizer"),  # a table is clustered, and its optimizer not told
+    "repair": (sharing, "repair_optimizer"),  # a table is clustered, and its optimizer not told
     "write": (checkpoint, "save_file"),  # the model is written, the rest is not
     "rename": (checkpoint, "_flush"),
     "prune": (checkpoint.shutil, "rmtree"),

@@ -81,10 +81,10 @@ def run(options: argparse.Namespace) -> None:
         config = make_config(values)
     else:
         _check_resume(options, given)
-    from cce.distributed import joined
+    from cce.distributed import init_distributed
     from cce.training.trainer import Trainer
 
-    with joined() as ranks:
+    with init_distributed() as ranks:
         shown = not options.json
         if options.resume is not None:
             trust = options.trust_model

@@ -1,7 +1,20 @@
 """Several processes that train one model: who they are, what they send each other, who does what."""
 
-from cce.distributed.owners import share_out
-from cce.distributed.ranks import Ranks, joined
-from cce.distributed.sending import broadcast, check_same, gather_rows, sum_over_ranks
+from cce.distributed.collectives import broadcast, check_same, gather_rows, sum_over_ranks
+from cce.distributed.packing import pack, unpack
+from cce.distributed.parallel import ParallelModel
+from cce.distributed.partition import partition_work
+from cce.distributed.ranks import Ranks, init_distributed
 
-__all__ = ["Ranks", "broadcast", "check_same", "gather_rows", "joined", "share_out", "sum_over_ranks"]
+__all__ = [
+    "ParallelModel",
+    "Ranks",
+    "broadcast",
+    "check_same",
+    "gather_rows",
+    "init_distributed",
+    "pack",
+    "partition_work",
+    "sum_over_ranks",
+    "unpack",
+]

@@ -20,10 +20,10 @@ PATIENCE = timedelta(minutes=30)  # a clustering or a checkpoint of one process 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among all: `rank` of `num_ranks`. Without `torchrun` it is the only one."""
+    """This process among all: `rank` of `world_size`. Without `torchrun` it is the only one."""
 
     rank: int = 0
-    num_ranks: int = 1
+    world_size: int = 1
     local_rank: int = 0  # among those of this machine
 
     @property
@@ -46,11 +46,11 @@ class Ranks:
 
 
 @contextmanager
-def joined() -> Iterator[Ranks]:
+def init_distributed() -> Iterator[Ranks]:
     """Join the processes that `torchrun` started, and leave them at the end; alone where it did not."""
-    names = {"rank": "RANK", "num_ranks": "WORLD_SIZE", "local_rank": "LOCAL_RANK"}
+    names = {"rank": "RANK", "world_size": "WORLD_SIZE", "local_rank": "LOCAL_RANK"}
     ranks = Ranks(**{field: int(os.environ[name]) for field, name in names.items() if name in os.environ})
-    if ranks.num_ranks == 1:
+    if ranks.world_size == 1:
         yield Ranks()
         return
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"  # pointers lie on the CPU at all times

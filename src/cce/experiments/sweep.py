@@ -124,7 +124,7 @@ class Sweep:
             _check_record(self.folder(run) / RECORD)
             path = self.folder(run) / "config.toml"
             if path.exists():
-                begun, wanted = _compared(make_config(read_toml(path))), _compared(run.config)
+                begun, wanted = _compared(make_config(read_toml(path, upgrade=True))), _compared(run.config)
                 changed = [name for name in wanted if begun[name] != wanted[name]]
                 if changed:
                     raise ValueError(

@@ -1,6 +1,6 @@
-"""Training with tables that are clustered on the way.
+"""Training of a model whose tables are clustered on the way: configuration, loop, checkpoints.
 
-Names are loaded when they are first used: the options of a run can be told without torch.
+Names are loaded when they are first used: the options of a run can be listed without torch.
 """
 
 from __future__ import annotations
@@ -9,22 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cce.training.averages import restart_average
-    from cce.training.cluster_schedule import ClusterSchedule, paper_schedule
     from cce.training.config import TrainConfig
-    from cce.training.optimizer_state import repair_optimizer
     from cce.training.trainer import Trainer
 
-__all__ = ["ClusterSchedule", "TrainConfig", "Trainer", "paper_schedule", "repair_optimizer", "restart_average"]
+__all__ = ["TrainConfig", "Trainer"]
 
-_HOMES = {
-    "ClusterSchedule": "cluster_schedule",
-    "TrainConfig": "config",
-    "Trainer": "trainer",
-    "paper_schedule": "cluster_schedule",
-    "repair_optimizer": "optimizer_state",
-    "restart_average": "averages",
-}
+_HOMES = {"TrainConfig": "config", "Trainer": "trainer"}
 
 
 def __getattr__(name: str) -> Any:

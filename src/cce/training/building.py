@@ -13,10 +13,10 @@ from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
 from cce.embeddings import METHODS
 from cce.models import MODELS, create_model, find_model
+from cce.reclustering import ClusterSchedule, paper_schedule
 from cce.schema import Schema
 from cce.training.checkpoint import explained_misfits
-from cce.training.cluster_schedule import ClusterSchedule, paper_schedule
-from cce.training.config import CONFIG, MAY_CHANGE, MAY_MOVE, TrainConfig, make_config, read_toml
+from cce.training.config import CONFIG, MAY_CHANGE, MAY_MOVE, TrainConfig, make_config, read_toml, upgrade_options
 from cce.training.random_state import seed_everything
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def load_model(
 ) -> tuple[TrainConfig, nn.Module]:
     """The configuration and the model of a checkpoint, whose code is run only if it is `model`, or trusted."""
     with explained_misfits(checkpoint.path):
-        config = make_config(checkpoint.get("config", dict))
+        config = make_config(upgrade_options(checkpoint.get("config", dict)))
     config = replace(config, model=trusted_model(config.model, model, checkpoint.path, trust_model=trust_model))
     find_model(config.model)  # what is wrong with its file is not the checkpoint's fault
     with explained_misfits(checkpoint.path):
@@ -111,7 +111,7 @@ def read_run_options(out: Path, changes: Mapping[str, Any], *, trust_model: bool
     path = out / CONFIG
     if not path.exists():
         raise FileNotFoundError(f"resume must name the folder of a run, got {str(out)!r}.")
-    values = read_toml(path)
+    values = read_toml(path, upgrade=True)
     try:
         config = make_config(values)
     except (TypeError, ValueError) as error:
@@ -148,17 +148,17 @@ def build_schedule(
 ) -> ClusterSchedule | None:
     """When tables are clustered; None for never."""
     when: dict[str, Any] = {"every": config.cluster_every, "times": config.cluster_times}
-    if config.cluster_at is not None:
-        when = {"at": config.cluster_at, "steps_per_epoch": steps_per_epoch}
+    if config.cluster_at_epochs is not None:
+        when = {"at_epochs": config.cluster_at_epochs, "steps_per_epoch": steps_per_epoch}
     elif config.cluster_every is None:
-        if config.schedule == "none":
+        if config.cluster_schedule == "none":
             return None
-        when = {"at": _moments(config), "steps_per_epoch": steps_per_epoch}
+        when = {"at_epochs": _at_epochs(config), "steps_per_epoch": steps_per_epoch}
     return ClusterSchedule(model, optimizers, policy=config.cluster_policy, seed=config.seed, ranks=ranks, **when)
 
 
-def _moments(config: TrainConfig) -> list[float]:
-    name = config.schedule
+def _at_epochs(config: TrainConfig) -> list[float]:
+    name = config.cluster_schedule
     if name == "auto":
         is_tuned = config.method == "cce" and config.preset == "tuned"
         several = "twice-an-epoch" if is_tuned else "best-of-10-epochs"

@@ -29,6 +29,7 @@ MAX_THREADS = 2**16
 SPARSE_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad", "sparse_adam")
 MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
 MAY_MOVE = ("data", "start_from", "model")  # files and folders, which may have another name
+OLD_NAMES = {"schedule": "cluster_schedule", "cluster_at": "cluster_at_epochs"}  # of runs that were begun before
 SCHEDULES = (
     "auto",
     "none",
@@ -111,15 +112,15 @@ class TrainConfig:
     precision: str = field(
         default="float32", metadata=_about("of the computation: bf16 computes networks in half the bits", *PRECISIONS)
     )
-    schedule: str = field(
+    cluster_schedule: str = field(
         default="auto",
         metadata=_about("when tables are clustered; auto: twice-an-epoch, or one-epoch if there is one", *SCHEDULES),
     )
     cluster_every: int | None = field(
         default=None, metadata=_about("cluster every so many steps, instead of a schedule")
     )
-    cluster_at: list[float] | None = field(
-        default=None, metadata=_about("cluster at these moments, counted in epochs, instead of a schedule")
+    cluster_at_epochs: list[float] | None = field(
+        default=None, metadata=_about("cluster after these numbers of epochs, such as 0.25 0.5, instead of a schedule")
     )
     cluster_times: int | None = field(default=None, metadata=_about("cluster so many times"))
     cluster_policy: str = field(
@@ -208,7 +209,7 @@ class TrainConfig:
             raise ValueError(f"preset 'paper' learns pointers of all ids: leave out learned_min_count, got {got}.")
         check_metrics(self.metrics, group_by=self.group_by)
         check_best_by(self.best_by, self.metrics)
-        self._check_moments()
+        self._check_when()
 
     def _check_sparse(self) -> None:
         if self.sparse and self.optimizer not in SPARSE_OPTIMIZERS:
@@ -221,20 +222,21 @@ class TrainConfig:
         if self.optimizer == "sparse_adam" and not self.sparse:
             raise ValueError("optimizer 'sparse_adam' must have sparse=True, got sparse=False.")
 
-    def _check_moments(self) -> None:
+    def _check_when(self) -> None:
         """When to cluster is said in one way."""
-        ways = {"cluster_every": self.cluster_every, "cluster_at": self.cluster_at}
+        ways = {"cluster_every": self.cluster_every, "cluster_at_epochs": self.cluster_at_epochs}
         given = [name for name, value in ways.items() if value is not None]
-        given += [f"schedule={self.schedule!r}"] if self.schedule != "auto" else []
+        given += [f"cluster_schedule={self.cluster_schedule!r}"] if self.cluster_schedule != "auto" else []
         if len(given) > 1:
-            raise ValueError(f"give one of cluster_every, cluster_at and schedule, got {' and '.join(given)}.")
-        if self.cluster_at is None:
+            names = "cluster_every, cluster_at_epochs and cluster_schedule"
+            raise ValueError(f"give one of {names}, got {' and '.join(given)}.")
+        if self.cluster_at_epochs is None:
             return
         if self.cluster_times is not None:
-            raise ValueError("cluster_times does not go with cluster_at, which says all moments.")
-        moments = self.cluster_at if isinstance(self.cluster_at, list) else []
-        if not moments or not all(type(moment) in (int, float) and 0 < moment < math.inf for moment in moments):
-            raise ValueError(f"cluster_at must be a list of moments above 0, in epochs, got {self.cluster_at!r}.")
+            raise ValueError("cluster_times does not go with cluster_at_epochs, which lists all clusterings.")
+        numbers = self.cluster_at_epochs if isinstance(self.cluster_at_epochs, list) else []
+        if not numbers or not all(type(number) in (int, float) and 0 < number < math.inf for number in numbers):
+            raise ValueError(f"cluster_at_epochs must be a list of numbers above 0, got {self.cluster_at_epochs!r}.")
 
     def to_toml(self) -> str:
         """What `from_toml` reads; what is None is left out."""
@@ -248,16 +250,22 @@ class TrainConfig:
         return "\n".join([*plain, *tables]) + "\n"
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The options of a TOML file, whose names are checked."""
+def read_toml(path: Path, *, upgrade: bool = False) -> dict[str, Any]:
+    """The options of a TOML file, whose names are checked; `upgrade` those of a saved run."""
     if not path.is_file():
         raise FileNotFoundError(f"config must name a file that is there, got {str(path)!r}.")
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} must be TOML: {error}.") from error
+    values = upgrade_options(values) if upgrade else values
     check_names(values, str(path))
     return values
+
+
+def upgrade_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a saved run, which may have been begun when they had other names."""
+    return {OLD_NAMES.get(name, name): value for name, value in values.items()}
 
 
 def check_names(names: Iterable[str], where: str) -> None:

@@ -45,7 +45,7 @@ def score(
     kept, problem = [], ""
     for first_row, rows in _scored(model, loader, device, groups, ranks):
         problem = problem or _problem(rows, first_row)
-        if problem and ranks.num_ranks == 1:
+        if problem and ranks.world_size == 1:
             break
         for metric in summed if not problem else ():
             metric.add(rows)
@@ -98,8 +98,8 @@ def _scored(
 def _numbered(loader: Loader, ranks: Ranks) -> Iterator[tuple[int, Batch]]:
     start = 0
     for batch in loader:
-        length = len(batch) if ranks.num_ranks == 1 else loader.position - start
-        yield start + length * ranks.rank // ranks.num_ranks, batch
+        length = len(batch) if ranks.world_size == 1 else loader.position - start
+        yield start + length * ranks.rank // ranks.world_size, batch
         start += length
 
 
@@ -122,7 +122,7 @@ def _raise_together(problem: str, ranks: Ranks) -> None:
 def _gather(kept: Sequence[tuple[int, ScoredRows]], ranks: Ranks) -> ScoredRows:
     """The rows of all ranks in the order of the split, so that sums are the same on any number of ranks."""
     mine = ScoredRows.concatenate([rows for _, rows in kept])
-    if ranks.num_ranks == 1:
+    if ranks.world_size == 1:
         return mine
     numbers = torch.cat([torch.arange(first, first + len(rows)) for first, rows in kept])
     floats = gather_rows(torch.stack([mine.logits, mine.labels, mine.weights], dim=1), ranks)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cce.data.manifest import MANIFEST
 from cce.distributed import Ranks, broadcast
+from cce.distributed.parallel import ParallelModel
 from cce.models import find_model
 from cce.training.building import build_model, build_schedule
 from cce.training.checkpoint import (
@@ -19,10 +20,9 @@ from cce.training.checkpoint import (
     read_latest,
     write_checkpoint,
 )
-from cce.training.config import CONFIG, MAY_CHANGE, MAY_MOVE, make_config
+from cce.training.config import CONFIG, MAY_CHANGE, MAY_MOVE, make_config, upgrade_options
 from cce.training.early_stopping import EarlyStopping
 from cce.training.optimizers import create_optimizers
-from cce.training.parallel import ParallelModel
 from cce.training.random_state import random_state, restore_random_state
 from cce.training.starting import start_from
 from cce.training.stopwatch import Stopwatch
@@ -64,7 +64,7 @@ class Session:
             batch_size=config.batch_size // config.accumulate,
             seed=config.seed,
             rank=ranks.rank,
-            num_ranks=ranks.num_ranks,
+            num_ranks=ranks.world_size,
         )
         self.num_rows = data.num_rows("train")
         if not self.num_rows:
@@ -163,7 +163,7 @@ class Session:
 def _check_begun(checkpoint: Checkpoint, config: TrainConfig) -> None:
     """Refuse options that are not those that the run was begun with, as by an edit of its file."""
     with explained_misfits(checkpoint.path):
-        begun = make_config(checkpoint.get("config", dict))
+        begun = make_config(upgrade_options(checkpoint.get("config", dict)))
     for name, value in vars(config).items():
         if name not in (*MAY_CHANGE, *MAY_MOVE) and value != getattr(begun, name):
             raise ValueError(

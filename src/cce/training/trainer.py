@@ -154,7 +154,7 @@ class Trainer:
         session = self.session
         with session.parallel.without_reduction(when=not is_last):
             loss = self._loss(piece.to(session.device))
-            share = self.ranks.num_ranks / num_rows  # of the gradients of several ranks the mean is taken
+            share = self.ranks.world_size / num_rows  # of the gradients of several ranks the mean is taken
             (loss * share).backward()  # type: ignore[no-untyped-call]
         return float(loss.detach())
 
@@ -312,9 +312,9 @@ class Trainer:
 
     def _score(self, model: nn.Module, split: str) -> Scores:
         ranks = self.ranks
-        batch_size = self.config.evaluation_batch_size * ranks.num_ranks
+        batch_size = self.config.evaluation_batch_size * ranks.world_size
         loader = self.data.loader(
-            split, batch_size=batch_size, shuffle=False, rank=ranks.rank, num_ranks=ranks.num_ranks
+            split, batch_size=batch_size, shuffle=False, rank=ranks.rank, num_ranks=ranks.world_size
         )
         with self._autocast():
             return score(
@@ -364,7 +364,7 @@ class Trainer:
         try:
             yield
         except RuntimeError as error:
-            if self.ranks.num_ranks == 1 or not any(sign in str(error) for sign in BROKEN):
+            if self.ranks.world_size == 1 or not any(sign in str(error) for sign in BROKEN):
                 raise
             kept = list_checkpoints(self.checkpoints)
             where = f"the last checkpoint is {kept[-1]}" if kept else "there is no checkpoint as yet"

@@ -4,7 +4,7 @@ import torch
 
 import cce
 from cce.distributed import Ranks
-from cce.training.shared_clustering import SharedCounts, cluster_tables
+from cce.reclustering.sharing import SharedCounts, cluster_tables
 
 
 def tables():

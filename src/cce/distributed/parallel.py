@@ -38,7 +38,7 @@ class ParallelModel:
     def refresh(self) -> None:
         """Wrap the model anew if a clustering replaced or resized a parameter: gradients are reduced by place."""
         now = [(id(parameter), parameter.shape) for parameter in self.model.parameters()]
-        if self.ranks.num_ranks > 1 and now != self._known:
+        if self.ranks.world_size > 1 and now != self._known:
             self.close()
             self._wrapped = DistributedDataParallel(self.model, **NO_BUFFERS)  # type: ignore[arg-type]
         self._known = now

@@ -15,9 +15,9 @@ from cce.checks import check_choice, check_range, check_type
 from cce.collection.names import readable_path
 from cce.distributed import Ranks
 from cce.embeddings import Clusterable
-from cce.training.averages import paired_tables, restart_average
-from cce.training.optimizer_state import POLICIES
-from cce.training.shared_clustering import SharedCounts, cluster_tables
+from cce.reclustering.averages import paired_tables, restart_average
+from cce.reclustering.repair import POLICIES
+from cce.reclustering.sharing import SharedCounts, cluster_tables
 
 if TYPE_CHECKING:
     from cce.embeddings import ClusterEvent
@@ -26,7 +26,7 @@ PAPER_SCHEDULES = ("best-of-10-epochs", "one-epoch", "strategy-1", "strategy-2",
 
 
 def paper_schedule(name: str, times: int | None = None) -> list[float]:
-    """The paper's schedules, in fractions of an epoch, for `ClusterSchedule(at=…)`.
+    """The paper's schedules, in fractions of an epoch, for `ClusterSchedule(at_epochs=…)`.
 
     best-of-10-epochs: once an epoch, 6 times. one-epoch: after 1/4 and 1/2. strategy-1 and -2 (appendix): `times`
     clusterings, evenly spaced, the last after 1/2 or 2/3 of the epoch. strategy-3: evenly spaced over the epoch, with
@@ -46,7 +46,8 @@ class ClusterSchedule:
 
     optimizer: the one, or the several, that hold the parameters of the tables.
     every, times: every so many steps, so many times (without `times`: for ever).
-    at: the steps themselves, or, with `steps_per_epoch`, moments in epochs.
+    at_steps: the steps themselves, counted from 1.
+    at_epochs, steps_per_epoch: numbers of epochs, which may be fractions: 0.5 is half an epoch.
     total, rest: with `times`, spread the clusterings evenly so that `rest` of `total` steps are left after the last.
     policy: what becomes of the optimizer's memory of the rows: see `repair_optimizer`.
     averages: averaged copies of the model (EMA, SWA), whose clustered tables restart: see `restart_average`.
@@ -61,7 +62,8 @@ class ClusterSchedule:
         *,
         every: int | None = None,
         times: int | None = None,
-        at: Sequence[float] | None = None,
+        at_steps: Sequence[int] | None = None,
+        at_epochs: Sequence[float] | None = None,
         steps_per_epoch: int | None = None,
         total: int | None = None,
         rest: int = 0,
@@ -80,7 +82,10 @@ class ClusterSchedule:
         for each in self.optimizers:
             check_type("every optimizer", each, Optimizer, "a torch optimizer")
         self.every = every
-        self.steps = _steps(every, times, at, steps_per_epoch, total, rest)
+        _check_ways(every=every, at_steps=at_steps, at_epochs=at_epochs, total=total, times=times, rest=rest)
+        if at_epochs is not None:
+            at_steps = _steps_of_epochs(at_epochs, steps_per_epoch)
+        self.steps = _steps(every, times, at_steps, total, rest)
         self.policy = policy
         self.averages = tuple(averages)
         self.progress = progress
@@ -177,25 +182,27 @@ def _is_trained(table: nn.Module) -> bool:
     return any(parameter.requires_grad for parameter in table.parameters())
 
 
-def _steps(
-    every: int | None,
-    times: int | None,
-    at: Sequence[float] | None,
-    steps_per_epoch: int | None,
-    total: int | None,
-    rest: int,
-) -> frozenset[int] | None:
-    """The steps to cluster after; None for every so many steps without end."""
-    if sum(way is not None for way in (every, at, total)) != 1:
-        raise ValueError(f"give one of every, at and total, got {every=}, {at=} and {total=}.")
+def _check_ways(*, times: int | None, rest: int, **ways: object) -> None:
+    """When to cluster is given in one way."""
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) != 1:
+        raise ValueError(f"give one of {', '.join(ways)}, got {' and '.join(given) or 'none'}.")
     if times is not None:
         check_range("times", times, 1, 2**31)
-    if rest and total is None:
+        if given[0].startswith("at_"):
+            raise ValueError(f"times does not go with {given[0]}, which lists all clusterings, got times={times}.")
+    if rest and given != ["total"]:
         raise ValueError(f"rest goes with total, got rest={rest} without it.")
-    if at is not None:
-        if times is not None:
-            raise ValueError(f"times does not go with at, which says all steps, got times={times}.")
-        return frozenset(_step_number(moment, steps_per_epoch) for moment in at)
+
+
+def _steps(
+    every: int | None, times: int | None, at_steps: Sequence[int] | None, total: int | None, rest: int
+) -> frozenset[int] | None:
+    """The steps to cluster after; None for every so many steps without end."""
+    if at_steps is not None:
+        for step in at_steps:
+            check_range("at_steps", step, 1, 2**63)
+        return frozenset(int(step) for step in at_steps)
     if total is not None:
         return _spread(total, rest, times)
     assert every is not None
@@ -212,13 +219,12 @@ def _spread(total: int, rest: int, times: int | None) -> frozenset[int]:
     return frozenset(round((total - rest) * (index + 1) / times) for index in range(times))
 
 
-def _step_number(moment: float, steps_per_epoch: int | None) -> int:
+def _steps_of_epochs(at_epochs: Sequence[float], steps_per_epoch: int | None) -> list[int]:
+    """The steps at which so many epochs are over."""
     if steps_per_epoch is None:
-        if moment != int(moment):
-            raise ValueError(f"steps_per_epoch must be given when at holds fractions of an epoch, got at={moment}.")
-        check_range("at", int(moment), 1, 2**63)
-        return int(moment)
+        raise ValueError(f"steps_per_epoch must be given with at_epochs, got at_epochs={list(at_epochs)} alone.")
     check_range("steps_per_epoch", steps_per_epoch, 1, 2**63)
-    if not 0 < moment < math.inf:
-        raise ValueError(f"at must hold moments above 0, got {moment}.")
-    return max(1, round(moment * steps_per_epoch))
+    for epochs in at_epochs:
+        if not 0 < epochs < math.inf:
+            raise ValueError(f"at_epochs must hold numbers above 0, got {epochs}.")
+    return [max(1, round(epochs * steps_per_epoch)) for epochs in at_epochs]

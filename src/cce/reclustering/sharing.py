@@ -11,10 +11,10 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cce.distributed import Ranks, broadcast, check_same, share_out, sum_over_ranks
+from cce.distributed import Ranks, broadcast, check_same, partition_work, sum_over_ranks
 from cce.embeddings.cluster_pool import cluster_all
 from cce.embeddings.clusterable import ClusterEvent
-from cce.training.optimizer_state import repair_optimizer
+from cce.reclustering.repair import repair_optimizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ def cluster_tables(
     """Cluster all tables on all ranks, and repair the optimizers; what happened to each table."""
     if not tables:
         return []
-    owners = share_out([table.num_embeddings for table in tables], ranks.num_ranks)
+    owners = partition_work([table.num_embeddings for table in tables], ranks.world_size)
     mine = [place for place, owner in enumerate(owners) if owner == ranks.rank]
     lock = threading.Lock()
 
@@ -123,7 +123,7 @@ class SharedCounts:
 
     def add_up(self) -> None:
         """Let every rank have the counts of all."""
-        if self.ranks.num_ranks == 1:
+        if self.ranks.world_size == 1:
             return
         for counts, known in zip(self.counts, self.known, strict=True):
             known.add_(sum_over_ranks(counts - known, self.ranks))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def broadcast(value: Any, ranks: Ranks, *, source: int = 0) -> Any:
     """The value that rank `source` has, of plain values and tensors, on every rank; tensors arrive on the CPU."""
-    if ranks.num_ranks == 1:
+    if ranks.world_size == 1:
         return value
     tensors: dict[str, Tensor] = {}
     message: list[Any] = [None]
@@ -48,28 +48,28 @@ def _broadcast_tensor(tensor: Tensor, source: int) -> Tensor:
 
 def sum_over_ranks(tensor: Tensor, ranks: Ranks) -> Tensor:
     """The sum of all ranks' tensors, in place."""
-    if ranks.num_ranks > 1:
+    if ranks.world_size > 1:
         distributed.all_reduce(tensor)
     return tensor
 
 
 def gather_rows(rows: Tensor, ranks: Ranks) -> Tensor:
     """The rows of all ranks, which may have any number of them each, one rank after the other."""
-    if ranks.num_ranks == 1:
+    if ranks.world_size == 1:
         return rows
-    counts = torch.zeros(ranks.num_ranks, dtype=torch.int64)
+    counts = torch.zeros(ranks.world_size, dtype=torch.int64)
     counts[ranks.rank] = len(rows)
     most = int(sum_over_ranks(counts, ranks).max())
     mine = torch.zeros((most, *rows.shape[1:]), dtype=rows.dtype)
     mine[: len(rows)] = rows
-    all_rows = [torch.empty_like(mine) for _ in range(ranks.num_ranks)]
+    all_rows = [torch.empty_like(mine) for _ in range(ranks.world_size)]
     distributed.all_gather(all_rows, mine)
     return torch.cat([some[:count] for some, count in zip(all_rows, counts.tolist(), strict=True)])
 
 
 def check_same(tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
     """Refuse to go on if a tensor is not the same, to the bit, on every rank."""
-    if ranks.num_ranks == 1 or not tensors:
+    if ranks.world_size == 1 or not tensors:
         return
     prints = torch.tensor([list(_fingerprint(tensor)) for tensor in tensors.values()], dtype=torch.uint8)
     everywhere = gather_rows(prints.unsqueeze(0), ranks)

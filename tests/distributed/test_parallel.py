@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from cce.distributed import Ranks
-from cce.training.parallel import NO_BUFFERS, ParallelModel
+from cce.distributed.parallel import NO_BUFFERS, ParallelModel
 
 
 def test_alone_nothing_is_wrapped():

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def share_out(weights: Sequence[float], num_ranks: int) -> list[int]:
+def partition_work(weights: Sequence[float], world_size: int) -> list[int]:
     """The rank that does each piece: the heaviest first, each to the rank with the least to do so far."""
-    loads = [0.0] * num_ranks
+    loads = [0.0] * world_size
     owners = [0] * len(weights)
     for place in sorted(range(len(weights)), key=lambda place: -weights[place]):
-        owners[place] = min(range(num_ranks), key=loads.__getitem__)
+        owners[place] = min(range(world_size), key=loads.__getitem__)
         loads[owners[place]] += weights[place]
     return owners

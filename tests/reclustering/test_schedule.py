@@ -11,7 +11,7 @@ from torch import nn
 
 import cce
 from cce.data import PlantedClusters
-from cce.training.cluster_schedule import PAPER_SCHEDULES
+from cce.reclustering.schedule import PAPER_SCHEDULES
 
 
 class Model(nn.Module):
@@ -36,10 +36,10 @@ def steps_of(schedule, num_steps):
     [
         ({"every": 3}, [3, 6, 9, 12]),
         ({"every": 3, "times": 2}, [3, 6]),
-        ({"at": [2, 7]}, [2, 7]),
-        ({"at": [0.25, 0.5], "steps_per_epoch": 8}, [2, 4]),
-        ({"at": [1.0, 2], "steps_per_epoch": 5}, [5, 10]),
-        ({"at": np.array([2, 7])}, [2, 7]),
+        ({"at_steps": [2, 7]}, [2, 7]),
+        ({"at_epochs": [0.25, 0.5], "steps_per_epoch": 8}, [2, 4]),
+        ({"at_epochs": [1.0, 2], "steps_per_epoch": 5}, [5, 10]),
+        ({"at_steps": np.array([2, 7])}, [2, 7]),
         ({"total": 12, "times": 3}, [4, 8, 12]),
         ({"total": 12, "times": 3, "rest": 6}, [2, 4, 6]),
     ],
@@ -51,7 +51,7 @@ def test_clusterings_come_at_their_steps(options, expected):
 
 def test_the_next_step_is_known():
     model = nn.Sequential(cce.ClusteredEmbedding(20, 4, num_rows=2))
-    schedule = cce.ClusterSchedule(model, at=[2, 5])
+    schedule = cce.ClusterSchedule(model, at_steps=[2, 5])
     assert schedule.next_step == 2
     steps_of(schedule, 3)
     assert schedule.next_step == 5
@@ -70,9 +70,9 @@ def test_the_schedules_of_the_paper():
         cce.paper_schedule("weekly")
     for name in PAPER_SCHEDULES:
         model = nn.Sequential(cce.ClusteredEmbedding(20, 4, num_rows=2))
-        schedule = cce.ClusterSchedule(model, at=cce.paper_schedule(name), steps_per_epoch=300_000)
+        schedule = cce.ClusterSchedule(model, at_epochs=cce.paper_schedule(name), steps_per_epoch=300_000)
         assert schedule.next_step <= 300_000
-    assert cce.ClusterSchedule(model, at=cce.paper_schedule("one-epoch"), steps_per_epoch=300_000).steps == {
+    assert cce.ClusterSchedule(model, at_epochs=cce.paper_schedule("one-epoch"), steps_per_epoch=300_000).steps == {
         75_000,
         150_000,
     }
@@ -93,17 +93,18 @@ def test_all_tables_are_found_and_events_told():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "give one of every, at and total, got every=None, at=None and total=None"),
-        ({"every": 3, "at": [1]}, "give one of every, at and total"),
+        ({}, "give one of every, at_steps, at_epochs, total, got none"),
+        ({"every": 3, "at_steps": [1]}, "got every and at_steps"),
+        ({"at_epochs": [3], "at_steps": [1], "steps_per_epoch": 4}, "got at_steps and at_epochs"),
         ({"every": 0}, r"every must lie in \[1, "),
         ({"every": 3, "times": 0}, r"times must lie in \[1, "),
-        ({"at": [0]}, r"at must lie in \[1, "),
-        ({"at": [0.5]}, "steps_per_epoch must be given when at holds fractions"),
-        ({"at": [-0.5], "steps_per_epoch": 4}, "at must hold moments above 0, got -0.5"),
+        ({"at_steps": [0]}, r"at_steps must lie in \[1, "),
+        ({"at_epochs": [0.5]}, r"steps_per_epoch must be given with at_epochs, got at_epochs=\[0\.5\] alone"),
+        ({"at_epochs": [-0.5], "steps_per_epoch": 4}, "at_epochs must hold numbers above 0, got -0.5"),
         ({"total": 10}, "times must be given with total"),
         ({"total": 10, "times": 2, "rest": 10}, r"rest must lie in \[0, 10\), got 10"),
         ({"every": 3, "rest": 5}, "rest goes with total, got rest=5"),
-        ({"at": [3], "times": 2}, "times does not go with at, which says all steps, got times=2"),
+        ({"at_steps": [3], "times": 2}, "times does not go with at_steps, which lists all clusterings, got times=2"),
         ({"every": 1, "policy": "hope"}, "policy must be one of transfer, reset, keep"),
     ],
 )

@@ -34,7 +34,7 @@ def run(**options):
     model = Model()
     averaged = AveragedModel(model, **options)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    schedule = cce.ClusterSchedule(model, optimizer, at=[5, 9], averages=[averaged])
+    schedule = cce.ClusterSchedule(model, optimizer, at_steps=[5, 9], averages=[averaged])
     return model, averaged, optimizer, schedule
 
 
@@ -100,14 +100,14 @@ def test_wrappers_around_the_model_do_not_matter():
     for wrap in (Wrapper, lambda model: torch.compile(model, backend="eager")):
         model = Model()
         averaged = AveragedModel(model)
-        schedule = cce.ClusterSchedule(wrap(model), at=[1], averages=[averaged])
+        schedule = cce.ClusterSchedule(wrap(model), at_steps=[1], averages=[averaged])
         schedule.step()
         assert torch.equal(averaged.module.table.to_dense(), model.table.to_dense())
 
 
 def test_a_copy_of_another_model_is_refused_at_once():
     with pytest.raises(ValueError, match="averaged must be a copy of the model, but it has no table 'table'"):
-        cce.ClusterSchedule(Model(), at=[1], averages=[AveragedModel(nn.Linear(2, 2))])
+        cce.ClusterSchedule(Model(), at_steps=[1], averages=[AveragedModel(nn.Linear(2, 2))])
 
 
 def test_a_plain_copy_can_be_restarted_too():
