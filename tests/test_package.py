@@ -143,7 +143,10 @@ def test_neither_the_package_nor_its_help_waits_for_torch(code):
 
 @pytest.mark.slow
 def test_preparing_does_without_torch_and_training_without_pyarrow():
-    for code, absent in (("import cce.data.pipeline, cce.data.like", "torch"), ("import cce.data.prepared", "pyarrow")):
+    for code, absent in (
+        ("import cce.data.prepare.pipeline, cce.data.sources.reuse", "torch"),
+        ("import cce.data.prepared", "pyarrow"),
+    ):
         result = python("-c", f"{code}\nimport sys\nsys.exit({absent!r} in sys.modules)")
         assert result.returncode == 0, code
 

@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cce.cli import main
-from cce.data import PreparedData
-from cce.data.criteo_text import write_criteo_text
+from cce.data import PreparedData, write_criteo_text
 from cce.data.manifest import checksum
 from helpers.raw_files import table_with_everything
 
@@ -31,7 +30,7 @@ DAYS = ("prepare", "criteo-terabyte", "days", "out")
 ML = ("prepare", "movielens", "ml.zip", "out")
 SYNTHETIC = ("prepare", "synthetic", "out", "--rows", "100")
 PARQUET = ("prepare", "table", "a.parquet", "out", "--label", "y", "--categorical", "user")
-LIKE = ("prepare", "--like", "data", "a.csv", "out")
+LIKE = ("prepare", "--reuse-vocabulary", "data", "a.csv", "out")
 VERIFY = ("verify", "data")
 
 
@@ -72,7 +71,7 @@ RAW_TEXT = {
     "binary bytes": ({"a.csv": with_line("1,\x00\x01,1,1,1")}, TABLE, ["a.csv, line 42", "must be text", "0x00"]),
     "a picture": ({"a.csv": GOOD.encode() + b"\x89PNG\r\n\x1a\n\xff\xfe\x00"}, TABLE, ["a.csv, line 42", "UTF-8", "0x89"]),
     "only carriage returns": ({"a.csv": GOOD.replace("\n", "\r")}, TABLE, ["lines of", "a.csv must end in \\n or \\r\\n", "got \\r alone"]),
-    "the same header twice": ({"a.csv": GOOD.replace("item", "user")}, TABLE, ["a.csv must have one column 'user'", "got 2"]),
+    "the same header twice": ({"a.csv": GOOD.replace("item", "user")}, TABLE, ["a.csv must have one column 'user', got 2"]),
     "too few columns": ({"a.csv": with_line("1,u")}, TABLE, ["max_bad_rows=0, got 1", "line 42: expected 5 columns, got 2"]),
     "too many columns": ({"a.csv": with_line("1,u,1,1,1,1")}, TABLE, ["line 42: expected 5 columns, got 6"]),
     "an open quote": ({"a.csv": with_line('1,"u,1,1,1')}, TABLE, ["a.csv, line 42: expected 5 columns, got 2"]),
@@ -123,8 +122,8 @@ COLUMNS = {
 }  # fmt: skip
 SPLITS = {
     "an unknown split": ({"a.csv": GOOD}, (*TABLE, "--split", "half"), ["argument --split: invalid choice: 'half'"]),
-    "time without a timestamp": ({"a.csv": GOOD}, (*TABLE, "--split", "temporal"), ["timestamp must name a column to split by time"]),
-    "a timestamp without time": ({"a.csv": GOOD}, (*TABLE, "--timestamp", "time"), ["timestamp must be left out unless split is 'temporal', got 'time'"]),
+    "time without a timestamp": ({"a.csv": GOOD}, (*TABLE, "--split", "temporal"), ["timestamp must name a column to split 'temporal', got none"]),
+    "a timestamp without time": ({"a.csv": GOOD}, (*TABLE, "--timestamp", "time"), ["timestamp must be left out with split 'random', got 'time'"]),
     "a column without its name": ({"a.csv": GOOD}, (*TABLE, "--split", "column"), ["split_column must be given"]),
     "the name of a column without the split": ({"a.csv": GOOD}, (*TABLE, "--split-column", "item"), ["split_column must be left out with split 'random', got 'item'"]),
     "values without the split": ({"a.csv": GOOD}, (*TABLE, "--test-values", "1"), ["test_values must be left out with split 'random', got ('1',)"]),
@@ -214,8 +213,8 @@ MADE = {
     "a feature of no ids": ({}, (*SYNTHETIC, "--vocabulary-sizes", "9", "0"), ["vocabulary_sizes must lie in [1, 2**31), got 0"]),
     "a feature of a trillion ids": ({}, (*SYNTHETIC, "--vocabulary-sizes", str(10**12)), ["vocabulary_sizes must lie in [1, 2**31), got 1000000000000"]),
     "no clusters": ({}, (*SYNTHETIC, "--clusters", "0"), ["num_clusters must lie in [1, 2**31), got 0"]),
-    "no feature that matters": ({}, (*SYNTHETIC, "--planted", "0"), ["num_planted must lie in [1, 5), got 0"]),
-    "more that matter than there are": ({}, (*SYNTHETIC, "--planted", "5"), ["num_planted must lie in [1, 5), got 5"]),
+    "no feature that matters": ({}, (*SYNTHETIC, "--informative", "0"), ["num_informative must lie in [1, 5), got 0"]),
+    "more that matter than there are": ({}, (*SYNTHETIC, "--informative", "5"), ["num_informative must lie in [1, 5), got 5"]),
     "fewer dense columns than none": ({}, (*SYNTHETIC, "--num-dense", "-1"), ["num_dense must lie in [0, 2**31), got -1"]),
     "a law of nan": ({}, (*SYNTHETIC, "--zipf", "nan"), ["zipf must be a finite number of at least 0, got nan"]),
     "a negative law": ({}, (*SYNTHETIC, "--zipf", "-1"), ["zipf must be a finite number of at least 0, got -1.0"]),
