@@ -21,7 +21,7 @@ TESTS = ROOT / "tests"
 ROOMS = (  # a room imports only rooms above it
     *("version", "checks", "text", "schema", "files", "records", "compiled"),
     *("indexing", "clustering", "kernels", "embeddings", "collection", "optim", "compression"),
-    *("models", "data", "evaluation", "diagnostics", "distributed", "training", "serving"),
+    *("models", "workers", "data", "evaluation", "diagnostics", "distributed", "training", "serving"),
     *("theory", "experiments", "report", "cli"),
 )
 DOORS = ("__init__", "__main__")  # of the package itself: below all rooms
@@ -102,8 +102,9 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
             if package not in {*required, *sys.stdlib_module_names, "cce"}:
                 importers.setdefault(package, set()).add(path.relative_to(SOURCE).as_posix())
     assert importers.pop("numba") == {"compiled/loops.py", "compiled/instructions.py"}
-    assert importers["pyarrow"] == {"data/arrow.py"}
-    assert importers["ray"] == {"data/ray_engine.py"}
+    arrow = {f"data/prepare/arrow/{name}.py" for name in ("blocks", "parquet", "text", "values")}
+    assert importers.pop("pyarrow") == arrow
+    assert importers["ray"] == {"workers/ray.py"}
     assert importers["altair"] == {"report/charts.py"}
     assert importers["vl_convert"] == {"report/vega.py"}
     assert {package: paths for package, paths in importers.items() if len(paths) > 1} == {}

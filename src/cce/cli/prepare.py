@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cce.data import SOURCES, Option
 
@@ -62,10 +62,15 @@ def run(options: argparse.Namespace) -> None:
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    """The options of `cce prepare WORDS`."""
-    parser = argparse.ArgumentParser(prog="cce")
+    """The options of `cce prepare WORDS`, as a recipe has them; wrong ones are a ValueError."""
+    parser = _RecipeParser(prog="cce")
     add_verb(parser.add_subparsers())
     return parser.parse_args(["prepare", *words])
+
+
+class _RecipeParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see `{self.prog} --help`.")
 
 
 def prepare(options: argparse.Namespace) -> dict[str, Any]:

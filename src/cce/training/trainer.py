@@ -13,8 +13,7 @@ import torch
 from torch.nn import functional
 from tqdm import tqdm
 
-from cce.data import PreparedData
-from cce.data.manifest import MANIFEST
+from cce.data import MANIFEST, PreparedData
 from cce.distributed import Ranks, broadcast, sum_over_ranks
 from cce.files import lock_folder, write_atomic
 from cce.training.building import read_run_options

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from cce.data.prepare.writer import temporary_folder, check_new, create_files, seal, told_plainly, write_at
+from cce.data.prepare.writer import check_new, create_files, seal, temporary_folder, told_plainly, write_at
 from cce.schema import Feature, Schema
 
 SCHEMA = Schema((Feature("a", 10),))
