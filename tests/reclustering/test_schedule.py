@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 from torch import nn
 
 import cce
-from cce.data import PlantedClusters
+from cce.data import SyntheticClicks
 from cce.reclustering.schedule import PAPER_SCHEDULES
 
 
@@ -190,7 +190,7 @@ def test_clustering_does_not_disturb_the_global_random_numbers():
 def planted_run(method, **options):
     """300 users in 6 hidden clusters, 200 rows for each: how well the learned vectors tell the clusters."""
     g = torch.Generator().manual_seed(0)
-    clicks = PlantedClusters((300, 60), num_clusters=6, zipf=0.2, generator=g)
+    clicks = SyntheticClicks((300, 60), num_clusters=6, zipf=0.2, generator=g)
     sample = clicks.sample(60_000, generator=g)
     users = cce.create_embedding(method, 300, 8, num_params=1_280, generator=g, **options)
     items = cce.FullEmbedding(60, 8, generator=g)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cce.data.verify import Verification
+    from cce.data import Verification
 
 EXAMPLE = """examples:
   cce verify runs/clicks
@@ -55,6 +55,6 @@ def _verify(folder: Path) -> Verification:
         from cce.training.verify import verify_run
 
         return verify_run(folder)
-    from cce.data.verify import verify_data
+    from cce.data import verify_data
 
     return verify_data(folder)

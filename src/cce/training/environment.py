@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from cce.data.engine import num_cores
 from cce.version import __version__
+from cce.workers import num_cores
 
 
 def environment() -> dict[str, Any]:

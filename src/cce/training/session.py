@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.data.manifest import MANIFEST
+from cce.data import MANIFEST
 from cce.distributed import Ranks, broadcast
 from cce.distributed.parallel import ParallelModel
 from cce.models import find_model

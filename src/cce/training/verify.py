@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cce.data.verify import Verification
+from cce.data import Verification
 from cce.models import MODELS
 from cce.records import read_records
 from cce.training.building import load_model, read_run_options
