@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,11 +17,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import cce
 from cce import compiled
 from cce.indexing.sources import OwnRow
-from cce.kernels import Layout, Program, fused, gradients
-from cce.kernels.compiled_merge import NUM_PROBED
-from cce.kernels.gradients import SPARSEST
-from cce.kernels.kept import Bags
-from helpers.linear_tables import NUM_IDS, TABLES, assert_same_sums, clustered, plain, seeded, some_ids
+from cce.kernels import Bags, Layout, Lookup
+from cce.kernels.cpu import LaunchPlan, gradients, lookup
+from cce.kernels.cpu.deduplicate import NUM_PROBED
+from cce.kernels.cpu.gradients import SPARSEST
+from helpers.linear_tables import NUM_IDS, TABLES, assert_same_sums, clustered, look_up, plain, seeded, some_ids
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
 
@@ -38,11 +40,9 @@ def upstream_of(ids, dim, dtype=torch.float32):
 
 
 def assert_same_gradient(found, expected, num_ids):
-    """To the bit, unless ids are merged: gradients of the same id are then summed first."""
-    merged = num_ids >= NUM_PROBED
-    torch.testing.assert_close(
-        found.to_dense(), expected.to_dense(), rtol=1e-5 if merged else 0, atol=1e-5 if merged else 0
-    )
+    """To the bit, unless ids are deduplicated: gradients of the same id are then summed first."""
+    tolerance = 1e-5 if num_ids >= NUM_PROBED else 0
+    torch.testing.assert_close(found.to_dense(), expected.to_dense(), rtol=tolerance, atol=tolerance)
 
 
 @every_table
@@ -50,9 +50,9 @@ def assert_same_gradient(found, expected, num_ids):
 def test_vectors_and_gradients_have_the_bits_of_the_definition(make, padding_idx, num_ids):
     table, ids = make(padding_idx=padding_idx), some_ids(num_ids)
     ids[::7] = 5
-    assert fused.usable((table.codebook,), ids)
     upstream = upstream_of(ids, table.embedding_dim)
     vectors, expected = table(ids), plain(table, ids)
+    assert table.look_up.plan is not None
     assert_same_sums(vectors, expected, table)
     assert_same_gradient(gradient(table, vectors, upstream), gradient(table, expected, upstream), len(ids))
 
@@ -226,13 +226,18 @@ def test_a_default_device_does_not_catch_the_vectors():
 
 
 def test_a_codebook_of_too_many_rows_for_int32_goes_to_plain_torch():
-    many = torch.empty(2**31 + 1, 0)
-    assert not fused.usable((many,), some_ids(3))
-    assert fused.usable((many[:-1],), some_ids(3))
+    for num_rows, is_compiled in ((2**31 + 1, False), (2**31, True)):
+        layout, find = Layout(5, 1, 1, 0, num_rows, (OwnRow(5),)), Lookup()
+        codebook = torch.empty(num_rows, 0)
+        table = SimpleNamespace(codebook=codebook, sparse=False, check_ids=None, layout=lambda: layout, modules=list)  # noqa: B023
+        assert find([table], torch.tensor([[3]])).shape == (1, 0)
+        assert (find.plan is not None) is is_compiled
 
 
-def test_ids_without_numbers_in_memory_are_not_for_compiled_loops():
-    assert not fused.usable((TABLES["cce"]().codebook,), torch.zeros(3, dtype=torch.int64, device="meta"))
+def test_ids_without_values_in_memory_are_not_for_compiled_loops():
+    table = TABLES["hash"]().to("meta")
+    assert table(torch.zeros(3, dtype=torch.int64, device="meta")).shape == (3, 16)
+    assert table.look_up.plan is None
 
 
 # -- what is behind an address -----------------------------------------------------------------------------------------
@@ -261,15 +266,15 @@ def test_a_lookup_follows_everything_that_moves():
     assert not table(ids)[0].any()
 
 
-def test_a_lookup_follows_facts_that_were_sent_to_another_process():
-    """Sending moves the storage to shared memory, under the same tensor, and frees the old place."""
+def test_a_lookup_follows_index_state_that_was_sent_to_another_process():
+    """Sending moves the storage to shared memory, under the same tensor, and frees the old memory."""
     table, ids = TABLES["cce of two bytes"](), some_ids(300)
-    before, place = table(ids), table.assignments.pointers.data_ptr()
-    for fact in (table.assignments.pointers.view(torch.int16), table.helper.seeds):
-        fact.share_memory_()
-    assert table.assignments.pointers.data_ptr() != place
-    assert table.program().is_fresh
+    before, address = table(ids), table.assignments.pointers.data_ptr()
+    for tensor in (table.assignments.pointers.view(torch.int16), table.helper.seeds):
+        tensor.share_memory_()
+    assert table.assignments.pointers.data_ptr() != address
     assert torch.equal(table(ids), before)
+    assert table.look_up.plan.is_current([table.codebook])
 
 
 def test_a_lookup_follows_a_submodule_that_was_made_earlier():
@@ -280,19 +285,39 @@ def test_a_lookup_follows_a_submodule_that_was_made_earlier():
     check(table, ids)
 
 
-def test_a_program_stays_while_its_own_table_does():
+def test_a_launch_plan_stays_while_its_own_table_does():
     table, other, ids = TABLES["cce"](), TABLES["cce"](), some_ids(300)
     table(ids)
-    program = table.program()
+    plan = table.look_up.plan
     other.padding_idx = 3
     other.note = "anything"
     other.cluster(generator=seeded())
     table.eval()
     table(ids)
     table.train()
-    assert table.program() is program
+    table(ids)
+    assert table.look_up.plan is plan
     table.padding_idx = 3
-    assert table.program() is not program
+    table(ids)
+    assert table.look_up.plan is not plan
+
+
+def test_a_table_and_its_plan_are_freed_at_once():
+    table = TABLES["cce"]()
+    table(some_ids(300)).sum().backward()
+    held = weakref.ref(table)
+    del table
+    assert held() is None
+
+
+def test_a_shallow_copy_has_a_plan_of_its_own():
+    table, ids = TABLES["cce"](), some_ids(300)
+    check(table, ids)
+    other = copy.copy(table)
+    other.padding_idx = int(ids[0])
+    check(other, ids)
+    check(table, ids)
+    check(other, ids)
 
 
 def test_a_codebook_that_is_too_small_is_refused():
@@ -300,15 +325,14 @@ def test_a_codebook_that_is_too_small_is_refused():
     check(table, ids)
     with pytest.raises(ValueError, match="codebook must have at least 160 rows, got 159"):
         functional_call(table, {"codebook": torch.zeros(159, 4)}, (ids,))
-    program = table.program()
-    with pytest.raises(ValueError, match=r"codebooks must have shapes \[\(160, 4\)\], got \[\(100, 4\)\]"):
-        fused.look_up(program, ids.unsqueeze(1), [torch.zeros(100, 4)])
+    with pytest.raises(ValueError, match=r"codebook must have shape \(160, 4\), got \(100, 4\)"):
+        look_up(table.look_up.plan, ids.unsqueeze(1), [torch.zeros(100, 4)])
 
 
 def test_bags_that_changed_before_the_gradient_are_refused():
     table, ids = TABLES["cce"](), some_ids(6)
     bags = Bags(torch.tensor([0, 2, 6]), 2)
-    vectors = fused.look_up(table.program(), ids, [table.codebook], bags=bags)
+    vectors = look_up(LaunchPlan([table.layout()]), ids, [table.codebook], bags=bags)
     bags.offsets.zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         vectors.sum().backward()
@@ -359,9 +383,9 @@ def three_tables(**options):
 
 def test_several_tables_at_once_are_the_tables_side_by_side():
     tables, ids = three_tables(), some_ids(300, 3)
-    program = Program([table.layout() for table in tables])
+    plan = LaunchPlan([table.layout() for table in tables])
     codebooks = [table.codebook for table in tables]
-    vectors = fused.look_up(program, ids, codebooks)
+    vectors = look_up(plan, ids, codebooks)
     expected = torch.cat([plain(table, ids[:, place]) for place, table in enumerate(tables)], dim=1)
     assert torch.equal(vectors, expected)
     upstream = upstream_of(ids[:, 0], 48)
@@ -374,8 +398,8 @@ def test_several_tables_at_once_are_the_tables_side_by_side():
 def test_tables_that_are_not_trained_get_no_gradient(sparse, frozen):
     tables, ids = three_tables(), some_ids(300, 3)
     tables[frozen].requires_grad_(False)
-    program = Program([table.layout() for table in tables])
-    vectors = fused.look_up(program, ids, [table.codebook for table in tables], sparse=sparse)
+    plan = LaunchPlan([table.layout() for table in tables])
+    vectors = look_up(plan, ids, [table.codebook for table in tables], sparse=sparse)
     vectors.sum().backward()
     for place, table in enumerate(tables):
         if place == frozen:
@@ -387,8 +411,8 @@ def test_tables_that_are_not_trained_get_no_gradient(sparse, frozen):
 
 def test_one_codebook_may_serve_two_features():
     table, ids = TABLES["cce"](), some_ids(300, 2)
-    program = Program([table.layout(), table.layout()])
-    fused.look_up(program, ids, [table.codebook, table.codebook]).sum().backward()
+    plan = LaunchPlan([table.layout(), table.layout()])
+    look_up(plan, ids, [table.codebook, table.codebook]).sum().backward()
     torch.testing.assert_close(table.codebook.grad, gradient(table, plain(table, ids), torch.ones(300, 2, 16)))
 
 
@@ -398,7 +422,7 @@ def test_one_codebook_may_serve_two_features():
 @pytest.fixture
 def small_shares(monkeypatch):
     """Work is handed to threads however little there is."""
-    monkeypatch.setattr(fused, "PARALLEL_SLOTS", 1)
+    monkeypatch.setattr(lookup, "PARALLEL_SLOTS", 1)
     monkeypatch.setattr(gradients, "PARALLEL_SLOTS", 1)
 
 
@@ -411,9 +435,9 @@ def test_any_number_of_threads_gives_the_same_bits(num_threads, small_shares, na
         num_threads(threads)
         tables = [TABLES[name](padding_idx=2) for name in names]
         ids = some_ids(12_000, len(names))
-        program = Program([table.layout() for table in tables])
+        plan = LaunchPlan([table.layout() for table in tables])
         codebooks = [table.codebook for table in tables]
-        vectors = fused.look_up(program, ids, codebooks, sparse=sparse)
+        vectors = look_up(plan, ids, codebooks, sparse=sparse)
         gradients = torch.autograd.grad(vectors, codebooks, upstream_of(ids[:, 0], vectors.shape[1]))
         results.append([vectors, *[gradient.to_dense() for gradient in gradients]])
     for other in results[1:]:
@@ -528,4 +552,4 @@ def test_small_work_wakes_no_other_thread(sparse):
 def test_a_layout_need_not_be_a_table_s():
     layout = Layout(4, 1, 1, 2, 4, (OwnRow(4),))
     codebook = torch.arange(8.0).view(4, 2)
-    assert fused.look_up(Program([layout]), torch.tensor([[3], [0]]), [codebook]).tolist() == [[6, 7], [0, 1]]
+    assert look_up(LaunchPlan([layout]), torch.tensor([[3], [0]]), [codebook]).tolist() == [[6, 7], [0, 1]]

@@ -1,7 +1,7 @@
 """`gather_sum` on a GPU: the same product `H · M`, written in Triton (Tillet, Kung and Cox, 2019).
 
 The sum is linear in the codebook, in the weights and in the gradient that comes back, so three functions are each
-other's derivatives: `sum_rows`, `codebook_gradient`, `weights_gradient`. `triton_autograd` joins them. A negative row
+other's derivatives: `sum_rows`, `codebook_gradient`, `weights_gradient`. `autograd` joins them. A negative row
 means "nothing". Sums are float32, or float64 for float64.
 
 This is the one file that imports Triton, when the first kernel runs. In the kernels a *bag* is one column of one id:
@@ -34,7 +34,7 @@ LARGEST_WIDTH = 128  # of a tile; wider rows take several programs
 OPTIONS = {"enable_fp_fusion": False}  # products are rounded before they are added, as by torch
 
 
-def usable(codebook: Tensor) -> bool:
+def runs_on(codebook: Tensor) -> bool:
     """Whether the kernels run where `codebook` is: on CUDA with Triton installed, or anywhere in its interpreter."""
     is_there = codebook.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
     return is_there and codebook.dtype in SUM_TYPES and _triton_is_installed()

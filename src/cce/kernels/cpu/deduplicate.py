@@ -14,47 +14,49 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
+from cce.kernels.cpu.rows import read_id
 
 Array = np.ndarray[Any, Any]
 
-CHUNK = 4096  # ids that are merged together: a multiple of BLOCK
-SMALL_IDS = 4096  # ids below are merged
+CHUNK = 4096  # ids that are deduplicated together: a multiple of BLOCK
+SMALL_IDS = 4096  # ids below are deduplicated
 NUM_PROBED = 256  # ids of a chunk that decide whether it is worth the while
 MOST_LISTED = 0.75  # of a chunk, or it is looked up id by id
 
-read_uint64 = memory.read_uint64
 put, add, clear = memory.put, memory.add, memory.clear
 
 
 @compile_loops
-def merge_ids(ids: Any, stride: Any, count: Any, listed: Array, names: Array, first: Any, seen: Array) -> Any:
-    """List the ids of a chunk in `listed`; `names[first + i]` is the place there of id `i`. 0 if it is not worth it."""
+def deduplicate_ids(
+    ids: Any, id_bytes: Any, stride: Any, count: Any, listed: Array, names: Array, first: Any, seen: Array
+) -> Any:
+    """List the ids of a chunk in `listed`; id `i` is entry `names[first + i]`. 0 if it is not worth it."""
     if count < NUM_PROBED:
         return 0
     small = np.uint64(SMALL_IDS)
     num_small = 0
     for i in range(NUM_PROBED):
-        num_small += read_uint64(ids + i * stride) < small
+        num_small += read_id(ids + i * stride, id_bytes) < small
     if 2 * num_small < NUM_PROBED:
         return 0
     seen[:] = 0
     to = np.uint64(first)
     size = np.uint64(0)
     for i in range(np.uint64(count)):
-        x = read_uint64(ids + np.int64(i) * stride)
-        place = size
+        x = read_id(ids + np.int64(i) * stride, id_bytes)
+        entry = size
         if x < small:
-            place = np.uint64(seen[x])
-            if place == 0:  # its place is noted from 1 on
+            entry = np.uint64(seen[x])
+            if entry == 0:  # entries are noted from 1 on
                 size += np.uint64(1)
                 listed[size - np.uint64(1)] = x
                 seen[x] = np.uint16(size)
-                place = size
-            place -= np.uint64(1)
+                entry = size
+            entry -= np.uint64(1)
         else:
             listed[size] = x
             size += np.uint64(1)
-        names[to + i] = np.uint16(place)
+        names[to + i] = np.uint16(entry)
     return np.int64(size) if size < MOST_LISTED * count else 0
 
 
@@ -62,7 +64,7 @@ def merge_ids(ids: Any, stride: Any, count: Any, listed: Array, names: Array, fi
 def copy_out(
     vectors: Any, dim: Any, names: Array, first: Any, count: Any, into: Any, stride: Any, item: Any, kind: Any, run: Any
 ) -> None:
-    """Copy the vector of every id, of `dim` floats of `item` bytes, to its place in the batch. `run` divides it."""
+    """Copy the vector of every id, of `dim` floats of `item` bytes, to the batch. `run` divides `dim`."""
     length = len(run) * item
     for i in range(np.uint64(count)):
         source = vectors + np.int64(names[np.uint64(first) + i]) * (dim * item)
@@ -85,7 +87,7 @@ def sum_up(
     kind: Any,
     run: Any,
 ) -> None:
-    """Add the gradient of every id to the one of its place in the list, which starts at zero."""
+    """Add the gradient of every id to that of its entry in the list, which starts at zero."""
     length = len(run) * item
     for k in range(num_listed * (dim // len(run))):
         clear(into + k * length, kind, run)

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cce import compiled
-from cce.kernels import Program, fused
-from cce.kernels.kept import Bags
-from helpers.linear_tables import NUM_IDS, TABLES, plain, seeded, some_ids
+from cce.kernels import Bags
+from cce.kernels.cpu import LaunchPlan
+from helpers.linear_tables import NUM_IDS, TABLES, look_up, plain, seeded, some_ids
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
 
@@ -27,22 +27,22 @@ def pooled(tables, ids, offsets, batch, weights):
 @given(
     lengths=st.lists(st.sampled_from([0, 0, 1, 2, 255, 256, 257, 600]), min_size=2, max_size=8),
     weighted=st.booleans(),
-    keep=st.booleans(),
+    save=st.booleans(),
 )
-def test_bags_of_any_lengths(lengths, weighted, keep):
+def test_bags_of_any_lengths(lengths, weighted, save):
     lengths = lengths[: len(lengths) // 2 * 2]
     tables, batch = [TABLES["cce"](padding_idx=3), TABLES["full"]()], len(lengths) // 2
     offsets = torch.tensor([0, *lengths]).cumsum(0)
     ids = some_ids(int(offsets[-1]))
     ids[::5] = 3
     weights = torch.randn(len(ids), generator=seeded(1)) if weighted else None
-    program, codebooks = Program([t.layout() for t in tables]), [t.codebook for t in tables]
+    plan, codebooks = LaunchPlan([t.layout() for t in tables]), [t.codebook for t in tables]
     bags = Bags(offsets, batch, weights)
-    with torch.set_grad_enabled(keep):
-        vectors = fused.look_up(program, ids, codebooks, bags=bags)
+    with torch.set_grad_enabled(save):
+        vectors = look_up(plan, ids, codebooks, bags=bags)
     expected = pooled(tables, ids, offsets, batch, weights)
     torch.testing.assert_close(vectors, expected, rtol=1e-4, atol=1e-4)
-    if keep:
+    if save:
         upstream = torch.randn(vectors.shape, generator=seeded(2))
         found, right = (torch.autograd.grad(v, codebooks, upstream) for v in (vectors, expected))
         for one, other in zip(found, right, strict=True):
@@ -52,6 +52,6 @@ def test_bags_of_any_lengths(lengths, weighted, keep):
 def test_a_wrong_id_in_a_bag_is_named():
     table, ids = TABLES["cce"](), some_ids(600)
     ids[599] = NUM_IDS
-    program, bags = Program([table.layout()] * 2, ["a", "b"]), Bags(torch.tensor([0, 300, 600]), 1)
+    plan, bags = LaunchPlan([table.layout()] * 2, names=["a", "b"]), Bags(torch.tensor([0, 300, 600]), 1)
     with pytest.raises(IndexError, match=rf"ids of b must lie in \[0, {NUM_IDS}\), got {NUM_IDS}"):
-        fused.look_up(program, ids, [table.codebook] * 2, bags=bags)
+        look_up(plan, ids, [table.codebook] * 2, bags=bags)

@@ -1,4 +1,4 @@
-"""Facts are saved and moved, but neither trained nor averaged nor sent."""
+"""Index state is saved and moved, but neither trained nor averaged nor sent."""
 
 import copy
 import io
@@ -7,12 +7,12 @@ import pickle
 import pytest
 import torch
 
-from cce.indexing.facts import FactModule
+from cce.indexing.state import IndexModule
 
 
-class Pointers(FactModule):
-    facts = ("table", "seeds")
-    moved_facts = ("seeds",)
+class Pointers(IndexModule):
+    index_state = ("table", "seeds")
+    device_tensors = ("seeds",)
 
     def __init__(self, value=0):
         super().__init__()
@@ -20,14 +20,14 @@ class Pointers(FactModule):
         self.seeds = torch.full((4,), value)
 
 
-def test_facts_are_neither_parameters_nor_buffers_but_in_the_state():
+def test_index_state_is_neither_parameters_nor_buffers_but_in_state_dict():
     module = Pointers(5)
     assert list(module.parameters()) == list(module.buffers()) == []
     assert set(module.state_dict()) == {"table", "seeds"}
     assert module.nbytes == 3 * 2 * 2 + 4 * 8
 
 
-def test_facts_load_in_place_and_inside_other_modules():
+def test_index_state_loads_in_place_and_inside_other_modules():
     outer, source = torch.nn.Sequential(Pointers(1)), torch.nn.Sequential(Pointers(9))
     address = outer[0].table.data_ptr()
     outer.load_state_dict(source.state_dict())
@@ -36,7 +36,7 @@ def test_facts_load_in_place_and_inside_other_modules():
     assert torch.equal(outer[0].seeds, source[0].seeds)
 
 
-def test_a_missing_or_wrong_fact_is_named():
+def test_missing_or_wrong_index_state_is_named():
     state = Pointers().state_dict()
     del state["table"]
     with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "table"'):
@@ -52,7 +52,7 @@ def test_a_missing_or_wrong_fact_is_named():
         Pointers().load_state_dict(state)
 
 
-def test_only_moved_facts_follow_and_no_type_changes():
+def test_only_device_tensors_follow_and_no_type_changes():
     module = Pointers().to("meta")
     assert (module.seeds.device.type, module.table.device.type) == ("meta", "cpu")
     module = Pointers().half()
@@ -77,7 +77,7 @@ def test_torch_save_of_the_state():
     assert int(module.table[0, 0].item()) == 40_000
 
 
-def test_moved_facts_are_assigned_where_the_module_s_own_are_on_the_meta_device():
+def test_device_tensors_are_assigned_where_the_module_s_own_are_on_the_meta_device():
     state = Pointers(9).state_dict()
     module = Pointers(1).to("meta")
     module.load_state_dict(state, assign=True)
@@ -88,8 +88,8 @@ def test_moved_facts_are_assigned_where_the_module_s_own_are_on_the_meta_device(
 
 def test_the_version_counts_what_is_set_but_not_modes_of_training():
     module = Pointers()
-    before = module.version
+    before = module.version.count
     module.eval().train()
-    assert module.version == before
+    assert module.version.count == before
     module.seeds = module.seeds.clone()
-    assert module.version == before + 1
+    assert module.version.count == before + 1

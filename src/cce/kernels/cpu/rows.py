@@ -1,6 +1,6 @@
-"""Ids in, rows out: hashing, pointers, digits and circular places in compiled loops, a block of ids at a time.
+"""Ids in, rows out: hashing, pointers, digits and circular indices in compiled loops, a block of ids at a time.
 
-The rows of a block are kept slot by slot: `rows[start + slot · BLOCK + place]`. Within a block they stay in the
+The rows of a block are stored slot by slot: `rows[start + slot · BLOCK + i]`. Within a block they stay in the
 processor's first cache between being named and being fetched. The row of slot 0 is −1 for an id that counts for nothing
 (padding).
 """
@@ -54,6 +54,7 @@ def fill_rows(
     num_embeddings: Any,
     padding: Any,
     ids: Any,
+    id_bytes: Any,
     stride: Any,
     first: Any,
     count: Any,
@@ -61,10 +62,10 @@ def fill_rows(
     start: Any,
     scratch: Array,
 ) -> Any:
-    """Fill `count` places from `first` on of the block at `start`; −1, or the place of the first id out of range."""
+    """Fill `count` rows of each slot from `first` on of the block at `start`: −1, or which id is out of range first."""
     own, low, high = scratch[0], scratch[1], scratch[2]
     num_ids = np.uint64(count)
-    wrong = _read_ids(ids, stride, num_ids, np.uint64(num_embeddings), own)
+    wrong = _read_ids(ids, id_bytes, stride, num_ids, np.uint64(num_embeddings), own)
     if wrong >= 0:
         return wrong
     is_mixed = False
@@ -90,11 +91,17 @@ def fill_rows(
 
 
 @compile_loops
-def _read_ids(ids: Any, stride: Any, count: Any, limit: Any, own: Array) -> Any:
+def read_id(address: Any, id_bytes: Any) -> Any:
+    """An id of 4 or 8 bytes. A negative one is a large one without its sign."""
+    return np.uint64(np.int64(read_int32(address))) if id_bytes == 4 else read_uint64(address)
+
+
+@compile_loops
+def _read_ids(ids: Any, id_bytes: Any, stride: Any, count: Any, limit: Any, own: Array) -> Any:
     is_wrong = False
     for i in range(count):
-        own[i] = read_uint64(ids + np.int64(i) * stride)
-        is_wrong |= own[i] >= limit  # a negative id is a large one without its sign
+        own[i] = read_id(ids + np.int64(i) * stride, id_bytes)
+        is_wrong |= own[i] >= limit
     if is_wrong:
         for i in range(count):
             if own[i] >= limit:

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from cce.kernels import gather_sum, triton_gather_sum
-from cce.kernels.triton_gather_sum import sum_rows, usable, weights_gradient
+from cce.kernels import gather_sum
+from cce.kernels.triton import gather_sum as triton_gather_sum
+from cce.kernels.triton.gather_sum import runs_on, sum_rows, weights_gradient
 from helpers.triton_process import codebook_gradient, compile_for_gpu, sparse_codebook_gradient
 
 pytestmark = pytest.mark.slow
@@ -267,29 +268,29 @@ def test_offsets_are_multiplied_in_64_bits(compiled, name):
 # -- when it is used ---------------------------------------------------------------------------------------------------
 
 
-def test_it_is_usable_on_the_cpu_only_in_the_interpreter(monkeypatch):
+def test_it_runs_on_the_cpu_only_in_the_interpreter(monkeypatch):
     installed = importlib.util.find_spec("triton") is not None
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    assert not usable(torch.zeros(2, 3))
+    assert not runs_on(torch.zeros(2, 3))
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert usable(torch.zeros(2, 3)) is installed
-    assert not usable(torch.zeros(2, 3, dtype=torch.complex64))
+    assert runs_on(torch.zeros(2, 3)) is installed
+    assert not runs_on(torch.zeros(2, 3, dtype=torch.complex64))
 
 
-def test_it_is_usable_on_cuda_where_triton_is_installed(monkeypatch):
+def test_it_runs_on_cuda_where_triton_is_installed(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     with FakeTensorMode():  # tensors of a GPU that is not there
         codebook = torch.empty(2, 3, device="cuda")
     for installed in (True, False):
         monkeypatch.setattr(triton_gather_sum, "_triton_is_installed", lambda installed=installed: installed)
-        assert usable(codebook) is usable(codebook.half()) is installed
-        assert not usable(codebook.to(torch.complex64))
+        assert runs_on(codebook) is runs_on(codebook.half()) is installed
+        assert not runs_on(codebook.to(torch.complex64))
 
 
 def test_neither_importing_it_nor_an_empty_batch_loads_triton():
     code = (
-        "import sys, torch, cce, cce.kernels.triton_autograd as autograd, cce.kernels.triton_gather_sum as kernels\n"
-        "assert autograd.triton_gather_sum and kernels.usable(torch.zeros(2, 3)) is False\n"
+        "import sys, torch, cce, cce.kernels.triton.autograd as autograd, cce.kernels.triton.gather_sum as kernels\n"
+        "assert autograd.triton_gather_sum and kernels.runs_on(torch.zeros(2, 3)) is False\n"
         "assert kernels.sum_rows(torch.zeros(2, 3), torch.zeros(0, 1, 1, dtype=torch.int64), None).shape == (0, 3)\n"
         "sys.exit('triton' in sys.modules)"
     )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import cce
 from cce import compiled
-from cce.kernels import compiled_rows
+from cce.kernels.cpu import rows as compiled_rows
 from helpers import slow
 from helpers.linear_tables import TABLES, plain, seeded
 

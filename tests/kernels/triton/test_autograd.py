@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cce.kernels import gather_sum
-from cce.kernels.triton_autograd import triton_gather_sum
+from cce.kernels.triton.autograd import triton_gather_sum
 from helpers.triton_process import (
     check_by_finite_differences,
     gradient_after_a_change,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.autograd import Function
 
-from cce.kernels.triton_gather_sum import SUM_TYPES, codebook_gradient, sum_rows, weights_gradient
+from cce.kernels.triton.gather_sum import SUM_TYPES, codebook_gradient, sum_rows, weights_gradient
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.kernels.compiled_rows import BLOCK
+from cce.kernels.cpu.rows import BLOCK
 
 Array = np.ndarray[Any, Any]
 

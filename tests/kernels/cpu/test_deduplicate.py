@@ -5,9 +5,9 @@ import torch
 
 import cce
 from cce import compiled
-from cce.kernels import Program, fused
-from cce.kernels.compiled_merge import CHUNK, SMALL_IDS
-from helpers.linear_tables import plain, seeded
+from cce.kernels.cpu import LaunchPlan
+from cce.kernels.cpu.deduplicate import CHUNK, SMALL_IDS
+from helpers.linear_tables import look_up, plain, seeded
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
 
@@ -42,7 +42,7 @@ def test_any_share_of_frequent_ids_at_the_ends_of_chunks(batch, share):
         torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-4)
 
 
-def test_sparse_gradients_of_merged_ids():
+def test_sparse_gradients_of_deduplicated_ids():
     ids = frequent(2 * CHUNK + 300, 0.9)
     table = cce.FullEmbedding(NUM_IDS, 16, sparse=True, padding_idx=3, generator=seeded())
     gradient = torch.autograd.grad(table(ids), table.codebook, torch.ones(len(ids), 16))[0]
@@ -52,14 +52,14 @@ def test_sparse_gradients_of_merged_ids():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_threads_do_not_show_where_some_features_merge_and_others_do_not(num_threads, sparse):
+def test_threads_do_not_show_where_some_features_have_frequent_ids_and_others_do_not(num_threads, sparse):
     tables = list(kinds()) * 2
     columns = [frequent(3 * CHUNK + 7, share, seed) for seed, share in enumerate((1.0, 0.0, 0.6, 0.95))]
     ids, results = torch.stack(columns, dim=1), []
     for threads in (1, 2, 3):
         num_threads(threads)
-        program, codebooks = Program([table.layout() for table in tables]), [table.codebook for table in tables]
-        vectors = fused.look_up(program, ids, codebooks, sparse=sparse)
+        plan, codebooks = LaunchPlan([table.layout() for table in tables]), [table.codebook for table in tables]
+        vectors = look_up(plan, ids, codebooks, sparse=sparse)
         gradients = torch.autograd.grad(vectors, codebooks, vectors.detach())
         results.append([vectors, *[gradient.to_dense() for gradient in gradients]])
     for other in results[1:]:
@@ -67,7 +67,7 @@ def test_threads_do_not_show_where_some_features_merge_and_others_do_not(num_thr
 
 
 @pytest.mark.parametrize("wrong", [-1, NUM_IDS])
-def test_a_wrong_id_among_merged_ones_is_named(wrong):
+def test_a_wrong_id_among_frequent_ones_is_named(wrong):
     ids = frequent(CHUNK + 300, 1.0)
     ids[CHUNK + 299] = wrong
     with pytest.raises(IndexError, match=f"got {wrong}"):
@@ -81,7 +81,7 @@ def test_a_wrong_id_that_is_small_is_named():
         table(ids)
 
 
-def test_gradients_of_gradients_of_merged_ids():
+def test_gradients_of_gradients_of_deduplicated_ids():
     table, ids = next(kinds()), frequent(CHUNK, 1.0)
     scale = torch.ones((), requires_grad=True)
     (first,) = torch.autograd.grad((table(ids) * scale).square().sum(), table.codebook, create_graph=True)

@@ -1,10 +1,10 @@
 """Rows in, vectors out, and gradients back: what `gather_sum` does, in compiled loops, a block of ids at a time.
 
-What is the same for every id is known when the loops are compiled: the lengths of the first three tuples of `form` say
-how many floats one instruction handles, how many rows are added up, and how many columns there are. Where the last two
-are empty, any number will do, and a row may be several runs of floats long. (The fourth is the run for
-whole vectors.) `kind` says how floats are stored: see `compiled.memory`. Vectors, gradients of vectors and gradients of
-the codebook are float32, or float64 where the codebook is.
+What is the same for every id is known when the loops are compiled (`plan.Specialisation`): the lengths of the first
+three tuples of `special` say how many floats one instruction handles, how many rows are added up, and how many columns
+there are. Where the last two are empty, any number will do, and a row may be several runs of floats long. (The fourth
+is the run for whole vectors.) `kind` says how floats are stored: see `compiled.memory`. Vectors, gradients of vectors
+and gradients of the codebook are float32, or float64 where the codebook is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.kernels.compiled_rows import BLOCK
+from cce.kernels.cpu.rows import BLOCK
 
 Array = np.ndarray[Any, Any]
 
@@ -32,11 +32,11 @@ def gather_block(
     stride: Any,
     sizes: Any,
     kind: Any,
-    form: Any,
+    special: Any,
 ) -> None:
     """Write `count` vectors at `into`, `stride` bytes apart. `sizes`: bytes of a stored float and of a sum."""
     item, total = sizes
-    run, terms, columns, _ = form
+    run, terms, columns, _ = special
     num_columns = len(columns) if len(columns) else shape[0]
     num_terms = len(terms) if len(terms) else shape[1]
     num_runs = 1 if len(terms) else shape[2] // len(run)
@@ -79,10 +79,10 @@ def scatter_block(
     stride: Any,
     total: Any,
     kind: Any,
-    form: Any,
+    special: Any,
 ) -> None:
     """Add the gradients of `count` vectors at `grad` to the rows of the gradient table that they came from."""
-    run, terms, columns, _ = form
+    run, terms, columns, _ = special
     num_columns = len(columns) if len(columns) else num_columns
     num_terms = len(terms) if len(terms) else shape[1]
     num_runs = 1 if len(terms) else shape[2] // len(run)
