@@ -137,8 +137,9 @@ class EmbeddingCollection(nn.Module):
 
     def cluster(self, *, generator: torch.Generator | None = None) -> list[ClusterEvent]:
         """Cluster every table that can be, side by side."""
-        tables = [table for table in self._tables() if isinstance(table, Clusterable) and table.can_cluster]
-        return cluster_all(tables, generator)
+        named = zip(self.tables, self._tables(), strict=True)
+        tables = {f"table of feature {name!r}": table for name, table in named if isinstance(table, Clusterable)}
+        return cluster_all({name: table for name, table in tables.items() if table.can_cluster}, generator)
 
     # -- one id for each feature ---------------------------------------------------------------------------------------
 
