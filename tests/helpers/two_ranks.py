@@ -126,7 +126,9 @@ def refuse(ranks, data, out):
         model.tables["item"].codebook[0] = torch.nan
     before = {name: value.clone() for name, value in model.state_dict().items()}
     schedule = ClusterSchedule(model, every=1, ranks=ranks)
-    with pytest.raises((ValueError, RuntimeError), match=r"^table 'tables\.item' of feature 'item' cannot be clustered"):
+    with pytest.raises(
+        (ValueError, RuntimeError), match=r"^table 'tables\.item' of feature 'item' cannot be clustered"
+    ):
         schedule.step()
     for name, value in model.state_dict().items():
         torch.testing.assert_close(value, before[name], rtol=0, atol=0, equal_nan=True)

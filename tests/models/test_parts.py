@@ -16,7 +16,7 @@ def test_the_tables_of_the_features_pass_in_their_order():
 
 
 def test_other_kinds_are_rejected():
-    with pytest.raises(TypeError, match="tables must be an EmbeddingCollection, got {} of type dict"):
+    with pytest.raises(TypeError, match=r"tables must be an EmbeddingCollection, got \{\} of type dict"):
         check_parts(SCHEMA, {})
     with pytest.raises(TypeError, match="schema must be a Schema, got None of type NoneType"):
         check_parts(None, cce.EmbeddingCollection({"a": 5}, 4))
