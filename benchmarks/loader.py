@@ -19,8 +19,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.side_by_side import keep
-from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
-from cce.data.order import EpochOrder
+from cce.data import EpochShuffle, PreparedData, SyntheticConfig, prepare_synthetic
 from cce.text import format_table
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def _columns(data: PreparedData) -> list[np.ndarray]:
 
 
 def _by_columns(columns: list[np.ndarray], num_rows: int, batch_size: int) -> Iterator[tuple[torch.Tensor, ...]]:
-    order = EpochOrder(num_rows, seed=0, epoch=0)
+    order = EpochShuffle(num_rows, seed=0, epoch=0)
     for start in range(0, num_rows, batch_size):
         rows = order.rows(start, min(start + batch_size, num_rows))
         ids, dense = np.empty((len(rows), 26), np.int64), np.empty((len(rows), 13), np.float32)

@@ -17,7 +17,7 @@ from torch import nn
 
 import cce
 from benchmarks.side_by_side import keep
-from cce.data import PlantedClusters, Sample
+from cce.data import Sample, SyntheticClicks
 from cce.evaluation import binary_cross_entropy
 from cce.reclustering.repair import POLICIES
 from cce.text import format_table
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
 
 def _run(helper_start: str, policy: str, num_rows: int, seed: int) -> dict[str, Any]:
     g = torch.Generator().manual_seed(seed)
-    clicks = PlantedClusters((20_000, 5_000), num_clusters=32, generator=g)
+    clicks = SyntheticClicks((20_000, 5_000), num_clusters=32, generator=g)
     train, test = clicks.sample(num_rows, generator=g), clicks.sample(num_rows // 8, generator=g)
     tables = nn.ModuleList(
         cce.create_embedding("cce", size, DIM, num_params=8_000, generator=g, helper_start=helper_start)

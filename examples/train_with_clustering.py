@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import cce
-from cce.data import PlantedClusters, Sample
+from cce.data import Sample, SyntheticClicks
 
 NUM_EPOCHS, BATCH = 4, 500
 
@@ -43,7 +43,7 @@ def train(method: str, sizes: tuple[int, ...], clicks: Sample) -> Recommender:
 
 def main() -> None:
     g = torch.Generator().manual_seed(0)
-    world = PlantedClusters((1_000, 300), num_clusters=8, generator=g)
+    world = SyntheticClicks((1_000, 300), num_clusters=8, generator=g)
     clicks, test = world.sample(24_000, generator=g), world.sample(8_000, generator=g)
     for method in ("hash", "cce"):
         model = train(method, world.vocabulary_sizes, clicks)

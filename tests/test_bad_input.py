@@ -28,7 +28,7 @@ CASES = [
     if error.startswith("    ")
 ]
 KINDS = ("ValueError", "TypeError", "IndexError", "FileNotFoundError")
-RULE = re.compile(r"must|give |needs?|goes? with|follows from|has no option|cannot|can be|could not|names")
+RULE = re.compile(r"must|give |needs?|go(es)? with|follows from|has no option|cannot|can be|could not|names")
 SCHEMA = Schema((Feature("a", 100), Feature("b", 50), Feature("c", 20)), dense=("x", "y"))
 
 

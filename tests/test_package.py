@@ -21,7 +21,7 @@ TESTS = ROOT / "tests"
 ROOMS = (  # a room imports only rooms above it
     *("version", "checks", "text", "schema", "files", "signals", "records", "run_folder", "compiled"),
     *("indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
-    *("distributed", "reclustering", "compression", "models", "data", "evaluation", "diagnostics"),
+    *("distributed", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
     *("training", "serving"),
     *("theory", "experiments", "report", "cli"),
 )
@@ -103,8 +103,9 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
             if package not in {*required, *sys.stdlib_module_names, "cce"}:
                 importers.setdefault(package, set()).add(path.relative_to(SOURCE).as_posix())
     assert importers.pop("numba") == {"compiled/loops.py", "compiled/instructions.py"}
-    assert importers["pyarrow"] == {"data/arrow.py"}
-    assert importers["ray"] == {"data/ray_engine.py"}
+    arrow = {f"data/prepare/arrow/{name}.py" for name in ("blocks", "parquet", "text", "values")}
+    assert importers.pop("pyarrow") == arrow
+    assert importers["ray"] == {"workers/ray.py"}
     assert importers["altair"] == {"report/charts.py"}
     assert importers["vl_convert"] == {"report/vega.py"}
     assert {package: paths for package, paths in importers.items() if len(paths) > 1} == {}
@@ -144,7 +145,10 @@ def test_neither_the_package_nor_its_help_waits_for_torch(code):
 
 @pytest.mark.slow
 def test_preparing_does_without_torch_and_training_without_pyarrow():
-    for code, absent in (("import cce.data.pipeline, cce.data.like", "torch"), ("import cce.data.prepared", "pyarrow")):
+    for code, absent in (
+        ("import cce.data.prepare.pipeline, cce.data.sources.reuse", "torch"),
+        ("import cce.data.prepared", "pyarrow"),
+    ):
         result = python("-c", f"{code}\nimport sys\nsys.exit({absent!r} in sys.modules)")
         assert result.returncode == 0, code
 

@@ -7,9 +7,7 @@ import zipfile
 import pytest
 
 from cce.cli import main
-from cce.cli.prepare import KINDS
-from cce.data import PreparedData
-from cce.data.criteo_text import write_criteo_text
+from cce.data import SOURCES, PreparedData, write_criteo_text
 from helpers.raw_files import write_csv
 
 ROWS = [(row % 2, f"u{row % 7}", "a|b" if row % 3 else "", row) for row in range(100)]
@@ -41,7 +39,7 @@ def test_criteo_kaggle(tmp_path, capsys):
     assert summary["out"] == str(tmp_path / "out")
     data = PreparedData.open(tmp_path / "out")
     assert data.manifest["dense"] == summary["dense"]
-    new = prepared(capsys, "--like", tmp_path / "out", tmp_path / "train.txt", tmp_path / "new")
+    new = prepared(capsys, "--reuse-vocabulary", tmp_path / "out", tmp_path / "train.txt", tmp_path / "new")
     assert (new["splits"], new["features"]) == ({"test": 700}, summary["features"])
 
 
@@ -84,7 +82,7 @@ def test_options_of_the_default_split_are_used(tmp_path, capsys):
 
 
 def test_synthetic_data_sets_and_raw_files(tmp_path, capsys):
-    options = ("--rows", 1000, "--vocabulary-sizes", 50, 20, "--planted", 1, "--clusters", 4, "--num-dense", 0)
+    options = ("--rows", 1000, "--vocabulary-sizes", 50, 20, "--informative", 1, "--clusters", 4, "--num-dense", 0)
     summary = prepared(capsys, "synthetic", tmp_path / "out", *options)
     assert summary["features"] == {"c0": 51, "c1": 21}
     assert PreparedData.open(tmp_path / "out").manifest["oracle_bce"] == summary["oracle_bce"] > 0
@@ -126,7 +124,7 @@ def test_what_is_wrong_is_one_line(tmp_path, capsys):
     assert "engine must be local, ray" in refused(capsys, "criteo-kaggle", train, out, "--engine", "dask")
     assert "min_count must lie in" in refused(capsys, "criteo-kaggle", train, out, "--min-count", 0)
     assert "KIND must be one of criteo-kaggle, " in refused(capsys)
-    assert "must be a data set made by `cce prepare`" in refused(capsys, "--like", tmp_path, train, out)
+    assert "must be a data set made by `cce prepare`" in refused(capsys, "--reuse-vocabulary", tmp_path, train, out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.gz", "train.txt"]
     out.mkdir()
     assert "out must not exist already" in refused(capsys, "synthetic", out)
@@ -138,7 +136,7 @@ def test_without_pyarrow_one_is_told_what_to_install(tmp_path, capsys, monkeypat
     assert "pip install 'clustered-embeddings[data]'" in error
 
 
-@pytest.mark.parametrize("kind", [None, *KINDS, "synthetic"])
+@pytest.mark.parametrize("kind", [None, *SOURCES, "synthetic"])
 def test_help_has_an_example(kind, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["prepare", *([kind] if kind else []), "--help"])
@@ -148,4 +146,4 @@ def test_help_has_an_example(kind, capsys):
     assert f"  cce prepare {kind or 'synthetic'} " in out
     assert "--json" in out
     if kind is None:
-        assert all(name in out for name in (*KINDS, "synthetic", "--like"))
+        assert all(name in out for name in (*SOURCES, "synthetic", "--reuse-vocabulary"))

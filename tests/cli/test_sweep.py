@@ -108,12 +108,14 @@ def test_a_failing_run_is_named_and_the_others_are_there(here, data, capsys):
         (["recipe.toml", "--jobs", "0"], "jobs must lie in [1, 2**16), got 0."),
         (["recipe.toml", "--engine", "spark"], "engine must be local, ray or ray://host:port, got 'spark'."),
         (["raw.toml", "--data", ""], "raw data 'clicks.csv' must be there or in the folder CCE_DATA, got neither."),
+        (["wrong.toml", "--data", ""], "unrecognized arguments: --lines 1000; see `cce --help`."),
         (["none.toml", "--data", ""], "recipe must say how its data is prepared, or --data must name a data set."),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(here, data, capsys, monkeypatch, words, message):
     monkeypatch.delenv("CCE_DATA", raising=False)
     (here / "raw.toml").write_text(RECIPE.replace("synthetic --rows", "table clicks.csv --rows"))
+    (here / "wrong.toml").write_text(RECIPE.replace("synthetic --rows", "synthetic --lines"))
     (here / "none.toml").write_text("\n".join(line for line in RECIPE.splitlines() if "prepare" not in line))
     words = words[:-2] if words[-1] == "" else [*words, "--data", str(data)]
     assert main(["sweep", *words, "--out", "out"]) == 2

@@ -193,10 +193,10 @@ def test_wide_points_go_to_torch():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_clusters": 0}, "num_clusters must be at least 1, got 0"),
-        ({"num_iterations": -1}, "num_iterations must not be negative, got -1"),
-        ({"tolerance": -0.1}, r"tolerance must not be negative, got -0\.1"),
-        ({"tolerance": math.nan}, "tolerance must not be negative, got nan"),
+        ({"num_clusters": 0}, r"num_clusters must lie in \[1, 2\*\*31\), got 0"),
+        ({"num_iterations": -1}, r"num_iterations must lie in \[0, 2\*\*31\), got -1"),
+        ({"tolerance": -0.1}, r"tolerance must be a finite number of at least 0, got -0\.1"),
+        ({"tolerance": math.nan}, "tolerance must be a finite number of at least 0, got nan"),
         ({"start": "farthest"}, "start must be a tensor or one of random, k-means\\+\\+, got 'farthest'"),
         ({"start": torch.zeros(3, 2)}, "start must have num_clusters = 2 rows, got 3"),
         ({"start": torch.zeros(2, 3)}, "start must have the width of points, 2, got 3"),

@@ -13,6 +13,11 @@ from cce.compiled import in_worker, parallel_for
 from helpers.linear_tables import seeded
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_small(monkeypatch):
+    monkeypatch.setattr(plain, "FEW_NUMBERS", 0)
+
+
 def plain_search(points, centroids):
     return PlainSearch(points)(centroids)
 

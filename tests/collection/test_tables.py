@@ -345,17 +345,18 @@ def test_a_replaced_table_is_looked_up_from_then_on():
         collection(torch.tensor([[0, 0, 6]]))
 
 
-def test_other_tables_and_modes_of_training_leave_its_program_alone():
+def test_other_tables_and_modes_of_training_leave_its_launch_plan_alone():
     collection, other, ids = make(), make(), ids_of(30)
     collection(ids)
-    program = collection._fused(ids)[0].program
+    plan = collection._fused.look_up.plan
     other.tables["user"].padding_idx = 3
     other.cluster(generator=seeded())
-    collection.eval()
-    collection(ids)
-    assert collection.train()._fused(ids)[0].program is program
+    collection.eval()(ids)
+    collection.train()(ids)
+    assert collection._fused.look_up.plan is plan is not None
     collection.tables["user"].padding_idx = 3
-    assert collection._fused(ids)[0].program is not program
+    collection(ids)
+    assert collection._fused.look_up.plan is not plan
 
 
 def test_ids_are_counted_in_training():

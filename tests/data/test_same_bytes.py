@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cce.cli import main
-from cce.data.criteo_text import write_criteo_text
+from cce.data import write_criteo_text
 from helpers.raw_files import write_csv
 
 TABLE = [
@@ -96,5 +96,5 @@ def test_new_rows_have_the_ids_of_the_old_data_set(raw, tmp_path, monkeypatch, c
     monkeypatch.chdir(raw)
     old, out = str(tmp_path / "old"), str(tmp_path / "out")
     assert main(["prepare", *(old if word == "OUT" else word for word in CASES["kaggle"]), "--json"]) == 0
-    assert main(["prepare", "--like", old, "days/day_0", out, "--json"]) == 0
+    assert main(["prepare", "--reuse-vocabulary", old, "days/day_0", out, "--json"]) == 0
     assert digest(tmp_path / "out") == DIGESTS["like"]

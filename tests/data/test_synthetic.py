@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from cce.data import PlantedClusters
+from cce.data import SyntheticClicks
 from cce.evaluation import binary_cross_entropy
 
 SIZES = (50, 30, 20)
@@ -18,7 +18,7 @@ def generator(seed=0):
 
 
 def planted(sizes=SIZES, *, seed=0, **options):
-    return PlantedClusters(sizes, num_clusters=4, generator=generator(seed), **options)
+    return SyntheticClicks(sizes, num_clusters=4, generator=generator(seed), **options)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_clusters_decide_alone(clicks, sample):
 
 
 def test_logits_spread_by_three():
-    clicks = PlantedClusters((3_000,) * 3, num_clusters=2_000, latent_dim=6, zipf=0.0, generator=generator())
+    clicks = SyntheticClicks((3_000,) * 3, num_clusters=2_000, latent_dim=6, zipf=0.0, generator=generator())
     logits = torch.logit(clicks.sample(20_000, generator=generator(1)).probabilities)
     assert logits.std().item() == pytest.approx(3, rel=0.03)
 
@@ -136,11 +136,11 @@ def test_no_rows_are_a_sample_too(clicks):
 
 def test_no_features_are_refused():
     with pytest.raises(ValueError, match=re.escape("number of vocabulary_sizes must lie in [1, 2**31), got 0.")):
-        PlantedClusters(())
+        SyntheticClicks(())
 
 
 def test_one_planted_feature_decides_by_the_sum_of_its_vector():
-    clicks = planted(num_planted=1)
+    clicks = planted(num_informative=1)
     sample = clicks.sample(50, generator=generator(1))
     for ids, probability in zip(sample.ids.tolist(), sample.probabilities.tolist(), strict=True):
         logit = float(clicks.vectors[0][clicks.clusters[0][ids[0]]].sum())
@@ -148,7 +148,7 @@ def test_one_planted_feature_decides_by_the_sum_of_its_vector():
 
 
 def test_features_beyond_the_planted_ones_are_noise():
-    clicks = planted(num_planted=2)
+    clicks = planted(num_informative=2)
     sample = clicks.sample(50, generator=generator(1))
     for ids, probability in zip(sample.ids.tolist(), sample.probabilities.tolist(), strict=True):
         user, item = (clicks.vectors[f][clicks.clusters[f][ids[f]]] for f in range(2))
@@ -168,35 +168,35 @@ def test_dense_numbers_add_to_the_logit():
     assert clicks.dense_weights.abs().min() > 0
 
 
-@pytest.mark.parametrize("num_planted", [1, 2, 26])
-def test_logits_spread_by_three_whatever_is_planted(num_planted):
-    clicks = PlantedClusters(
-        (3_000,) * 26, num_clusters=2_000, num_planted=num_planted, zipf=0.0, generator=generator()
+@pytest.mark.parametrize("num_informative", [1, 2, 26])
+def test_logits_spread_by_three_whatever_is_planted(num_informative):
+    clicks = SyntheticClicks(
+        (3_000,) * 26, num_clusters=2_000, num_informative=num_informative, zipf=0.0, generator=generator()
     )
     logits = torch.logit(clicks.sample(20_000, generator=generator(1)).probabilities)
     assert logits.std().item() == pytest.approx(3, rel=0.07)
 
 
-@pytest.mark.parametrize("num_planted", [0, 4])
-def test_more_planted_features_than_features_are_refused(num_planted):
-    with pytest.raises(ValueError, match=re.escape(f"num_planted must lie in [1, 4), got {num_planted}.")):
-        planted(num_planted=num_planted)
+@pytest.mark.parametrize("num_informative", [0, 4])
+def test_more_planted_features_than_features_are_refused(num_informative):
+    with pytest.raises(ValueError, match=re.escape(f"num_informative must lie in [1, 4), got {num_informative}.")):
+        planted(num_informative=num_informative)
 
 
 @pytest.mark.parametrize("num_clusters", [0, -1])
 def test_no_clusters_are_refused(num_clusters):
     with pytest.raises(ValueError, match=re.escape(f"num_clusters must lie in [1, 2**31), got {num_clusters}.")):
-        PlantedClusters((10, 10), num_clusters=num_clusters)
+        SyntheticClicks((10, 10), num_clusters=num_clusters)
     with pytest.raises(TypeError, match=r"num_clusters must be an int, got 2\.5 of type float"):
-        PlantedClusters((10, 10), num_clusters=2.5)
+        SyntheticClicks((10, 10), num_clusters=2.5)
 
 
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: PlantedClusters((10, 0)), "vocabulary_sizes"),
-        (lambda: PlantedClusters((10, 10), latent_dim=0), "latent_dim"),
-        (lambda: PlantedClusters((10, 10)).sample(-1), "num_rows"),
+        (lambda: SyntheticClicks((10, 0)), "vocabulary_sizes"),
+        (lambda: SyntheticClicks((10, 10), latent_dim=0), "latent_dim"),
+        (lambda: SyntheticClicks((10, 10)).sample(-1), "num_rows"),
     ],
 )
 def test_other_impossible_sizes_are_refused_by_name(make, name):

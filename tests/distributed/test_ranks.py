@@ -119,6 +119,11 @@ def test_processes_end_together_when_one_of_them_diverges(data, tmp_path):
     assert told[0].startswith("loss must be finite, got inf at step 6 with learning rate 0.01: training diverged.")
 
 
+def test_no_process_clusters_when_one_of_them_cannot(data, tmp_path):
+    result = two_processes("refuse", data, tmp_path)
+    assert result.returncode == 0, result.stderr[-3000:]
+
+
 def test_without_torchrun_a_process_is_alone():
     with init_distributed() as ranks:
         assert ranks == Ranks(0, 1, 0)

@@ -50,7 +50,7 @@ def test_an_error_at_any_call_for_vectors_leaves_the_old_table(call):
         return table.compose(ids).detach()
 
     with pytest.raises(Broken):
-        ClusterStep(table, source, generator()).run(None)
+        ClusterStep(table, source, generator()).stage(None).apply()
     assert same(before, table.state_dict())
 
 
@@ -92,7 +92,7 @@ def test_the_table_is_never_in_memory():
         asked.append(len(ids))
         return table.compose(ids).detach()
 
-    ClusterStep(table, source, generator()).run(None)
+    ClusterStep(table, source, generator()).stage(None).apply()
     assert asked[:4] == [400] * 4  # the sample, once for each column
     assert max(asked[4:]) == 512
     assert sum(asked[4:]) == 10_000
@@ -106,7 +106,7 @@ def test_a_source_is_asked_for_small_pieces_of_a_large_block():
         asked.append(len(ids))
         return table.compose(ids).detach()
 
-    ClusterStep(table, source, generator()).run(None)
+    ClusterStep(table, source, generator()).stage(None).apply()
     assert max(asked) <= (1 << 19) // 64
     assert sum(asked) == 4 * 1024 + 100_000  # the sample, once for each column, and all ids
 
@@ -179,7 +179,7 @@ def test_sampling_by_frequency_takes_frequent_ids():
         asked.append(ids)
         return table.compose(ids).detach()
 
-    ClusterStep(table, source, generator()).run(counts)
+    ClusterStep(table, source, generator()).stage(counts).apply()
     assert asked[0].tolist() == list(range(20))
 
 

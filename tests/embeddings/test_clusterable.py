@@ -5,6 +5,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize, prune
 
 import cce
 from cce.clustering.agreement import churn, count_rows, pointer_entropies
@@ -39,6 +41,31 @@ def test_a_table_that_cannot_cluster_is_not_clusterable():
 
 def test_the_tables_that_learn_while_they_train_are_clusterable_and_no_others():
     assert {name for name, kind in METHODS.items() if issubclass(kind, cce.Clusterable)} == {"cce", "collide"}
+
+
+def parametrized(table):
+    parametrize.register_parametrization(table, "codebook", nn.Identity())
+
+
+def pruned(table):
+    prune.random_unstructured(table, "codebook", amount=0.1)
+
+
+def normalized(table):
+    parametrizations.weight_norm(table, "codebook")
+
+
+@pytest.mark.parametrize("method", ["cce", "collide"])
+@pytest.mark.parametrize("change", [parametrized, pruned, normalized])
+def test_a_codebook_that_is_computed_from_others_is_rejected_and_left_alone(method, change):
+    table = cce.create_embedding(method, num_embeddings=200, embedding_dim=8, num_params=240, seed=0)
+    change(table)
+    before = table.to_dense()
+    with pytest.raises(ValueError, match=r"^codebook must be a parameter of its own to be clustered, got one computed"):
+        table.cluster(generator=generator())
+    assert torch.equal(table.to_dense(), before)
+    with pytest.raises(ValueError, match=r"^table 'embedding' cannot be clustered: codebook must be a parameter"):
+        cce.ClusterSchedule(nn.ModuleDict({"embedding": table}), every=1)
 
 
 def test_an_event_counts_ids_rows_and_columns():

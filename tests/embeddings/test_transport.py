@@ -46,8 +46,8 @@ def test_a_collection_made_on_the_meta_device_takes_over_a_state():
 @pytest.mark.parametrize("method", ["hash", "hash-embedding", "ce-concat", "ce-mult", "robe", "cce"])
 def test_seeds_that_are_not_there_are_named_and_not_read(method):
     empty = table(method, "meta")
+    state = {name: value for name, value in table(method).state_dict().items() if "seeds" not in name}
     with pytest.raises(RuntimeError, match="Missing key"):
-        state = {name: value for name, value in table(method).state_dict().items() if "seeds" not in name}
         empty.load_state_dict(state, assign=True)
     with pytest.raises(ValueError, match="seeds must be on the CPU, as the codebook is, got meta: load"):
         empty(some_ids(300))

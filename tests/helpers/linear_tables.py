@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import cce
-from cce.kernels import gather_sum
+from cce.kernels import cpu, gather_sum
 
 NUM_IDS, DIM = 700, 16
 
@@ -80,6 +80,17 @@ def plain(table, ids, codebook=None):
     if table.padding_idx is None:
         return vectors
     return vectors.masked_fill((ids == table.padding_idx).unsqueeze(-1), 0)
+
+
+def look_up(plan, ids, codebooks, **options):
+    """The compiled lookup of a launch plan."""
+    return cpu.look_up(plan.bind(codebooks), ids, codebooks, **options)
+
+
+def run_forward(launch, ids, bags):
+    """The vectors, and what is saved for backward."""
+    batch = len(ids) if bags is None else bags.batch
+    return cpu.lookup.forward(launch, ids, bags, (batch, launch.plan.dim), save=True)
 
 
 def assert_same_sums(found, expected, table):

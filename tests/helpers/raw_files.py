@@ -7,9 +7,8 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 from cce.cli import main
-from cce.data.engine import Engine
-from cce.data.pipeline import prepare
-from cce.data.prepared import PreparedData
+from cce.data import PreparedData, prepare_data
+from cce.workers import LocalEngine
 
 
 def write_csv(path, header, rows, delimiter=","):
@@ -34,7 +33,7 @@ def table_with_everything(folder, *words):
 
 def run(job, out):
     """The data set of a job, prepared in this process."""
-    prepare(job, out, engine=Engine(1), progress=False)
+    prepare_data(job, out, engine=LocalEngine(1), progress=False)
     data = PreparedData.open(out)
     data.verify()
     return data
@@ -76,3 +75,15 @@ def encoded_criteo(lines, num_train, **rule):
         )
         for line in lines
     ]
+
+
+def words_of(column):
+    """A column of words as a list, None where one is missing."""
+    values = column.values.to_pylist()
+    return [None if index < 0 else values[index] for index in column.indices.tolist()]
+
+
+def bags_of(column):
+    """A multi-hot column as lists."""
+    words = iter(words_of(column))
+    return [[next(words) for _ in range(length)] for length in column.lengths.tolist()]

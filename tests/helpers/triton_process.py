@@ -5,8 +5,8 @@ import os
 
 import torch
 
-from cce.kernels import triton_gather_sum as kernels
-from cce.kernels.triton_autograd import triton_gather_sum
+from cce.kernels.triton import gather_sum as kernels
+from cce.kernels.triton.autograd import triton_gather_sum
 
 
 def set_environment(variables):

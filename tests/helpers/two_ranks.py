@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from cce.collection import EmbeddingCollection
 from cce.distributed import broadcast, check_same, gather_rows, init_distributed, sum_over_ranks
+from cce.reclustering import ClusterSchedule
 from cce.training import Trainer
 from cce.training.divergence import DivergedError
 from helpers.runs import tiny_config
@@ -115,6 +117,22 @@ def diverge(ranks, data, out):
     with pytest.raises(DivergedError) as raised:
         trainer.run()
     (out / f"rank-{ranks.rank}.txt").write_text(str(raised.value))
+
+
+def refuse(ranks, data, out):
+    """A table of one process cannot be clustered: no table of any process is."""
+    model = EmbeddingCollection({"user": 300, "item": 200}, 4, cap=80, seed=0)
+    with torch.no_grad():
+        model.tables["item"].codebook[0] = torch.nan
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    schedule = ClusterSchedule(model, every=1, ranks=ranks)
+    with pytest.raises(
+        (ValueError, RuntimeError), match=r"^table 'tables\.item' of feature 'item' cannot be clustered"
+    ):
+        schedule.step()
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0, equal_nan=True)
+    assert schedule.num_steps == 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import torch
 
 import cce
 from cce import compiled
+from cce.indexing.sources import describe
 from cce.kernels import operator
 from helpers.linear_tables import NUM_IDS, TABLES, assert_same_sums, plain, seeded, some_ids
 
@@ -78,9 +79,9 @@ def test_an_exported_program_runs_without_our_operators():
 @pytest.mark.parametrize("name", ["cce", "robe", "full"])
 def test_torch_s_own_checks_of_an_operator(name):
     tables = [TABLES[name](), TABLES["cce of frequent ids"](padding_idx=3)]
-    numbers, facts = operator.flatten([table.layout() for table in tables])
+    word, state = operator.flatten([table.layout() for table in tables])
     ids = some_ids(256, 2)  # a whole block: rows of the rest of a block are not set
-    arguments = (ids, [table.codebook for table in tables], facts, numbers)
+    arguments = (ids, [table.codebook for table in tables], state, word, True)
     torch.library.opcheck(torch.ops.cce.look_up.default, arguments)
 
 
@@ -88,9 +89,9 @@ def test_torch_s_own_checks_of_an_operator(name):
 def test_a_layout_survives_being_flattened(name):
     layout = TABLES[name]().layout()
     (back,) = operator.unflatten(*operator.flatten([layout]))
-    for field in ("num_embeddings", "columns", "terms", "width", "num_rows", "padding_idx", "form"):
+    for field in ("num_embeddings", "columns", "terms", "width", "num_rows", "padding_idx"):
         assert getattr(back, field) == getattr(layout, field)
-    for ours, theirs in zip(operator.describe(layout.sources), operator.describe(back.sources), strict=True):
+    for ours, theirs in zip(describe(layout.sources), describe(back.sources), strict=True):
         assert [x for x in ours if not isinstance(x, torch.Tensor)] == [
             x for x in theirs if not isinstance(x, torch.Tensor)
         ]

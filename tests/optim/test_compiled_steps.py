@@ -18,7 +18,8 @@ def tables_of(rows, num_rows=10, width=4):
     """A line for one parameter with a sparse gradient of ones in these rows; and the tensors it points to."""
     parameter = torch.zeros(num_rows, width)
     indices, values = torch.tensor([rows]).reshape(1, -1), torch.ones(len(rows), width)
-    line = [parameter.data_ptr(), indices.data_ptr(), values.data_ptr(), len(rows), num_rows, num_rows * width, 0, 0]
+    line = [parameter.data_ptr(), indices.data_ptr(), values.data_ptr(), len(rows), num_rows, width]
+    line += [num_rows * width, 0, 0]
     return np.array([line], np.int64), (parameter, indices, values)
 
 

@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 from torch import nn
 
 import cce
-from cce.data import PlantedClusters
+from cce.data import SyntheticClicks
 from cce.reclustering.schedule import PAPER_SCHEDULES
 
 
@@ -113,6 +113,41 @@ def test_wrong_arguments_are_named(options, message):
         cce.ClusterSchedule(nn.Linear(1, 1), **options)
 
 
+def test_a_table_that_cannot_be_clustered_is_named_with_its_feature_and_nothing_has_happened():
+    tables = cce.EmbeddingCollection({"user": 300, "items": 200, "a.b": 100}, 4, cap=80, seed=0)
+    model = nn.ModuleDict({"embeddings": tables})
+    optimizer = torch.optim.Adam(model.parameters())
+    tables(torch.arange(90).reshape(30, 3)).sum().backward()
+    optimizer.step()
+    schedule = cce.ClusterSchedule(model, optimizer, at=[2])
+    schedule.step()
+    good = copy.deepcopy(tables.state_dict())
+    with torch.no_grad():
+        tables.tables["items"].codebook[1] = torch.nan
+    before, moments = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict()["state"])
+    message = "^table 'embeddings.tables.items' of feature 'items' cannot be clustered: points must be finite, got NaN"
+    with pytest.raises(ValueError, match=message):
+        schedule.step()
+    assert all(torch.equal(value.nan_to_num(), before[name].nan_to_num()) for name, value in _floats(model))
+    for index, state in optimizer.state_dict()["state"].items():
+        assert torch.equal(state["exp_avg"], moments[index]["exp_avg"])
+    assert schedule.num_steps == 1
+    assert schedule.clustered == []
+    tables.load_state_dict(good)
+    events = schedule.step()  # the same step, once more, as if nothing had been
+    assert schedule.num_steps == 2
+    assert len(events) == 3
+    assert schedule.clustered == ["embeddings.tables.user", "embeddings.tables.items", "embeddings.tables.a.b"]
+    again = nn.ModuleDict({"embeddings": cce.EmbeddingCollection({"user": 300, "items": 200, "a.b": 100}, 4, cap=80)})
+    again["embeddings"].load_state_dict(good)
+    cce.ClusterSchedule(again, every=1).step()
+    assert all(torch.equal(value, dict(_floats(again))[name]) for name, value in _floats(model))
+
+
+def _floats(model):
+    return [(name, value) for name, value in model.state_dict().items() if value.is_floating_point()]
+
+
 def test_frozen_tables_are_left_alone():
     table = cce.ClusteredEmbedding(50, 4, num_rows=3).requires_grad_(False)
     before = table.to_dense()
@@ -190,7 +225,7 @@ def test_clustering_does_not_disturb_the_global_random_numbers():
 def planted_run(method, **options):
     """300 users in 6 hidden clusters, 200 rows for each: how well the learned vectors tell the clusters."""
     g = torch.Generator().manual_seed(0)
-    clicks = PlantedClusters((300, 60), num_clusters=6, zipf=0.2, generator=g)
+    clicks = SyntheticClicks((300, 60), num_clusters=6, zipf=0.2, generator=g)
     sample = clicks.sample(60_000, generator=g)
     users = cce.create_embedding(method, 300, 8, num_params=1_280, generator=g, **options)
     items = cce.FullEmbedding(60, 8, generator=g)

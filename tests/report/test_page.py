@@ -18,7 +18,7 @@ from cce.report.sections import make_sections
 from cce.training.config import TrainConfig, make_config
 from helpers.made_records import made_record, made_records
 
-pytestmark = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
+needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
 EVIL = '<script>alert("x")</script>'
 
 
@@ -40,6 +40,7 @@ def live_run(name="hash-1", idle=3.0, failure=""):
     return LiveRun(name, config, lines, idle, failure=failure)
 
 
+@needs_vega
 def test_every_part_is_there():
     expected = {("clicks", "dlrm", 10): {"source": "Tsang & Ahle", "full_bce": 0.45, "compression": {"cce": 8500}}}
     found = Collected(
@@ -66,6 +67,7 @@ def test_every_part_is_there():
     assert "{{" not in page
 
 
+@needs_vega
 def test_metrics_are_a_list_to_choose_from_where_there_are_several():
     page = without_vega(page_of(Collected(records=made_records())))
     assert '<select class="metric"><option value="bce">BCE</option><option value="auc">AUC</option></select>' in page
@@ -76,12 +78,14 @@ def test_metrics_are_a_list_to_choose_from_where_there_are_several():
     assert "Best: cce, cap 500, AUC 0.7000." in page
 
 
+@needs_vega
 def test_what_is_expected_of_the_full_table_is_that_of_the_leading_metric():
     expected = {("clicks", "dlrm", 10): {"source": "a paper", "full_bce": 0.45, "full_auc": 0.71}}
     records = [made_record("full", None, scores={"auc": 0.7}, curve=[])]
     assert "Full table there: AUC 0.7100, here 0.7000." in page_of(Collected(records=records, expected=expected))
 
 
+@needs_vega
 def test_nothing_is_fetched():
     page = page_of(Collected(records=made_records()))
     own = without_vega(page)
@@ -91,6 +95,7 @@ def test_nothing_is_fetched():
     assert page.count("window.vegaEmbed =") + page.count("window.vegaEmbed=") == 1  # one script for all charts
 
 
+@needs_vega
 def test_nothing_of_a_record_is_taken_for_html():
     record = made_record("cce", 500, series=EVIL, name=EVIL, environment={EVIL: EVIL})
     record.config.update(data=f"data/{EVIL}", model=EVIL)
@@ -104,6 +109,7 @@ def test_nothing_of_a_record_is_taken_for_html():
     assert len(data_of(page)["sections"]) == 2
 
 
+@needs_vega
 def test_data_for_the_script_is_json_without_words_for_what_is_no_number():
     records = [made_record("cce", 500, bce=float("nan"), auc=float("inf")), *made_records(("hash",))]
     records[0].tables[0]["num_params"] = None
@@ -126,6 +132,7 @@ def test_data_for_the_script_is_json_without_words_for_what_is_no_number():
     assert len(section["rows"]) == len(section["plots"]) - 1
 
 
+@needs_vega
 def test_records_of_old_make_a_page():
     bare = made_record("cce", 500, tables=[], events=[], environment={}, curve=[], config={}, name="")
     page = page_of(Collected(records=[bare]))
@@ -134,6 +141,7 @@ def test_records_of_old_make_a_page():
 
 
 @pytest.mark.slow
+@needs_vega
 def test_a_page_of_hundreds_of_runs_stays_small():
     methods = ("cce", "hash", "ce-concat", "robe", "dhe", "hash-embedding", "tt", "ce-sum", "ce-mult", "collide")
     caps = [500 * 2**place for place in range(13)] + [700 * 2**place for place in range(13)]
@@ -148,6 +156,7 @@ def test_a_page_of_hundreds_of_runs_stays_small():
     assert len(page_of(Collected(records=records)).encode()) < 3_000_000
 
 
+@needs_vega
 def test_several_groups_have_a_navigation():
     other = made_record("cce", 500)
     other.config["epochs"] = 1
@@ -156,6 +165,7 @@ def test_several_groups_have_a_navigation():
     assert "<nav>" not in page_of(Collected(records=[other]))
 
 
+@needs_vega
 def test_runs_under_way_are_listed_and_the_page_loads_itself_again():
     found = Collected(records=made_records(("cce",)), live=[live_run(), live_run("b", failure="OSError: full")])
     page = page_of(found, reload_seconds=7.5)

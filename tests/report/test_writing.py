@@ -70,7 +70,6 @@ def test_a_table_on_disk_is_the_table(tmp_path, monkeypatch):
     assert [float(row["BCE"]) for row in rows] == [row["BCE"] for row in section.summary.as_dicts()]
 
 
-pytestmark = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
 CONFIG = 'data = "data/clicks"\nmodel = "dlrm"\nmethod = "hash"\ncap = 500\nepochs = 10\n'
 
 
@@ -85,6 +84,8 @@ def begin(folder):
     (folder / "metrics.jsonl").write_text('{"kind": "validation", "step": 10, "bce": 0.5, "auc": 0.7}\n')
 
 
+@pytest.mark.slow
+@needs_vega
 def test_it_follows_a_run_to_its_end(tmp_path):
     run, out, told, pages = tmp_path / "sweep" / "run", tmp_path / "out", [], []
     (tmp_path / "sweep").mkdir()
@@ -110,6 +111,8 @@ def test_it_follows_a_run_to_its_end(tmp_path):
     assert any(path.suffix == ".png" for path in paths)
 
 
+@pytest.mark.slow
+@needs_vega
 def test_ctrl_c_leaves_a_page_that_rests(tmp_path):
     begin(tmp_path / "sweep" / "run")
 
@@ -122,6 +125,8 @@ def test_ctrl_c_leaves_a_page_that_rests(tmp_path):
     assert reload_of(tmp_path / "out") is None
 
 
+@pytest.mark.slow
+@needs_vega
 def test_a_recipe_that_asks_for_more_is_waited_for_but_not_for_ever(tmp_path):
     sweep, slept = tmp_path / "sweep", []
     write_records([made_record("hash", 500)], sweep / "records.jsonl")
@@ -130,6 +135,8 @@ def test_a_recipe_that_asks_for_more_is_waited_for_but_not_for_ever(tmp_path):
     assert 3 <= len(slept) <= 5  # more than PATIENCE
 
 
+@pytest.mark.slow
+@needs_vega
 def test_finished_runs_are_not_waited_for(tmp_path):
     write_records([made_record("hash", 500)], tmp_path / "sweep" / "records.jsonl")
     watch([tmp_path / "sweep"], tmp_path / "out", seconds=1, sleep=pytest.fail)

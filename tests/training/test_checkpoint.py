@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import math
+import shutil
 import subprocess
 import sys
 
@@ -14,6 +16,7 @@ from cce.training.checkpoint import (
     list_checkpoints,
     open_checkpoint,
     prune_checkpoints,
+    read_best,
     read_checkpoint,
     read_latest,
     write_checkpoint,
@@ -157,7 +160,10 @@ def run(tmp_path):
     """A run of three checkpoints, the second of which is the best."""
     for step in (1, 2, 3):
         write_checkpoint(
-            tmp_path / "checkpoints", step, MODEL, {"stopping": {"best_step": min(step, 2)}, "curve": CURVE}
+            tmp_path / "checkpoints",
+            step,
+            MODEL,
+            {"stopping": {"best_step": min(step, 2)}, "curve": CURVE, "config": {}},
         )
     return tmp_path
 
@@ -185,6 +191,19 @@ def test_of_a_run_with_a_damaged_best_checkpoint_the_next_best_is_found(run):
     assert checkpoint.step == 3  # its BCE is .2, that of the first .3
     assert len(damage) == 1
     assert str(best) in damage[0]
+
+
+def test_the_next_best_is_that_of_the_leading_metric(tmp_path):
+    curve = [{"step": step, "bce": bce, "auc": auc} for step, bce, auc in ((1, 0.1, 0.6), (2, 0.4, 0.9), (3, 0.3, 0.7))]
+    curve.append({"step": 4, "bce": 0.2, "auc": math.nan})
+    state = {"stopping": {"best_step": 2}, "curve": curve, "config": {"best_by": "auc"}}
+    for step in (1, 2, 3, 4):
+        write_checkpoint(tmp_path / "checkpoints", step, MODEL, state)
+    assert open_checkpoint(tmp_path, best=True)[0].step == 2
+    for left in (3, 1, 4):
+        shutil.rmtree(checkpoint_path(tmp_path / "checkpoints", 2), ignore_errors=True)
+        assert read_best(tmp_path / "checkpoints", 2, curve, "auc")[0].step == left
+        shutil.rmtree(checkpoint_path(tmp_path / "checkpoints", left))
 
 
 def test_where_the_best_is_gone_the_newest_is_found(tmp_path):

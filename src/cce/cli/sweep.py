@@ -110,7 +110,7 @@ def _runs(recipe: Recipe, data: Path, first_rows: FirstRows | None = None) -> li
 
 
 def _warn_of_jobs(options: argparse.Namespace) -> None:
-    from cce.data.engine import num_cores
+    from cce.workers import num_cores
 
     if options.engine == "local" and options.jobs > num_cores():
         note = f"{options.jobs} jobs share {num_cores()} cores: they slow each other down"

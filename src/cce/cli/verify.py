@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cce.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from cce.data.verify import Verification
+    from cce.data import Verification
 
 EXAMPLE = """examples:
   cce verify runs/clicks
@@ -57,6 +57,6 @@ def _verify(folder: Path) -> Verification:
         from cce.training.verify import verify_run
 
         return verify_run(folder)
-    from cce.data.verify import verify_data
+    from cce.data import verify_data
 
     return verify_data(folder)

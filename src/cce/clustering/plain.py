@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PAIRS_IN_BLOCK = 1 << 19  # scores in one product: 2 MB, which stay in the cache
 PAIRS_IN_SMALL_BLOCK = (1 << 15) - 1  # below where torch starts threads of its own
 PAIRS_IN_BLOCK_GPU = 1 << 26
+FEW_NUMBERS = 1 << 20  # differences of coordinates that are measured before anything else would pay
 WIDEST_TREE = 8  # beyond, boxes prune little
 POINTS_IN_LEAF = 128  # at most
 SLACK = 1e-5  # relative; float32 distances of up to 32 dimensions are off by less than 2e-6
@@ -76,16 +77,17 @@ class PlainSearch:
 
     def __init__(self, points: Tensor) -> None:
         self.points = points
-        is_narrow = points.device.type == "cpu" and points.shape[1] <= WIDEST_TREE
-        self.tree = Tree(points) if is_narrow and len(points) > POINTS_IN_LEAF else None
+        self.tree: Tree | None = None
 
     def __call__(self, centroids: Tensor, progress: Progress | None = None) -> Found:
         """Return the nearest centroid of every point."""
-        if self.tree is not None:
-            return self.tree.search(centroids, progress)
-        if self.points.device.type != "cpu":
-            return measure_all(self.points, centroids, progress)
-        return _in_blocks(Scores(centroids).search, self.points, centroids, _pairs_in_block(), progress)
+        points, width = self.points, self.points.shape[1]
+        if points.device.type != "cpu" or len(points) * centroids.numel() <= FEW_NUMBERS:
+            return measure_all(points, centroids, progress)
+        if width > WIDEST_TREE or len(points) <= POINTS_IN_LEAF:
+            return _in_blocks(Scores(centroids).search, points, centroids, _pairs_in_block(), progress)
+        self.tree = self.tree or Tree(points)
+        return self.tree.search(centroids, progress)
 
 
 class Tree:
@@ -96,7 +98,7 @@ class Tree:
         self.num_points = len(points)
         depth = (-(-len(points) // POINTS_IN_LEAF) - 1).bit_length()
         size = -(-len(points) >> depth) << depth
-        self.order = _sort_into_leaves(points, torch.arange(size).clamp_(max=len(points) - 1), depth)
+        self.order = _sort_into_leaves(points, torch.arange(size, device="cpu").clamp_(max=len(points) - 1), depth)
         self.leaves = points[self.order].view(1 << depth, -1, points.shape[1])
         self.low, self.high = self.leaves.amin(1), self.leaves.amax(1)
         self.nearest: Tensor | None = None  # (num_leaves, points in a leaf)
@@ -106,13 +108,13 @@ class Tree:
         scores = Scores(torch.cat([centroids, centroids.new_full((1, centroids.shape[1]), torch.inf)]))
         guesses = self._guess(centroids) if self.nearest is None else self.nearest
         self.nearest = torch.empty_like(guesses)
-        for part in torch.split(torch.arange(len(guesses)), max(1, _pairs_in_block() // len(centroids))):
+        for part in torch.split(torch.arange(len(guesses), device="cpu"), max(1, _pairs_in_block() // len(centroids))):
             started = time.perf_counter()
             self.nearest[part] = self._search_leaves(part, guesses[part], scores)
             if progress is not None:
                 num_points = len(part) * self.num_points // len(guesses)
                 progress.add(num_points * len(centroids), time.perf_counter() - started)
-        nearest = torch.empty(self.num_points, dtype=torch.int64)
+        nearest = torch.empty(self.num_points, dtype=torch.int64, device="cpu")
         nearest[self.order] = self.nearest.flatten()
         return Found(nearest, measure_nearest(self.points, centroids, nearest))
 
@@ -148,8 +150,8 @@ def _list_near(is_near: Tensor, length: Tensor) -> Tensor:
     """Return the columns that are true in each row, `(n, length)`, in rising order; short rows end in the width."""
     rows, columns = is_near.nonzero(as_tuple=True)
     starts = is_near.sum(1).cumsum(0) - is_near.sum(1)
-    listed = torch.full((len(is_near), int(length)), is_near.shape[1])
-    listed[rows, torch.arange(len(rows)) - starts[rows]] = columns
+    listed = torch.full((len(is_near), int(length)), is_near.shape[1], device="cpu")
+    listed[rows, torch.arange(len(rows), device="cpu") - starts[rows]] = columns
     return listed
 
 
@@ -165,7 +167,7 @@ def _sort_into_leaves(points: Tensor, order: Tensor, depth: int) -> Tensor:
 
 def _squares_to_boxes(low: Tensor, high: Tensor, centroids: Tensor) -> Tensor:
     """Return the `(num_boxes, k)` squared distances of all centroids to all boxes."""
-    squares = torch.zeros(len(low), len(centroids))
+    squares = torch.zeros(len(low), len(centroids), device="cpu")
     for lowest, highest, column in zip(low.unbind(1), high.unbind(1), centroids.unbind(1), strict=True):
         outside = torch.maximum(lowest[:, None] - column, column - highest[:, None]).clamp_(min=0)
         squares += outside.mul_(outside)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -23,12 +22,10 @@ from cce.collection.plan import MethodOf, Plan, check_vocabularies, plan_tables
 from cce.embeddings import METHODS, ClusterEvent, Embedding, EmbeddingBag
 from cce.embeddings.cluster_pool import cluster_all
 from cce.embeddings.clusterable import Clusterable
-from cce.embeddings.linear import LinearEmbedding, watched_modules
+from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.registry import check_placement
 from cce.indexing import make_generator
-from cce.kernels import Program
-from cce.kernels.fused import look_up, usable
-from cce.kernels.kept import Bags
+from cce.kernels import Bags, Lookup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,6 +98,7 @@ class EmbeddingCollection(nn.Module):
         self.padding_idx = padding_idx
         common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": generator}
         self.tables = TableDict(_make_tables(self.plan, options or {}, common))
+        self._fused: _FusedTables | None = None
         self.to(device, dtype)
 
     @property
@@ -139,8 +137,9 @@ class EmbeddingCollection(nn.Module):
 
     def cluster(self, *, generator: torch.Generator | None = None) -> list[ClusterEvent]:
         """Cluster every table that can be, side by side."""
-        tables = [table for table in self._tables() if isinstance(table, Clusterable) and table.can_cluster]
-        return cluster_all(tables, generator)
+        named = zip(self.tables, self._tables(), strict=True)
+        tables = {f"table of feature {name!r}": table for name, table in named if isinstance(table, Clusterable)}
+        return cluster_all({name: table for name, table in tables.items() if table.can_cluster}, generator)
 
     # -- one id for each feature ---------------------------------------------------------------------------------------
 
@@ -150,26 +149,25 @@ class EmbeddingCollection(nn.Module):
         if self.unified:
             vectors = self._only_table()(self._in_one_vocabulary(ids, lambda numbers: numbers.expand_as(ids)))
             return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]
-        found = self._fused(ids)
-        if found is None:
-            return torch.stack([table(ids[:, place]) for place, table in enumerate(self._tables())], dim=1)
-        fused, codebooks = found
-        columns = ids if len(codebooks) == self.num_features else ids[:, fused.places]
-        vectors = look_up(fused.program, columns.long(), codebooks, sparse=fused.tables[0].sparse)
+        fused = self._fused_tables()
+        if len(fused.tables) < self.num_features:
+            return self._mixed(fused, ids)
+        vectors = fused.look_up(fused.tables, ids, shape=(len(ids), self.num_features, self.embedding_dim))
         for place, table in fused.counting:
             table.count(ids[:, place])  # after they were found to be right
-        vectors = vectors.view(len(ids), len(codebooks), self.embedding_dim)
-        return self._with_the_others(vectors, fused.places, lambda place, table: table(ids[:, place]))
+        return vectors
 
-    def _with_the_others(self, vectors: Tensor, places: list[int], look_up_alone: Any) -> Tensor:
-        """Set the vectors of tables that have no compiled lookup between those that have."""
-        if len(places) == self.num_features:
-            return vectors
-        columns = dict(zip(places, vectors.unbind(1), strict=True))
-        for place, table in enumerate(self._tables()):
-            if place not in columns:
-                columns[place] = look_up_alone(place, table)
-        return torch.stack([columns[place] for place in range(self.num_features)], dim=1)
+    def _mixed(self, fused: _FusedTables, ids: Tensor) -> Tensor:
+        """The vectors of tables that are looked up together, and of the others between them."""
+        columns = [table(ids[:, place]) for place, table in enumerate(self._tables()) if place not in fused.places]
+        if fused.tables:
+            vectors = fused.look_up(fused.tables, ids[:, fused.places])
+            for place, table in fused.counting:
+                table.count(ids[:, place])
+            columns += torch.split(vectors, self.embedding_dim, dim=1)
+        others = [place for place in range(self.num_features) if place not in fused.places]
+        order = sorted(range(self.num_features), key=(others + fused.places).__getitem__)
+        return torch.stack([columns[index] for index in order], dim=1)
 
     # -- bags ----------------------------------------------------------------------------------------------------------
 
@@ -185,17 +183,15 @@ class EmbeddingCollection(nn.Module):
             shifted = self._in_one_vocabulary(ids, lambda numbers: self._per_id(numbers, offsets, batch))
             pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(shifted, offsets, weights)
             return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)  # type: ignore[no-any-return]
-        found = self._fused(ids)
-        needs_weight_gradient = weights is not None and weights.requires_grad
-        if found is None or len(found[1]) < self.num_features or needs_weight_gradient:
+        fused = self._fused_tables()
+        if len(fused.tables) < self.num_features:
             return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
-        fused, codebooks = found
-        bags = Bags(offsets.long(), batch, weights)
-        vectors = look_up(fused.program, ids.long().contiguous(), codebooks, bags=bags, sparse=fused.tables[0].sparse)
+        shape = (batch, self.num_features, self.embedding_dim)
+        vectors = fused.look_up(fused.tables, ids.contiguous(), bags=Bags(offsets.long(), batch, weights), shape=shape)
         ends = offsets[::batch].tolist() if batch else [0] * (self.num_features + 1)
         for place, table in fused.counting:
             table.count(ids[ends[place] : ends[place + 1]])
-        return vectors.view(batch, self.num_features, self.embedding_dim)
+        return vectors
 
     def _bags_apart(self, ids: Tensor, offsets: Tensor, weights: Tensor | None, batch: int) -> list[Tensor]:
         """Bags of one table after the other."""
@@ -259,26 +255,12 @@ class EmbeddingCollection(nn.Module):
             raise IndexError(f"ids of feature {name!r} must lie in [0, {size}), got {int(ids[wrong][0])}.")
         return ids + spread(sizes.cumsum(0) - sizes)
 
-    def _fused(self, ids: Tensor) -> tuple[_Fused, list[Tensor]] | None:
-        """The tables that compiled loops can serve, if any, and their codebooks; noted anew when one has changed."""
-        if torch.compiler.is_compiling():
-            return None
-        known, modules = _known.get(self), self._tables()
-        if known is None or known.modules != modules:
-            known = None
-            tables = _fusable(modules)
-        else:
-            tables = known.tables
-        codebooks: list[Tensor] = [table.codebook for table in tables]
-        if not codebooks or not usable(codebooks, ids):
-            return None
-        if (
-            known is None
-            or not known.program.is_fresh
-            or known.program.shapes != [codebook.shape for codebook in codebooks]
-        ):
-            known = _known[self] = _Fused.of(modules, list(self.features))
-        return known, codebooks
+    def _fused_tables(self) -> _FusedTables:
+        """The tables that are looked up together; noted again when a table was replaced."""
+        tables = self._tables()
+        if self._fused is None or self._fused.all_tables != tables:
+            self._fused = _FusedTables.of(tables, list(self.features))
+        return self._fused
 
     def extra_repr(self) -> str:
         """What `print` shows."""
@@ -286,34 +268,26 @@ class EmbeddingCollection(nn.Module):
 
 
 @dataclass(frozen=True)
-class _Fused:
-    """The tables of a collection that are looked up together."""
+class _FusedTables:
+    """The linear tables of a collection, and their common lookup."""
 
-    modules: Sequence[Embedding]  # all tables
-    places: list[int]
+    all_tables: Sequence[Embedding]
+    places: list[int]  # features with linear tables
     tables: list[LinearEmbedding]
     counting: list[tuple[int, LinearEmbedding]]
-    program: Program
+    look_up: Lookup
 
     @classmethod
-    def of(cls, modules: Sequence[Embedding], names: list[str]) -> _Fused:
-        """Those that have a compiled lookup."""
-        tables = _fusable(modules)
-        places = [place for place, table in enumerate(modules) if table in tables]
-        program = Program(
-            [table.layout() for table in tables],
-            [f"feature {names[place]!r}" for place in places],
-            [module for table in tables for module in watched_modules(table)],
-        )
-        counting = [(place, table) for place, table in zip(places, tables, strict=True) if table.keeps_counts]
-        return cls(modules, places, tables, counting, program)
-
-
-def _fusable(modules: Sequence[Embedding]) -> list[LinearEmbedding]:
-    return [table for table in modules if isinstance(table, LinearEmbedding) and not table.is_weighted]
-
-
-_known: WeakKeyDictionary[EmbeddingCollection, _Fused] = WeakKeyDictionary()
+    def of(cls, tables: Sequence[Embedding], names: list[str]) -> _FusedTables:
+        """Those without weights; the others are looked up one by one."""
+        found = [
+            (place, table)
+            for place, table in enumerate(tables)
+            if isinstance(table, LinearEmbedding) and not table.is_weighted
+        ]
+        counting = [(place, table) for place, table in found if table.keeps_counts]
+        look_up = Lookup([f"feature {names[place]!r}" for place, _ in found])
+        return cls(tables, [place for place, _ in found], [table for _, table in found], counting, look_up)
 
 
 def _readable(ids: Tensor) -> bool:

@@ -1,6 +1,7 @@
-"""Raw logs → prepared rows → batches. And made data whose best possible score is known.
+"""Raw logs → prepared rows → batches. And synthetic clicks whose best possible score is known.
 
-Names are loaded when they are first used: preparing data does without torch, and training without pyarrow.
+Reading prepared data needs torch and no pyarrow; `prepare` needs pyarrow and no torch; `sources` are the raw formats.
+Names are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -10,23 +11,82 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cce.data.loader import Loader
-    from cce.data.planted import SyntheticConfig, prepare_synthetic
+    from cce.data.manifest import MANIFEST, read_manifest
+    from cce.data.prepare.columns import Columns, Reading
+    from cce.data.prepare.head import head_of
+    from cce.data.prepare.job import Job, Splitting, VocabularyRule
+    from cce.data.prepare.pipeline import prepare_data
+    from cce.data.prepare.synthetic import SyntheticConfig, prepare_synthetic
+    from cce.data.prepare.writer import check_new
     from cce.data.prepared import PreparedData
-    from cce.data.synthetic import PlantedClusters, Sample
-
-__all__ = ["Loader", "PlantedClusters", "PreparedData", "Sample", "SyntheticConfig", "prepare_synthetic"]
+    from cce.data.shuffle import EpochShuffle
+    from cce.data.sources import SOURCES, Option, Source, register_source
+    from cce.data.sources.criteo_kaggle import criteo_kaggle_job
+    from cce.data.sources.criteo_terabyte import criteo_terabyte_job
+    from cce.data.sources.criteo_text import write_criteo_text
+    from cce.data.sources.movielens import movielens_job
+    from cce.data.sources.reuse import reuse_vocabulary
+    from cce.data.sources.table import table_job
+    from cce.data.synthetic import Sample, SyntheticClicks
+    from cce.data.verify import Verification, verify_data
 
 _HOMES = {
-    "Loader": "loader",
-    "PlantedClusters": "synthetic",
-    "PreparedData": "prepared",
-    "Sample": "synthetic",
-    "SyntheticConfig": "planted",
-    "prepare_synthetic": "planted",
+    "loader": ("Loader",),
+    "manifest": ("MANIFEST", "read_manifest"),
+    "prepare.columns": ("Columns", "Reading"),
+    "prepare.head": ("head_of",),
+    "prepare.job": ("Job", "Splitting", "VocabularyRule"),
+    "prepare.pipeline": ("prepare_data",),
+    "prepare.synthetic": ("SyntheticConfig", "prepare_synthetic"),
+    "prepare.writer": ("check_new",),
+    "prepared": ("PreparedData",),
+    "shuffle": ("EpochShuffle",),
+    "sources": ("SOURCES", "Option", "Source", "register_source"),
+    "sources.criteo_kaggle": ("criteo_kaggle_job",),
+    "sources.criteo_terabyte": ("criteo_terabyte_job",),
+    "sources.criteo_text": ("write_criteo_text",),
+    "sources.movielens": ("movielens_job",),
+    "sources.reuse": ("reuse_vocabulary",),
+    "sources.table": ("table_job",),
+    "synthetic": ("Sample", "SyntheticClicks"),
+    "verify": ("Verification", "verify_data"),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "MANIFEST",
+    "SOURCES",
+    "Columns",
+    "EpochShuffle",
+    "Job",
+    "Loader",
+    "Option",
+    "PreparedData",
+    "Reading",
+    "Sample",
+    "Source",
+    "Splitting",
+    "SyntheticClicks",
+    "SyntheticConfig",
+    "Verification",
+    "VocabularyRule",
+    "check_new",
+    "criteo_kaggle_job",
+    "criteo_terabyte_job",
+    "head_of",
+    "movielens_job",
+    "prepare_data",
+    "prepare_synthetic",
+    "read_manifest",
+    "register_source",
+    "reuse_vocabulary",
+    "table_job",
+    "verify_data",
+    "write_criteo_text",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'cce.data' has no attribute {name!r}")
-    return getattr(import_module(f"cce.data.{_HOMES[name]}"), name)
+    return getattr(import_module(f"cce.data.{_HOME_OF[name]}"), name)

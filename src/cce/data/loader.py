@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from cce.checks import check_range
-from cce.data.order import EpochOrder, Rows
+from cce.data.shuffle import EpochShuffle, Rows
 from cce.data.split_rows import DECODED_ROWS, SplitRows
 from cce.schema import Batch
 
@@ -44,7 +44,7 @@ class Loader:
         self.rank, self.num_ranks, self.drop_last = rank, num_ranks, drop_last
         self.epoch = 0
         self.position = 0  # rows of the epoch that all ranks together have been given
-        self._order: EpochOrder | None = None
+        self._shuffle: EpochShuffle | None = None
 
     def __len__(self) -> int:
         """Batches in a whole epoch."""
@@ -109,9 +109,9 @@ class Loader:
     def _row_numbers(self, start: int, stop: int) -> Rows:
         if not self.shuffle:
             return np.arange(start, stop)
-        if self._order is None or self._order.epoch != self.epoch:
-            self._order = EpochOrder(len(self.rows), seed=self.seed, epoch=self.epoch)
-        return self._order.rows(start, stop)
+        if self._shuffle is None or self._shuffle.epoch != self.epoch:
+            self._shuffle = EpochShuffle(len(self.rows), seed=self.seed, epoch=self.epoch)
+        return self._shuffle.rows(start, stop)
 
 
 def _cut(batch: Batch, lengths: list[int]) -> list[Batch]:

@@ -11,7 +11,7 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from cce.data.layout import OFFSET, offsets_file, record_dtype, rows_file, values_file
+from cce.data.record_format import OFFSET, offsets_file, record_dtype, rows_file, values_file
 from cce.schema import Schema
 
 if TYPE_CHECKING:

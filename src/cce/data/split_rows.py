@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from cce.data.layout import OFFSET, id_dtype, map_file, offsets_file, record_dtype, rows_file, values_file
+from cce.data.record_format import OFFSET, id_dtype, map_file, offsets_file, record_dtype, rows_file, values_file
 from cce.schema import Batch, Schema
 
 if TYPE_CHECKING:

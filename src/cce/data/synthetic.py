@@ -1,4 +1,4 @@
-"""Clicks with planted clusters: data whose best possible model is known.
+"""Synthetic clicks: data whose best possible model is known.
 
 Every id of every feature belongs to a hidden cluster, and only clusters matter for the label: a table with one row per
 cluster would do. Ids are drawn by Zipf's law, numbered from the most frequent on, so most of them are rarely seen.
@@ -34,12 +34,12 @@ class Sample:
         return float(torch.nn.functional.binary_cross_entropy(self.probabilities, self.labels.double()))
 
 
-class PlantedClusters:
+class SyntheticClicks:
     """A click log of features with `vocabulary_sizes` ids, each in one of `num_clusters` hidden clusters.
 
-    The logit of a row is the sum, over pairs of planted features, of the dot products of its ids' cluster vectors (of a
-    single planted feature, the sum of its vector), plus a weight times each dense number. Features are planted from the
-    first on, all of them unless `num_planted` says how many; the others are noise.
+    The logit of a row is the sum, over pairs of informative features, of the dot products of its ids' cluster vectors
+    (of a single informative feature, the sum of its vector), plus a weight times each dense number. Features are
+    informative from the first on, all of them unless `num_informative` says how many; the others are noise.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class PlantedClusters:
         num_clusters: int = 16,
         latent_dim: int = 8,
         zipf: float = 1.0,
-        num_planted: int | None = None,
+        num_informative: int | None = None,
         num_dense: int = 0,
         generator: torch.Generator | None = None,
     ) -> None:
-        self.num_planted = len(vocabulary_sizes) if num_planted is None else num_planted
+        self.num_informative = len(vocabulary_sizes) if num_informative is None else num_informative
         check_range("number of vocabulary_sizes", len(vocabulary_sizes), 1, 2**31)
-        check_range("num_planted", self.num_planted, 1, len(vocabulary_sizes) + 1)
+        check_range("num_informative", self.num_informative, 1, len(vocabulary_sizes) + 1)
         check_range("num_dense", num_dense, 0, 2**31)
         check_range("num_clusters", num_clusters, 1, 2**31)
         check_range("latent_dim", latent_dim, 1, 2**31)
@@ -66,7 +66,7 @@ class PlantedClusters:
         self.vocabulary_sizes = tuple(vocabulary_sizes)
         self.clusters = [torch.randint(num_clusters, (n,), generator=generator) for n in vocabulary_sizes]
         self.vectors = [
-            _scale(self.num_planted, latent_dim)
+            _scale(self.num_informative, latent_dim)
             * torch.randn(num_clusters, latent_dim, generator=generator, dtype=torch.float64)
             for _ in vocabulary_sizes
         ]
@@ -83,19 +83,19 @@ class PlantedClusters:
         return Sample(ids, labels, probabilities, dense)
 
     def _logits(self, ids: Tensor) -> Tensor:
-        columns = ids[:, : self.num_planted].unbind(1)
-        planted = zip(self.vectors, self.clusters, columns, strict=False)
-        stacked = torch.stack([vectors[clusters[column]] for vectors, clusters, column in planted])
-        if self.num_planted == 1:
+        columns = ids[:, : self.num_informative].unbind(1)
+        informative = zip(self.vectors, self.clusters, columns, strict=False)
+        stacked = torch.stack([vectors[clusters[column]] for vectors, clusters, column in informative])
+        if self.num_informative == 1:
             return stacked[0].sum(-1)
         return (stacked.sum(0).square() - stacked.square().sum(0)).sum(-1) / 2  # from (features, n, latent_dim)
 
 
-def _scale(num_planted: int, latent_dim: int) -> float:
+def _scale(num_informative: int, latent_dim: int) -> float:
     """Of cluster vectors, so that logits have standard deviation 3."""
-    if num_planted == 1:
+    if num_informative == 1:
         return 3.0 / math.sqrt(latent_dim)
-    num_pairs = num_planted * (num_planted - 1) / 2
+    num_pairs = num_informative * (num_informative - 1) / 2
     return math.sqrt(3.0 / math.sqrt(latent_dim * num_pairs))
 
 

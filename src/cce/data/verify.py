@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cce.data.layout import OFFSET, id_dtype, map_file, offsets_file, record_dtype, rows_file, values_file
 from cce.data.manifest import checksum, read_manifest
+from cce.data.record_format import OFFSET, id_dtype, map_file, offsets_file, record_dtype, rows_file, values_file
 from cce.schema import Schema
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _vocabulary_problems(folder: Path, schema: Schema, whole: set[str]) -> Itera
     """A vocabulary has a value for each id but 0. They are files of Parquet, which can be read if pyarrow is there."""
     if importlib.util.find_spec("pyarrow") is None:
         return
-    from cce.data.vocabulary import vocabulary_file, vocabulary_size
+    from cce.data.prepare.vocabulary import vocabulary_file, vocabulary_size
 
     for place, feature in enumerate(schema.features):
         path = folder / vocabulary_file(place)

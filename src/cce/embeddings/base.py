@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
-from cce.indexing import FactModule, check_ids
+from cce.indexing import IndexModule, check_ids
 from cce.indexing.assignments import blocks
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Embedding(nn.Module, ABC):
     @property
     def pointer_nbytes(self) -> int:
         """Bytes of what says where to look: learned pointers and the seeds of hash functions."""
-        return sum(module.nbytes for module in self.modules() if isinstance(module, FactModule))
+        return sum(module.nbytes for module in self.modules() if isinstance(module, IndexModule))
 
     @property
     def nbytes(self) -> int:

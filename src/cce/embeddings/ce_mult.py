@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.embeddings.base import Embedding
 from cce.embeddings.compositional import Split, make_split, size_split, split_check, split_rows, weigh_split
 from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.linear import RowEmbedding
 from cce.embeddings.options import rules, whole
-from cce.kernels import Layout, look_up
+from cce.kernels import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class CompositionalProductEmbedding(Embedding):
+class CompositionalProductEmbedding(RowEmbedding):
     """`T[x] = M_1[h_1(x)] ⊙ … ⊙ M_t[h_t(x)]` with `num_tables` tables of full width."""
 
     method = "ce-mult"
@@ -47,10 +47,10 @@ class CompositionalProductEmbedding(Embedding):
 
     def compose(self, ids: Tensor) -> Tensor:
         """The product of one row of each table."""
-        factors = look_up(self._layout(), self.codebook, ids, sparse=self.sparse)
+        factors = self.look_up((self,), ids)
         return factors.view(-1, len(self.split.rows_per_column), self.embedding_dim).prod(dim=1)
 
-    def _layout(self) -> Layout:
+    def layout(self) -> Layout:
         """All factors side by side."""
         num_tables, num_rows = len(self.split.rows_per_column), len(self.codebook)
         sources = (split_rows(self.split),)

@@ -1,51 +1,72 @@
-"""Many tables clustered as one pool of work."""
+"""Many tables clustered as one pool of work, all of them or none."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 
 from cce.compiled import parallel_for
 from cce.indexing import check_generator
+from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
-    from cce.embeddings.clusterable import Clusterable, ClusterEvent
+    from cce.embeddings.clusterable import Clusterable, ClusterEvent, StagedClustering
 
 SMALL_IDS = 1 << 18  # tables of fewer ids are clustered side by side, each on one core
 
 
-def cluster_all(
-    tables: Sequence[Clusterable],
+def cluster_all(tables: Mapping[str, Clusterable], generator: torch.Generator | None = None) -> list[ClusterEvent]:
+    """Cluster every table, each with random numbers of its own; if one cannot be, none is.
+
+    The keys say in an error which table it was.
+    """
+    staged = stage_all(tables, generator)
+    with uninterrupted():
+        for each in staged.values():
+            each.apply()
+    return [each.event for each in staged.values()]
+
+
+def stage_all(
+    tables: Mapping[str, Clusterable],
     generator: torch.Generator | None = None,
     *,
-    places: Collection[int] | None = None,
-    done: Callable[[int, ClusterEvent], None] | None = None,
-) -> list[ClusterEvent]:
-    """Cluster every table, each with random numbers of its own; `done(place, event)` is called
-    after each, on the thread that clustered it.
+    is_mine: Callable[[str], bool] | None = None,
+    done: Callable[[], object] = lambda: None,
+) -> dict[str, StagedClustering]:
+    """Compute the clusterings of all tables, or of some if others have the rest; all tables stay as they are.
 
-    `places` are those to cluster if others have the rest: a table's random numbers are the same either way.
-
-    Large tables come one after another, as each of them uses all cores; small ones run side by side. The result does
-    not depend on that.
+    A table's random numbers do not depend on who clusters it. `done` is called after each table, on the thread that
+    clustered it. Large tables come one after another, as each of them uses all cores; small ones run side by side.
+    The result does not depend on that.
     """
     check_generator(generator)
-    seeds = torch.randint(2**62, (len(tables),), generator=generator, device="cpu").tolist()
-    events: dict[int, ClusterEvent] = {}
+    drawn = torch.randint(2**62, (len(tables),), generator=generator, device="cpu").tolist()
+    seeds = dict(zip(tables, drawn, strict=True))
+    staged: dict[str, StagedClustering] = {}
 
-    def cluster(place: int) -> None:
-        events[place] = tables[place].cluster(generator=torch.Generator().manual_seed(seeds[place]))
-        if done is not None:
-            done(place, events[place])
+    def stage(name: str) -> None:
+        with naming(name):
+            staged[name] = tables[name].stage(generator=torch.Generator().manual_seed(seeds[name]))
+        done()
 
-    mine = range(len(tables)) if places is None else places
-    order = sorted(mine, key=lambda place: -tables[place].num_embeddings)
-    large = [place for place in order if tables[place].num_embeddings >= SMALL_IDS]
+    order = sorted(filter(is_mine, tables), key=lambda name: -tables[name].num_embeddings)
+    large = [name for name in order if tables[name].num_embeddings >= SMALL_IDS]
     small = order[len(large) :]
-    for place in large:
-        cluster(place)
-    parallel_for(lambda index: cluster(small[index]), len(small))
-    return [events[place] for place in sorted(mine)]
+    for name in large:
+        stage(name)
+    parallel_for(lambda index: stage(small[index]), len(small))
+    return {name: staged[name] for name in tables if name in staged}
+
+
+@contextmanager
+def naming(table: str) -> Iterator[None]:
+    """Say in an error which table it is about."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{table} cannot be clustered: {error}") from error

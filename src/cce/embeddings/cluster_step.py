@@ -1,8 +1,8 @@
-"""One clustering of a CCE table, in five steps: sample, fit, assign, swap, and say what changed.
+"""One clustering of a CCE table, in five steps: sample, fit, assign, measure what changes, and swap.
 
-Everything before the swap is computed aside, from the table as it was: an error or an interruption on the way leaves
-the old table. The table that CCE stands for, as tall as the vocabulary, is never in memory: vectors are computed for
-the sample and then block by block.
+Everything before the swap is computed from the table as it was, and leaves it so: an error or an interruption on the
+way changes nothing. The table that CCE stands for, as tall as the vocabulary, is never in memory: vectors are computed
+for the sample and then block by block.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cce.clustering.quantize import (
     piece_size,
     vectors_of,
 )
-from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StepTimer, clean_interrupts
+from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StagedClustering, StepTimer, clean_interrupts
 from cce.indexing import MultiplyShift
 from cce.indexing.assignments import blocks
 from cce.kernels import gather_sum
@@ -68,16 +68,21 @@ class ClusterStep:
         self.quantizer = QUANTIZERS[table.combine](table.num_columns, table.rows_after, table.settings)
 
     @torch.no_grad()
-    def run(self, counts: Tensor | None) -> ClusterEvent:
-        """All steps in order."""
+    def stage(self, counts: Tensor | None) -> StagedClustering:
+        """All steps but the swap."""
         with clean_interrupts():
             ids, learned = self._learn(counts)
-        measured = ids[:: 1 + len(ids) * self.table.embedding_dim // MAX_MEASURED]
-        before = _Moment(self.table, measured)
-        with self.timer("swap"):
-            self.table.swap(learned)
         with self.timer("measure"):
-            return self._event(before, _Moment(self.table, measured))
+            measured = ids[:: 1 + len(ids) * self.table.embedding_dim // MAX_MEASURED]
+            event = self._event(learned, self._before(measured), self._after(learned, measured))
+        with self.timer("stage"):
+            pointers = self.table.assignments.stage(learned.pointers)
+
+        def apply() -> None:
+            with self.timer("swap"):
+                self.table.swap(learned, pointers)
+
+        return StagedClustering(event, apply)
 
     def _learn(self, counts: Tensor | None) -> tuple[Tensor, Learned]:
         """The sampled ids, and all that the clustering changes, computed aside."""
@@ -118,7 +123,8 @@ class ClusterStep:
         size = min(self.table.settings.block_size, piece_size(self.table.embedding_dim))
         for ids in blocks(len(learned.pointers), size):
             hashed = learned.helper(ids.to(sums.device)).view(len(ids), *sums.shape[:1], -1)  # (n, columns, helpers)
-            residual = self.source(ids).to(sums) - self._decode(learned, ids)
+            rows = learned.pointers[int(ids[0]) : int(ids[-1]) + 1].long()
+            residual = self.source(ids).to(sums) - self._decode(learned, ids, rows)
             for column, helper in group:
                 piece = self._piece(residual, column)
                 rows = hashed[:, column, helper - 1]
@@ -126,24 +132,37 @@ class ClusterStep:
                 counts[column, helper].index_add_(0, rows, torch.ones_like(piece[:, :1]))
         learned.tables.add_(sums / counts.clamp(min=1))
 
-    def _decode(self, learned: Learned, ids: Tensor) -> Tensor:
-        """The vectors of consecutive ids, as they will be after the swap."""
-        main = learned.pointers[int(ids[0]) : int(ids[-1]) + 1].long().to(learned.tables.device)
-        hashed = learned.helper(ids.to(main.device))
-        return gather_sum(learned.tables.flatten(0, 2), self.table.arrange(main, hashed, learned.num_rows))
+    def _decode(self, learned: Learned, ids: Tensor, rows: Tensor) -> Tensor:
+        """The vectors of ids that point to `rows`, as they will be after the swap."""
+        device = learned.tables.device
+        arranged = self.table.arrange(rows.to(device), learned.helper(ids.to(device)), learned.num_rows)
+        return gather_sum(learned.tables.flatten(0, 2), arranged)
 
     def _piece(self, vectors: Tensor, column: int) -> Tensor:
         if self.table.combine == "sum":
             return vectors
         return vectors.chunk(self.table.num_columns, dim=1)[column]
 
-    def _event(self, before: _Moment, after: _Moment) -> ClusterEvent:
+    def _before(self, ids: Tensor) -> Snapshot:
+        table, device = self.table, self.table.codebook.device
+        vectors = vectors_of(lambda piece: table.compose(piece.to(device)), ids, table.embedding_dim)
+        return Snapshot(table.assignments(ids.to(device)).cpu(), table.num_rows, vectors)
+
+    def _after(self, learned: Learned, ids: Tensor) -> Snapshot:
+        """What the swap will make of the same ids."""
+        pointers = torch.from_numpy(learned.pointers.numpy()[ids.numpy()]).long()  # torch cannot gather from uint16
+        size = piece_size(self.table.embedding_dim)
+        pieces = zip(torch.split(ids, size), torch.split(pointers, size), strict=True)
+        vectors = torch.cat([self._decode(learned, *piece).float() for piece in pieces])
+        return Snapshot(pointers, learned.num_rows, vectors)
+
+    def _event(self, learned: Learned, before: Snapshot, after: Snapshot) -> ClusterEvent:
         table = self.table
-        dead, overfull = count_rows(table.assignments.pointers, table.num_rows)
+        dead, overfull = count_rows(learned.pointers, learned.num_rows)
         order = min(2, table.num_columns)
         return ClusterEvent(
             num_ids=table.assignments.num_learned,
-            num_rows=table.num_rows,
+            num_rows=learned.num_rows,
             seconds=self.timer.seconds,
             inertias=self.quantizer.inertias,
             churn=churn(before.pointers, after.pointers),
@@ -156,17 +175,16 @@ class ClusterStep:
         )
 
 
-class _Moment:
-    """What some ids looked like at some moment."""
+@dataclass(frozen=True)
+class Snapshot:
+    """What some ids look like before or after the swap."""
 
-    def __init__(self, table: ClusteredEmbedding, ids: Tensor) -> None:
-        device = table.codebook.device
-        self.pointers = table.assignments(ids.to(device)).cpu()
-        self.num_rows = table.num_rows
-        self.vectors = vectors_of(lambda piece: table.compose(piece.to(device)), ids, table.embedding_dim)
+    pointers: Tensor  # (n, num_columns) int64
+    num_rows: int  # of each table
+    vectors: Tensor  # (n, embedding_dim) float32
 
 
-def _transfer(table: ClusteredEmbedding, before: _Moment, after: _Moment) -> RowTransfer:
+def _transfer(table: ClusteredEmbedding, before: Snapshot, after: Snapshot) -> RowTransfer:
     """Which row of the codebook each clustered row took its ids from, counted on the sample."""
     pairs = [contingency(old, new) for old, new in zip(before.pointers.T, after.pointers.T, strict=True)]
     terms = 1 + table.num_helpers

@@ -15,7 +15,7 @@ from cce.embeddings.base import Embedding
 from cce.indexing import check_generator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import torch
     from torch import nn
@@ -64,15 +64,29 @@ class ClusterEvent:
         return sum(self.seconds.values())
 
 
+@dataclass(frozen=True)
+class StagedClustering:
+    """A clustering that is computed and has not taken effect: the table is as it was until `apply`."""
+
+    event: ClusterEvent
+    apply: Callable[[], None]  # the table becomes what was learned, whole or not at all
+
+
 class Clusterable(Embedding):
     """A table that can be clustered between two steps of training."""
 
     settings: ClusterSettings
     counts: IdCounts | None  # how often ids occurred, where the table keeps count
 
-    @abstractmethod
     def cluster(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> ClusterEvent:
-        """Learn H from the table as it is now; `counts` say how often each id occurs."""
+        """Learn H from the table as it is now, in place, all or nothing; `counts` say how often each id occurs."""
+        staged = self.stage(counts=counts, generator=generator)
+        staged.apply()
+        return staged.event
+
+    @abstractmethod
+    def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> StagedClustering:
+        """Do all the work of `cluster` and leave the table as it is, so that several tables can change together."""
 
     @property
     @abstractmethod
@@ -80,8 +94,21 @@ class Clusterable(Embedding):
         """Whether there is anything left to learn."""
 
 
-def check_clustering(counts: Tensor | None, num_ids: int, generator: torch.Generator | None) -> None:
-    """Reject what is not a count for each of the ids that are clustered, and what is not a generator."""
+def check_plain_parameters(table: Clusterable) -> None:
+    """Reject a parametrized table: what is written into a computed tensor is lost at the next use."""
+    for name in ("codebook", "projection"):
+        if getattr(table, name, None) is not None and name not in table._parameters:
+            raise ValueError(
+                f"{name} must be a parameter of its own to be clustered, got one computed from others: "
+                "remove the parametrization (weight_norm, spectral_norm, pruning) first."
+            )
+
+
+def check_clustering(
+    table: Clusterable, counts: Tensor | None, num_ids: int, generator: torch.Generator | None
+) -> None:
+    """Reject a parametrized table, a count that is missing for an id that is clustered, and what is no generator."""
+    check_plain_parameters(table)
     check_generator(generator)
     if counts is None:
         return

@@ -16,7 +16,7 @@ from cce.checks import check_flag
 from cce.clustering.quantize import ClusterSettings, checked_settings
 from cce.embeddings.base import MAX_IDS, check_budget, check_weight
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
-from cce.embeddings.clusterable import Clusterable, ClusterEvent, check_clustering
+from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
@@ -147,25 +147,28 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         return stacked.unsqueeze(1) if self.combine == "sum" else stacked.view(rows.shape)
 
     @torch.no_grad()
-    def cluster(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> ClusterEvent:
-        """Cluster the table as it is now (Algorithm 3, "Cluster"), in place; all or nothing."""
-        check_clustering(counts, self.assignments.num_learned, generator)
+    def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> StagedClustering:
+        """Compute a clustering of the table as it is now (Algorithm 3, "Cluster")."""
+        check_clustering(self, counts, self.assignments.num_learned, generator)
         if not self.can_cluster:
             raise ValueError("num_learned must be at least 1 to cluster, got 0.")
         if counts is None and self.counts is not None:
             counts = self.counts.counts
-        return ClusterStep(self, self._vectors, generator).run(counts)
+        return ClusterStep(self, self._vectors, generator).stage(counts)
 
     @torch.no_grad()
     def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Seed by product quantisation: pointers and rows from a trained table, helpers as after a clustering."""
         check_weight(self, weight)
         counts = None if self.counts is None else self.counts.counts
-        ClusterStep(self, lambda ids: weight[ids.to(weight.device)], generator).run(counts)
+        ClusterStep(self, lambda ids: weight[ids.to(weight.device)], generator).stage(counts).apply()
 
-    def swap(self, learned: Learned) -> None:
-        """Become what was learned, whole or not at all: the codebook keeps its place in memory if it keeps its size."""
-        pointers = self.assignments.stage(learned.pointers)
+    @torch.no_grad()
+    def swap(self, learned: Learned, pointers: Tensor) -> None:
+        """Become what was learned, whole or not at all, with its pointers staged.
+
+        The codebook keeps its memory if it keeps its size.
+        """
         with uninterrupted():
             self.assignments.replace(pointers, learned.num_rows)  # first: it alone can fail, and then nothing happened
             self._resize(learned.num_rows)

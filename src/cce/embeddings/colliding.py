@@ -16,7 +16,13 @@ from cce.checks import check_range
 from cce.clustering.agreement import count_rows, pointer_entropies
 from cce.clustering.quantize import ClusterSettings, ProductQuantizer, Sample, checked_settings, draw_sample, encode_all
 from cce.embeddings.base import MAX_IDS, check_budget, check_weight
-from cce.embeddings.clusterable import Clusterable, ClusterEvent, StepTimer, check_clustering
+from cce.embeddings.clusterable import (
+    Clusterable,
+    ClusterEvent,
+    StagedClustering,
+    StepTimer,
+    check_clustering,
+)
 from cce.embeddings.initialization import normal_table, output_variance, projection_table
 from cce.embeddings.low_rank import low_rank_factors
 from cce.embeddings.options import rules, whole
@@ -87,11 +93,11 @@ class CollidingEmbedding(Clusterable):
         self.projection.copy_(projection)
 
     @torch.no_grad()
-    def cluster(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> ClusterEvent:
+    def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> StagedClustering:
         """Let ids collide whose thin rows are near each other; their common row starts at the middle of theirs."""
         if self.projection is None:
             raise ValueError("a 'collide' table can be clustered once, and this one has been.")
-        check_clustering(counts, self.num_embeddings, generator)
+        check_clustering(self, counts, self.num_embeddings, generator)
         timer = StepTimer()
         quantizer = ProductQuantizer(1, self.num_rows, self.settings)
         with timer("sample"):
@@ -102,14 +108,14 @@ class CollidingEmbedding(Clusterable):
             quantizer.fit(Sample(self._thin_rows, ids, self.codebook.shape[1], weights), generator)
         with timer("assign"):
             pointers = encode_all(quantizer, self._thin_rows, self.num_embeddings, self.codebook.shape[1])
-        measured = ids[:: 1 + len(ids) * self.embedding_dim // MAX_MEASURED].to(self.codebook.device)
-        before = self.to_dense(measured)
-        old, projection = self.codebook, self.projection
-        with timer("swap"):
-            self._become_clustered(quantizer.codebooks[0].to(projection) @ projection, pointers, generator)
-        moved = (self.to_dense(measured) - before).norm() / before.norm()
+        codebook, assignments = self._learned(
+            quantizer.codebooks[0].to(self.projection) @ self.projection, pointers, generator
+        )
+        with timer("measure"):
+            measured = ids[:: 1 + len(ids) * self.embedding_dim // MAX_MEASURED].to(codebook.device)
+            moved = self._distance_moved(codebook[assignments(measured).squeeze(-1)], measured)
         dead, overfull = count_rows(pointers, self.num_rows)
-        return ClusterEvent(
+        event = ClusterEvent(
             num_ids=self.num_embeddings,
             num_rows=self.num_rows,
             seconds=timer.seconds,
@@ -119,9 +125,15 @@ class CollidingEmbedding(Clusterable):
             overfull_rows=overfull,
             entropies_before=(),
             entropies_after=pointer_entropies(pointers, 1),
-            moved=float(moved),
-            replaced={old: self.codebook, projection: None},
+            moved=moved,
+            replaced={self.codebook: codebook, self.projection: None},
         )
+
+        def apply() -> None:
+            with timer("swap"):
+                self._become_clustered(codebook, assignments)
+
+        return StagedClustering(event, apply)
 
     @classmethod
     def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
@@ -141,14 +153,24 @@ class CollidingEmbedding(Clusterable):
     def _thin_rows(self, ids: Tensor) -> Tensor:
         return self.codebook.detach()[ids.to(self.codebook.device)]
 
-    def _become_clustered(
+    def _distance_moved(self, after: Tensor, ids: Tensor) -> float:
+        """How far the vectors of ids are from where they will be, relative to their size."""
+        before = self.to_dense(ids)
+        if self.padding_idx is not None:
+            after = after.masked_fill((ids == self.padding_idx).unsqueeze(-1), 0)
+        return float((after - before).norm() / before.norm())
+
+    def _learned(
         self, rows: Tensor, pointers: Tensor | None, generator: torch.Generator | None = None
-    ) -> None:
-        """Swap the parameters."""
+    ) -> tuple[nn.Parameter, Assignments]:
+        """What takes the place of the thin table: a codebook and pointers to it."""
         assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator).to(rows.device)
         if pointers is not None:
             assignments.replace(assignments.stage(pointers), self.num_rows)
-        codebook = nn.Parameter(rows, requires_grad=self.codebook.requires_grad)
+        return nn.Parameter(rows, requires_grad=self.codebook.requires_grad), assignments
+
+    def _become_clustered(self, codebook: nn.Parameter, assignments: Assignments) -> None:
+        """Swap the parameters."""
         with uninterrupted():
             self.codebook, self.projection, self.assignments = codebook, None, assignments
 
@@ -156,5 +178,6 @@ class CollidingEmbedding(Clusterable):
         """Take the form of the checkpoint first: thin, or clustered."""
         clustered = prefix + "codebook" in state_dict and prefix + "projection" not in state_dict
         if clustered and self.assignments is None:
-            self._become_clustered(self.codebook.new_zeros(self.num_rows, self.embedding_dim).detach(), None)
+            zeros = self.codebook.new_zeros(self.num_rows, self.embedding_dim).detach()
+            self._become_clustered(*self._learned(zeros, None))
         super()._load_from_state_dict(state_dict, prefix, *args)

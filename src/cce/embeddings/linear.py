@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import MAX_IDS, Embedding, check_weight
+from cce.indexing import check_ids
 from cce.indexing.assignments import blocks
-from cce.indexing.facts import Versioned
 from cce.indexing.sources import rows_of
-from cce.kernels import Layout, Program, gather_sum, look_up
-from cce.kernels.fused import look_up as look_up_all
-from cce.kernels.fused import usable
+from cce.indexing.state import Versioned
+from cce.kernels import Layout, Lookup, gather_sum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,14 +22,32 @@ if TYPE_CHECKING:
 
 ID_TYPES = (torch.int32, torch.int64)
 MAX_CG_STEPS = 100
-BLOCK_NUMBERS = 1 << 21  # of the table that are looked at together
+BLOCK_VALUES = 1 << 21  # of the table that are looked at together
 CG_TOLERANCE = 1e-6  # of the first residual's norm
 
 
-class LinearEmbedding(Versioned, Embedding):
-    """A table `T = H · M` with the codebook M as its only looked-up parameter."""
+class RowEmbedding(Versioned, Embedding):
+    """A table whose vectors are made of rows of one codebook, which it looks up by a `Lookup` of its own."""
 
     codebook: nn.Parameter  # (num_rows, width)
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, *, padding_idx: int | None = None, sparse: bool = False
+    ) -> None:
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        self.look_up = Lookup()
+
+    @abstractmethod
+    def layout(self) -> Layout:
+        """What a lookup must know of the table."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.look_up = Lookup()  # a copy has addresses of its own
+
+
+class LinearEmbedding(RowEmbedding):
+    """A table `T = H · M` with the codebook M as its only looked-up parameter."""
 
     @abstractmethod
     def sources(self) -> tuple[int, int, Sequence[RowSource]]:
@@ -56,13 +72,14 @@ class LinearEmbedding(Versioned, Embedding):
         return False
 
     def layout(self) -> Layout:
-        """H in the words of a lookup."""
+        """H in the words of a lookup; where rows have weights, every row is a column of its own."""
         columns, terms, sources = self.sources()
         num_rows, width = self.codebook.shape
         num_ids = self.num_embeddings
         if self.check_ids is False and all(source.takes_any_id for source in sources):
             num_ids = MAX_IDS - 1
-        return Layout(num_ids, columns, terms, width, num_rows, tuple(sources), self.padding_idx)
+        layout = Layout(num_ids, columns, terms, width, num_rows, tuple(sources), self.padding_idx)
+        return layout.apart if self.is_weighted else layout
 
     def lookup(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:
         """H for ids `(n)`: codebook rows `(n, columns, terms)` and their weights, or None where all weights are 1."""
@@ -70,45 +87,30 @@ class LinearEmbedding(Versioned, Embedding):
         return rows_of(sources, ids).view(-1, columns, terms), self.weights(ids)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
-        """Vectors `(*s, embedding_dim)` of ids `(*s)`; compiled loops check the ids and mind the padding themselves."""
-        codebook = self.codebook
-        if self.is_weighted or not usable((codebook,), input) or input.dtype not in ID_TYPES:
-            return super().forward(input)
-        ids = input.reshape(-1, 1).long()
-        vectors = look_up_all(self.program(), ids, (codebook,), sparse=self.sparse)
+        """Vectors `(*s, embedding_dim)` of ids `(*s)`; the lookup checks the ids and minds the padding."""
+        if not isinstance(input, Tensor) or input.dtype not in ID_TYPES:
+            check_ids(input, self.num_embeddings)
+        if input.dim() == 1:
+            return self.compose(input)
+        shape = (*input.shape, self.embedding_dim)
+        return self.compose(input.reshape(-1), None if self.is_weighted else shape).view(shape)
+
+    def compose(self, ids: Tensor, shape: Sequence[int] | None = None) -> Tensor:
+        """Vectors `(n, embedding_dim)`, or of `shape`: the rows summed over terms, the columns side by side."""
+        vectors = self.look_up((self,), ids, shape=shape)
         self.count(ids)  # after they were found to be right
-        return vectors.view(*input.shape, self.embedding_dim)
+        return self._weigh(vectors, ids) if self.is_weighted else vectors
 
-    def compose(self, ids: Tensor) -> Tensor:
-        """Vectors `(n, embedding_dim)`: the rows summed over terms, the columns side by side."""
-        self.count(ids)
-        if self.is_weighted:
-            return self._compose_weighted(ids)
-        if usable((self.codebook,), ids):
-            return look_up_all(self.program(), ids.unsqueeze(1), (self.codebook,), sparse=self.sparse)
-        return look_up(self.layout(), self.codebook, ids, sparse=self.sparse)
-
-    def program(self) -> Program:
-        """The layout as a program for compiled lookups, made anew when a fact has moved."""
-        known = _programs.get(self)
-        if known is None or not known.is_fresh or known.shapes[0] != self.codebook.shape:
-            known = _programs[self] = Program([self.layout()], watched=watched_modules(self))
-        return known
-
-    def _compose_weighted(self, ids: Tensor) -> Tensor:
-        layout, weights = self.layout(), self.weights(ids)
+    def _weigh(self, rows: Tensor, ids: Tensor) -> Tensor:
+        """Sum the rows of each column, times their weights."""
+        columns, terms, _ = self.sources()
+        weights = self.weights(ids.long())
         assert weights is not None
-        pieces = look_up(layout.apart, self.codebook, ids, sparse=self.sparse)
-        pieces = pieces.view(-1, layout.columns, layout.terms, layout.width)
-        return (pieces * weights.to(pieces.dtype).unsqueeze(-1)).sum(dim=-2).flatten(start_dim=1)
-
-
-_programs: WeakKeyDictionary[LinearEmbedding, Program] = WeakKeyDictionary()
-
-
-def watched_modules(table: LinearEmbedding) -> list[Versioned]:
-    """The table and all parts of it whose padding, checks, pointers or seeds a program has noted."""
-    return [module for module in table.modules() if isinstance(module, Versioned)]
+        pieces = rows.view(len(ids), columns, terms, -1) * weights.to(rows.dtype).unsqueeze(-1)
+        vectors = pieces.sum(dim=-2).flatten(start_dim=1)
+        if self.padding_idx is None:
+            return vectors
+        return vectors.masked_fill((ids == self.padding_idx).unsqueeze(-1), 0)
 
 
 class RandomEmbedding(LinearEmbedding):
@@ -141,7 +143,7 @@ def least_squares_codebook(table: LinearEmbedding, weight: Tensor) -> Tensor:
 
 
 def _block_size(table: LinearEmbedding) -> int:
-    return max(1, BLOCK_NUMBERS // table.embedding_dim)
+    return max(1, BLOCK_VALUES // table.embedding_dim)
 
 
 def _transposed_product(table: LinearEmbedding, weight: Tensor) -> Tensor:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cce.checks import check_range
-from cce.data import SyntheticConfig, prepare_synthetic
-from cce.data.manifest import MANIFEST
+from cce.data import MANIFEST, SyntheticConfig, prepare_synthetic
 from cce.files import write_atomic
 from cce.records import RunRecord, write_records
 from cce.text import format_bytes, format_markdown, format_ratio, format_table

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_range
-from cce.data.engine import num_cores, open_engine
 from cce.experiments.one_run import Task, run_one
 from cce.experiments.watch import Watch
 from cce.files import write_atomic
@@ -21,6 +20,7 @@ from cce.records import RunRecord, read_records
 from cce.run_folder import RECIPE, RECORD, RECORDS, RunFolder
 from cce.training.checkpoint import list_checkpoints
 from cce.training.config import make_config, read_toml
+from cce.workers import num_cores, open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -2,17 +2,17 @@
 
 from cce.indexing.assignments import Assignments, smallest_unsigned
 from cce.indexing.counts import IdCounts
-from cce.indexing.facts import FactModule
 from cce.indexing.ids import check_ids
 from cce.indexing.multiply_shift import MultiplyShift, hash32
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
 from cce.indexing.randomness import check_generator, make_generator
+from cce.indexing.state import IndexModule
 from cce.indexing.unit_interval import UnitInterval
 
 __all__ = [
     "Assignments",
-    "FactModule",
     "IdCounts",
+    "IndexModule",
     "MultiplyShift",
     "QuotientRemainder",
     "UnitInterval",

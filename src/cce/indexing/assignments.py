@@ -1,7 +1,7 @@
 """Learned pointers: for every id and column, the row of the codebook that the id points to.
 
 They live on the CPU in the smallest unsigned type, so that a vocabulary costs a GPU nothing, and `.to()` leaves them
-there (see `facts` for why they are neither parameters nor buffers).
+there (see `state` for why they are neither parameters nor buffers).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_range
-from cce.indexing.facts import FactModule
 from cce.indexing.multiply_shift import MultiplyShift
+from cce.indexing.state import IndexModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def blocks(num_ids: int, size: int = BLOCK) -> Iterator[Tensor]:
         yield torch.arange(start, min(start + size, num_ids), device="cpu")
 
 
-class Assignments(FactModule):
+class Assignments(IndexModule):
     """Pointers of `num_embeddings` ids in `num_columns` columns into `num_rows` rows each.
 
     At the start they point where a random hash function says. Only ids below `num_learned` are stored and can be
@@ -44,7 +44,7 @@ class Assignments(FactModule):
     holds, or from a new one.
     """
 
-    facts = ("pointers",)
+    index_state = ("pointers",)
 
     def __init__(
         self,

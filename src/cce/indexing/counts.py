@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from cce.indexing.facts import FactModule
+from cce.indexing.state import IndexModule
 
 MOST = 2**31 - 1
 
 
-class IdCounts(FactModule):
+class IdCounts(IndexModule):
     """A counter for each of the ids below `num_ids`, four bytes each, on the CPU; saved with the table."""
 
-    facts = ("counts",)
+    index_state = ("counts",)
 
     def __init__(self, num_ids: int) -> None:
         super().__init__()

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_range
-from cce.indexing.facts import FactModule
 from cce.indexing.randomness import check_generator
+from cce.indexing.state import IndexModule
 
 MASK32 = 0xFFFF_FFFF
 MIX_1, MIX_2 = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64  # splitmix64's, as signed integers
@@ -57,14 +57,14 @@ def stack_rows(rows: Tensor, num_rows: int) -> Tensor:
     return rows + torch.arange(rows.shape[-1], device=rows.device) * num_rows
 
 
-class MultiplyShift(FactModule):
+class MultiplyShift(IndexModule):
     """`num_hashes` independent random functions from ids to `[0, num_rows)`.
 
     Ids `(*s)` give rows `(*s, num_hashes)`.
     """
 
-    facts = ("seeds",)
-    moved_facts = ("seeds",)
+    index_state = ("seeds",)
+    device_tensors = ("seeds",)
 
     def __init__(self, num_hashes: int, num_rows: int, *, generator: torch.Generator | None = None) -> None:
         super().__init__()

@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_range
-from cce.indexing.facts import FactModule
 from cce.indexing.multiply_shift import MASK32, MAX_ROWS, draw_seeds, hash32
+from cce.indexing.state import IndexModule
 
 
-class UnitInterval(FactModule):
+class UnitInterval(IndexModule):
     """`num_hashes` independent random functions from ids to [-1, 1], uniform, with mean exactly 0 and variance 1/3."""
 
-    facts = ("seeds",)
-    moved_facts = ("seeds",)
+    index_state = ("seeds",)
+    device_tensors = ("seeds",)
 
     def __init__(self, num_hashes: int, *, generator: torch.Generator | None = None) -> None:
         super().__init__()

@@ -1,8 +1,9 @@
 """Steps of many parameters in compiled loops, row by row of their gradients.
 
-`tables` has a line for each parameter, of the columns named here. `INDICES` is 0 for a dense gradient. Entries of all
-gradients are numbered one after the other, and a call handles those in `[first, last)`. Rows are independent, so any
-cut gives the same bits.
+`tables` has a line for each parameter, of the columns named here. `INDICES` is 0 for a dense gradient, whose rows are
+those of the parameter or, where every value is on its own, blocks of `WIDTH` values. Entries of all gradients are
+numbered one after the other, and a call handles those in `[first, last)`. Rows are independent, so any cut gives the
+same bits.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from cce.compiled import compile_loops, memory
 
 Array = np.ndarray[Any, Any]
 
-NUM_FACTS = 8
-PARAMETER, INDICES, VALUES, COUNT, NUM_ROWS, SIZE, STATE, ORDER = range(NUM_FACTS)
+NUM_COLUMNS = 9
+PARAMETER, INDICES, VALUES, COUNT, NUM_ROWS, WIDTH, SIZE, STATE, ORDER = range(NUM_COLUMNS)
 SORTED, UNSORTED, OUTSIDE = range(3)  # order: rows strictly increase; they do not; some are not rows of the parameter
 
 ONE, FOUR, SIXTEEN = memory.RUNS[1], memory.RUNS[4], memory.RUNS[16]
@@ -27,7 +28,7 @@ sum_squares, grow = memory.sum_squares, memory.grow
 
 @compile_loops
 def inspect(tables: Array) -> tuple[int, int, int]:
-    """Note the order of each gradient's rows: the worst order, the number of entries, and of numbers in them."""
+    """Note the order of each gradient's rows: the worst order, the number of entries, and of values in them."""
     worst, num_entries, size = SORTED, 0, 0
     for t in range(len(tables)):
         order, before = SORTED, -1
@@ -43,25 +44,19 @@ def inspect(tables: Array) -> tuple[int, int, int]:
         tables[t, ORDER] = order
         worst = max(worst, order)
         num_entries += tables[t, COUNT]
-        size += tables[t, COUNT] * width_of(tables[t])
+        size += tables[t, COUNT] * tables[t, WIDTH]
     return worst, num_entries, size
 
 
 @compile_loops
-def width_of(facts: Array) -> int:
-    """How many numbers a row has."""
-    return facts[SIZE] // facts[NUM_ROWS] if facts[NUM_ROWS] else 0
-
-
-@compile_loops
-def entries(facts: Array, start: int, first: int, last: int) -> tuple[int, int]:
+def entries(line: Array, start: int, first: int, last: int) -> tuple[int, int]:
     """The entries in `[first, last)` of a gradient whose first entry has number `start`.
 
     Where a row may occur several times, all of them belong to the call that has the first.
     """
-    if facts[ORDER] == UNSORTED:
-        return 0, facts[COUNT] if first <= start < last else 0
-    return max(0, first - start), min(facts[COUNT], last - start)
+    if line[ORDER] == UNSORTED:
+        return 0, line[COUNT] if first <= start < last else 0
+    return max(0, first - start), min(line[COUNT], last - start)
 
 
 @compile_loops
@@ -86,15 +81,16 @@ def step_sgd(tables: Array, rate: Any, item: int, first: int, last: int) -> None
     for t in range(len(tables)):
         low, high = entries(tables[t], start, first, last)
         start += tables[t, COUNT]
-        into, indices, values, width = tables[t, PARAMETER], tables[t, INDICES], tables[t, VALUES], width_of(tables[t])
+        into, indices, values, width = tables[t, PARAMETER], tables[t, INDICES], tables[t, VALUES], tables[t, WIDTH]
         for i in range(low, high):
             row = read_int64(indices + 8 * i) if indices else i
-            add_row(into + row * width * item, values + i * width * item, width, item, rate)
+            left = min(width, tables[t, SIZE] - row * width)  # the last block may be shorter
+            add_row(into + row * width * item, values + i * width * item, left, item, rate)
 
 
 @compile_loops
 def squares(grad: int, width: int, item: int, zero: Any) -> Any:
-    """The sum of squares of a row. `zero` has the type of its numbers."""
+    """The sum of squares of a row. `zero` has the type of its values."""
     total, k = zero, 0
     while k + 16 <= width:
         total += sum_squares(grad + k * item, zero, SIXTEEN)
@@ -130,7 +126,7 @@ def step_adagrad(tables: Array, rates: Array, eps: Any, first: int, last: int) -
     for t in range(len(tables)):
         low, high = entries(tables[t], start, first, last)
         start += tables[t, COUNT]
-        into, indices, values, width = tables[t, PARAMETER], tables[t, INDICES], tables[t, VALUES], width_of(tables[t])
+        into, indices, values, width = tables[t, PARAMETER], tables[t, INDICES], tables[t, VALUES], tables[t, WIDTH]
         length = rates.dtype.type(width)
         for i in range(low, high):
             row = read_int64(indices + 8 * i) if indices else i

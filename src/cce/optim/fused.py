@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 TYPES: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
 PLAIN = (Parameter, Tensor)
-PARALLEL = 1 << 19  # below so many numbers, handing work to threads costs more than it saves
+PARALLEL = 1 << 19  # below so many values, handing work to threads costs more than it saves
+BLOCK = 1024  # values of a dense gradient that are handled together where rows do not matter
 RANGES_PER_THREAD = 4  # so that a thread that is held up leaves its work to others
 
 
@@ -31,15 +32,20 @@ class Fused:
     """Gradients that compiled loops will apply. They must stay as they are until then."""
 
     def __init__(self) -> None:
-        self.tables = {dtype: Tables(number) for dtype, number in TYPES.items()}
+        self.tables: dict[torch.dtype, Tables] = {}
 
     def add(self, parameter: Tensor, grad: Tensor, state: Tensor | None = None) -> bool:
-        """Take in an ordinary tensor on the CPU, of float32 or float64, and its gradient; False for any other."""
+        """Take in an ordinary tensor on the CPU, of float32 or float64, and its gradient; False for any other.
+
+        state: a value for each row; without it every value of a row is on its own.
+        """
         dtype = parameter.dtype
-        tables = self.tables.get(dtype)
-        if tables is None or type(parameter) not in PLAIN or not (parameter.is_cpu and parameter.is_contiguous()):
+        if dtype not in TYPES or type(parameter) not in PLAIN or not (parameter.is_cpu and parameter.is_contiguous()):
             return False
-        shape = parameter.shape or (1,)
+        size = parameter.numel()
+        num_rows = parameter.shape[0] if parameter.dim() else 1
+        width = size // num_rows if num_rows else 0
+        values, rows = grad, 0
         if grad.is_sparse:
             indices, values = grad._indices(), grad._values()
             num_dims, count = indices.shape
@@ -47,20 +53,24 @@ class Fused:
             if num_dims != 1 or not indices.is_contiguous():
                 return False
         else:
-            values, count, rows = grad, shape[0], 0
+            if state is None:
+                width = min(BLOCK, size)
+                num_rows = -(-size // BLOCK)
+            count = num_rows
         if not values.is_contiguous() or values.dtype is not dtype:
             return False
-        place = 0 if state is None else state.data_ptr()
-        tables.facts += (parameter.data_ptr(), rows, values.data_ptr(), count, shape[0], parameter.numel(), place, 0)
+        if dtype not in self.tables:
+            self.tables[dtype] = Tables(TYPES[dtype])
+        tables, address = self.tables[dtype], 0 if state is None else state.data_ptr()
+        tables.columns += (parameter.data_ptr(), rows, values.data_ptr(), count, num_rows, width, size, address, 0)
         tables.parameters.append(parameter)
         return True
 
     def check(self) -> list[Tables]:
         """All that there is to do; nothing may be written before all of it is checked."""
-        found = [tables for tables in self.tables.values() if tables.parameters]
-        for tables in found:
+        for tables in self.tables.values():
             tables.check()
-        return found
+        return list(self.tables.values())
 
 
 class Tables:
@@ -69,13 +79,13 @@ class Tables:
     def __init__(self, number: Any) -> None:
         self.number = number
         self.parameters: list[Tensor] = []
-        self.facts: list[int] = []
+        self.columns: list[int] = []
         self.num_entries = self.size = 0
         self._held: list[Tensor] = []  # what the lines point to, where nobody else holds on to it
 
     def check(self) -> None:
-        """Make the lines. Refuses rows that a parameter has not."""
-        self.lines = np.array(self.facts, np.int64).reshape(-1, loops.NUM_FACTS)
+        """Make the lines. Rejects rows that a parameter has not."""
+        self.lines = np.array(self.columns, np.int64).reshape(-1, loops.NUM_COLUMNS)
         self.worst, self.num_entries, self.size = loops.inspect(self.lines)
         if self.worst == loops.OUTSIDE:
             place = int((self.lines[:, loops.ORDER] == loops.OUTSIDE).argmax())

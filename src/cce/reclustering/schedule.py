@@ -12,9 +12,11 @@ from torch.optim import Optimizer
 from tqdm import tqdm
 
 from cce.checks import check_choice, check_range, check_type
-from cce.collection.names import readable_path
+from cce.collection.names import TableDict, feature_name, readable_path
 from cce.distributed import Ranks
 from cce.embeddings import Clusterable
+from cce.embeddings.cluster_pool import naming
+from cce.embeddings.clusterable import check_plain_parameters
 from cce.reclustering.averages import paired_tables, restart_average
 from cce.reclustering.repair import POLICIES
 from cce.reclustering.sharing import SharedCounts, cluster_tables
@@ -99,8 +101,9 @@ class ClusterSchedule:
 
     def step(self) -> list[ClusterEvent]:
         """Count one optimizer step; cluster if it is time, and say what happened to each table."""
-        self.num_steps += 1
-        return self.cluster() if self.is_due(self.num_steps) else []
+        events = self.cluster() if self.is_due(self.num_steps + 1) else []
+        self.num_steps += 1  # after a failure the step has not been taken
+        return events
 
     def is_due(self, step: int) -> bool:
         """Whether tables are clustered after step number `step`, counted from 1."""
@@ -118,14 +121,25 @@ class ClusterSchedule:
         return (self.num_steps // self.every + 1) * self.every
 
     def cluster(self) -> list[ClusterEvent]:
-        """Cluster now, whatever the step."""
+        """Cluster now, whatever the step: all tables, or none if one of them cannot be clustered."""
+        tables = {self._described(name): table for name, table in self._named_tables()}
+        random_state = self.generator.get_state()
+        try:
+            events = self._cluster(tables)
+        except BaseException:
+            self.generator.set_state(random_state)
+            raise
         self.clustered = [readable_path(name) for name, _ in self._named_tables()]
-        tables = self.tables()
+        for averaged in self.averages:
+            restart_average(averaged, self.model)
+        return events
+
+    def _cluster(self, tables: dict[str, Clusterable]) -> list[ClusterEvent]:
         self.add_up_counts()
         with tqdm(
             total=len(tables), desc="clustering", unit="table", leave=False, disable=None if self.progress else True
         ) as bar:
-            events = cluster_tables(
+            return cluster_tables(
                 tables,
                 self.optimizers,
                 policy=self.policy,
@@ -133,9 +147,13 @@ class ClusterSchedule:
                 ranks=self.ranks,
                 done=bar.update,
             )
-        for averaged in self.averages:
-            restart_average(averaged, self.model)
-        return events
+
+    def _described(self, name: str) -> str:
+        """A table in words: its name in the model, and its feature if it belongs to a collection."""
+        parent, _, key = name.rpartition(".")
+        in_collection = isinstance(self.model.get_submodule(parent), TableDict)
+        of_feature = f" of feature {feature_name(key)!r}" if in_collection else ""
+        return f"table {readable_path(name)!r}{of_feature}" if name else "the table"
 
     def add_up_counts(self) -> None:
         """Let every rank know how often ids occurred on all ranks; before a checkpoint, too."""
@@ -156,6 +174,8 @@ class ClusterSchedule:
         """Say now what would otherwise go wrong at the first clustering."""
         owned = {id(p) for o in self.optimizers for group in o.param_groups for p in group["params"]}
         for name, table in self._named_tables():
+            with naming(self._described(name)):
+                check_plain_parameters(table)
             if self.optimizers and not all(id(parameter) in owned for parameter in table.parameters()):
                 raise ValueError(
                     "optimizer must hold the parameters of every clustered table, "

@@ -2,32 +2,34 @@
 
 What is sent of a table is its state, and the optimizers' state of its rows, which its owner has repaired already. All
 processes draw the same random numbers for a table, whoever clusters it, so the result does not depend on how many they
-are; at the end their tables are compared to the bit.
+are; at the end their tables are compared to the bit. No table changes before every process has computed its share: all
+tables are clustered or none.
 """
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cce.distributed import Ranks, broadcast, check_same, partition_work, sum_over_ranks
-from cce.embeddings.cluster_pool import cluster_all
+from cce.embeddings.cluster_pool import stage_all
 from cce.embeddings.clusterable import ClusterEvent
 from cce.reclustering.repair import repair_optimizer
+from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
     from cce.embeddings import Clusterable
+    from cce.embeddings.clusterable import StagedClustering
 
 
 def cluster_tables(
-    tables: Sequence[Clusterable],
+    tables: Mapping[str, Clusterable],
     optimizers: Sequence[Optimizer],
     *,
     policy: str,
@@ -35,25 +37,47 @@ def cluster_tables(
     ranks: Ranks,
     done: Callable[[], object],
 ) -> list[ClusterEvent]:
-    """Cluster all tables on all ranks, and repair the optimizers; what happened to each table."""
+    """Cluster all tables on all ranks, and repair the optimizers; if one table cannot be clustered, none is.
+
+    The keys of the tables say in an error which it was.
+    """
     if not tables:
         return []
-    owners = partition_work([table.num_embeddings for table in tables], ranks.world_size)
-    mine = [place for place, owner in enumerate(owners) if owner == ranks.rank]
-    lock = threading.Lock()
-
-    def repair(place: int, event: ClusterEvent) -> None:
-        del place
-        with lock:
+    shares = partition_work([table.num_embeddings for table in tables.values()], ranks.world_size)
+    owners = dict(zip(tables, shares, strict=True))
+    staged = _stage_share(tables, owners, generator, ranks, done)
+    with uninterrupted():
+        for each in staged.values():
+            each.apply()
             for optimizer in optimizers:
-                repair_optimizer(optimizer, event, policy=policy)
-            done()
+                repair_optimizer(optimizer, each.event, policy=policy)
+    events = {name: each.event for name, each in staged.items()}
+    found = [_take_over(table, optimizers, events.get(name), ranks, owners[name]) for name, table in tables.items()]
+    check_same(_everything(list(tables.values())), ranks)
+    return found
 
-    events = dict(zip(mine, cluster_all(tables, generator, places=mine, done=repair), strict=True))
-    for place, (table, owner) in enumerate(zip(tables, owners, strict=True)):
-        events[place] = _take_over(table, optimizers, events.get(place), ranks, owner)
-    check_same(_everything(tables), ranks)
-    return [events[place] for place in range(len(tables))]
+
+def _stage_share(
+    tables: Mapping[str, Clusterable],
+    owners: Mapping[str, int],
+    generator: torch.Generator,
+    ranks: Ranks,
+    done: Callable[[], object],
+) -> dict[str, StagedClustering]:
+    """The clusterings of this rank's tables; an error on any rank is raised on all, before any table has changed."""
+    staged: dict[str, StagedClustering] = {}
+    error: Exception | None = None
+    try:
+        staged = stage_all(tables, generator, is_mine=lambda name: owners[name] == ranks.rank, done=done)
+    except Exception as found:  # noqa: BLE001  the other ranks wait to hear of it
+        error = found
+    messages = [broadcast("" if error is None else str(error), ranks, source=rank) for rank in range(ranks.world_size)]
+    if error is not None:
+        raise error
+    for rank, message in enumerate(messages):
+        if message:
+            raise RuntimeError(f"{message} (on rank {rank})")
+    return staged
 
 
 def _take_over(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cce.data.engine import num_cores
 from cce.diagnostics import summary
 from cce.distributed import broadcast
 from cce.records import RunRecord
 from cce.training.building import build_model
 from cce.training.checkpoint import read_best
 from cce.version import __version__
+from cce.workers import num_cores
 
 if TYPE_CHECKING:
     from torch import nn

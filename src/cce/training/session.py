@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from cce.data.manifest import MANIFEST
+from cce.data import MANIFEST
 from cce.distributed import ParallelModel, Ranks, broadcast
 from cce.models import find_model
 from cce.run_folder import CONFIG, RunFolder

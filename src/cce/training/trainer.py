@@ -12,8 +12,7 @@ import torch
 from torch.nn import functional
 from tqdm import tqdm
 
-from cce.data import PreparedData
-from cce.data.manifest import MANIFEST
+from cce.data import MANIFEST, PreparedData
 from cce.distributed import Ranks, broadcast, sum_over_ranks
 from cce.evaluation import format_scores
 from cce.files import write_atomic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cce.data.verify import Verification
+from cce.data import Verification
 from cce.models import MODELS
 from cce.run_folder import CONFIG, RunFolder
 from cce.training.checkpoint import Checkpoint, checkpoint_path, list_checkpoints, read_checkpoint

@@ -1,0 +1,37 @@
+"""The one package that imports pyarrow: text and Parquet into columns, values into counts, and files of both."""
+
+from cce.data.prepare.arrow.blocks import RawBlock, Values, Words, load_bags, load_numbers, load_words, save_block
+from cce.data.prepare.arrow.parquet import (
+    load_vocabulary,
+    parquet_blocks,
+    parquet_columns,
+    parquet_groups,
+    save_first_rows,
+    save_vocabulary,
+)
+from cce.data.prepare.arrow.text import as_values, parse_text, write_text
+from cce.data.prepare.arrow.values import by_falling_count, concatenate, find_values, hex_words, merge_counts
+
+__all__ = [
+    "RawBlock",
+    "Values",
+    "Words",
+    "as_values",
+    "by_falling_count",
+    "concatenate",
+    "find_values",
+    "hex_words",
+    "load_bags",
+    "load_numbers",
+    "load_vocabulary",
+    "load_words",
+    "merge_counts",
+    "parquet_blocks",
+    "parquet_columns",
+    "parquet_groups",
+    "parse_text",
+    "save_block",
+    "save_first_rows",
+    "save_vocabulary",
+    "write_text",
+]

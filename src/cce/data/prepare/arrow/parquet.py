@@ -1,0 +1,71 @@
+"""Parquet: raw files by row group, and vocabularies."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cce.data.prepare.arrow.blocks import Array, RawBlock, Values, first_line, one_chunk, raw_block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cce.data.prepare.columns import Columns, Reading
+
+
+@contextmanager
+def parquet_errors(path: Path) -> Iterator[None]:
+    """Refuse a damaged Parquet file by name."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise
+        raise ValueError(f"{path} must be a whole Parquet file, and it is damaged: {first_line(error)}") from error
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """Names of a Parquet file's columns."""
+    with parquet_errors(path):
+        return list(pq.read_schema(path).names)
+
+
+def parquet_groups(path: Path) -> list[int]:
+    """Rows of each row group of a Parquet file."""
+    with parquet_errors(path):
+        facts = pq.read_metadata(path)
+    return [facts.row_group(group).num_rows for group in range(facts.num_row_groups)]
+
+
+def parquet_blocks(path: Path, group: int, columns: Columns, reading: Reading, num_rows: int) -> Iterator[RawBlock]:
+    """A row group in blocks of at most `num_rows` rows."""
+    with parquet_errors(path), pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(num_rows, row_groups=[group], columns=list(columns.used), use_threads=False):
+            table = pa.table(batch)
+            yield raw_block(table, columns, reading, np.arange(len(table)), [])
+
+
+def save_first_rows(path: Path, out: Path, num_rows: int) -> int:
+    """Copy the first rows of a Parquet file; gives how many there were, at most `num_rows`."""
+    with parquet_errors(path), pq.ParquetFile(path) as file:
+        batch = next(file.iter_batches(num_rows, use_threads=False), None)
+        table = pa.table(batch) if batch is not None else file.schema_arrow.empty_table()
+        pq.write_table(table, out)
+    return int(table.num_rows)
+
+
+def save_vocabulary(path: Path, values: Values, counts: Array) -> None:
+    """Parquet: the value with id `i` is in row `i - 1`."""
+    pq.write_table(pa.table({"value": values, "count": counts}), path, compression="zstd")
+
+
+def load_vocabulary(path: Path) -> tuple[Values, Array]:
+    """Values by falling count, and their counts."""
+    with parquet_errors(path):
+        table = pq.read_table(path, columns=["value", "count"])
+    return one_chunk(table["value"]), one_chunk(table["count"]).to_numpy()

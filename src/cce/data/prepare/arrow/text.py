@@ -1,0 +1,131 @@
+"""Text: whole lines into columns, with the lines that are no rows; and columns into lines, for made files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from cce.data.prepare.arrow.blocks import (
+    Array,
+    NotNumbersError,
+    RawBlock,
+    Values,
+    Words,
+    as_array,
+    first_line,
+    raw_block,
+)
+
+if TYPE_CHECKING:
+    from cce.data.prepare.columns import Columns, Reading
+
+NUMBER = r"^\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*$"
+
+
+def parse_text(text: bytes, columns: Columns, reading: Reading) -> RawBlock:
+    """The rows of whole lines of text. Lines with a wrong number of columns or no number where one is due are bad."""
+    if len(reading.delimiter) > 1:
+        text = text.replace(reading.delimiter.encode(), b"\t")
+    if b"\0" in text:
+        return _parse_with_care(text, columns, reading)
+    bad: list[tuple[int, str]] = []
+    try:
+        table = _read_csv(text, columns, reading, bad)
+        lines = _good_lines(table.num_rows, bad)
+        return raw_block(table, columns, reading, lines, bad)
+    except (pa.ArrowInvalid, NotNumbersError):
+        return _parse_with_care(text, columns, reading)
+
+
+def _parse_with_care(text: bytes, columns: Columns, reading: Reading) -> RawBlock:
+    """As above for text in which some line is no text or some number is none: all is read as words first."""
+    bad: list[tuple[int, str]] = []
+    text, no_text = _without_binary_lines(text)
+    try:
+        table = _read_csv(text, columns, reading, bad, as_words=True)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"a text must be lines of {len(reading.names)} columns: {first_line(error)}") from error
+    bad = [(line, reason) for line, reason in bad if line not in no_text]
+    lines = _good_lines(table.num_rows, bad)
+    good = ~np.isin(lines, list(no_text))
+    bad += no_text.items()
+    names = dict.fromkeys((*columns.numbers.values(), *columns.dense))
+    for name in names:
+        texts = pc.cast(table[name], pa.string())
+        is_number = pc.fill_null(pc.match_substring_regex(texts, NUMBER), True).to_numpy()  # noqa: FBT003
+        wrong = np.flatnonzero(good & ~is_number).tolist()
+        bad.extend((int(lines[row]), f"{name} must be a number, got {texts[row].as_py()!r}") for row in wrong)
+        good &= is_number
+    table = table.filter(pa.array(good))
+    for name in (name for name in names if name not in columns.words):
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pc.cast(pc.utf8_trim_whitespace(table[name]), pa.float64()))
+    return raw_block(table, columns, reading, lines[good], bad)
+
+
+def _without_binary_lines(text: bytes) -> tuple[bytes, dict[int, str]]:
+    """The text with lines that are not UTF-8 emptied, and why they were."""
+    lines, reasons = text.split(b"\n"), {}
+    for number, line in enumerate(lines):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            reasons[number] = f"a line must be UTF-8, got the byte 0x{line[error.start]:02x}"
+        if b"\0" in line:
+            reasons[number] = "a line must be text, got the byte 0x00"
+    for number in reasons:
+        lines[number] = b""
+    return b"\n".join(lines), reasons
+
+
+def _read_csv(
+    text: bytes, columns: Columns, reading: Reading, bad: list[tuple[int, str]], *, as_words: bool = False
+) -> Any:
+    def note(row: Any) -> str:
+        bad.append((row.number - 1, f"expected {row.expected_columns} columns, got {row.actual_columns}"))
+        return "skip"
+
+    numbers = {} if as_words else dict.fromkeys((*columns.numbers.values(), *columns.dense), pa.float64())
+    types = {**dict.fromkeys(columns.used, pa.string()), **numbers}
+    types |= dict.fromkeys(columns.words, pa.dictionary(pa.int32(), pa.string()))
+    delimiter = "\t" if len(reading.delimiter) > 1 else reading.delimiter
+    return pyarrow.csv.read_csv(
+        pa.BufferReader(text),
+        pyarrow.csv.ReadOptions(column_names=reading.names, use_threads=False, block_size=len(text) + 1),
+        pyarrow.csv.ParseOptions(
+            delimiter=delimiter,
+            quote_char='"' if reading.quoted else False,
+            ignore_empty_lines=False,
+            invalid_row_handler=note,
+        ),
+        pyarrow.csv.ConvertOptions(
+            column_types=types,
+            include_columns=list(columns.used),
+            null_values=list(reading.missing),
+            strings_can_be_null=True,
+        ),
+    ).combine_chunks()
+
+
+def _good_lines(num_rows: int, bad: list[tuple[int, str]]) -> Array:
+    lines = np.arange(num_rows + len(bad))
+    return np.delete(lines, [line for line, _ in bad]) if bad else lines
+
+
+def write_text(file: Any, columns: list[Array | Words]) -> None:
+    """Lines with tabs between their columns; a word with index -1 is empty. For made files."""
+    arrays = [
+        as_array(column).dictionary_decode() if isinstance(column, Words) else pa.array(column) for column in columns
+    ]
+    table = pa.table({str(place): array for place, array in enumerate(arrays)})
+    options = pyarrow.csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none")
+    pyarrow.csv.write_csv(table, file, options)
+
+
+def as_values(words: list[str]) -> Values:
+    """Words as an arrow array."""
+    return pa.array(words, pa.string())

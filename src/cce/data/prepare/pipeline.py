@@ -1,0 +1,263 @@
+"""From raw files to a prepared data set, in steps that each leave their results on disk.
+
+1. *Read*: every piece of the input becomes blocks of columns. 2. *Split*: every row is given its split. 3. *Number*:
+for each feature, values are counted and given ids. 4. *Encode*: every block becomes records in the files of its
+splits. Then the files are sealed and renamed. A preparation that was killed goes on after its last finished piece,
+provided that its inputs and options are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm import tqdm
+
+from cce.data.manifest import SPLITS, checksum, read_manifest
+from cce.data.prepare.arrow import load_numbers, parquet_groups
+from cce.data.prepare.encoding import BlockTask, encode_block
+from cce.data.prepare.reading import Piece, read_piece
+from cce.data.prepare.split import SplitBlock, split_codes
+from cce.data.prepare.vocabulary import FeatureTask, number_values, split_file, vocabulary_file
+from cce.data.prepare.writer import check_new, create_files, seal, temporary_folder
+from cce.files import clear_folder, lock_folder, write_atomic
+from cce.schema import Feature, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from cce.data.prepare.job import Job
+
+
+class Preparation:
+    """One job under way, in the folder beside its result."""
+
+    def __init__(self, job: Job, out: Path, engine: Any, *, progress: bool) -> None:
+        self.job, self.out, self.engine, self.progress = job, out, engine, progress
+        self.columns = job.columns_read
+        self.work, self.data = temporary_folder(out) / "work", temporary_folder(out) / "data"
+
+    def run(self) -> dict[str, Any]:
+        """Do what is left to do; gives the manifest."""
+        self._begin()
+        paths = list(dict.fromkeys(input_.path for input_ in self.job.inputs))
+        inputs = list(self._map("checksums", checksum, paths))
+        blocks = self._read()
+        counts = self._split(blocks)
+        features, starts = self._number(blocks)
+        columns = self.columns
+        schema = Schema(features, columns.dense, has_weights=columns.weight is not None)
+        self._encode(blocks, schema, starts, counts)
+        facts = self._facts(blocks, counts, inputs)
+        manifest = seal(self.data, self.out, schema, facts)
+        clear_folder(temporary_folder(self.out))
+        return manifest
+
+    def _begin(self) -> None:
+        check_new(self.out)
+        for input_ in self.job.inputs:
+            input_.check()
+        reused = self.job.reuse_vocabulary
+        key = self.job.key(read_manifest(reused)["files"] if reused else None)
+        key_file = temporary_folder(self.out) / "key.json"
+        if not key_file.exists() or key_file.read_bytes() != key.encode():
+            clear_folder(temporary_folder(self.out))
+        self.work.mkdir(parents=True, exist_ok=True)
+        write_atomic(key_file, key)
+
+    def _map(self, name: str, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
+        """Results in the order of the tasks, with a bar of progress."""
+        with tqdm(
+            total=len(tasks), desc=name, unit="part", leave=False, disable=None if self.progress else True
+        ) as bar:
+            for result in self.engine.map(function, tasks):
+                yield result
+                bar.update()
+
+    # -- read ----------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> list[dict[str, Any]]:
+        blocks: list[dict[str, Any]] = []
+        bad = BadRows(self.job)
+        for facts in self._map("read", read_piece, self._pieces()):
+            for block in facts:
+                bad.add(block)
+            blocks += facts
+        self._bad = bad
+        if not any(block["num_rows"] for block in blocks):
+            raise ValueError(f"{self.job.inputs[0]} must hold rows, and no row of it can be used.")
+        return blocks
+
+    def _pieces(self) -> list[Piece]:
+        found = []
+        for file, input_ in enumerate(self.job.inputs):
+            numbers: Sequence[int | None] = [None]
+            if input_.is_parquet:
+                numbers = range(len(parquet_groups(input_.path)))
+            elif input_.is_plain:
+                numbers = range(-(-input_.path.stat().st_size // self.job.block_bytes))
+            found += [(input_, file, number) for number in numbers]
+        job = self.job
+        return [Piece(*piece, self.work, self.columns, job.reading, job.block_bytes) for piece in found]
+
+    # -- split ---------------------------------------------------------------------------------------------------------
+
+    def _split(self, blocks: list[dict[str, Any]]) -> np.ndarray:
+        """Rows of each block in each split: `(blocks with rows, splits)`."""
+        some = [SplitBlock(self.work / b["name"], b["file"], b["num_rows"]) for b in blocks if b["num_rows"]]
+        counts = []
+        for block, codes in zip(some, split_codes(some, self.job.splitting), strict=True):
+            np.save(split_file(block.path), codes)
+            counts.append(np.bincount(codes, minlength=len(SPLITS)))
+        result = np.array(counts)
+        if not self.job.reuse_vocabulary and not result[:, 0].sum():
+            raise ValueError("split must leave rows to train on, and it leaves none.")
+        return result
+
+    # -- number --------------------------------------------------------------------------------------------------------
+
+    def _number(self, blocks: list[dict[str, Any]]) -> tuple[tuple[Feature, ...], list[list[int]]]:
+        """The features with their vocabulary sizes, and of each where the values of each block begin."""
+        columns, names = self.columns, self.columns.features
+        paths = tuple(self.work / block["name"] for block in blocks if block["num_rows"])
+        first_bag = len(columns.words) - len(columns.categorical)
+        tasks = [
+            FeatureTask(
+                name=f"word {name}",
+                bag=place + first_bag if name in columns.multi_hot else None,
+                blocks=paths,
+                rule=self.job.rule,
+                vocabulary=self.data / vocabulary_file(place),
+                ids=self.work / f"ids-{place:03d}.npy",
+                reuse=self.job.reuse_vocabulary / vocabulary_file(place) if self.job.reuse_vocabulary else None,
+            )
+            for place, name in enumerate(names)
+        ]
+        facts = list(self._map("number", number_values, tasks))
+        features = tuple(
+            Feature(name, 1 + fact["num_values"], multi_hot=name in columns.multi_hot)
+            for name, fact in zip(names, facts, strict=True)
+        )
+        return features, [fact["starts"] for fact in facts]
+
+    # -- encode --------------------------------------------------------------------------------------------------------
+
+    def _encode(
+        self, blocks: list[dict[str, Any]], schema: Schema, starts: list[list[int]], counts: np.ndarray
+    ) -> None:
+        names = [block["name"] for block in blocks if block["num_rows"]]
+        sizes = self._bag_sizes(names, schema)
+        created = self.work / "created"
+        if not created.exists():
+            totals = dict(zip(SPLITS, counts.sum(0).tolist(), strict=True))
+            create_files(self.data, schema, totals, {key: int(size.sum()) for key, size in sizes.items()})
+            created.touch()
+        row_starts = counts.cumsum(0) - counts
+        tasks = [
+            BlockTask(
+                block=self.work / name,
+                folder=self.data,
+                schema=schema,
+                columns=self.columns,
+                row_starts=dict(zip(SPLITS, row_starts[number].tolist(), strict=True)),
+                value_starts={key: int(size[:number].sum()) for key, size in sizes.items()},
+                ids=tuple((self.work / f"ids-{p:03d}.npy", start[number]) for p, start in enumerate(starts)),
+            )
+            for number, name in enumerate(names)
+        ]
+        for _ in self._map("encode", encode_block, tasks):
+            pass
+
+    def _bag_sizes(self, names: list[str], schema: Schema) -> dict[tuple[str, int], np.ndarray]:
+        """For each split and multi-hot feature, the ids in each block."""
+        sizes: dict[tuple[str, int], np.ndarray] = {}
+        for place, feature in enumerate(schema.features):
+            if feature.multi_hot:
+                by_block = np.array([self._bag_sizes_of(name, feature.name) for name in names])
+                sizes |= {(split, place): by_block[:, code] for code, split in enumerate(SPLITS)}
+        return sizes
+
+    def _bag_sizes_of(self, name: str, feature: str) -> np.ndarray:
+        lengths = load_numbers(self.work / name, f"word {feature} lengths")
+        codes = np.load(split_file(self.work / name))
+        return np.bincount(codes, weights=lengths, minlength=len(SPLITS)).astype(np.int64)
+
+    # -- tell ----------------------------------------------------------------------------------------------------------
+
+    def _facts(self, blocks: list[dict[str, Any]], counts: np.ndarray, checksums: list[str]) -> dict[str, Any]:
+        job = self.job
+        paths = dict.fromkeys(input_.path for input_ in job.inputs)
+        inputs = [
+            {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
+            for path, digest in zip(paths, checksums, strict=True)
+        ]
+        return {
+            "kind": job.kind,
+            "options": {
+                name: asdict(part)
+                for name, part in (
+                    ("columns", self.columns),
+                    ("reading", job.reading),
+                    ("splitting", job.splitting),
+                    ("rule", job.rule),
+                )
+            },
+            "inputs": inputs,
+            "splits": {
+                split: count
+                for split, count in zip(SPLITS, counts.sum(0).tolist(), strict=True)
+                if count or not job.reuse_vocabulary
+            },
+            "rows": {
+                "read": sum(block["num_rows"] + block["num_dropped"] for block in blocks),
+                "left_out": sum(block["num_dropped"] for block in blocks),
+                "malformed": self._bad.count,
+            },
+            "malformed": self._bad.told,
+            "dense": {
+                name: {
+                    "missing": sum(block["missing"][name] for block in blocks),
+                    "negative": sum(block["negative"][name] for block in blocks),
+                }
+                for name in self.columns.dense
+            },
+        }
+
+
+class BadRows:
+    """Malformed rows so far, with the lines of the first; more than the job allows are refused."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.count = 0
+        self.told: list[str] = []
+        self._lines: dict[int, int] = {}  # lines of each file before the next block
+
+    def add(self, block: dict[str, Any]) -> None:
+        """Count a block; blocks of a file come in order."""
+        file = block["file"]
+        before = self._lines.setdefault(file, int(self.job.reading.has_header))
+        for line, reason in block["bad"]:
+            if len(self.told) < 20:
+                self.told.append(f"{self.job.inputs[file]}, line {before + line + 1}: {reason}")
+        self._lines[file] += block["num_lines"]
+        self.count += block["num_bad"]
+        if self.count > self.job.max_bad_rows:
+            raise ValueError(
+                f"malformed rows must be at most max_bad_rows={self.job.max_bad_rows}, got {self.count} or more. "
+                + "; ".join(self.told[:5])
+            )
+
+
+def prepare_data(job: Job, out: Path, *, engine: Any, progress: bool = True) -> dict[str, Any]:
+    """Prepare the job's data set in the folder `out`; gives its manifest. One process at a time does so."""
+    check_new(out)
+    with lock_folder(temporary_folder(out), temporary=True):
+        preparation = Preparation(job, out, engine, progress=progress)
+        try:
+            return preparation.run()
+        except (ValueError, TypeError, FileNotFoundError, FileExistsError):  # there is nothing to go on with
+            clear_folder(temporary_folder(out))
+            raise

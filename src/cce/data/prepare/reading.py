@@ -1,0 +1,173 @@
+"""The first step of a preparation: a piece of a raw file → blocks of columns on disk, and what was seen on the way.
+
+A block is kept in the work folder until the data set is finished. A piece whose facts are on disk is never read again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cce.data.prepare.arrow import RawBlock, Words, hex_words, parquet_blocks, parse_text, save_block
+from cce.data.prepare.inputs import BLOCK_BYTES, Input
+from cce.data.prepare.split import unit_hash
+from cce.data.prepare.writer import told_plainly
+from cce.files import write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cce.data.prepare.columns import Columns, Reading
+
+PARQUET_ROWS = 1 << 17  # rows of a block
+TOLD = 10  # malformed rows that a block remembers by line
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one worker reads: a block of a plain text, a row group of a Parquet file, or a whole compressed text."""
+
+    input: Input
+    file: int  # its place among the inputs
+    number: int | None  # of the block or row group; None for a whole file
+    folder: Path
+    columns: Columns
+    reading: Reading
+    block_bytes: int = BLOCK_BYTES
+
+    @property
+    def facts_file(self) -> Path:
+        """Where the facts of its blocks are kept once all are written."""
+        return self.folder / f"{self.file:05d}-{self.number or 0:07d}.json"
+
+
+def read_piece(piece: Piece) -> list[dict[str, Any]]:
+    """Read and keep the blocks of a piece; gives the facts of each, in order."""
+    if piece.facts_file.exists():
+        facts: list[dict[str, Any]] = json.loads(piece.facts_file.read_text(encoding="utf-8"))
+        return facts
+    facts = []
+    try:
+        for index, (place, raw) in enumerate(_raw_blocks(piece)):
+            name = f"{piece.facts_file.stem}-{index:06d}.arrow"
+            facts.append({"name": name, "file": piece.file, **_keep_block(piece, piece.folder / name, place, raw)})
+        write_atomic(piece.facts_file, json.dumps(facts))
+    except OSError as error:
+        raise told_plainly(error, piece.folder) from error
+    except ValueError as error:
+        named = str(piece.input) in str(error)
+        raise (error if named else ValueError(f"{piece.input}: {error}")) from error
+    return facts
+
+
+def _raw_blocks(piece: Piece) -> Iterator[tuple[int, RawBlock]]:
+    """Blocks as they were read, each with a number that no other row of the file has for its first row."""
+    columns, reading = piece.columns, piece.reading
+    if piece.input.is_parquet:
+        assert piece.number is not None
+        place = piece.number << 32
+        for raw in parquet_blocks(piece.input.path, piece.number, columns, reading, PARQUET_ROWS):
+            yield place, raw
+            place += raw.num_lines
+        return
+    texts = (
+        piece.input.blocks(piece.block_bytes)
+        if piece.number is None
+        else iter([piece.input.block(piece.number, piece.block_bytes)])
+    )
+    for place, text in texts:
+        header = text.index(b"\n") + 1 if reading.has_header and place == 0 and b"\n" in text else 0
+        if reading.has_header and place == 0 and header == 0:
+            continue  # nothing but a header
+        if len(text) > header:
+            yield place, parse_text(text[header:], columns, reading)
+
+
+def _keep_block(piece: Piece, path: Path, place: int, raw: RawBlock) -> dict[str, Any]:
+    """Write what is kept of a block, and tell what was not."""
+    raw = _well_formed(raw, piece.columns, piece.reading)
+    num_read = len(raw.lines)
+    raw = raw.keep(_kept(raw, place, piece))
+    numbers: dict[str, np.ndarray] = {
+        role: raw.numbers[name].astype(np.float32 if role == "weight" else np.float64)
+        for role, name in piece.columns.numbers.items()
+    }
+    numbers["label"] = _labels(numbers["label"], piece.reading.threshold)
+    missing, negative = {}, {}
+    for index, name in enumerate(piece.columns.dense):
+        column = raw.numbers[name]
+        numbers[f"dense {index}"], missing[name], negative[name] = _dense(column, log=piece.reading.log_dense)
+    words = {name: _translated(column, name, piece) for name, column in raw.words.items()}
+    if len(raw.lines):
+        save_block(path, numbers, {f"word {name}": column for name, column in words.items()})
+    bad = sorted(raw.bad)
+    return {
+        "num_rows": len(raw.lines),
+        "num_lines": raw.num_lines,
+        "num_dropped": num_read - len(raw.lines),
+        "num_bad": len(bad),
+        "bad": bad[:TOLD],
+        "missing": missing,
+        "negative": negative,
+    }
+
+
+def _well_formed(raw: RawBlock, columns: Columns, reading: Reading) -> RawBlock:
+    """Rows whose numbers are what they must be; the others are malformed."""
+    for name in columns.numbers.values():
+        raw = _check_numbers(raw, name, np.isfinite, "a number")
+    if reading.threshold is None:
+        allowed = (0, 1) if reading.drop_label is None else (0, 1, reading.drop_label)
+        raw = _check_numbers(raw, columns.label, lambda x: np.isin(x, allowed), "0 or 1 without a threshold")
+    if columns.weight is not None:
+        raw = _check_numbers(raw, columns.weight, lambda x: (x >= 0) & (x <= LARGEST), f"in [0, {LARGEST:.1e}]")
+    for name in () if reading.log_dense else columns.dense:
+        rule = f"in [-{LARGEST:.1e}, {LARGEST:.1e}]"
+        raw = _check_numbers(raw, name, lambda x: ~np.isfinite(x) | (np.abs(x) <= LARGEST), rule)
+    return raw
+
+
+def _check_numbers(raw: RawBlock, name: str, is_right: Callable[[np.ndarray], np.ndarray], rule: str) -> RawBlock:
+    column = raw.numbers[name]
+    right = is_right(column)
+    if right.all():
+        return raw
+    told = (f"{name} must be {rule}, got {'nothing' if np.isnan(x) else f'{x:g}'}" for x in column[~right])
+    raw.bad.extend(zip(raw.lines[~right].tolist(), told, strict=True))
+    return raw.keep(right)
+
+
+def _kept(raw: RawBlock, place: int, piece: Piece) -> np.ndarray:
+    """Which rows are kept: by label, then by a hash of the row's place in the file."""
+    reading = piece.reading
+    labels = raw.numbers[piece.columns.label]
+    kept = np.ones(len(labels), bool) if reading.drop_label is None else labels != reading.drop_label
+    if reading.sample == "all":
+        return kept
+    chosen = unit_hash(place + raw.lines + (piece.file << 48), reading.seed) < reading.keep
+    return kept & (chosen | (labels > 0)) if reading.sample == "negatives" else kept & chosen
+
+
+def _labels(labels: np.ndarray, threshold: float | None) -> np.ndarray:
+    return (labels if threshold is None else labels >= threshold).astype(np.float32)
+
+
+def _dense(column: np.ndarray, *, log: bool) -> tuple[np.ndarray, int, int]:
+    """log(1 + x), with missing and negative numbers as 0; and how many there were of both."""
+    missing = ~np.isfinite(column)
+    filled = np.where(missing, 0.0, column)
+    if not log:
+        return filled.astype(np.float32), int(missing.sum()), 0
+    negative = filled < 0
+    return np.log1p(np.maximum(filled, 0)).astype(np.float32), int(missing.sum()), int(negative.sum())
+
+
+def _translated(words: Words, name: str, piece: Piece) -> Words:
+    if not piece.reading.is_hex or name not in piece.columns.features:
+        return words
+    return Words(words.indices, hex_words(words.values, piece.reading.modulus), words.lengths)

@@ -1,0 +1,101 @@
+"""Writing a prepared data set: files of known size filled in any order, then sealed with a manifest and renamed.
+
+A data set is made in a temporary folder, `OUT.part`, and takes its own name as the last step: what has that name is
+whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from cce.data.manifest import FORMAT, MANIFEST, checksum
+from cce.data.record_format import OFFSET, id_dtype, offsets_file, record_dtype, rows_file, values_file
+from cce.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import numpy as np
+
+    from cce.schema import Schema
+
+
+def check_new(out: Path) -> None:
+    """Refuse to write over what is there, or below a file."""
+    if out.exists() or out.is_symlink():
+        raise FileExistsError(f"{out} must not exist already: remove it or choose another name.")
+    above = next(path for path in out.absolute().parents if path.exists())
+    if not above.is_dir():
+        raise NotADirectoryError(f"{out} must lie in a folder, and {above} is a file.")
+
+
+def temporary_folder(out: Path) -> Path:
+    """The folder in which a data set is made."""
+    return out.with_name(out.name + ".part")
+
+
+def create_files(
+    folder: Path, schema: Schema, num_rows: Mapping[str, int], num_values: Mapping[tuple[str, int], int] | None = None
+) -> None:
+    """Empty files of their final size for so many rows a split, and so many ids a split and multi-hot feature."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, count in num_rows.items():
+        _create(folder / rows_file(split), count * record_dtype(schema).itemsize)
+        for place, feature in enumerate(schema.features):
+            if feature.multi_hot:
+                size = (num_values or {})[split, place] * id_dtype(feature.num_embeddings).itemsize
+                _create(folder / values_file(split, place), size)
+                _create(folder / offsets_file(split, place), (count + 1) * OFFSET.itemsize)
+
+
+def write_at(path: Path, place: int, numbers: np.ndarray) -> None:
+    """Write numbers into a file from the `place`-th number on."""
+    try:
+        with path.open("r+b") as file:
+            file.seek(place * numbers.dtype.itemsize)
+            file.write(numbers.tobytes())
+    except OSError as error:
+        raise told_plainly(error, path) from error
+
+
+def seal(folder: Path, out: Path, schema: Schema, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Checksum the files, write the manifest, and give the folder its name."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in files:
+        _sync(path)
+    manifest = {
+        "format": FORMAT,
+        "cce": __version__,
+        "schema": schema.to_dict(),
+        **facts,
+        "files": {
+            path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": checksum(path)}
+            for path in files
+        },
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    _sync(folder / MANIFEST)
+    check_new(out)
+    os.rename(folder, out)
+    return manifest
+
+
+def told_plainly(error: OSError, path: Path) -> OSError:
+    """The same error as one clear line if the disk is full."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return error
+    return OSError(error.errno, f"no space left on the disk while writing {path}")
+
+
+def _create(path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

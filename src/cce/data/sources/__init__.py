@@ -1,0 +1,19 @@
+"""Raw formats, one file each. A new one is a file here and a line below."""
+
+from __future__ import annotations
+
+from cce.data.sources.criteo_kaggle import CRITEO_KAGGLE
+from cce.data.sources.criteo_terabyte import CRITEO_TERABYTE
+from cce.data.sources.movielens import MOVIELENS
+from cce.data.sources.registry import SOURCES, Option, Source, register_source
+from cce.data.sources.table import TABLE
+
+for _source in (
+    CRITEO_KAGGLE,
+    CRITEO_TERABYTE,
+    MOVIELENS,
+    TABLE,
+):
+    register_source(_source)
+
+__all__ = ["SOURCES", "Option", "Source", "register_source"]

@@ -1,0 +1,61 @@
+"""MovieLens: ratings of films, from 100k to 32M of them, in three file formats, in a folder or as the zip of its
+makers.
+
+As the authors of the paper do, ratings of exactly 3 are left out, 4 and more are positive, and of each user the last
+rating is for the test and the one before it for validation.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path, PurePosixPath
+
+from cce.data.prepare.columns import Columns, Reading
+from cce.data.prepare.inputs import Input
+from cce.data.prepare.job import Job, Splitting
+from cce.data.sources.registry import Source
+
+NAMES = ("user", "movie", "rating", "timestamp")
+FORMATS = {  # by the name of the file of ratings
+    "u.data": Reading(names=NAMES, delimiter="\t", threshold=4, drop_label=3),  # 100k
+    "ratings.dat": Reading(names=NAMES, delimiter="::", threshold=4, drop_label=3),  # 1M, 10M
+    "ratings.csv": Reading(names=NAMES, delimiter=",", has_header=True, threshold=4, drop_label=3),  # 20M, 25M, latest
+}
+COLUMNS = Columns("rating", ("user", "movie"), timestamp="timestamp", user="user")
+
+
+def movielens_job(raw: Path) -> Job:
+    """The job of a zip file, of the folder it unpacks to, or of the file of ratings itself."""
+    input_ = _ratings(raw)
+    reading = FORMATS[PurePosixPath(input_.member or input_.path.name).name]
+    return Job(MOVIELENS.name, (input_,), COLUMNS, reading, Splitting("last-two"))
+
+
+def _ratings(raw: Path) -> Input:
+    """The file of ratings in a zip, in a folder or below it."""
+    if not raw.is_dir():
+        Input(raw).check()
+    if raw.is_dir():
+        found = [Input(path) for path in sorted(raw.rglob("*")) if path.name in FORMATS]
+    elif zipfile.is_zipfile(raw):
+        with zipfile.ZipFile(raw) as archive:
+            names = sorted(archive.namelist())
+        found = [Input(raw, name) for name in names if PurePosixPath(name).name in FORMATS]
+    elif raw.suffix == ".zip":
+        raise ValueError(f"{raw} must be a whole zip archive, and it is damaged.")
+    else:
+        found = [Input(raw)] if raw.name in FORMATS else []
+    if not found:
+        raise FileNotFoundError(f"{raw} must be or hold one of {', '.join(FORMATS)}, and there is none.")
+    return found[0]
+
+
+MOVIELENS = Source(
+    name="movielens",
+    about="ratings of MovieLens 100k, 1M, 10M, 20M, 25M or latest, as a zip, a folder or the file itself",
+    example="cce prepare movielens ml-25m.zip runs/ml25m",
+    splits=("last-two", "temporal", "random"),
+    default_split="last-two",
+    make=lambda raw, _options: movielens_job(raw),
+    reuse=lambda raw, _columns, _reading: movielens_job(raw),
+)

@@ -1,0 +1,81 @@
+"""Sources of raw data: what a format is called, which options it has, and how a path becomes a job.
+
+A source is plain values and two functions, and loads neither numpy nor pyarrow before a job is made: the command line
+builds its help from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from cce.checks import check_choice
+from cce.data.prepare.job import WAYS, Job, VocabularyRule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from cce.data.prepare.columns import Columns, Reading
+
+SOURCES: dict[str, Source] = {}
+OF_SPLIT = {  # options of a split by the names they have in the shell
+    **{name: name for name in ("validation", "test", "seed", "validation_values", "test_values")},
+    "split_column": "column",
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a source: `multi_hot` is typed `--multi-hot`. One that was not given is None."""
+
+    name: str
+    help: str
+    type: Callable[[str], Any] = str
+    choices: tuple[str, ...] | None = None
+    metavar: str | None = None
+    is_list: bool = False  # one value or more
+    is_flag: bool = False  # no value: True if given
+    required: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """A raw format. `make(raw, options)` gives the job of a path, `reuse(raw, columns, reading)` that of new rows of
+    the same kind as those of a prepared data set.
+    """
+
+    name: str  # the word after `cce prepare`
+    about: str
+    example: str
+    splits: tuple[str, ...]  # ways in which its rows may be held out
+    make: Callable[[Path, Mapping[str, Any]], Job]
+    reuse: Callable[[Path, Columns, Reading], Job]
+    default_split: str  # in words
+    options: tuple[Option, ...] = ()
+
+    def job(self, raw: Path, options: Mapping[str, Any]) -> Job:
+        """The job of a path, with the options of the source and those that all sources have."""
+        given: dict[str, Any]
+        given = {name: tuple(v) if isinstance(v, list) else v for name, v in options.items() if v is not None}
+        job = self.make(raw, given)
+        way = given.get("split")
+        if way is not None:
+            check_choice("split", way, self.splits)
+        of_split = {name: given[typed] for typed, name in OF_SPLIT.items() if typed in given}
+        if job.reading.sample != "all" and "seed" not in WAYS[way or job.splitting.way]:
+            of_split.pop("seed", None)  # it is that of the sample
+        return replace(
+            job,
+            splitting=job.splitting.adjusted(way, of_split),
+            rule=VocabularyRule(given.get("min_count", 1), given.get("max_ids"), given.get("vocabulary_from", "train")),
+            max_bad_rows=given.get("max_bad_rows", 0),
+        )
+
+
+def register_source(source: Source) -> Source:
+    """Make a source known by its name; gives it back."""
+    if source.name in SOURCES:
+        raise ValueError(f"name of a source must be its own, got {source.name!r}, which is taken.")
+    SOURCES[source.name] = source
+    return source

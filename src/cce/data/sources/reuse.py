@@ -1,0 +1,42 @@
+"""New raw rows in the terms of an old data set: its columns, its vocabularies, its ids."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cce.checks import check_choice
+from cce.data.manifest import MANIFEST, check_files, read_manifest
+from cce.data.prepare.columns import Columns, Reading
+from cce.data.prepare.job import Splitting
+from cce.data.sources import SOURCES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cce.data.prepare.job import Job
+
+
+def reuse_vocabulary(dataset: Path, raw: Path, *, max_bad_rows: int = 0) -> Job:
+    """The job of raw rows of the same kind as `dataset`. All of them are kept, and all are in the split `test`."""
+    manifest = read_manifest(dataset)
+    check_files(dataset, manifest)
+    if manifest["kind"] == "synthetic":
+        raise ValueError(f"{dataset} must have been made from raw rows, got a synthetic data set.")
+    check_choice(f"kind of {dataset / MANIFEST}", manifest["kind"], SOURCES)
+    columns, reading = _options(dataset, manifest.get("options", {}))
+    job = SOURCES[manifest["kind"]].reuse(raw, columns, reading)
+    return replace(job, splitting=Splitting("none"), reuse_vocabulary=dataset, max_bad_rows=max_bad_rows)
+
+
+def _options(dataset: Path, options: dict[str, Any]) -> tuple[Columns, Reading]:
+    try:
+        return Columns(**_tuples(options["columns"])), Reading(**_tuples(options["reading"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        path = dataset / MANIFEST
+        raise ValueError(f"options of {path} must be as `cce prepare` wrote them, got {error}.") from error
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has lists where there were tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

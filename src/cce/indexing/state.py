@@ -1,0 +1,124 @@
+"""Index state: tensors that a module keeps which are neither weights nor buffers.
+
+Pointers and the seeds of hash functions say where to look; they are not values to train or to average. Were they
+parameters, optimizers and parameter counts would see them. Were they buffers, data-parallel training would send them at
+every step, and averaged copies of a model (EMA, SWA) would average them into nonsense. `state_dict` holds them all the
+same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class Version:
+    """How often an attribute of a module was set. An object of its own: whoever watches it holds no table alive."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Versioned(nn.Module):
+    """A module that counts how often an attribute was set, so that a launch plan made of it can tell that it is old."""
+
+    version: Version
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.__dict__["version"] = Version()
+        super().__init__(*arguments, **options)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name != "training":  # set by `train()` and `eval()`, and no part of a lookup
+            self.version.count += 1
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.__dict__["version"] = Version()  # a copy changes on its own
+
+
+def versions_of(modules: Iterable[nn.Module]) -> list[Version]:
+    """The versions of those modules that have one."""
+    return [module.version for module in modules if isinstance(module, Versioned)]
+
+
+class IndexModule(Versioned):
+    """A module whose attributes `index_state` are integer tensors saved with it.
+
+    Those that are `device_tensors` as well follow `.to(device)`; the others stay on the CPU.
+    """
+
+    index_state: ClassVar[tuple[str, ...]]
+    device_tensors: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the index state of this module alone."""
+        return sum(tensor.nbytes for tensor in self._index_state().values())
+
+    def _index_state(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in self.index_state}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
+        for name in self.device_tensors:
+            setattr(self, name, fn(getattr(self, name)))
+        applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return applied
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:  # noqa: FBT001
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name, tensor in self._index_state().items():
+            destination[prefix + name] = tensor
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,  # noqa: FBT001
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        loaded = {name: state_dict.pop(prefix + name, None) for name in self.index_state}
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+        for name, tensor in self._index_state().items():
+            found = loaded[name]
+            if found is None:
+                missing_keys.append(prefix + name)
+            elif (found.shape, found.dtype) != (tensor.shape, tensor.dtype):
+                ours, theirs = (f"{tuple(t.shape)} of {t.dtype}" for t in (tensor, found))
+                error_msgs.append(
+                    f"{name} mismatch for {prefix}{name}: the checkpoint has {theirs}, the module {ours}."
+                )
+            elif name in self.device_tensors and local_metadata.get("assign_to_params_buffers", False):
+                setattr(self, name, found)  # the module's own may be on the meta device, which holds nothing
+            else:
+                tensor.copy_(found)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State for pickle and deepcopy, which cannot rebuild a tensor of uint16: its bytes travel instead.
+
+        The bytes are the tensor's own, not a copy: what is sent to another process lies in shared memory, which must
+        live until the other process has opened it.
+        """
+        travelling = {name: (_bytes_of(tensor), tensor.dtype) for name, tensor in self._index_state().items()}
+        return self.__dict__ | travelling
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arrived = {name: torch.as_tensor(state[name][0]).view(state[name][1]) for name in self.index_state}
+        super().__setstate__(state | arrived)
+
+
+def _bytes_of(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(torch.uint8)

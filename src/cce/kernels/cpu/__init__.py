@@ -1,0 +1,7 @@
+"""The lookup on the CPU, in compiled loops."""
+
+from cce.kernels.cpu.lookup import look_up
+from cce.kernels.cpu.plan import Launch, LaunchPlan
+from cce.kernels.cpu.saved import Bags
+
+__all__ = ["Bags", "Launch", "LaunchPlan", "look_up"]

@@ -1,0 +1,199 @@
+"""The lookup of many tables at once on the CPU, in compiled loops: ids in, vectors out, gradients back.
+
+`look_up` is what `gather_sum` is for the rows that the tables' layouts name, for all tables in one call. Hashing and
+pointers are read on the way. The rows are saved only where a gradient will be asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor, peek_interpreter_stack
+from torch.autograd import forward_ad
+
+from cce.compiled import parallel_for, scratch
+from cce.kernels.cpu import loops
+from cce.kernels.cpu.deduplicate import CHUNK
+from cce.kernels.cpu.gradients import PARALLEL_SLOTS, differentiable_gradients, gradients
+from cce.kernels.cpu.plan import row_starts
+from cce.kernels.cpu.rows import BLOCK
+from cce.kernels.cpu.saved import NO_NAMES, NOTHING_LISTED, SavedForBackward, count_ids, zeros
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cce.kernels.cpu.plan import Launch, LaunchPlan
+    from cce.kernels.cpu.saved import Bags
+
+Array = np.ndarray[Any, Any]
+
+NOT_SAVED = np.empty(0, np.int64)
+NUM_OTHERS = 5  # arguments of the lookup before the codebooks
+NO_GRADIENTS = (None,) * NUM_OTHERS
+
+
+def is_eager() -> bool:
+    """Whether nobody records or transforms what torch does, as tracers, `torch.func` and dispatch modes do."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._is_tracing()
+        or peek_interpreter_stack() is not None
+        or torch._C._len_torch_dispatch_stack()
+    )
+
+
+def look_up(
+    launch: Launch,
+    ids: Tensor,
+    codebooks: Sequence[Tensor],
+    *,
+    bags: Bags | None = None,
+    shape: Sequence[int] | None = None,
+    sparse: bool = False,
+) -> Tensor:
+    """Vectors `(batch, Σ dim)`, or of another `shape`, of ids `(batch, features)`, or sums over bags of ids `(n)`.
+
+    Ids of a single feature may be `(batch)`. A shape that is made here need not be viewed and viewed back by autograd.
+    """
+    if shape is None:
+        shape = (ids.shape[0] if bags is None else bags.batch, launch.plan.dim)
+    if torch.is_grad_enabled() or forward_ad._current_level >= 0:
+        for codebook in codebooks:
+            if codebook.requires_grad or forward_ad._current_level >= 0:
+                vectors: Tensor = _LookUp.apply(launch, ids, bags, shape, sparse, *codebooks)  # type: ignore[no-untyped-call]
+                return vectors
+    return forward(launch, ids, bags, shape, save=False)[0]
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        launch: Launch,
+        ids: Tensor,
+        bags: Bags | None,
+        shape: Sequence[int],
+        sparse: bool,  # noqa: FBT001
+        *codebooks: Tensor,
+    ) -> Tensor:
+        del codebooks  # the launch has their addresses
+        vectors, ctx.saved = forward(launch, ids, bags, shape, save=True)
+        ctx.sparse, ctx.ids = sparse, ids
+        if bags is not None:  # backward reads them again, and torch knows whether they have changed
+            ctx.save_for_backward(bags.offsets, bags.weights)
+        return vectors
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        saved: SavedForBackward = ctx.saved
+        needed = ctx.needs_input_grad[NUM_OTHERS:]
+        if saved.bags is not None:
+            _ = ctx.saved_tensors  # an error if one has changed
+        is_differentiated = torch.is_grad_enabled() and grad.requires_grad  # a gradient of the gradient is wanted
+        if is_differentiated or not is_eager() or is_legacy_batchedtensor(grad):  # is_grads_batched
+            return *NO_GRADIENTS, *differentiable_gradients(saved, grad, needed)
+        return *NO_GRADIENTS, *gradients(saved, grad, needed, sparse=ctx.sparse)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
+        saved: SavedForBackward = ctx.saved
+        moved = [
+            torch.zeros(shape, dtype=saved.dtype, device="cpu") if tangent is None else tangent
+            for tangent, shape in zip(tangents[NUM_OTHERS:], saved.plan.shapes, strict=True)
+        ]
+        return forward(saved.plan.bind(moved), ctx.ids, saved.bags, saved.shape, save=False)[0]
+
+
+# -- forward -----------------------------------------------------------------------------------------------------------
+
+
+def forward(
+    launch: Launch, ids: Tensor, bags: Bags | None, shape: Sequence[int], *, save: bool
+) -> tuple[Tensor, SavedForBackward]:
+    """The vectors, and what backward needs, if that is to be saved."""
+    if bags is None:
+        vectors, saved = _look_up_ids(launch, ids, shape, save=save)
+    else:
+        vectors, saved = _look_up_bags(launch, ids, bags, shape, save=save)
+    return (vectors if launch.dtype is launch.sums else vectors.to(launch.dtype)), saved
+
+
+def _look_up_ids(launch: Launch, ids: Tensor, shape: Sequence[int], *, save: bool) -> tuple[Tensor, SavedForBackward]:
+    plan, batch = launch.plan, ids.shape[0]
+    vectors = torch.empty(shape, dtype=launch.sums, device="cpu")
+    starts, size = plan.starts(batch)
+    rows = np.empty(size if save else 0, np.int32)
+    names = np.empty(plan.num_features * batch if save else 0, np.uint16)
+    listed = np.zeros((plan.num_features, -(-batch // CHUNK)), np.int64)
+    id_bytes = ids.itemsize
+    source = (ids.data_ptr(), id_bytes, ids.stride(0) * id_bytes, ids.stride(-1) * id_bytes, batch)
+    out = (vectors.data_ptr(), plan.dim * launch.sums.itemsize, *launch.numbers)
+    look: Any = loops.look_up
+
+    def run(index: int, num_threads: int) -> bool:
+        """A work share: chunks of features. Whether all ids were right."""
+        own_rows = (rows, starts) if save else (scratch("rows", plan.most_slots * BLOCK, np.int32), NOT_SAVED)
+        own_names = names if save else scratch("names", CHUNK, np.uint16)
+        workspace = scratch("vectors", plan.chunk_values * launch.sums.itemsize, np.uint8)
+        work = (own_names, listed, scratch("ids", CHUNK, np.uint64), workspace)
+        for specialisation, features in launch.groups:
+            tasks = len(features) * -(-batch // CHUNK)
+            first, last = tasks * index // num_threads, tasks * (index + 1) // num_threads
+            found = look(features, plan.slots, *source, first, last, *own_rows, *work, *out, specialisation)
+            if found != loops.NO_ID:
+                return False
+        return True
+
+    if not _run_shares(run, size):
+        _name_wrong_id(plan, ids.view(batch, -1).unbind(1))
+    return vectors, SavedForBackward(plan, launch.dtype, batch, shape, None, rows, starts, names, listed)
+
+
+def _look_up_bags(
+    launch: Launch, ids: Tensor, bags: Bags, shape: Sequence[int], *, save: bool
+) -> tuple[Tensor, SavedForBackward]:
+    plan, batch = launch.plan, bags.batch
+    vectors = zeros(shape, launch.sums)
+    counts = count_ids(plan, batch, bags)
+    starts, size = row_starts(plan, counts)
+    rows = np.empty(size if save else 0, np.int32)
+    source = (ids.data_ptr(), ids.itemsize, *bags.arrays())
+    out = (vectors.data_ptr(), plan.dim * launch.sums.itemsize, *launch.numbers)
+    look: Any = loops.look_up_bags
+
+    def run(index: int, num_threads: int) -> bool:
+        """A work share: a range of bags of every feature. Whether all ids were right."""
+        own_rows = (rows, starts) if save else (scratch("rows", plan.most_slots * BLOCK, np.int32), NOT_SAVED)
+        workspace = scratch("vectors", plan.chunk_values * launch.sums.itemsize, np.uint8)
+        first, last = batch * index // num_threads, batch * (index + 1) // num_threads
+        for specialisation, features in launch.groups:
+            found = look(features, plan.slots, *source, first, last, batch, *own_rows, workspace, *out, specialisation)
+            if found != loops.NO_ID:
+                return False
+        return True
+
+    if not _run_shares(run, size):
+        _name_wrong_id(plan, torch.split(ids, counts))
+    return vectors, SavedForBackward(plan, launch.dtype, batch, shape, bags, rows, starts, NO_NAMES, NOTHING_LISTED)
+
+
+def _run_shares(run: Callable[[int, int], bool], size: int) -> bool:
+    """Whether all ids were right, in work shares for as many threads as pay."""
+    num_threads = torch.get_num_threads() if size >= PARALLEL_SLOTS else 1
+    if num_threads == 1:
+        return run(0, 1)
+    wrong: list[int] = []
+    parallel_for(lambda index: None if run(index, num_threads) else wrong.append(index), num_threads)
+    return not wrong
+
+
+def _name_wrong_id(plan: LaunchPlan, columns: Sequence[Tensor]) -> None:
+    """Say which id is out of range, of which feature."""
+    for place, (column, layout) in enumerate(zip(columns, plan.layouts, strict=True)):
+        outside = column[(column < 0) | (column >= layout.num_embeddings)]
+        if len(outside):
+            where = f" of {plan.names[place]}" if plan.names else ""
+            raise IndexError(f"ids{where} must lie in [0, {layout.num_embeddings}), got {int(outside[0])}.")

@@ -1,0 +1,265 @@
+"""Launch plans: layouts as the integers and addresses that compiled loops follow."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cce.compiled.memory import KINDS, RUNS, longest_run
+from cce.indexing.sources import Slot, SlotKind, describe
+from cce.kernels.cpu import loops
+from cce.kernels.cpu import rows as slot_columns
+from cce.kernels.cpu.deduplicate import CHUNK
+from cce.kernels.cpu.rows import BLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cce.indexing.state import Version
+    from cce.kernels.layout import Layout
+
+Array = np.ndarray[Any, Any]
+Specialisation = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+Group = tuple[Specialisation, Array]  # features that are alike, one a row
+WorkShare = list[tuple[Specialisation, Array, Array]]  # the features of a specialisation, and units of work on them
+
+MAX_ROWS = 2**31  # rows are named by int32
+SHORT_TERMS, SHORT_COLUMNS = (1, 2), (1, 2, 4)  # counts for which loops of their own are compiled
+
+
+class Launch(NamedTuple):
+    """A plan with the codebooks that it is run on."""
+
+    plan: LaunchPlan
+    groups: list[Group]  # with the addresses of codebooks
+    addresses: list[int]
+    dtype: torch.dtype
+    sums: torch.dtype  # that values are summed in
+    numbers: tuple[tuple[int, int], Any, Any]  # bytes of a stored value and of a sum, and their kinds
+    copies: list[Tensor]  # of codebooks that are not contiguous
+
+
+class LaunchPlan:
+    """Several layouts in numbers: `slots`, and `groups` of features that are alike.
+
+    Addresses are those at the time of construction: `state` keeps the tensors behind them alive, and `is_current` says
+    whether the plan still holds. `versions` are those of the modules that the layouts were read from.
+    """
+
+    def __init__(
+        self, layouts: Sequence[Layout], *, names: Sequence[str] = (), versions: Sequence[Version] = ()
+    ) -> None:
+        self._versions, self._counts = versions, [version.count for version in versions]
+        self.layouts = tuple(layouts)
+        self.names = tuple(names)
+        self.num_features = len(self.layouts)
+        self.dim = sum(layout.dim for layout in layouts)
+        self.shapes = [(layout.num_rows, layout.width) for layout in layouts]  # of the codebooks
+        self.num_slots = [layout.num_slots for layout in layouts]
+        self.most_slots = max(self.num_slots)
+        self.chunk_values = CHUNK * max(layout.dim for layout in layouts)  # of the vectors of a chunk of ids
+        self.state: list[Tensor] = []
+        self.slots = np.array([line for layout in layouts for line in self._slot_lines(layout)], dtype=np.int64)
+        self.state = list({id(tensor): tensor for tensor in self.state}.values())
+        self._addresses = [tensor.data_ptr() for tensor in self.state]
+        self.groups = self._make_groups()
+        self._shares: dict[int, list[WorkShare]] = {}
+        self._launch: Launch | None = None
+        self._starts: tuple[int, tuple[Array, int]] | None = None
+
+    def is_current(self, codebooks: Sequence[Tensor]) -> bool:
+        """Whether no module was changed, no index state has moved, and codebooks have the same shapes.
+
+        A tensor that is sent to another process moves to shared memory without anyone's setting an attribute.
+        """
+        return (
+            [version.count for version in self._versions] == self._counts
+            and [tensor.data_ptr() for tensor in self.state] == self._addresses
+            and [codebook.shape for codebook in codebooks] == self.shapes
+        )
+
+    def bind(self, codebooks: Sequence[Tensor]) -> Launch:
+        """The plan for these codebooks, of one float type and on the CPU; the last launch is remembered."""
+        copies = [codebook for codebook in codebooks if not codebook.is_contiguous()]
+        if copies:
+            codebooks = copies = [codebook.contiguous() for codebook in codebooks]
+        addresses = [codebook.data_ptr() for codebook in codebooks]
+        launch = self._launch
+        if launch is None or launch.addresses != addresses or launch.dtype is not codebooks[0].dtype or copies:
+            launch = self._bind(codebooks, addresses, copies)
+            self._launch = None if copies else launch
+        return launch
+
+    def _bind(self, codebooks: Sequence[Tensor], addresses: list[int], copies: list[Tensor]) -> Launch:
+        for codebook, shape in zip(codebooks, self.shapes, strict=True):
+            _check_memory(codebook, shape)
+        groups = [(specialisation, features.copy()) for specialisation, features in self.groups]
+        for _, features in groups:
+            features[:, loops.CODEBOOK] = [addresses[place] for place in features[:, loops.PLACE]]
+        dtype = codebooks[0].dtype
+        sums = sum_type(dtype)
+        numbers = ((dtype.itemsize, sums.itemsize), KINDS[dtype], KINDS[sums])
+        return Launch(self, groups, addresses, dtype, sums, numbers, copies)
+
+    def starts(self, batch: int) -> tuple[Array, int]:
+        """`row_starts` for one id an example; those of the last batch are remembered."""
+        known = self._starts
+        if known is None or known[0] != batch:
+            known = self._starts = (batch, row_starts(self, [batch] * self.num_features))
+        return known[1]
+
+    def work_shares(self, num_threads: int) -> list[WorkShare]:
+        """The work of a backward pass, cut into as many shares of features, or of some of their columns."""
+        if num_threads not in self._shares:
+            self._shares[num_threads] = self._cut(num_threads)
+        return self._shares[num_threads]
+
+    def _cut(self, num_threads: int) -> list[WorkShare]:
+        units = [
+            (layout.terms * columns * layout.width, group, place, first, columns)
+            for group, (_, features) in enumerate(self.groups)
+            for place, feature in enumerate(features[:, loops.PLACE])
+            for layout in [self.layouts[feature]]
+            for first, columns in _column_ranges(layout, num_threads if self.num_features < num_threads else 1)
+        ]
+        loads = [0] * max(1, min(num_threads, len(units)))
+        shares: list[dict[tuple[int, int], list[list[int]]]] = [{} for _ in loads]
+        for cost, group, place, first, columns in sorted(units, key=lambda unit: -unit[0]):
+            lightest = loads.index(min(loads))
+            loads[lightest] += cost
+            shares[lightest].setdefault((group, columns), []).append([place, first, columns])
+        return [
+            [
+                (
+                    _specialise_columns(self.groups[group][0], columns, self.groups[group][1]),
+                    self.groups[group][1],
+                    np.array(lines, dtype=np.int64),
+                )
+                for (group, columns), lines in share.items()
+            ]
+            for share in shares
+        ]
+
+    def _make_groups(self) -> list[Group]:
+        """The features of each specialisation, as lines of numbers."""
+        groups: dict[Specialisation, list[list[int]]] = {}
+        out, first_slot = 0, 0
+        for place, layout in enumerate(self.layouts):
+            line = [0] * loops.NUM_FEATURE_COLUMNS
+            line[loops.PLACE] = place
+            line[loops.NUM_EMBEDDINGS] = layout.num_embeddings
+            line[loops.PADDING] = -1 if layout.padding_idx is None else layout.padding_idx
+            line[loops.COLUMNS], line[loops.TERMS] = layout.columns, layout.terms
+            line[loops.WIDTH], line[loops.OUT], line[loops.FIRST_SLOT] = layout.width, out, first_slot
+            groups.setdefault(specialise(layout), []).append(line)
+            out += layout.dim
+            first_slot += layout.num_slots
+        return [(specialisation, np.array(lines, dtype=np.int64)) for specialisation, lines in groups.items()]
+
+    def _slot_lines(self, layout: Layout) -> list[list[int]]:
+        entries = describe(layout.sources)
+        needed = max(entry.first_row + entry.num_rows for entry in entries)
+        if needed > layout.num_rows:  # compiled loops would read what lies behind the codebook
+            raise ValueError(f"codebook must have at least {needed} rows, got {layout.num_rows}.")
+        lines = [self._slot_line(entry) for entry in entries]
+        if all(entry.num_learned >= layout.num_embeddings for entry in entries if entry.kind is SlotKind.LEARNED):
+            _read_four_at_once(entries, lines)
+        return lines
+
+    def _slot_line(self, entry: Slot) -> list[int]:
+        line = [0] * slot_columns.NUM_SLOT_COLUMNS
+        line[slot_columns.KIND] = int(entry.kind)
+        line[slot_columns.FIRST_ROW], line[slot_columns.NUM_ROWS] = entry.first_row, entry.num_rows
+        line[slot_columns.STEP], line[slot_columns.BLOCK_SIZE] = entry.step, entry.block_size
+        line[slot_columns.NUM_LEARNED] = entry.num_learned
+        if entry.table is not None:
+            self.state.append(check_readable(entry.table, "pointers" if entry.kind is SlotKind.LEARNED else "seeds"))
+            stride = entry.table.stride(0) * entry.table.itemsize
+            line[slot_columns.STRIDE], line[slot_columns.ITEM] = stride, entry.table.itemsize
+            step = entry.table.itemsize if entry.kind is SlotKind.LEARNED else stride
+            line[slot_columns.ADDRESS] = entry.table.data_ptr() + entry.column * step
+        if entry.seeds is not None:
+            self.state.append(check_readable(entry.seeds, "seeds"))
+            step = entry.seeds.stride(0) * entry.seeds.itemsize
+            line[slot_columns.SEEDS] = entry.seeds.data_ptr() + entry.column * step
+        return line
+
+
+def specialise(layout: Layout) -> Specialisation:
+    """What loops are compiled for: see `sums`."""
+    run = longest_run(layout.width)
+    whole = RUNS[longest_run(layout.dim)]
+    if run != layout.width or layout.terms not in SHORT_TERMS or layout.columns not in SHORT_COLUMNS:
+        return RUNS[run], (), (), whole
+    return RUNS[run], (0,) * layout.terms, (0,) * layout.columns, whole
+
+
+def splits_by_column(layout: Layout) -> bool:
+    """Whether no two columns share a row, so that their gradients can be summed side by side."""
+    entries = describe(layout.sources)
+    columns = [entries[first : first + layout.terms] for first in range(0, len(entries), layout.terms)]
+    spans = sorted((min(e.first_row for e in c), max(e.first_row + e.num_rows for e in c)) for c in columns)
+    return all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+def row_starts(plan: LaunchPlan, counts: Sequence[int]) -> tuple[Array, int]:
+    """Where the rows of each feature start, in whole blocks, and how many there are in all."""
+    sizes = [-(-n // BLOCK) * BLOCK * slots for n, slots in zip(counts, plan.num_slots, strict=True)]
+    ends = list(accumulate(sizes, initial=0))
+    return np.array(ends[:-1], dtype=np.int64), ends[-1]
+
+
+def sum_type(dtype: torch.dtype) -> torch.dtype:
+    """The type that values of `dtype` are summed in."""
+    return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+def check_readable(tensor: Tensor, name: str) -> Tensor:
+    """Reject index state that compiled loops cannot read at an address."""
+    if tensor.device.type != "cpu" or type(tensor) is not Tensor:
+        raise ValueError(
+            f"{name} must be on the CPU, as the codebook is, got {tensor.device}: load a state_dict that has them."
+        )
+    return tensor
+
+
+def _check_memory(codebook: Tensor, shape: tuple[int, int]) -> None:
+    """Reject a codebook whose memory was given back, as sharded training does with parameters between two steps."""
+    if tuple(codebook.shape) != shape:  # loops would read what lies behind it
+        raise ValueError(f"codebook must have shape {shape}, got {tuple(codebook.shape)}.")
+    held = codebook.untyped_storage().nbytes() - codebook.storage_offset() * codebook.itemsize
+    if held < codebook.nbytes:
+        raise ValueError(f"codebook must have its {codebook.numel()} values in memory, got a storage of {held} bytes.")
+
+
+def _read_four_at_once(entries: list[Slot], lines: list[list[int]]) -> None:
+    """Let one read fetch four pointers of two bytes that lie side by side and are stored for every id."""
+    places = [place for place, entry in enumerate(entries) if entry.kind is SlotKind.LEARNED]
+    if len(places) != 4 or len({after - before for before, after in pairwise(places)}) != 1:
+        return
+    first = lines[places[0]]
+    if (first[slot_columns.ITEM], first[slot_columns.STRIDE]) != (2, 8) or first[slot_columns.ADDRESS] % 8:
+        return
+    first[slot_columns.KIND], first[slot_columns.STEP] = slot_columns.LEARNED_FOUR, places[1] - places[0]
+    for place in places[1:]:
+        lines[place][slot_columns.KIND] = slot_columns.FILLED
+
+
+def _column_ranges(layout: Layout, num_parts: int) -> list[tuple[int, int]]:
+    """First column and number of columns of each part, where columns share no rows."""
+    if num_parts == 1 or not splits_by_column(layout):
+        return [(0, layout.columns)]
+    num_parts = min(num_parts, layout.columns)
+    cuts = [layout.columns * index // num_parts for index in range(num_parts + 1)]
+    return [(first, last - first) for first, last in pairwise(cuts)]
+
+
+def _specialise_columns(specialisation: Specialisation, columns: int, features: Array) -> Specialisation:
+    """The specialisation for some of the columns of these features."""
+    run, terms, _, _ = specialisation
+    whole = RUNS[min(longest_run(columns * int(width)) for width in features[:, loops.WIDTH])]
+    return (run, terms, (0,) * columns, whole) if terms and columns in SHORT_COLUMNS else (run, (), (), whole)

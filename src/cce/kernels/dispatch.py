@@ -1,0 +1,190 @@
+"""The one way into every lookup of rows: compiled loops on the CPU, Triton on a GPU, plain torch everywhere else.
+
+A table, or a collection of tables, owns a `Lookup` and tells it what its rows come from (`RowTable`). The lookup picks
+the backend at every call and keeps the launch plan of compiled loops, which it makes again when a table has changed.
+
+| backend | where |
+|---|---|
+| compiled loops | eager code, tables on the CPU |
+| operator `torch.ops.cce.look_up` | inside `torch.compile`, tables on the CPU: the same loops |
+| Triton | eager code, tables on a GPU |
+| plain torch | everything else: tracers, `torch.export`, `torch.func`, other types, no numba |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+from cce import compiled
+from cce.compiled.memory import KINDS
+from cce.indexing.ids import check_ids
+from cce.indexing.state import versions_of
+from cce.kernels import cpu, operator
+from cce.kernels.cpu.lookup import is_eager
+from cce.kernels.cpu.plan import MAX_ROWS, LaunchPlan
+from cce.kernels.gather_sum import gather_sum
+from cce.kernels.triton.autograd import triton_gather_sum
+from cce.kernels.triton.gather_sum import runs_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import nn
+
+    from cce.kernels.cpu import Bags, Launch
+    from cce.kernels.layout import Layout
+
+PLAIN_TYPES = (Tensor, torch.nn.Parameter)
+ID_TYPES = (torch.int32, torch.int64)
+
+
+class RowTable(Protocol):
+    """A table whose vectors are sums of rows of one codebook."""
+
+    @property
+    def codebook(self) -> Tensor:
+        """`(num_rows, width)`."""
+        ...
+
+    @property
+    def sparse(self) -> bool:
+        """Whether its gradient is sparse."""
+        ...
+
+    @property
+    def check_ids(self) -> bool | None:
+        """Whether ids are checked where that costs a synchronisation."""
+        ...
+
+    def layout(self) -> Layout:
+        """Which rows an id adds up."""
+        ...
+
+    def modules(self) -> Iterator[nn.Module]:
+        """The table and all its parts, some of which are `Versioned`."""
+        ...
+
+
+class Lookup:
+    """Looks up ids in the tables of its owner: always the same ones, which it is given at every call.
+
+    names: of the features, for errors.
+    """
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self.names = tuple(names)
+        self.plan: LaunchPlan | None = None
+
+    def __reduce__(self) -> tuple[type[Lookup], tuple[tuple[str, ...]]]:
+        """A copy makes a plan of its own, with the addresses of its own tables."""
+        return Lookup, (self.names,)
+
+    def __call__(
+        self,
+        tables: Sequence[RowTable],
+        ids: Tensor,
+        *,
+        bags: Bags | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Tensor:
+        """Vectors `(batch, Σ dim)`, or of another `shape`, of ids `(batch, features)`; padding gives zeros.
+
+        Ids of a single table may be `(batch)`. With bags, sums over them of ids `(n)`.
+        """
+        if ids.dtype not in ID_TYPES:
+            raise TypeError(f"ids must be int32 or int64, got {ids.dtype}.")
+        if is_eager():
+            codebooks = [table.codebook for table in tables]
+            launch = self._launch(tables, codebooks, ids, bags)
+            if launch is not None:
+                return cpu.look_up(launch, ids, codebooks, bags=bags, shape=shape, sparse=tables[0].sparse)
+        if bags is None:
+            ids = ids.view(len(ids), -1)
+        if bags is None and _compiles_to_operator(tables, ids):
+            codebooks, layouts = [table.codebook for table in tables], [table.layout() for table in tables]
+            vectors = operator.look_up(layouts, codebooks, ids)
+        else:
+            vectors = _look_up_apart(tables, ids, bags)
+        return vectors if shape is None else vectors.view(shape)
+
+    def _launch(
+        self, tables: Sequence[RowTable], codebooks: Sequence[Tensor], ids: Tensor, bags: Bags | None
+    ) -> Launch | None:
+        """The launch of compiled loops, where they can serve: real tensors, on the CPU, of one float type."""
+        dtype = codebooks[0].dtype
+        if not compiled.available or dtype not in KINDS or type(ids) not in PLAIN_TYPES or not ids.is_cpu:
+            return None
+        for codebook in codebooks:
+            if type(codebook) not in PLAIN_TYPES or not codebook.is_cpu or codebook.dtype is not dtype:
+                return None
+        if bags is not None and bags.weights is not None and bags.weights.requires_grad:
+            return None
+        plan = self.plan
+        if plan is None or not plan.is_current(codebooks):
+            layouts = [table.layout() for table in tables]
+            if max(layout.num_rows for layout in layouts) > MAX_ROWS:
+                return None
+            versions = versions_of(module for table in tables for module in table.modules())
+            plan = self.plan = LaunchPlan(layouts, names=self.names, versions=versions)
+        return plan.bind(codebooks)
+
+
+def _compiles_to_operator(tables: Sequence[RowTable], ids: Tensor) -> bool:
+    """Inside `torch.compile` on the CPU. An exported program stays free of our operators: it must run without us."""
+    if not torch.compiler.is_compiling() or torch.compiler.is_exporting() or not compiled.available:
+        return False
+    dtype = tables[0].codebook.dtype
+    return (
+        dtype in KINDS
+        and ids.device.type == "cpu"
+        and all(
+            not table.sparse
+            and table.codebook.dtype is dtype
+            and table.codebook.device.type == "cpu"
+            and table.codebook.shape[0] <= MAX_ROWS
+            for table in tables
+        )
+    )
+
+
+# -- one table after the other -----------------------------------------------------------------------------------------
+
+
+def _look_up_apart(tables: Sequence[RowTable], ids: Tensor, bags: Bags | None) -> Tensor:
+    if not compiled.available and not torch.compiler.is_compiling():
+        compiled.warn_plain()
+    if bags is None:
+        vectors = [_look_up_one(table, ids[:, place]) for place, table in enumerate(tables)]
+    else:
+        vectors = [_pool_one(table, ids, bags, place) for place, table in enumerate(tables)]
+    return vectors[0] if len(vectors) == 1 else torch.cat(vectors, dim=1)
+
+
+def _look_up_one(table: RowTable, ids: Tensor) -> Tensor:
+    """Vectors `(n, dim)` of ids `(n)`, by Triton or in plain torch."""
+    layout, codebook = table.layout(), table.codebook
+    if table.check_ids is not False:
+        check_ids(ids, layout.num_embeddings, always=table.check_ids is True)
+    rows = layout.rows(ids.long())
+    if is_eager() and type(codebook) in PLAIN_TYPES and runs_on(codebook):
+        vectors = triton_gather_sum(codebook, rows, sparse=table.sparse)
+    else:
+        vectors = gather_sum(codebook, rows, sparse=table.sparse)
+    if layout.padding_idx is None:
+        return vectors
+    return vectors.masked_fill((ids == layout.padding_idx).unsqueeze(-1), 0)
+
+
+def _pool_one(table: RowTable, ids: Tensor, bags: Bags, place: int) -> Tensor:
+    """Sums `(batch, dim)` over the bags of one feature."""
+    offsets = bags.offsets[place * bags.batch : (place + 1) * bags.batch + 1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    vectors = _look_up_one(table, ids[first:last])
+    wide = vectors.to(torch.promote_types(vectors.dtype, torch.float32))  # half precision cannot add up many
+    if bags.weights is not None:
+        wide = wide * bags.weights[first:last].unsqueeze(-1).to(wide.dtype)
+    bag = torch.arange(bags.batch, device=ids.device).repeat_interleave(offsets.diff())
+    return wide.new_zeros(bags.batch, vectors.shape[1]).index_add(0, bag, wide).to(vectors.dtype)

@@ -1,0 +1,1 @@
+"""`gather_sum` on a GPU, in Triton."""

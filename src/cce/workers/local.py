@@ -1,0 +1,143 @@
+"""Processes of this machine. Results come in the order of the tasks."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from cce.checks import check_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from multiprocessing.process import BaseProcess
+    from types import FrameType
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class LocalEngine:
+    """`map(function, tasks)` on `jobs` processes of this machine; in this process if there is one job or one task.
+
+    Ctrl-C reaches the function as KeyboardInterrupt, wherever it runs, and no further task is begun. A second one ends
+    the processes. They end with this process in any case.
+    """
+
+    def __init__(self, jobs: int | None = None) -> None:
+        self.jobs = jobs if jobs is not None else num_cores()
+        check_range("jobs", self.jobs, 1, 2**16)
+        self._pool: ProcessPoolExecutor | None = None
+        self._others: list[BaseProcess] = []
+
+    def __enter__(self) -> LocalEngine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._pool is None:
+            return
+        try:
+            if kind is not None and issubclass(kind, KeyboardInterrupt):
+                self._interrupt()
+            self._pool.shutdown(cancel_futures=True)
+        except KeyboardInterrupt:
+            for worker in self._workers():
+                worker.kill()
+            raise
+        finally:
+            self._pool = None
+
+    def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        """The function's result for each task, in order."""
+        if min(self.jobs, len(tasks)) <= 1:
+            yield from map(function, tasks)
+            return
+        if self._pool is None:
+            self._others = multiprocessing.active_children()
+            # a fork would copy locks that other threads hold
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_begin_work)
+        with _held_back_interrupts():
+            results = self._pool.map(partial(_work, function), tasks)
+        yield from results
+
+    def _workers(self) -> list[BaseProcess]:
+        return [child for child in multiprocessing.active_children() if child not in self._others]
+
+    def _interrupt(self) -> None:
+        """Pass Ctrl-C on: the processes are not in the terminal's group, or they would be told twice."""
+        for worker in self._workers():
+            if worker.pid is not None:
+                os.kill(worker.pid, signal.SIGINT)
+
+
+@contextmanager
+def _held_back_interrupts() -> Iterator[None]:
+    """Processes that are begun here do not see Ctrl-C before they are ready for it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# -- in the other processes --------------------------------------------------------------------------------------------
+
+
+def _begin_work() -> None:
+    """Leave Ctrl-C to the process that began this one, and end when it ends."""
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()
+    signal.signal(signal.SIGINT, _note_idle)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(function: Callable[[Task], Result], task: Task) -> Result:
+    """One task. What SIGINT does says whether this process is idle, at work, or was told to stop."""
+    try:
+        if signal.signal(signal.SIGINT, signal.default_int_handler) is _refuse:
+            raise KeyboardInterrupt
+        result = function(task)
+        signal.signal(signal.SIGINT, _note_idle)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, _refuse)
+        raise
+    except BaseException:
+        signal.signal(signal.SIGINT, _note_idle)
+        raise
+    return result
+
+
+def _note_idle(number: int, frame: FrameType | None) -> None:
+    """Told to stop between two tasks: the next is refused."""
+    del number, frame
+    signal.signal(signal.SIGINT, _refuse)
+
+
+def _refuse(number: int, frame: FrameType | None) -> None:
+    """Nothing: it stands for a process that was told to stop."""
+    del number, frame

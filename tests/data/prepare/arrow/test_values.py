@@ -1,0 +1,39 @@
+"""Values and their counts: merged, ranked, found again."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cce.data.prepare import arrow
+from helpers.raw_files import vocabulary_of
+
+
+def test_hexadecimal_words_are_numbers():
+    values = arrow.as_values(["0000000a", "ffffffff", "FF", "68fd1e64"])
+    assert arrow.hex_words(values, None).to_pylist() == [10, 2**32 - 1, 255, 0x68FD1E64]
+    assert arrow.hex_words(values, 100).to_pylist() == [10, (2**32 - 1) % 100, 55, 0x68FD1E64 % 100]
+    assert arrow.hex_words(arrow.as_values([]), None).to_pylist() == []
+    with pytest.raises(ValueError, match="must be a hexadecimal word of at most 8 digits, got '0000word'"):
+        arrow.hex_words(arrow.as_values(["word"]), None)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.lists(st.text(alphabet="aAé€z0", max_size=2), max_size=30), min_size=1, max_size=4))
+def test_counts_are_merged_and_ranked_as_by_hand(blocks):
+    pairs = [(arrow.as_values(block), np.ones(len(block), np.int64)) for block in blocks]
+    values, counts = arrow.by_falling_count(*arrow.merge_counts(pairs))
+    everything = [value for block in blocks for value in block]
+    assert counts.tolist() == [everything.count(value) for value in values.to_pylist()]
+    named = [value for value in values.to_pylist() if value]
+    assert {value: place + 1 for place, value in enumerate(named)} == vocabulary_of(everything)
+
+
+def test_values_that_are_not_found_are_minus_one():
+    vocabulary = arrow.as_values(["b", "a"])
+    assert arrow.find_values(arrow.as_values(["a", "c", "b"]), vocabulary).tolist() == [1, -1, 0]
+
+
+def test_integers_and_words_together_are_words():
+    numbers = arrow.hex_words(arrow.as_values(["1"]), None)
+    assert arrow.concatenate([numbers, arrow.as_values(["x"])]).to_pylist() == ["1", "x"]

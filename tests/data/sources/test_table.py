@@ -1,0 +1,177 @@
+"""Any table: CSV, TSV and Parquet, one file or many, multi-hot columns, weights, and every way to split."""
+
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cce.data.prepare.columns import Columns, Reading
+from cce.data.prepare.job import Splitting
+from cce.data.sources.table import table_job
+from helpers.raw_files import log1p_or_zero, rows_of, run, vocabulary_of, write_csv
+
+HEADER = ("click", "user", "tags", "age", "when", "fold", "weight")
+ROWS = [
+    (
+        row % 2,
+        f"u{row * row % 7}",
+        "|".join(f"t{tag}" for tag in range(row % 3)),
+        row,
+        row % 50,
+        "abc"[row % 3],
+        row / 4,
+    )
+    for row in range(100)
+]
+ORDER = Splitting("order")
+
+
+def columns(**more):
+    return Columns("click", ("user",), ("age",), **more)
+
+
+def test_csv_tsv_and_parquet_give_the_same_data_set(tmp_path):
+    write_csv(tmp_path / "a.csv", HEADER, ROWS)
+    write_csv(tmp_path / "a.tsv", HEADER, ROWS, delimiter="\t")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    by_column = dict(zip(HEADER, zip(*ROWS, strict=True), strict=True))
+    lists = [tags.split("|") if tags else [] for tags in by_column["tags"]]
+    pq.write_table(pa.table(by_column), tmp_path / "a.parquet", row_group_size=30)
+    pq.write_table(pa.table({**by_column, "tags": lists}), tmp_path / "lists.parquet")
+    names = ("a.csv", "a.tsv", "a.csv.gz", "a.parquet", "lists.parquet")
+    which = columns(multi_hot=("tags",), weight="weight")
+    files = [run(table_job(tmp_path / name, which), tmp_path / f"{name}.out").manifest["files"] for name in names]
+    for name in files[0]:
+        if not name.startswith("vocabulary"):
+            assert [some[name] for some in files] == [files[0][name]] * 5
+
+
+def test_ids_labels_and_numbers_are_as_by_hand(tmp_path):
+    job = table_job(write_csv(tmp_path / "a.csv", HEADER, ROWS), columns(), splitting=ORDER)
+    data = run(job, tmp_path / "out")
+    users = vocabulary_of([row[1] for row in ROWS[:80]])
+    expected = [(row[0], pytest.approx([log1p_or_zero(row[3])]), [users.get(row[1], 0)]) for row in ROWS]
+    assert [row for split in data.splits for row in rows_of(data, split)] == expected
+
+
+def test_bags_and_weights_are_as_by_hand(tmp_path):
+    which = columns(multi_hot=("tags",), weight="weight")
+    data = run(table_job(write_csv(tmp_path / "a.csv", HEADER, ROWS), which, splitting=ORDER), tmp_path / "out")
+    batch = next(iter(data.loader("train", batch_size=80, shuffle=False)))
+    tags = vocabulary_of([tag for row in ROWS[:80] for tag in row[2].split("|")])
+    assert batch.weights.tolist() == [row[6] for row in ROWS[:80]]
+    for place, row in enumerate(ROWS[:80]):
+        bag = batch.ids[batch.offsets[80 + place] : batch.offsets[80 + place + 1]].tolist()
+        assert bag == [tags[tag] for tag in row[2].split("|") if tag]
+    assert data.schema.features[1].multi_hot
+
+
+def test_a_column_or_the_time_says_the_split(tmp_path):
+    path = write_csv(tmp_path / "a.csv", HEADER, ROWS)
+    how = Splitting("column", column="fold", validation_values=("b",), test_values=("c",))
+    data = run(table_job(path, columns(), splitting=how), tmp_path / "folds")
+    assert [data.num_rows(split) for split in data.splits] == [34, 33, 33]
+    data = run(table_job(path, columns(timestamp="when"), splitting=Splitting("temporal")), tmp_path / "times")
+    assert [row[0] for row in rows_of(data, "test")] == [row[0] for row in ROWS if row[4] >= 45]
+
+
+def test_a_folder_is_all_its_files_in_order(tmp_path):
+    (tmp_path / "raw").mkdir()
+    write_csv(tmp_path / "raw" / "1.csv", HEADER, ROWS[:40])
+    write_csv(tmp_path / "raw" / "2.csv", HEADER, ROWS[40:])
+    write_csv(tmp_path / "a.csv", HEADER, ROWS)
+    both = run(table_job(tmp_path / "raw", columns(), splitting=ORDER), tmp_path / "x")
+    one = run(table_job(tmp_path / "a.csv", columns(), splitting=ORDER), tmp_path / "y")
+    assert both.manifest["files"] == one.manifest["files"]
+
+
+def test_integers_keep_their_order_among_equals(tmp_path):
+    write_csv(tmp_path / "a.csv", ("y", "n"), [(1, 10), (0, 9), (1, 9), (0, 10), (1, 100)])
+    pq.write_table(pa.table({"y": [1, 0, 1, 0, 1], "n": [10, 9, 9, 10, 100]}), tmp_path / "a.parquet")
+    none_out = Splitting("order", 0, 0)
+    ids = [
+        [
+            row[2][0]
+            for row in rows_of(
+                run(table_job(tmp_path / name, Columns("y", ("n",)), splitting=none_out), tmp_path / out), "train"
+            )
+        ]
+        for name, out in (("a.csv", "x"), ("a.parquet", "y"))
+    ]
+    assert ids == [[1, 2, 2, 1, 3], [2, 1, 1, 2, 3]]  # "10" comes before "9" by bytes, 9 before 10 by number
+
+
+WORD = st.text(st.characters(codec="utf-8", exclude_characters='\n\r"\0,'), max_size=3)
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from("01"), WORD, WORD), min_size=1, max_size=40))
+def test_any_words_come_back_from_the_vocabulary(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("table")
+    lines = [",".join(row) for row in (("y", "a", "b"), *rows)]
+    (folder / "a.csv").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
+    job = table_job(folder / "a.csv", Columns("y", ("a", "b")), splitting=Splitting("order", 0, 0))
+    data = run(job, folder / "out")
+    for place in range(2):
+        vocabulary = [None, *pq.read_table(folder / "out" / f"vocabulary/00{place}.parquet")["value"].to_pylist()]
+        words = [vocabulary[row[2][place]] for row in rows_of(data, "train")]
+        assert words == [row[1 + place] or None for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda p: table_job(p, Columns("clicks", ("user",))),
+            r"must have a column 'clicks'; it has click, user, tags",
+        ),
+        (
+            lambda p: table_job(p, columns(), splitting=Splitting("temporal")),
+            "timestamp must name a column to split 'temporal', got none",
+        ),
+        (lambda p: table_job(p.with_name("b.json"), columns()), r"must end in \.csv, \.tsv, \.txt, \.parquet"),
+        (lambda p: run(table_job(p, Columns("user", ("fold",))), p.with_name("o")), r"user must be a number, got 'u0'"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path, make, message):
+    path = write_csv(tmp_path / "a.csv", HEADER, ROWS)
+    (tmp_path / "b.json").write_text("{}")
+    with pytest.raises(ValueError, match=message):
+        make(path)
+
+
+def test_files_with_other_columns_are_refused(tmp_path):
+    write_csv(tmp_path / "1.csv", HEADER, ROWS)
+    write_csv(tmp_path / "2.csv", HEADER[:-1], [row[:-1] for row in ROWS])
+    with pytest.raises(ValueError, match=r"files must have the same columns, and .*2\.csv has others than .*1\.csv"):
+        table_job(tmp_path, columns())
+
+
+def test_a_folder_without_tables_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="must hold files that end in"):
+        table_job(tmp_path, columns())
+
+
+def test_real_ratings_are_prepared(real_data, tmp_path):
+    how = Splitting("column", column="fold", validation_values=("3",), test_values=("4",))
+    job = table_job(real_data("ml1m.parquet"), Columns("label", ("c0", "c1", "c2")), splitting=how)
+    data = run(job, tmp_path / "out")
+    assert sum(data.num_rows(split) for split in data.splits) == 1_000_209
+    assert data.schema.features[0].num_embeddings == 6041
+    labels = sum(float(batch.labels.sum()) for split in data.splits for batch in data.loader(split, batch_size=65_536))
+    assert labels / 1_000_209 == pytest.approx(0.575, abs=0.001)
+
+
+def test_real_clicks_are_prepared(real_data, tmp_path):
+    which = Columns("label", tuple(f"c{n}" for n in range(26)), tuple(f"d{n}" for n in range(13)))
+    data = run(
+        table_job(real_data("criteo_dac80k.parquet"), which, reading=Reading(missing=("", "-1"))), tmp_path / "out"
+    )
+    assert sum(data.num_rows(split) for split in data.splits) == 80_000
+    batch = next(iter(data.loader("train", batch_size=1000)))
+    assert (batch.ids.shape, batch.dense.shape) == ((1000, 26), (1000, 13))
+    assert bool(batch.dense.isfinite().all())

@@ -1,0 +1,58 @@
+"""Rows that compiled loops name are those that plain torch names."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import cce
+from cce import compiled
+from cce.kernels.cpu import rows as compiled_rows
+from helpers import slow
+from helpers.linear_tables import TABLES, plain, seeded
+
+pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
+
+
+@settings(deadline=None)
+@given(x=st.integers(0, 2**63 - 1), seed=st.integers(0, 1000), num_rows=st.integers(1, 2**31 - 1))
+def test_the_hash_of_one_id_is_that_of_exact_arithmetic(x, seed, num_rows):
+    seeds = cce.indexing.multiply_shift.draw_seeds(1, seeded(seed))
+    assert compiled_rows.hash_one(np.uint64(x), seeds.data_ptr(), num_rows) == slow.row(x, seeds[0], num_rows)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    size=st.integers(1, 400),
+    block_size=st.integers(1, 40),
+    ids=st.lists(st.integers(0, 699), min_size=1, max_size=20),
+)
+def test_places_of_any_array_and_blocks(size, block_size, ids):
+    table = cce.RobeEmbedding(700, 16, size=size, block_size=block_size, generator=seeded())
+    assert torch.equal(table(torch.tensor(ids)), plain(table, torch.tensor(ids)))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    num_learned=st.integers(0, 700),
+    num_rows=st.sampled_from([7, 256, 257, 65_537]),
+    columns=st.sampled_from([1, 2, 4, 8]),
+)
+@example(num_learned=700, num_rows=257, columns=4)  # four pointers in one read
+@example(num_learned=699, num_rows=257, columns=4)
+def test_pointers_of_any_width_number_and_share(num_learned, num_rows, columns):
+    options = {"num_learned": num_learned, "num_columns": columns, "num_helpers": 0}
+    table = cce.ClusteredEmbedding(700, 16, num_rows=num_rows, generator=seeded(), **options)
+    with torch.no_grad():  # another pointer than the hash's for every id and column
+        if num_learned:
+            rows = (torch.arange(num_learned).unsqueeze(1) * 31 + torch.arange(columns) * 7) % num_rows
+            table.assignments.write(torch.arange(num_learned), rows)
+    ids = torch.arange(700)
+    assert torch.equal(table(ids), plain(table, ids))
+
+
+@pytest.mark.parametrize("name", ["full", "ce-concat of digits", "ce-sum of digits"])
+def test_all_ids_of_a_vocabulary(name):
+    table, ids = TABLES[name](), torch.arange(700)
+    assert torch.equal(table(ids), plain(table, ids))
