@@ -102,7 +102,7 @@ def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord
     if file.name == "recipe.toml":
         found.recipes[str(file)] = file.read_text(encoding="utf-8")
     elif file.name == LOG:
-        if file.parent not in found.recorded and (run := read_live(file.parent)) is not None:
+        if file.parent not in found.recorded and (run := read_live(file.parent, found.notes)) is not None:
             found.live.append(replace(run, series=series_by_name(run.name, _plan_of(file, found))))
     else:
         plan = _plan_of(file, found)
@@ -177,15 +177,16 @@ def read_lines(path: Path, notes: list[str]) -> list[RunRecord]:
     return records
 
 
-def read_live(folder: Path) -> LiveRun | None:
-    """The run in a folder, by its log; None while its configuration cannot be read."""
+def read_live(folder: Path, notes: list[str]) -> LiveRun | None:
+    """The run in a folder, by its log; None while its configuration cannot be read. Damaged lines are noted."""
     try:
         run = RunFolder(folder)
         config = tomllib.loads(run.config.read_text(encoding="utf-8"))
-        (lines, _), idle = run.scan_log(), time.time() - run.log.stat().st_mtime
+        (lines, damage), idle = run.scan_log(), time.time() - run.log.stat().st_mtime
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         return None  # it has just begun, or has just been taken away
     failure = run.error.read_text(encoding="utf-8").strip().splitlines()[-1:] if run.error.exists() else []
+    notes += damage
     return LiveRun(folder.name, config, lines, max(idle, 0.0), failure="".join(failure))
 
 
