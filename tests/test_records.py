@@ -81,6 +81,27 @@ def test_a_line_with_a_bare_word_for_a_number_is_rejected(word):
         RunRecord.from_json(line)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scores": [1]}, "scores of a record must hold numbers by name, got [1]."),
+        ({"scores": {"bce": "low"}}, "scores of a record must hold numbers by name, got {'bce': 'low'}."),
+        ({"curve": {"step": 1}}, "curve of a record must be a list, got {'step': 1}."),
+        ({"curve": [3]}, "a line of curve of a record must hold numbers by name, got 3."),
+    ],
+)
+def test_scores_of_another_kind_are_rejected(changes, message):
+    with pytest.raises(TypeError) as raised:
+        RunRecord.from_json(json.dumps(json.loads(RECORD.to_json()) | changes))
+    assert str(raised.value) == message
+
+
+def test_a_file_with_a_line_that_is_no_record_names_it(tmp_path):
+    (tmp_path / "records.jsonl").write_text(RECORD.to_json() + "\n\n{" + "\n")
+    with pytest.raises(ValueError, match=r"^line 3 of .*records\.jsonl must be the record of a run: Expecting"):
+        read_records(tmp_path / "records.jsonl")
+
+
 def test_a_line_that_is_no_record_is_rejected():
     with pytest.raises(TypeError, match=r"a record must be a JSON object, got '\[1\]'"):
         RunRecord.from_json("[1]")

@@ -45,8 +45,8 @@ class RunRecord:
         if not isinstance(values, dict):
             raise TypeError(f"a record must be a JSON object, got {line[:80]!r}.")
         known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
-        known["scores"] = _with_nan(values["scores"] if "scores" in values else _first_scores(values))
-        known["curve"] = [_with_nan(scores) for scores in values.get("curve", [])]
+        known["scores"] = _with_nan("scores", values["scores"] if "scores" in values else _first_scores(values))
+        known["curve"] = [_with_nan("a line of curve", line) for line in _list(values, "curve")]
         missing = [each.name for each in fields(cls) if each.name not in known and _is_required(each)]
         if missing:
             raise ValueError(f"a record must have {', '.join(missing)}, got none.")
@@ -84,8 +84,18 @@ def _is_required(each: Field[Any]) -> bool:
     return each.default is MISSING and each.default_factory is MISSING
 
 
-def _with_nan(scores: dict[str, Any]) -> dict[str, float]:
+def _with_nan(what: str, scores: Any) -> dict[str, float]:
+    """Scores by name, NaN for null; rejects anything else."""
+    if not isinstance(scores, dict) or not all(isinstance(value, int | float | None) for value in scores.values()):
+        raise TypeError(f"{what} of a record must hold numbers by name, got {scores!r:.80}.")
     return {name: math.nan if value is None else value for name, value in scores.items()}
+
+
+def _list(values: dict[str, Any], name: str) -> list[Any]:
+    found = values.get(name, [])
+    if not isinstance(found, list):
+        raise TypeError(f"{name} of a record must be a list, got {found!r:.80}.")
+    return found
 
 
 def write_records(records: Iterable[RunRecord], path: Path) -> None:
@@ -94,5 +104,11 @@ def write_records(records: Iterable[RunRecord], path: Path) -> None:
 
 
 def read_records(path: Path) -> list[RunRecord]:
-    """The records of a file of JSON lines."""
-    return [RunRecord.from_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    """The records of a file of JSON lines; a line that is none is rejected with its number."""
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+        try:
+            records += [RunRecord.from_json(line)] if line.strip() else []
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"line {number} of {path} must be the record of a run: {error}") from error
+    return records

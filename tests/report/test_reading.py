@@ -122,11 +122,22 @@ def test_a_log_that_was_cut_short_is_read_as_far_as_it_goes(tmp_path):
     folder = start_run(tmp_path / "run")
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "train", "st')
-    assert len(read_live(folder).lines) == len(LINES)
+    notes = []
+    assert len(read_live(folder, notes).lines) == len(LINES)
+    assert notes == []
+
+
+def test_a_damaged_line_in_the_middle_of_a_log_is_noted_and_the_rest_is_read(tmp_path):
+    folder = start_run(tmp_path / "run")
+    log = folder / "metrics.jsonl"
+    log.write_text('{"kind": "tr\n' + log.read_text())
+    found = collect([tmp_path])
+    assert len(found.live[0].lines) == len(LINES)
+    assert found.notes == [f'line 1 of {log} must be JSON with a kind and a step, got b\'{{"kind": "tr\'.']
 
 
 def test_a_run_without_a_readable_configuration_has_just_begun(tmp_path):
-    assert read_live(start_run(tmp_path / "run", config="data = [")) is None
+    assert read_live(start_run(tmp_path / "run", config="data = ["), []) is None
 
 
 def test_a_recipe_tells_what_is_expected_of_whom_and_how_many_runs_there_will_be(tmp_path):

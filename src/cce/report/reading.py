@@ -6,7 +6,6 @@ a run that is not finished) and `recipe.toml`. A run that is told of twice is ta
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -17,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from cce.records import RunRecord
 from cce.report.groups import SOURCE_EPOCHS, key_of
+from cce.training.metrics_log import scan_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from cce.report.groups import Key
 
@@ -103,7 +103,7 @@ def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord
     if file.name == "recipe.toml":
         found.recipes[str(file)] = file.read_text(encoding="utf-8")
     elif file.name == "metrics.jsonl":
-        if file.parent not in found.recorded and (run := read_live(file.parent)) is not None:
+        if file.parent not in found.recorded and (run := read_live(file.parent, found.notes)) is not None:
             found.live.append(replace(run, series=series_by_name(run.name, _plan_of(file, found))))
     else:
         plan = _plan_of(file, found)
@@ -178,26 +178,18 @@ def read_lines(path: Path, notes: list[str]) -> list[RunRecord]:
     return records
 
 
-def read_live(folder: Path) -> LiveRun | None:
-    """The run in a folder, by its log; None while its configuration cannot be read."""
+def read_live(folder: Path, notes: list[str]) -> LiveRun | None:
+    """The run in a folder, by its log; None while its configuration cannot be read. Damaged lines are noted."""
     try:
         config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
         log = folder / "metrics.jsonl"
-        lines, idle = log.read_text(encoding="utf-8").splitlines(), time.time() - log.stat().st_mtime
+        (lines, damage), idle = scan_metrics(log), time.time() - log.stat().st_mtime
     except (OSError, tomllib.TOMLDecodeError):
         return None  # it has just begun, or has just been taken away
     error = folder / "error.txt"
     failure = error.read_text(encoding="utf-8").strip().splitlines()[-1:] if error.exists() else []
-    return LiveRun(folder.name, config, list(_parsed(lines)), max(idle, 0.0), failure="".join(failure))
-
-
-def _parsed(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """As `training.metrics_log.read_metrics`: the last line may have been cut short."""
-    for line in lines:
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            return
+    notes += damage
+    return LiveRun(folder.name, config, lines, max(idle, 0.0), failure="".join(failure))
 
 
 def read_plan(text: str) -> dict[str, Any]:

@@ -58,8 +58,8 @@ def _record_problems(path: Path) -> Iterator[str]:
         count = len(read_records(path)) if path.exists() else 1
         if count != 1:
             yield f"{path} must hold one record, got {count}."
-    except (*BAD_FILE, KeyError) as error:
-        yield f"{path} must hold the record of a run: {' '.join(str(error).split())}"
+    except BAD_FILE as error:
+        yield " ".join(str(error).split())
 
 
 def _checkpoint_problems(checkpoint: Checkpoint) -> Iterator[str]:
