@@ -25,8 +25,8 @@ import torch
 
 from cce.distributed.packing import pack
 from cce.records import read_records
+from cce.run_folder import RunFolder
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
-from cce.training.metrics_log import read_metrics
 from helpers.sweeps import essence
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Training(Job):
         state = {name: value for name, value in checkpoint.state.items() if name != "seconds"}
         plain = pack(state, tensors)
         (record,) = read_records(out / "record.jsonl")
-        log = [without_clock(line) for line in read_metrics(out / "metrics.jsonl")]
+        log = [without_clock(line) for line in RunFolder(out).read_log()]
         digests = {name: digest(tensor) for name, tensor in tensors.items()}
         return digests | {"state": plain, "record": essence(record), "log": log}
 

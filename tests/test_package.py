@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
 ROOMS = (  # a room imports only rooms above it
-    *("version", "checks", "text", "schema", "files", "records", "compiled"),
+    *("version", "checks", "text", "schema", "files", "signals", "records", "run_folder", "compiled"),
     *("indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
     *("distributed", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
     *("training", "serving"),
@@ -88,7 +88,7 @@ def test_a_room_imports_only_rooms_above_it():
 
 
 def test_files_and_records_and_text_and_checks_do_without_torch():
-    for name in ("version", "checks", "text", "files", "records"):
+    for name in ("version", "checks", "text", "files", "signals", "records", "run_folder"):
         assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()
 
 

@@ -1,7 +1,5 @@
 """A clustering tells what it did, and tells the truth."""
 
-import os
-import signal
 import threading
 from dataclasses import FrozenInstanceError
 
@@ -13,7 +11,7 @@ from torch.nn.utils import parametrizations, parametrize, prune
 import cce
 from cce.clustering.agreement import churn, count_rows, pointer_entropies
 from cce.embeddings import METHODS
-from cce.embeddings.clusterable import StepTimer, clean_interrupts, uninterrupted
+from cce.embeddings.clusterable import StepTimer, clean_interrupts
 
 
 def generator(seed=0):
@@ -137,42 +135,6 @@ def test_a_timer_keeps_seconds_by_step():
         threading.Event().wait(0.01)
     assert list(timer.seconds) == ["one", "two"]
     assert timer.seconds["two"] >= 0.01 > timer.seconds["one"] >= 0
-
-
-def test_an_interrupt_waits_until_the_block_is_done():
-    done = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():  # noqa: PT012  # the block is what is tested
-        os.kill(os.getpid(), signal.SIGINT)
-        done.append("whole")
-    assert done == ["whole"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_sigterm_waits_too_and_errors_do_not_lose_it():
-    seen = []
-    before = signal.signal(signal.SIGTERM, lambda *_: seen.append("term"))
-    try:
-        with pytest.raises(RuntimeError), uninterrupted():  # noqa: PT012
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert seen == []
-            raise RuntimeError
-        assert seen == ["term"]
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def test_without_an_interrupt_nothing_happens_in_any_thread():
-    results = []
-
-    def swap():
-        with uninterrupted():
-            results.append(1)
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    thread.join()
-    swap()
-    assert results == [1, 1]
 
 
 def test_an_interrupt_wrapped_by_a_compiled_loop_is_an_interrupt_again():

@@ -18,8 +18,7 @@ from cce.experiments.recipe import read_recipe
 from cce.reclustering import ClusterSchedule, paper_schedule
 from cce.training import TrainConfig, Trainer
 from cce.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint
-from cce.training.learning_rate import learning_rate_factor
-from cce.training.optimizers import create_optimizers
+from cce.training.optimizers import create_optimizers, learning_rate_factor
 from cce.training.verify import verify_run
 from helpers.runs import tiny_config
 

@@ -7,8 +7,9 @@ import cce
 from cce.data import PreparedData
 from cce.distributed import Ranks
 from cce.training import Trainer
-from cce.training.building import build_model, build_schedule, load_model
+from cce.training.building import build_model, build_schedule
 from cce.training.checkpoint import open_checkpoint
+from cce.training.loading import load_model
 from cce.training.optimizers import create_optimizers
 from helpers.runs import tiny_config
 

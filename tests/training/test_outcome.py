@@ -1,25 +1,35 @@
 """What a run leaves; runs as a whole are tested in test_trainer.py."""
 
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 import torch
 
+import cce
 from cce.data import PreparedData
 from cce.distributed import Ranks
 from cce.records import read_records
-from cce.training.outcome import best_model, keep_record
+from cce.run_folder import RunFolder
+from cce.training.outcome import best_model, environment, keep_record
 from cce.training.session import Session
 from helpers.runs import tiny_config
 
 
 def test_the_best_model_is_that_of_the_best_checkpoint(data, tmp_path):
     session = Session(tiny_config(data), PreparedData.open(data), ranks=Ranks())
-    assert best_model(session, tmp_path) == (session.model, -1, [])
+    assert best_model(session, RunFolder(tmp_path)) == (session.model, -1, [])
     session.step = 3
     session.stopping.add(0.5, 3)
-    session.save(tmp_path)
+    session.save(RunFolder(tmp_path))
     before = session.model.top[0].weight.clone()
     with torch.no_grad():
         session.model.top[0].weight.zero_()
-        model, step, damage = best_model(session, tmp_path)
+        model, step, damage = best_model(session, RunFolder(tmp_path))
     assert (step, damage) == (3, [])
     assert torch.equal(model.top[0].weight, before)
 
@@ -28,15 +38,41 @@ def test_the_record_is_written(data, tmp_path):
     session = Session(tiny_config(data), PreparedData.open(data), ranks=Ranks())
     session.stopwatch.seconds = {"train": 2.0, "save": 1.0}
     session.loader.position = 100
-    record = keep_record(session, session.model, {"bce": 0.5, "auc": 0.75}, tmp_path)
+    record = keep_record(session, session.model, {"bce": 0.5, "auc": 0.75}, RunFolder(tmp_path))
     assert read_records(tmp_path / "record.jsonl") == [record]
     assert (record.scores, record.seconds, record.samples_per_second) == ({"bce": 0.5, "auc": 0.75}, 3.0, 50.0)
 
 
 def test_the_record_tells_what_each_table_weighs_and_where_the_run_ran(data, tmp_path):
     session = Session(tiny_config(data), PreparedData.open(data), ranks=Ranks())
-    record = keep_record(session, session.model, {"bce": 0.5, "auc": 0.75}, tmp_path)
+    record = keep_record(session, session.model, {"bce": 0.5, "auc": 0.75}, RunFolder(tmp_path))
     assert sum(table["num_params"] for table in record.tables) == record.num_params
     assert sum(table["nbytes"] for table in record.tables) == record.nbytes
     assert {table["optimizer_nbytes"] for table in record.tables} == {0}
     assert record.environment["torch"] == torch.__version__
+
+
+def test_it_tells_versions_and_the_machine_in_words_of_json():
+    facts = json.loads(json.dumps(environment()))
+    assert facts["torch"] == torch.__version__
+    assert facts["cce"] == cce.__version__
+    assert facts["cores"] >= 1
+    assert facts["threads"] == torch.get_num_threads()
+    assert facts["processor"]
+
+
+def test_of_a_checkout_it_tells_the_commit():
+    commit = environment()["commit"]
+    assert commit is None or re.fullmatch(r"[0-9a-f]{12}\+?", commit)
+
+
+@pytest.mark.slow
+def test_without_a_checkout_there_is_no_commit(tmp_path):
+    package = tmp_path / "cce"
+    shutil.copytree(Path(cce.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    code = "from cce.training.outcome import environment; print(environment()['commit'])"
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "None"

@@ -1,9 +1,12 @@
 """Lines where there is no terminal, a bar where there is one, nothing where nothing is wanted."""
 
 import sys
+import time
+
+import pytest
 
 from cce.training import progress as module
-from cce.training.progress import Progress, memory_text
+from cce.training.progress import Progress, Stopwatch, memory_text
 
 
 class Terminal:
@@ -53,3 +56,14 @@ def test_nothing_is_shown_if_nothing_is_wanted(capsys, monkeypatch):
 
 def test_memory_is_told():
     assert memory_text().endswith("B") or memory_text() == "unknown"
+
+
+def test_seconds_add_up_by_part():
+    watch = Stopwatch()
+    for _ in range(2):
+        with watch("a"):
+            time.sleep(0.01)
+    with pytest.raises(ValueError, match="x"), watch("b"):
+        raise ValueError("x")
+    assert watch.seconds["a"] >= 0.02
+    assert set(watch.seconds) == {"a", "b"}

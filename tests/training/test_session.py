@@ -1,8 +1,16 @@
 """A run at one moment, saved and restored; runs as a whole are tested in test_trainer.py."""
 
+import json
+import random
+
+import numpy as np
+import torch
+
 from cce.data import PreparedData
-from cce.distributed import Ranks
-from cce.training.session import Session, fingerprint
+from cce.distributed import Ranks, pack, unpack
+from cce.run_folder import RunFolder
+from cce.training.building import seed_everything
+from cce.training.session import Session, fingerprint, random_state, restore_random_state
 from helpers.runs import tiny_config
 
 
@@ -28,7 +36,7 @@ def test_it_knows_how_far_it_is(data):
 
 
 def test_without_a_checkpoint_a_run_begins_anew(data, tmp_path):
-    found, damage = Session.restore(tiny_config(data), PreparedData.open(data), tmp_path, ranks=Ranks())
+    found, damage = Session.restore(tiny_config(data), PreparedData.open(data), RunFolder(tmp_path), ranks=Ranks())
     assert (found.step, damage) == (0, [])
 
 
@@ -37,11 +45,42 @@ def test_a_restored_session_says_the_same(data, tmp_path):
     next(first.batches())
     first.step = 1
     first.stopping.add(0.5, 1)
-    first.save(tmp_path)
-    second, _ = Session.restore(tiny_config(data), PreparedData.open(data), tmp_path, ranks=Ranks())
+    first.save(RunFolder(tmp_path))
+    second, _ = Session.restore(tiny_config(data), PreparedData.open(data), RunFolder(tmp_path), ranks=Ranks())
     for name in ("step", "loader", "stopping", "curve", "loss", "schema", "config", "data"):
         assert second.state_dict()[name] == first.state_dict()[name], name
 
 
 def test_a_data_set_has_a_fingerprint(data):
     assert fingerprint(PreparedData.open(data)) == fingerprint(PreparedData.open(data))
+
+
+def draw():
+    return torch.rand(3).tolist(), random.random(), random.gauss(), np.random.rand(3).tolist(), np.random.randn()  # noqa: NPY002
+
+
+def test_numbers_after_a_restored_state_are_the_same():
+    before = random_state()
+    try:
+        seed_everything(3)
+        draw()
+        tensors = {}
+        plain = json.loads(json.dumps(pack(random_state(), tensors)))
+        expected = draw()
+        seed_everything(4)
+        assert draw() != expected
+        restore_random_state(unpack(plain, tensors))
+        assert draw() == expected
+    finally:
+        restore_random_state(before)
+
+
+def test_a_seed_fixes_all_of_them():
+    before = random_state()
+    try:
+        seed_everything(2**40 + 1)
+        expected = draw()
+        seed_everything(2**40 + 1)
+        assert draw() == expected
+    finally:
+        restore_random_state(before)

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from cce.files import FolderInUseError
+from cce.run_folder import RunFolder
 from cce.training import Trainer
 from cce.training.checkpoint import list_checkpoints, read_checkpoint, write_checkpoint
-from cce.training.metrics_log import read_metrics
 from helpers.runs import tiny_config, tiny_data
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ def bits(tensor):
 
 def log_of(out):
     """The log, without what depends on the clock."""
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in read_metrics(out / "metrics.jsonl")]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(out).read_log()]
 
 
 def assert_same_end(first, second):

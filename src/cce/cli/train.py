@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import find_metric, format_scores
 from cce.records import strict_json
-from cce.training.config import CONFIG, MAY_CHANGE, TrainConfig, make_config, parse_pairs, read_toml
+from cce.run_folder import RunFolder
+from cce.training.config import MAY_CHANGE, TrainConfig, make_config, parse_pairs, read_toml
 
 if TYPE_CHECKING:
     from cce.records import RunRecord
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
         else:
             out = options.out or Path("runs") / f"{Path(config.data).resolve().name}-{config.method}"
             trainer = Trainer(config, out, ranks=ranks, progress=shown)
-        record, out = trainer.run(), trainer.out
+        record, out = trainer.run(), trainer.folder.path
         del trainer
         if ranks.is_main:
             print(strict_json({"out": str(out), **asdict(record)}) if options.json else _as_text(record, out))
@@ -121,7 +122,7 @@ def _check_resume(options: argparse.Namespace, given: dict[str, Any]) -> None:
     for name in given:
         if name not in (*MAY_CHANGE, "model"):
             raise ValueError(f"{name} does not go with resume, which may change {', '.join(MAY_CHANGE)} only.")
-    if not (options.resume / CONFIG).exists():
+    if not RunFolder(options.resume).is_begun:
         raise FileNotFoundError(f"resume must name the folder of a run, got {str(options.resume)!r}.")
 
 

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cce.run_folder import RunFolder
+
 if TYPE_CHECKING:
     from cce.data import Verification
 
@@ -51,7 +53,7 @@ def _verify(folder: Path) -> Verification:
     """What the folder holds is known by its files."""
     if not folder.is_dir():
         raise FileNotFoundError(f"DATA|RUN must be a folder, got {str(folder)!r}.")
-    if (folder / "config.toml").exists():
+    if RunFolder(folder).is_begun:
         from cce.training.verify import verify_run
 
         return verify_run(folder)

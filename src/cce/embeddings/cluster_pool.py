@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from cce.compiled import parallel_for
-from cce.embeddings.clusterable import uninterrupted
 from cce.indexing import check_generator
+from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

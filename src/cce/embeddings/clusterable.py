@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from abc import abstractmethod
 from contextlib import contextmanager
@@ -18,7 +16,6 @@ from cce.indexing import check_generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
     import torch
     from torch import nn
@@ -148,23 +145,3 @@ def clean_interrupts() -> Iterator[None]:
                 raise KeyboardInterrupt from None
             cause = cause.__cause__
         raise
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C and SIGTERM until the block is done, so that a table is swapped whole or not at all."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals only ever interrupt the main thread
-        return
-    held: list[tuple[int, FrameType | None]] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    handlers = {number: handler for number, handler in before.items() if callable(handler)}
-    for number in handlers:
-        signal.signal(number, lambda number, frame: held.append((number, frame)))
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for arrived, frame in held:
-            handlers[signal.Signals(arrived)](arrived, frame)

@@ -16,7 +16,7 @@ from cce.checks import check_flag
 from cce.clustering.quantize import ClusterSettings, checked_settings
 from cce.embeddings.base import MAX_IDS, check_budget, check_weight
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
-from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering, uninterrupted
+from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
@@ -24,6 +24,7 @@ from cce.embeddings.options import choice, file_name, optional, rules, whole
 from cce.indexing import Assignments, IdCounts, MultiplyShift, smallest_unsigned
 from cce.indexing.multiply_shift import SEED_BYTES, stack_rows
 from cce.indexing.sources import HashedRows, LearnedRows, RowSource
+from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

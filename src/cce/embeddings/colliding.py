@@ -22,13 +22,13 @@ from cce.embeddings.clusterable import (
     StagedClustering,
     StepTimer,
     check_clustering,
-    uninterrupted,
 )
 from cce.embeddings.initialization import normal_table, output_variance, projection_table
 from cce.embeddings.low_rank import low_rank_factors
 from cce.embeddings.options import rules, whole
 from cce.indexing import Assignments
 from cce.kernels import gather_rows
+from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

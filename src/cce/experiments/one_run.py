@@ -7,16 +7,13 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cce.files import FolderInUseError, lock_folder, write_atomic
+from cce.files import FolderInUseError, write_atomic
+from cce.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cce.experiments.runs import Run
     from cce.training.config import TrainConfig
     from cce.training.trainer import Trainer
-
-RECORD, ERROR, CHECKPOINTS = "record.jsonl", "error.txt", "checkpoints"
 
 
 @dataclass(frozen=True)
@@ -24,7 +21,7 @@ class Task:
     """A run, its folder, and what is to be done about others."""
 
     run: Run
-    folder: Path
+    folder: RunFolder
     is_source: bool = False  # others start from it: its checkpoints stay
     wait: bool = False  # for a process that trains it, rather than leave it for later
 
@@ -40,14 +37,14 @@ class Ended:
 def run_one(task: Task) -> Ended:
     """Train one run to its end, or go on with it. Other processes may be asked to do the same run."""
     try:
-        with lock_folder(task.folder, wait=task.wait):
+        with task.folder.lock(wait=task.wait):
             return _run_alone(task)
     except FolderInUseError:
         return Ended(is_postponed=True)
 
 
 def _run_alone(task: Task) -> Ended:
-    if (task.folder / RECORD).exists():
+    if task.folder.is_finished:
         return Ended()
     if task.run.source is not None and not _has_source(task):
         failure = f"{task.run.source}, which it starts from, is not finished."
@@ -57,9 +54,9 @@ def _run_alone(task: Task) -> Ended:
 
 def _has_source(task: Task) -> bool:
     assert task.run.source is not None
-    folder = task.folder.with_name(task.run.source)
-    with lock_folder(folder, wait=task.wait):
-        return (folder / RECORD).exists()
+    source = RunFolder(task.folder.path.with_name(task.run.source))
+    with source.lock(wait=task.wait):
+        return source.is_finished
 
 
 def _train(task: Task) -> Ended:
@@ -67,20 +64,20 @@ def _train(task: Task) -> Ended:
         trainer = _trainer(task.run.config, task.folder)
         trainer.run(name=task.run.name, series=task.run.series)
     except Exception as error:  # noqa: BLE001 - the other runs go on
-        write_atomic(task.folder / ERROR, traceback.format_exc())
+        write_atomic(task.folder.error, traceback.format_exc())
         return Ended(failure=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
-    (task.folder / ERROR).unlink(missing_ok=True)
+    task.folder.error.unlink(missing_ok=True)
     if not task.is_source:
-        shutil.rmtree(task.folder / CHECKPOINTS, ignore_errors=True)  # nothing is left to resume
-    if trainer.wish.to_stop:
+        shutil.rmtree(task.folder.checkpoints, ignore_errors=True)  # nothing is left to resume
+    if trainer.stop_request.is_set:
         raise KeyboardInterrupt  # it came when the run was done: no other is to begin
     return Ended()
 
 
-def _trainer(config: TrainConfig, folder: Path) -> Trainer:
+def _trainer(config: TrainConfig, folder: RunFolder) -> Trainer:
     from cce.training.trainer import Trainer
 
-    if not (folder / "config.toml").exists():
-        return Trainer(config, folder, lock=False)
+    if not folder.is_begun:
+        return Trainer(config, folder.path, lock=False)
     moved: dict[str, Any] = {} if config.start_from is None else {"start_from": config.start_from}
-    return Trainer.resume(folder, lock=False, threads=config.threads, model=config.model, **moved)
+    return Trainer.resume(folder.path, lock=False, threads=config.threads, model=config.model, **moved)

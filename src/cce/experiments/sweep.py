@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_range
-from cce.experiments.one_run import CHECKPOINTS, RECORD, Task, run_one
+from cce.experiments.one_run import Task, run_one
 from cce.experiments.watch import Watch
 from cce.files import write_atomic
 from cce.records import RunRecord, read_records
+from cce.run_folder import RECIPE, RECORD, RECORDS, RunFolder
 from cce.training.checkpoint import list_checkpoints
 from cce.training.config import make_config, read_toml
 from cce.workers import num_cores, open_engine
@@ -53,9 +54,9 @@ class Sweep:
         self.recipe = recipe
         self._check_begun()
 
-    def folder(self, run: Run) -> Path:
+    def folder(self, run: Run) -> RunFolder:
         """Where a run is kept."""
-        return self.out / "runs" / run.name
+        return RunFolder(self.out / "runs" / run.name)
 
     def left(self) -> list[Run]:
         """The chosen runs that are not finished, and finished ones whose checkpoints such a run needs again."""
@@ -74,9 +75,9 @@ class Sweep:
         tasks = [self._task(run, self.threads(jobs, engine)) for run in self.left()]
         workers = open_engine(engine, jobs)
         if self.recipe:
-            write_atomic(self.out / "recipe.toml", self.recipe)
+            write_atomic(self.out / RECIPE, self.recipe)
         for task in tasks:
-            (task.folder / RECORD).unlink(missing_ok=True)  # there only if it is run for its checkpoints
+            task.folder.record.unlink(missing_ok=True)  # there only if it is run for its checkpoints
         try:
             with Watch(self, shown=progress), workers:
                 failures = _run_all(tasks, workers)
@@ -86,11 +87,11 @@ class Sweep:
                 f"{finished} of {len(self.chosen)} runs are finished, the others are saved as far as they are; "
                 "go on with the same command"
             ) from None
-        return Outcome(read_records(self.out / "records.jsonl"), failures)
+        return Outcome(read_records(self.out / RECORDS), failures)
 
     def gather(self) -> None:
         """Write the records of all finished runs in the folder to `records.jsonl`, if there are new ones."""
-        paths, target = sorted(self.out.glob(f"runs/*/{RECORD}")), self.out / "records.jsonl"
+        paths, target = sorted(self.out.glob(f"runs/*/{RECORD}")), self.out / RECORDS
         if paths == list(self._lines) and target.exists():
             return
         self._lines = {path: self._lines.get(path) or path.read_text(encoding="utf-8") for path in paths}
@@ -113,18 +114,19 @@ class Sweep:
         return Task(replace(run, config=config), self.folder(run), is_source=run.name in self.sources)
 
     def _is_finished(self, run: Run) -> bool:
-        return (self.folder(run) / RECORD).exists()
+        return self.folder(run).is_finished
 
     def _has_checkpoint(self, name: str) -> bool:
-        return bool(list_checkpoints(self.out / "runs" / name / CHECKPOINTS))
+        return bool(list_checkpoints(RunFolder(self.out / "runs" / name).checkpoints))
 
     def _check_begun(self) -> None:
         """Refuse to go on with runs that were begun with other options, or whose records cannot be read."""
         for run in self.runs:
-            _check_record(self.folder(run) / RECORD)
-            path = self.folder(run) / "config.toml"
-            if path.exists():
-                begun, wanted = _compared(make_config(read_toml(path, upgrade=True))), _compared(run.config)
+            folder = self.folder(run)
+            if folder.is_finished:
+                folder.read_record()
+            if folder.is_begun:
+                begun, wanted = _compared(make_config(read_toml(folder.config, upgrade=True))), _compared(run.config)
                 changed = [name for name in wanted if begun[name] != wanted[name]]
                 if changed:
                     raise ValueError(
@@ -137,7 +139,7 @@ class Sweep:
         wanted = {run.source for run in self.runs if not self._is_finished(run)}
         for run in self.runs:
             if run.name not in wanted and self._is_finished(run):
-                shutil.rmtree(self.folder(run) / CHECKPOINTS, ignore_errors=True)
+                shutil.rmtree(self.folder(run).checkpoints, ignore_errors=True)
 
 
 def _run_all(tasks: list[Task], workers: Any) -> dict[str, str]:
@@ -149,15 +151,6 @@ def _run_all(tasks: list[Task], workers: Any) -> dict[str, str]:
         elif ended.failure is not None:
             failures[task.run.name] = ended.failure
     return failures | (_run_all(postponed, workers) if postponed else {})
-
-
-def _check_record(path: Path) -> None:
-    try:
-        is_record = not path.exists() or len(read_records(path)) == 1
-    except (KeyError, TypeError, ValueError):
-        is_record = False
-    if not is_record:
-        raise ValueError(f"{path} must hold the record of a run, but it was damaged: remove it to resume the run.")
 
 
 def _compared(config: TrainConfig) -> dict[str, Any]:

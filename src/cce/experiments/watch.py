@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from cce.training.metrics_log import scan_metrics
-
 if TYPE_CHECKING:
     from cce.experiments.runs import Run
     from cce.experiments.sweep import Sweep
@@ -53,7 +51,7 @@ class Watch:
 
     def _share(self, run: Run) -> float:
         """Epochs of an unfinished run so far."""
-        lines, _ = scan_metrics(self.sweep.folder(run) / "metrics.jsonl")
+        lines, _ = self.sweep.folder(run).scan_log()
         num_validations = sum(line["kind"] == "validation" for line in lines)
         return float(min(num_validations / run.config.validations_per_epoch, planned(run)))
 

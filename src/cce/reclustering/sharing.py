@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from cce.distributed import Ranks, broadcast, check_same, partition_work, sum_over_ranks
 from cce.embeddings.cluster_pool import stage_all
-from cce.embeddings.clusterable import ClusterEvent, uninterrupted
+from cce.embeddings.clusterable import ClusterEvent
 from cce.reclustering.repair import repair_optimizer
+from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from cce.records import RunRecord
 from cce.report.groups import SOURCE_EPOCHS, key_of
-from cce.training.metrics_log import scan_metrics
+from cce.run_folder import CONFIG, LOG, RECIPE, RECORD, RECORDS, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cce.report.groups import Key
 
-RECORDS = ("records.jsonl", "record.jsonl")
 SILENT = 900.0  # seconds without a line after which a run is taken to be stopped
 SKIPPED = ("checkpoints", "tensorboard", "report")  # folders that hold no runs
 
@@ -102,7 +101,7 @@ def collect(paths: Sequence[Path], *, may_be_empty: bool = False) -> Collected:
 def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord]) -> None:
     if file.name == "recipe.toml":
         found.recipes[str(file)] = file.read_text(encoding="utf-8")
-    elif file.name == "metrics.jsonl":
+    elif file.name == LOG:
         if file.parent not in found.recorded and (run := read_live(file.parent, found.notes)) is not None:
             found.live.append(replace(run, series=series_by_name(run.name, _plan_of(file, found))))
     else:
@@ -130,7 +129,7 @@ def _with_sources(records: list[RunRecord]) -> list[RunRecord]:
 
 def _named(record: RunRecord, file: Path, plan: dict[str, Any]) -> RunRecord:
     """A run's own record has neither name nor series: its folder and the recipe tell them."""
-    if record.name or file.name != "record.jsonl":
+    if record.name or file.name != RECORD:
         return record
     name = file.parent.name
     return replace(record, name=name, series=record.series or series_by_name(name, plan))
@@ -156,9 +155,9 @@ def _files(path: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in SKIPPED)
         place, there = Path(folder), set(names)
-        yield from (place / name for name in ("recipe.toml", *RECORDS) if name in there)
-        if {"metrics.jsonl", "config.toml"} <= there and "record.jsonl" not in there:
-            yield place / "metrics.jsonl"
+        yield from (place / name for name in (RECIPE, RECORDS, RECORD) if name in there)
+        if {LOG, CONFIG} <= there and RECORD not in there:
+            yield place / LOG
 
 
 def read_lines(path: Path, notes: list[str]) -> list[RunRecord]:
@@ -181,13 +180,12 @@ def read_lines(path: Path, notes: list[str]) -> list[RunRecord]:
 def read_live(folder: Path, notes: list[str]) -> LiveRun | None:
     """The run in a folder, by its log; None while its configuration cannot be read. Damaged lines are noted."""
     try:
-        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-        log = folder / "metrics.jsonl"
-        (lines, damage), idle = scan_metrics(log), time.time() - log.stat().st_mtime
-    except (OSError, tomllib.TOMLDecodeError):
+        run = RunFolder(folder)
+        config = tomllib.loads(run.config.read_text(encoding="utf-8"))
+        (lines, damage), idle = run.scan_log(), time.time() - run.log.stat().st_mtime
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         return None  # it has just begun, or has just been taken away
-    error = folder / "error.txt"
-    failure = error.read_text(encoding="utf-8").strip().splitlines()[-1:] if error.exists() else []
+    failure = run.error.read_text(encoding="utf-8").strip().splitlines()[-1:] if run.error.exists() else []
     notes += damage
     return LiveRun(folder.name, config, lines, max(idle, 0.0), failure="".join(failure))
 

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
 from cce.embeddings import METHODS
-from cce.models import MODELS, create_model, find_model
+from cce.models import create_model
 from cce.reclustering import ClusterSchedule, paper_schedule
-from cce.schema import Schema
-from cce.training.checkpoint import explained_misfits
-from cce.training.config import CONFIG, MAY_CHANGE, MAY_MOVE, TrainConfig, make_config, read_toml, upgrade_options
-from cce.training.random_state import seed_everything
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
     from cce.distributed import Ranks
-    from cce.training.checkpoint import Checkpoint
+    from cce.schema import Schema
+    from cce.training.config import TrainConfig
 
 
 TUNED_COLUMNS = 8  # the paper has 4; docs/results.md
@@ -80,52 +77,6 @@ def _as_float32(tables: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
     return vectors.float()
 
 
-def load_model(
-    checkpoint: Checkpoint, *, model: str | None = None, trust_model: bool = False
-) -> tuple[TrainConfig, nn.Module]:
-    """The configuration and the model of a checkpoint, whose code is run only if it is `model`, or trusted."""
-    with explained_misfits(checkpoint.path):
-        config = make_config(upgrade_options(checkpoint.get("config", dict)))
-    config = replace(config, model=trusted_model(config.model, model, checkpoint.path, trust_model=trust_model))
-    find_model(config.model)  # what is wrong with its file is not the checkpoint's fault
-    with explained_misfits(checkpoint.path):
-        made = build_model(config, read_schema(checkpoint))
-        made.load_state_dict(checkpoint.model)
-    return config, made
-
-
-def trusted_model(name: str, given: str | None, where: Path, *, trust_model: bool) -> str:
-    """The model's name, or the one that was given again. A saved name may lead to anyone's code: it must be trusted."""
-    if given is None and name not in MODELS and not trust_model:
-        hint = "give the model again (--model), or --trust-model if you know who made it"
-        raise PermissionError(f"model of {where} must be trusted, as its code would be run, got {name!r}: {hint}.")
-    return name if given is None else given
-
-
-def read_run_options(out: Path, changes: Mapping[str, Any], *, trust_model: bool) -> dict[str, Any]:
-    """The options of the run in a folder, with those changes that a run may see."""
-    may = (*MAY_CHANGE, *MAY_MOVE)
-    for name in changes:
-        if name not in may:
-            raise ValueError(f"{name} does not go with resume, which may change {', '.join(may)} only.")
-    path = out / CONFIG
-    if not path.exists():
-        raise FileNotFoundError(f"resume must name the folder of a run, got {str(out)!r}.")
-    values = read_toml(path, upgrade=True)
-    try:
-        config = make_config(values)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{path} must hold the options of a run: {error}") from error
-    model = trusted_model(config.model, changes.get("model"), path, trust_model=trust_model)
-    return {**values, **changes, "model": model}
-
-
-def read_schema(checkpoint: Checkpoint) -> Schema:
-    """The columns that a checkpoint was trained on."""
-    with explained_misfits(checkpoint.path):
-        return Schema.from_dict(checkpoint.get("schema", dict))
-
-
 def method_options(config: TrainConfig) -> dict[str, Any]:
     """Its `settings`, in a file a table of names and values, are an object here. What is tuned is a default only."""
     options = dict(config.method_options)
@@ -166,3 +117,10 @@ def _at_epochs(config: TrainConfig) -> list[float]:
     if name == "twice-an-epoch":
         return [(index + 1) / 2 for index in range(config.cluster_times or TUNED_TIMES)]
     return paper_schedule(name, config.cluster_times)
+
+
+def seed_everything(seed: int) -> None:
+    """Start all of them at a seed."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002

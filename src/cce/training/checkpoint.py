@@ -20,8 +20,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from cce.distributed.packing import pack, unpack
+from cce.distributed import pack, unpack
 from cce.evaluation import DEFAULT_BEST_BY, find_metric
+from cce.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 FORMAT = 1
-CHECKPOINTS = "checkpoints"
 MODEL, TRAINING, MANIFEST = "model.safetensors", "training.safetensors", "checkpoint.json"
 
 
@@ -198,7 +198,7 @@ def open_checkpoint(path: Path, *, best: bool = False) -> tuple[Checkpoint, list
     """`path` itself if it is a checkpoint; of a run, its newest whole one or its best; what is wrong with others."""
     if (path / MANIFEST).exists():
         return read_checkpoint(path), []
-    folder = path / CHECKPOINTS
+    folder = RunFolder(path).checkpoints
     if not list_checkpoints(folder):
         raise FileNotFoundError(f"{path} must be a run or a checkpoint, got no whole checkpoint there.")
     newest, damage = read_latest(folder)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-CONFIG = "config.toml"
 LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "warmup_steps")
 PRESETS = ("tuned", "paper")

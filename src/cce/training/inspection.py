@@ -13,9 +13,9 @@ from cce.distributed import Ranks
 from cce.embeddings import ClusteredEmbedding
 from cce.evaluation import check_metrics, describe_metric
 from cce.text import format_table
-from cce.training.building import load_model, read_schema
 from cce.training.checkpoint import open_checkpoint
 from cce.training.config import TrainConfig
+from cce.training.loading import load_model, read_schema
 from cce.training.scoring import Scores, group_column, score
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
-"""Optimizers by name: all of torch's, and which parameters each of them takes."""
+"""Optimizers by name, which parameters each of them takes, and the learning rate at each step."""
 
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,10 @@ from torch.optim import Optimizer
 from cce.checks import check_choice
 from cce.embeddings import Embedding
 from cce.optim import SGD, RowwiseAdagrad
+from cce.training.config import LR_SCHEDULES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from torch import nn
 
@@ -60,3 +62,24 @@ def _create(name: str, parameters: list[nn.Parameter], arguments: Mapping[str, A
     except (TypeError, ValueError, RuntimeError) as error:
         given = ", ".join(f"{argument}={value!r}" for argument, value in arguments.items())
         raise ValueError(f"optimizer {name!r} could not be made with {given}: {error}") from error
+
+
+def learning_rate_factor(step: int, *, schedule: str, warmup_steps: int, total_steps: int) -> float:
+    """What the learning rate is multiplied by at step number `step`, counted from 0.
+
+    A linear warm-up, then constant, or falling to zero in a line or along a cosine.
+    """
+    check_choice("schedule", schedule, LR_SCHEDULES)
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
+    if schedule == "constant":
+        return 1.0
+    done = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
+    return 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+
+
+def set_learning_rate(optimizers: Iterable[Optimizer], lr: float) -> None:
+    """Set the learning rate of every group. It follows from the step, so a resumed run has nothing to remember."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = lr

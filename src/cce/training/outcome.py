@@ -1,29 +1,33 @@
-"""What a finished run leaves: its best model, and its record."""
+"""What a finished run leaves: its best model, and its record, with where it ran."""
 
 from __future__ import annotations
 
+import platform
+import subprocess
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from cce.diagnostics import summary
 from cce.distributed import broadcast
-from cce.records import RunRecord, write_records
+from cce.records import RunRecord
 from cce.training.building import build_model
 from cce.training.checkpoint import read_best
-from cce.training.environment import environment
-from cce.training.metrics_log import scan_metrics
+from cce.version import __version__
+from cce.workers import num_cores
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from torch import nn
 
     from cce.diagnostics import Summary
+    from cce.run_folder import RunFolder
     from cce.training.scoring import Scores
     from cce.training.session import Session
 
 
-def best_model(session: Session, folder: Path) -> tuple[nn.Module, int, list[str]]:
+def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, int, list[str]]:
     """The model at the best validation whose checkpoint is whole, its step, and what is wrong with better ones.
 
     The model as it is now if there is no such checkpoint.
@@ -32,7 +36,9 @@ def best_model(session: Session, folder: Path) -> tuple[nn.Module, int, list[str
         return session.model, -1, []
     found: Any = None
     if session.ranks.is_main:
-        checkpoint, damage = read_best(folder, session.stopping.best_step, session.curve, session.config.best_by)
+        checkpoint, damage = read_best(
+            folder.checkpoints, session.stopping.best_step, session.curve, session.config.best_by
+        )
         found = (None if checkpoint is None else (checkpoint.model, checkpoint.step), damage)
     best, damage = broadcast(found, session.ranks)
     if best is None:
@@ -43,9 +49,9 @@ def best_model(session: Session, folder: Path) -> tuple[nn.Module, int, list[str
 
 
 def keep_record(
-    session: Session, model: nn.Module, scores: Scores, folder: Path, *, name: str = "", series: str = ""
+    session: Session, model: nn.Module, scores: Scores, folder: RunFolder, *, name: str = "", series: str = ""
 ) -> RunRecord:
-    """The record of a run, written to `record.jsonl`."""
+    """The record of a run, written to its folder."""
     ledger, seconds = summary(model), session.stopwatch.seconds
     weights = ledger.total
     record = RunRecord(
@@ -62,11 +68,11 @@ def keep_record(
         name=name,
         series=series,
         tables=_tables(ledger, session),
-        events=[line for line in scan_metrics(folder / "metrics.jsonl")[0] if line["kind"] == "cluster"],
+        events=[line for line in folder.scan_log()[0] if line["kind"] == "cluster"],
         environment=environment(),
     )
     if session.ranks.is_main:
-        write_records([record], folder / "record.jsonl")
+        folder.write_record(record)
     return record
 
 
@@ -74,3 +80,44 @@ def _tables(ledger: Summary, session: Session) -> list[dict[str, Any]]:
     """A line for each table of the best model, with the bytes of the optimizer, which knows the last one's tables."""
     trained = {table.name: table.optimizer_nbytes for table in summary(session.model, session.optimizers[0]).tables}
     return [table | {"optimizer_nbytes": trained[table["name"]]} for table in ledger.to_dict()["tables"]]
+
+
+def environment() -> dict[str, Any]:
+    """Versions, the machine, and the commit of the package where it is a checkout."""
+    return {
+        "cce": __version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": num_cores(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this file is in, with a + if files were changed since; None without one."""
+    here = Path(__file__).parent
+    try:
+        head = _git(here, "rev-parse", "--short=12", "HEAD")
+        tracked = _git(here, "ls-files", Path(__file__).name)
+        return (head + ("+" if _git(here, "status", "--porcelain", "-uno") else "")) if tracked else None
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=True)
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    """Its model, as Linux tells it; elsewhere, what Python knows."""
+    facts = Path("/proc/cpuinfo")
+    if facts.exists():
+        for line in facts.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()  # ARM has no such line, and Python often no word

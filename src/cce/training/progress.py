@@ -1,14 +1,19 @@
-"""What a run shows while it runs: a bar on a terminal, lines elsewhere."""
+"""What a run shows while it runs, a bar on a terminal and lines elsewhere; and the seconds of its parts."""
 
 from __future__ import annotations
 
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from cce.text import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SECONDS = 10.0  # between two lines
 
@@ -70,3 +75,19 @@ def memory_text() -> str:
     lines = status.read_text().splitlines() if status.exists() else []
     resident = next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
     return format_bytes(resident * 1024) if resident else "unknown"
+
+
+class Stopwatch:
+    """Adds up the seconds of each part of a run: `with stopwatch("train"): …`."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Time the block."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - started

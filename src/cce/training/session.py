@@ -1,16 +1,21 @@
-"""A run at one moment: its model, optimizers, clusterings, place in the data and random numbers, saved and restored."""
+"""The state of a run: model, optimizers, schedule, position in the data, random numbers; saved and restored."""
 
 from __future__ import annotations
 
 import hashlib
+import random
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+
 from cce.data import MANIFEST
-from cce.distributed import Ranks, broadcast
-from cce.distributed.parallel import ParallelModel
+from cce.distributed import ParallelModel, Ranks, broadcast
 from cce.models import find_model
+from cce.run_folder import CONFIG, RunFolder
 from cce.training.building import build_model, build_schedule
 from cce.training.checkpoint import (
     Checkpoint,
@@ -20,21 +25,22 @@ from cce.training.checkpoint import (
     read_latest,
     write_checkpoint,
 )
-from cce.training.config import CONFIG, MAY_CHANGE, MAY_MOVE, make_config, upgrade_options
+from cce.training.config import MAY_CHANGE, MAY_MOVE, make_config, upgrade_options
 from cce.training.early_stopping import EarlyStopping
-from cce.training.optimizers import create_optimizers
-from cce.training.random_state import random_state, restore_random_state
-from cce.training.starting import start_from
-from cce.training.stopwatch import Stopwatch
+from cce.training.loading import start_from
+from cce.training.optimizers import create_optimizers, learning_rate_factor, set_learning_rate
+from cce.training.progress import Stopwatch
+from cce.training.scoring import group_column, score
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from cce.data import PreparedData
     from cce.schema import Batch
     from cce.training.config import TrainConfig
+    from cce.training.scoring import Scores
 
 
 class Session:
@@ -45,6 +51,7 @@ class Session:
     ) -> None:
         self.config, self.data, self.ranks = config, data, ranks
         self.device = ranks.device(config.device)
+        self.groups = None if config.group_by is None else group_column(data.schema, config.group_by)
         model = build_model(config, data.schema)
         if weights is not None:
             model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
@@ -97,22 +104,65 @@ class Session:
                 yield pieces, self.loader.position - start
                 pieces, start = [], self.loader.position
 
-    def save(self, folder: Path) -> None:
-        """Write a checkpoint of this moment, and remove those that are no longer kept."""
+    def validation_positions(self) -> set[int]:
+        """The rows of an epoch after which there is a validation: so many times, the last at its end."""
+        if not self.has_rows("validation"):
+            return set()
+        times = self.config.validations_per_epoch
+        steps = {max(1, round(self.steps_per_epoch * (index + 1) / times)) for index in range(times)}
+        return {min(step * self.config.batch_size, self.num_rows) for step in steps}
+
+    def has_rows(self, split: str) -> bool:
+        """Whether there is something to score."""
+        return split in self.data.splits and self.data.num_rows(split) > 0
+
+    def score(self, model: nn.Module, split: str) -> Scores:
+        """The scores of a split, the same on every rank."""
+        ranks, config = self.ranks, self.config
+        batch_size = config.evaluation_batch_size * ranks.world_size
+        loader = self.data.loader(
+            split, batch_size=batch_size, shuffle=False, rank=ranks.rank, num_ranks=ranks.world_size
+        )
+        with self.autocast():
+            return score(
+                *(model, loader, config.metrics),
+                device=self.device,
+                groups=self.groups,
+                streaming=config.auc == "streaming",
+                ranks=ranks,
+            )
+
+    def autocast(self) -> Any:
+        """The precision that networks are computed in."""
+        is_half = self.config.precision == "bf16"
+        return torch.autocast(self.device.type, torch.bfloat16) if is_half else nullcontext()
+
+    def set_learning_rate(self) -> None:
+        """Set the learning rate of the next step."""
+        factor = learning_rate_factor(
+            self.step,
+            schedule=self.config.lr_schedule,
+            warmup_steps=self.config.warmup_steps,
+            total_steps=self.total_steps,
+        )
+        set_learning_rate(self.optimizers, self.config.lr * factor)
+
+    def save(self, folder: RunFolder) -> None:
+        """Write a checkpoint, and remove those that are no longer kept."""
         if self.schedule is not None:
             self.schedule.add_up_counts()
         if self.ranks.is_main:
-            write_checkpoint(folder, self.step, self.model.state_dict(), self.state_dict())
-            prune_checkpoints(folder, keep_last=self.config.keep_last, best_step=self.stopping.best_step)
+            write_checkpoint(folder.checkpoints, self.step, self.model.state_dict(), self.state_dict())
+            prune_checkpoints(folder.checkpoints, keep_last=self.config.keep_last, best_step=self.stopping.best_step)
 
     @classmethod
     def restore(
-        cls, config: TrainConfig, data: PreparedData, folder: Path, *, ranks: Ranks
+        cls, config: TrainConfig, data: PreparedData, folder: RunFolder, *, ranks: Ranks
     ) -> tuple[Session, list[str]]:
         """The run as its newest whole checkpoint has it, and what is wrong with those that came after."""
         found: Any = None
-        if ranks.is_main and list_checkpoints(folder):
-            latest, damage = read_latest(folder)
+        if ranks.is_main and list_checkpoints(folder.checkpoints):
+            latest, damage = read_latest(folder.checkpoints)
             found = (str(latest.path), latest.step, latest.model, latest.state, damage)
         found = broadcast(found, ranks)
         if found is None:  # killed before the first checkpoint
@@ -174,3 +224,24 @@ def _check_begun(checkpoint: Checkpoint, config: TrainConfig) -> None:
 def fingerprint(data: PreparedData) -> str:
     """Of a data set: its manifest holds the checksums of all its files."""
     return hashlib.sha256((data.path / MANIFEST).read_bytes()).hexdigest()
+
+
+def random_state() -> dict[str, Any]:
+    """The states of torch (on every device), Python and numpy."""
+    kind, keys, *rest = np.random.get_state()  # noqa: NPY002  # what a user's model may draw from
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": [torch.cuda.get_rng_state(device) for device in range(torch.cuda.device_count())],
+        "python": random.getstate(),
+        "numpy": (str(kind), torch.from_numpy(np.asarray(keys, np.int64)), *rest),
+    }
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    """Go on where `random_state` was taken; devices that were not there keep their own."""
+    torch.set_rng_state(state["torch"])
+    for device, cuda in enumerate(state["cuda"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(cuda, device)
+    random.setstate(state["python"])
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002

@@ -1,10 +1,10 @@
-"""The training loop: batches in, a trained model and a record out; stopped at any moment and resumed to the bit."""
+"""The training loop: batches in, a trained model and a record out; stopped at any step and resumed to the bit."""
 
 from __future__ import annotations
 
 import math
 import sys
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,18 +15,17 @@ from tqdm import tqdm
 from cce.data import MANIFEST, PreparedData
 from cce.distributed import Ranks, broadcast, sum_over_ranks
 from cce.evaluation import format_scores
-from cce.files import lock_folder, write_atomic
-from cce.training.building import read_run_options
-from cce.training.checkpoint import CHECKPOINTS, list_checkpoints
-from cce.training.config import CONFIG, TrainConfig, make_config
+from cce.files import write_atomic
+from cce.run_folder import RunFolder
+from cce.signals import StopRequest, graceful_stop
+from cce.training.checkpoint import list_checkpoints
+from cce.training.config import TrainConfig, make_config
 from cce.training.divergence import DivergedError, diverged, non_finite_parameter
 from cce.training.frequent_ids import with_num_learned
-from cce.training.interrupts import Wish, polite_interrupts
-from cce.training.learning_rate import learning_rate_factor, set_learning_rate
-from cce.training.metrics_log import MetricsLog
+from cce.training.loading import read_run_options
+from cce.training.log import MetricsLog
 from cce.training.outcome import best_model, keep_record
 from cce.training.progress import Progress, memory_text
-from cce.training.scoring import Scores, group_column, score
 from cce.training.session import Session
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     from cce.records import RunRecord
     from cce.schema import Batch
+    from cce.training.scoring import Scores
 
 BROKEN = (
     "gloo",
@@ -62,10 +62,10 @@ class Trainer:
         progress: bool = False,
         lock: bool = True,
     ) -> None:
-        with self._alone(Path(out), Ranks() if ranks is None else ranks, lock=lock):
-            if self.ranks.is_main and (self.out / CONFIG).exists():
+        with self._alone(RunFolder(Path(out)), Ranks() if ranks is None else ranks, lock=lock):
+            if self.ranks.is_main and self.folder.is_begun:
                 raise FileExistsError(f"{out} holds a run: give another folder, or go on with {self._how_to_resume()}.")
-            if (self.out / MANIFEST).exists():
+            if (self.folder.path / MANIFEST).exists():
                 raise FileExistsError(f"out must be the folder of a run, got {str(out)!r}, which holds a data set.")
             self._open(config)
             session = Session(self.config, self.data, ranks=self.ranks)
@@ -90,10 +90,10 @@ class Trainer:
         changes: options that may change, such as `epochs`.
         """
         self = cls.__new__(cls)
-        with self._alone(Path(out), Ranks() if ranks is None else ranks, lock=lock):
-            values = read_run_options(self.out, changes, trust_model=trust_model) if self.ranks.is_main else None
+        with self._alone(RunFolder(Path(out)), Ranks() if ranks is None else ranks, lock=lock):
+            values = read_run_options(self.folder, changes, trust_model=trust_model) if self.ranks.is_main else None
             self._open(make_config(broadcast(values, self.ranks)))
-            session, damage = Session.restore(self.config, self.data, self.checkpoints, ranks=self.ranks)
+            session, damage = Session.restore(self.config, self.data, self.folder, ranks=self.ranks)
             self._begin(session, progress=progress)
             if changes:
                 self._write_config()
@@ -116,8 +116,8 @@ class Trainer:
         name, series: of the record, where the run is one of many.
         """
         session = self.session
-        with polite_interrupts() as wish, self._explained_errors():
-            self.wish = wish  # one that comes too late to be heeded is still there after the run
+        with graceful_stop() as request, self._explained_errors():
+            self.stop_request = request  # one that comes too late is still there after the run
             while not session.is_done:
                 for pieces, num_rows in session.batches():
                     self._cluster_if_due()
@@ -134,7 +134,7 @@ class Trainer:
         """One step of the optimizer, on a batch in pieces that has so many rows on all ranks together."""
         session = self.session
         with session.stopwatch("train"):
-            self._set_learning_rate()
+            session.set_learning_rate()
             for optimizer in session.optimizers:
                 optimizer.zero_grad()
             losses = [
@@ -159,7 +159,7 @@ class Trainer:
 
     def _agree_to_go_on(self, losses: list[float]) -> None:
         """Let all ranks know whether any is to stop, and raise on all if the loss of any is not finite."""
-        signals = torch.tensor([sum(losses), float(self.wish.to_stop)], dtype=torch.float64)
+        signals = torch.tensor([sum(losses), float(self.stop_request.is_set)], dtype=torch.float64)
         loss, is_to_stop = sum_over_ranks(signals, self.ranks).tolist()
         self.is_to_stop = bool(is_to_stop)
         if not math.isfinite(loss):
@@ -167,7 +167,7 @@ class Trainer:
 
     def _loss(self, batch: Batch) -> Tensor:
         """The sum of the rows' losses."""
-        with self._autocast():
+        with self.session.autocast():
             logits = self.session.parallel(batch)
         return functional.binary_cross_entropy_with_logits(
             logits.float(), batch.labels, weight=batch.weights, reduction="sum"
@@ -206,7 +206,7 @@ class Trainer:
         session = self.session
         self._check_weights()
         with session.stopwatch("validate"), self._explained_logits():
-            scores = self._score(session.model, "validation")
+            scores = session.score(session.model, "validation")
         leading = session.stopping.metric
         is_best = session.stopping.add(scores[leading.name], session.step)
         session.curve.append({"step": session.step, "epoch": session.loader.epoch + 1, **scores})
@@ -216,27 +216,27 @@ class Trainer:
         self.progress.say(f"step {session.step:,}: validation {format_scores(scores)}{note}")
 
     def _finish(self, name: str, series: str) -> RunRecord:
-        """Save the last moment, score the best one on the test rows, and keep the record."""
+        """Save, score the best model on the test rows, and keep the record."""
         self._save()
-        self._model, best_step, damage = best_model(self.session, self.checkpoints)
+        self._model, best_step, damage = best_model(self.session, self.folder)
         for line in damage:
             self.progress.say(f"{line} The model of step {best_step:,} is the best that is left.")
         scores: Scores = {}
-        if self.config.test and self._has_rows("test"):
+        if self.config.test and self.session.has_rows("test"):
             with self.session.stopwatch("test"):
-                scores = self._score(self._model, "test")
+                scores = self.session.score(self._model, "test")
             self._write("test", **scores, best_step=best_step)
-        return keep_record(self.session, self._model, scores, self.out, name=name, series=series)
+        return keep_record(self.session, self._model, scores, self.folder, name=name, series=series)
 
     # -- small steps ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _alone(self, out: Path, ranks: Ranks, *, lock: bool) -> Iterator[None]:
+    def _alone(self, folder: RunFolder, ranks: Ranks, *, lock: bool) -> Iterator[None]:
         """Hold the lock of the run's folder: until the run is closed, or only here if the block fails."""
-        self.out, self.ranks, self.checkpoints = out, ranks, out / CHECKPOINTS
+        self.folder, self.ranks = folder, ranks
         with ExitStack() as stack:
             if lock and ranks.is_main:
-                stack.enter_context(lock_folder(out))
+                stack.enter_context(folder.lock())
             yield
             self._lock = stack.pop_all()
 
@@ -245,13 +245,12 @@ class Trainer:
             torch.set_num_threads(config.threads)
         self.data = PreparedData.open(config.data)
         self.config = with_num_learned(config, self.data)
-        self.groups = group_column(self.data.schema, config.group_by) if config.group_by is not None else None
 
     def _begin(self, session: Session, *, progress: bool) -> None:
         self.session, self._model = session, session.model
-        self.wish, self.is_to_stop = Wish(), False
-        self.validated_at = self._validation_positions()
-        folder = self.out if self.ranks.is_main else None
+        self.stop_request, self.is_to_stop = StopRequest(), False
+        self.validated_at = session.validation_positions()
+        folder = self.folder if self.ranks.is_main else None
         self.log = MetricsLog(folder, step=session.step, tensorboard=self.config.tensorboard)
         total = min(self.config.epochs * session.num_rows, session.total_steps * self.config.batch_size)
         shown = progress and self.ranks.is_main
@@ -266,12 +265,12 @@ class Trainer:
 
     def _write_config(self) -> None:
         if self.ranks.is_main:
-            write_atomic(self.out / CONFIG, self.config.to_toml())
+            write_atomic(self.folder.config, self.config.to_toml())
 
     def _save(self) -> None:
         with self.session.stopwatch("save"):
             self._check_weights()
-            self.session.save(self.checkpoints)
+            self.session.save(self.folder)
 
     def _check_weights(self) -> None:
         """What is not finite is neither clustered nor saved."""
@@ -290,46 +289,7 @@ class Trainer:
             raise self._diverged(str(error).rstrip("."), step=self.session.step) from error
 
     def _diverged(self, what: str, *, step: int) -> DivergedError:
-        return diverged(what, self.session, self.checkpoints, step=step)
-
-    def _set_learning_rate(self) -> None:
-        factor = learning_rate_factor(
-            self.session.step,
-            schedule=self.config.lr_schedule,
-            warmup_steps=self.config.warmup_steps,
-            total_steps=self.session.total_steps,
-        )
-        set_learning_rate(self.session.optimizers, self.config.lr * factor)
-
-    def _validation_positions(self) -> set[int]:
-        """The rows of an epoch after which there is a validation: so many times, the last at its end."""
-        if not self._has_rows("validation"):
-            return set()
-        times, session = self.config.validations_per_epoch, self.session
-        steps = {max(1, round(session.steps_per_epoch * (index + 1) / times)) for index in range(times)}
-        return {min(step * self.config.batch_size, session.num_rows) for step in steps}
-
-    def _score(self, model: nn.Module, split: str) -> Scores:
-        ranks = self.ranks
-        batch_size = self.config.evaluation_batch_size * ranks.world_size
-        loader = self.data.loader(
-            split, batch_size=batch_size, shuffle=False, rank=ranks.rank, num_ranks=ranks.world_size
-        )
-        with self._autocast():
-            return score(
-                *(model, loader, self.config.metrics),
-                device=self.session.device,
-                groups=self.groups,
-                streaming=self.config.auc == "streaming",
-                ranks=ranks,
-            )
-
-    def _has_rows(self, split: str) -> bool:
-        return split in self.data.splits and self.data.num_rows(split) > 0
-
-    def _autocast(self) -> Any:
-        is_half = self.config.precision == "bf16"
-        return torch.autocast(self.session.device.type, torch.bfloat16) if is_half else nullcontext()
+        return diverged(what, self.session, self.folder.checkpoints, step=step)
 
     def _log_training(self) -> None:
         session = self.session
@@ -344,8 +304,7 @@ class Trainer:
         self.progress.update(0, **notes)
 
     def _write(self, kind: str, **values: Any) -> None:
-        if self.ranks.is_main:
-            self.log.write(kind, self.session.step, **values)
+        self.log.write(kind, self.session.step, **values)
 
     def _leave_if_asked(self) -> None:
         """Save and leave if anyone was asked to stop before the step; all ranks leave together."""
@@ -355,7 +314,7 @@ class Trainer:
             raise KeyboardInterrupt(f"saved after step {session.step:,}; go on with {self._how_to_resume()}")
 
     def _how_to_resume(self) -> str:
-        return f"`cce train --resume {self.out}`"
+        return f"`cce train --resume {self.folder.path}`"
 
     @contextmanager
     def _explained_errors(self) -> Iterator[None]:
@@ -365,7 +324,7 @@ class Trainer:
         except RuntimeError as error:
             if self.ranks.world_size == 1 or not any(sign in str(error) for sign in BROKEN):
                 raise
-            kept = list_checkpoints(self.checkpoints)
+            kept = list_checkpoints(self.folder.checkpoints)
             where = f"the last checkpoint is {kept[-1]}" if kept else "there is no checkpoint as yet"
             what = f"another process of this run has died; {where}; go on with {self._how_to_resume()}."
             tqdm.write(what, file=sys.stderr)  # at once: torchrun is about to end this process as well

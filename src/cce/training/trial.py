@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cce.diagnostics import summary
-from cce.distributed.packing import pack
+from cce.distributed import pack
 from cce.training.trainer import Trainer
 
 if TYPE_CHECKING:

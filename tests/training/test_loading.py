@@ -6,7 +6,7 @@ import torch
 from cce.data import PreparedData
 from cce.embeddings import ProductQuantizedEmbedding
 from cce.training import Trainer
-from cce.training.building import build_model, load_model
+from cce.training.building import build_model
 from cce.training.checkpoint import (
     checkpoint_path,
     list_checkpoints,
@@ -14,7 +14,7 @@ from cce.training.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from cce.training.starting import start_from
+from cce.training.loading import load_model, start_from
 from helpers.runs import tiny_config, tiny_data
 
 
@@ -133,3 +133,23 @@ def test_another_data_set_and_no_run_are_refused(trained, data, tmp_path):
         started(other, trained[0])
     with pytest.raises(FileNotFoundError, match="must be a run or a checkpoint, got no whole checkpoint there"):
         started(data, tmp_path)
+
+
+def test_a_run_that_was_begun_when_options_had_other_names_is_resumed(data, tmp_path):
+    changes = {"cluster_every": None, "cluster_times": None, "cluster_at_epochs": [0.5, 1.5]}
+    whole = Trainer(tiny_config(data, **changes), tmp_path / "whole").run()
+    Trainer(tiny_config(data, **changes, max_steps=9), tmp_path / "old").run()
+    path = tmp_path / "old" / "config.toml"
+    text = path.read_text()
+    for new, old in (("cluster_schedule = ", "schedule = "), ("cluster_at_epochs = ", "cluster_at = ")):
+        assert new in text
+        text = text.replace(new, old)
+    path.write_text(text)
+    for folder in list_checkpoints(tmp_path / "old" / "checkpoints"):
+        checkpoint = read_checkpoint(folder)
+        config = checkpoint.state["config"]
+        config |= {"schedule": config.pop("cluster_schedule"), "cluster_at": config.pop("cluster_at_epochs")}
+        write_checkpoint(folder.parent, checkpoint.step, checkpoint.model, checkpoint.state)
+    assert load_model(open_checkpoint(tmp_path / "old")[0])[0].cluster_at_epochs == [0.5, 1.5]
+    assert Trainer.resume(tmp_path / "old", max_steps=None).run().curve == whole.curve
+    assert "cluster_at_epochs" in path.read_text()

@@ -1,0 +1,130 @@
+"""The folder of a run: the names of its files, and how its log and its record are written and read (no torch).
+
+config.toml       the options, as they were resolved
+metrics.jsonl     the log: a JSON object a line, with a kind and a step
+checkpoints/      step-…, a folder for each
+record.jsonl      the finished run
+error.txt         why the run failed, if a sweep ran it
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cce.files import lock_folder, write_atomic
+from cce.records import RunRecord, read_records, strict_json, write_records
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+CONFIG, LOG, CHECKPOINTS, RECORD, ERROR = "config.toml", "metrics.jsonl", "checkpoints", "record.jsonl", "error.txt"
+RECIPE, RECORDS = "recipe.toml", "records.jsonl"  # of a sweep, beside its runs
+BEFORE_SAVING = ("train", "validation")  # what is logged after a step comes before its checkpoint; the rest after it
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run on disk. It is begun when it has a configuration, and finished when it has a record."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The options, in TOML."""
+        return self.path / CONFIG
+
+    @property
+    def log(self) -> Path:
+        """A line for everything that happened."""
+        return self.path / LOG
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of all checkpoints."""
+        return self.path / CHECKPOINTS
+
+    @property
+    def record(self) -> Path:
+        """What a finished run leaves."""
+        return self.path / RECORD
+
+    @property
+    def error(self) -> Path:
+        """Why it failed."""
+        return self.path / ERROR
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is something to resume."""
+        return self.config.exists()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its record is there; nothing else says so."""
+        return self.record.exists()
+
+    def lock(self, *, wait: bool = False) -> AbstractContextManager[None]:
+        """Work on the run alone; see `lock_folder`."""
+        return lock_folder(self.path, wait=wait)
+
+    def write_record(self, record: RunRecord) -> None:
+        """Finish the run."""
+        write_records([record], self.record)
+
+    def read_record(self) -> RunRecord:
+        """The record; one that cannot be read is refused with the name of its file."""
+        try:
+            (record,) = read_records(self.record)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{self.record} must hold the record of a run: {' '.join(str(error).split())}") from error
+        return record
+
+    def append_log(self, line: dict[str, Any]) -> None:
+        """Write one line. What is not finite becomes null, as JSON has no other word for it."""
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(strict_json(line) + "\n")
+
+    def cut_log(self, step: int) -> tuple[list[dict[str, Any]], list[str]]:
+        """Keep what was logged before the checkpoint of this step, at once; what came after is about to happen again.
+
+        Gives the lines that are kept, and what was wrong with lines that could not be read.
+        """
+        lines, damage = self.scan_log()
+        kept = [line for line in lines if _precedes_checkpoint(line, step)]
+        write_atomic(self.log, "".join(json.dumps(line) + "\n" for line in kept))
+        return kept, damage
+
+    def scan_log(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """The lines that can be read, and what is wrong with the others; a last line cut short is left out."""
+        texts = self.log.read_bytes().split(b"\n") if self.log.exists() else []
+        lines, damage = [], []
+        for number, text in enumerate(texts, start=1):
+            line = _parse_line(text)
+            if line is not None:
+                lines.append(line)
+            elif text.strip() and number < len(texts):  # what ends in a newline was written whole
+                damage.append(f"line {number} of {self.log} must be JSON with a kind and a step, got {text[:40]!r}.")
+        return lines, damage
+
+    def read_log(self) -> list[dict[str, Any]]:
+        """The lines of the log; a damaged one is refused with its number."""
+        lines, damage = self.scan_log()
+        if damage:
+            raise ValueError(damage[0])
+        return lines
+
+
+def _precedes_checkpoint(line: dict[str, Any], step: int) -> bool:
+    return bool(step) and (line["step"] < step or (line["step"] == step and line["kind"] in BEFORE_SAVING))
+
+
+def _parse_line(text: bytes) -> dict[str, Any] | None:
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_ours = isinstance(line, dict) and isinstance(line.get("kind"), str) and type(line.get("step")) is int
+    return line if is_ours else None

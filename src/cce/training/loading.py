@@ -1,0 +1,126 @@
+"""Saved runs made into models again: to look at, to resume, or to start another run from.
+
+A run that starts from a trained one has tables as near as they get to the trained ones, whatever their kind. With
+`method="pq"` this is the paper's post-training baseline: train the full table, then quantise it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cce.embeddings import Embedding
+from cce.models import MODELS, find_model
+from cce.schema import Schema
+from cce.training.building import build_model
+from cce.training.checkpoint import DamagedCheckpointError, explained_misfits, open_checkpoint
+from cce.training.config import MAY_CHANGE, MAY_MOVE, TrainConfig, make_config, read_toml, upgrade_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from torch import nn
+
+    from cce.run_folder import RunFolder
+    from cce.training.checkpoint import Checkpoint
+
+
+def load_model(
+    checkpoint: Checkpoint, *, model: str | None = None, trust_model: bool = False
+) -> tuple[TrainConfig, nn.Module]:
+    """The configuration and the model of a checkpoint, whose code is run only if it is `model`, or trusted."""
+    with explained_misfits(checkpoint.path):
+        config = make_config(upgrade_options(checkpoint.get("config", dict)))
+    config = replace(config, model=trusted_model(config.model, model, checkpoint.path, trust_model=trust_model))
+    find_model(config.model)  # what is wrong with its file is not the checkpoint's fault
+    with explained_misfits(checkpoint.path):
+        made = build_model(config, read_schema(checkpoint))
+        made.load_state_dict(checkpoint.model)
+    return config, made
+
+
+def trusted_model(name: str, given: str | None, where: Path, *, trust_model: bool) -> str:
+    """The model's name, or the one that was given again. A saved name may lead to anyone's code: it must be trusted."""
+    if given is None and name not in MODELS and not trust_model:
+        hint = "give the model again (--model), or --trust-model if you know who made it"
+        raise PermissionError(f"model of {where} must be trusted, as its code would be run, got {name!r}: {hint}.")
+    return name if given is None else given
+
+
+def read_run_options(folder: RunFolder, changes: Mapping[str, Any], *, trust_model: bool) -> dict[str, Any]:
+    """The options of the run in a folder, with those changes that a run may see."""
+    may = (*MAY_CHANGE, *MAY_MOVE)
+    for name in changes:
+        if name not in may:
+            raise ValueError(f"{name} does not go with resume, which may change {', '.join(may)} only.")
+    path = folder.config
+    if not folder.is_begun:
+        raise FileNotFoundError(f"resume must name the folder of a run, got {str(folder.path)!r}.")
+    values = read_toml(path, upgrade=True)
+    try:
+        config = make_config(values)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{path} must hold the options of a run: {error}") from error
+    model = trusted_model(config.model, changes.get("model"), path, trust_model=trust_model)
+    return {**values, **changes, "model": model}
+
+
+def read_schema(checkpoint: Checkpoint) -> Schema:
+    """The columns that a checkpoint was trained on."""
+    with explained_misfits(checkpoint.path):
+        return Schema.from_dict(checkpoint.get("schema", dict))
+
+
+def start_from(model: nn.Module, run: Path, schema: Schema, *, name: str, seed: int) -> None:
+    """Make `model`, whose name is `name`, as near as it gets to the best checkpoint of a run, or to a checkpoint.
+
+    Both must be of the same kind of model, so no code is run that the user did not name.
+    """
+    try:
+        checkpoint, damage = open_checkpoint(run, best=True)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"start_from must name a run or a checkpoint, got {str(run)!r}: {error}") from error
+    if damage:
+        raise DamagedCheckpointError(
+            f"start_from must name a run whose last and best checkpoints are whole: {damage[0]}"
+        )
+    if read_schema(checkpoint) != schema:
+        raise ValueError(f"start_from must name a run on the same data set, got {str(run)!r}, which had other columns.")
+    _, trained = load_model(checkpoint, model=name)
+    take_over(model, trained, generator=torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def take_over(model: nn.Module, trained: nn.Module, *, generator: torch.Generator) -> None:
+    """Copy what is the same in both models, and approximate the tables that are not."""
+    sources = dict(trained.named_modules())
+    tables = {name: table for name, table in model.named_modules() if isinstance(table, Embedding)}
+    for name, table in tables.items():
+        _take_over_table(table, sources.get(name), name, generator)
+    weights = {name: weight for name, weight in trained.state_dict().items() if not _is_inside(name, tables)}
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    missing = [name for name in missing if not _is_inside(name, tables)]
+    if missing or unexpected:
+        raise ValueError(
+            f"start_from must name a run of the same model, but {[*missing, *unexpected]} are not in both."
+        )
+
+
+def _take_over_table(table: Embedding, source: nn.Module | None, name: str, generator: torch.Generator) -> None:
+    if not isinstance(source, Embedding) or source.embedding_dim != table.embedding_dim:
+        raise ValueError(f"start_from must name a run with a table {name!r} of {table.embedding_dim} numbers a vector.")
+    if _shapes(source) == _shapes(table) and type(source) is type(table):
+        table.load_state_dict(source.state_dict())
+    else:
+        table.approximate(source.to_dense(), generator=generator)
+
+
+def _shapes(table: Embedding) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in table.state_dict().items() if hasattr(value, "shape")}
+
+
+def _is_inside(name: str, tables: dict[str, Embedding]) -> bool:
+    return any(name.startswith(f"{table}.") for table in tables)
