@@ -75,17 +75,17 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the next batch begins, and what must be the same for it to be the same."""
-        return {"epoch": self.epoch, "position": self.position, **self._facts()}
+        return {"epoch": self.epoch, "position": self.position, **self._settings()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state` was taken, on any number of ranks."""
-        for name, value in self._facts().items():
+        for name, value in self._settings().items():
             if state[name] != value:
                 raise ValueError(f"{name} must be that of the saved position, {state[name]!r}, got {value!r}.")
         check_range("position", state["position"], 0, self._num_rows + 1)
         self.epoch, self.position = state["epoch"], state["position"]
 
-    def _facts(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         return {"seed": self.seed, "shuffle": self.shuffle, "num_rows": len(self.rows)}
 
     @property
