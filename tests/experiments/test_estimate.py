@@ -7,7 +7,7 @@ import pytest
 
 from cce.diagnostics.memory import TableSummary
 from cce.experiments import estimate as module
-from cce.experiments.estimate import FirstRows, estimate, format_seconds
+from cce.experiments.estimate import FirstRows, estimate_cost, format_seconds
 from cce.experiments.sweep import Sweep
 from cce.training.trial import Trial
 from helpers.sweeps import TRAIN, tiny_runs
@@ -26,7 +26,7 @@ def tried(monkeypatch):
 
 def test_rows_seconds_and_disk_are_added_up(data, tmp_path, tried):
     sweep = {"methods": ["full", "cce"], "caps": [320, 640], "seeds": [0, 1]}
-    found = estimate(Sweep(tiny_runs(data, sweep=sweep), tmp_path / "out"), jobs=2, threads=1)
+    found = estimate_cost(Sweep(tiny_runs(data, sweep=sweep), tmp_path / "out"), jobs=2, threads=1)
     points = {(point.series, point.cap): point for point in found.points}
     assert list(points) == [("full", None), ("cce", 320), ("cce", 640), ("pq", 320), ("pq", 640)]
     cce = points["cce", 320]
@@ -43,26 +43,26 @@ def test_rows_seconds_and_disk_are_added_up(data, tmp_path, tried):
 def test_params_and_bytes_are_those_of_the_records(data, tmp_path):
     series = {"half": {"method": "cce", "codebook_dtype": "bfloat16"}, "one": {"method": "hash", "unified": True}}
     sweep = Sweep(tiny_runs(data, series=series), tmp_path)
-    found = {point.series: (point.num_params, point.nbytes) for point in estimate(sweep, jobs=1, threads=1).points}
+    found = {point.series: (point.num_params, point.nbytes) for point in estimate_cost(sweep, jobs=1, threads=1).points}
     records = sweep.run().records
     assert found == {record.series: (record.num_params, record.nbytes) for record in records}
     assert len(found) == 4
-    again = estimate(Sweep(sweep.runs, tmp_path), jobs=1, threads=1)
+    again = estimate_cost(Sweep(sweep.runs, tmp_path), jobs=1, threads=1)
     assert (again.points, again.num_finished, again.seconds, again.disk_nbytes) == ([], 4, 0, 0)
     assert "4 runs, 4 of them finished" in str(again)
 
 
 def test_steps_and_threads_are_those_of_the_runs(data, tmp_path, tried):
     runs = tiny_runs(data, train=TRAIN | {"max_steps": 5}, series={})
-    found = estimate(Sweep(runs, tmp_path), jobs=1, threads=7)
+    found = estimate_cost(Sweep(runs, tmp_path), jobs=1, threads=7)
     assert [point.num_rows for point in found.points] == [5 * 64, 5 * 64]
     assert [config.threads for config in tried] == [7, 7]
 
 
 def test_first_rows_stand_for_all_rows(data, tmp_path, tried):
     runs = [replace(run, config=replace(run.config, data="not there yet")) for run in tiny_runs(data)]
-    whole = estimate(Sweep(tiny_runs(data), tmp_path), jobs=1, threads=1)
-    found = estimate(Sweep(runs, tmp_path), jobs=1, threads=1, first_rows=FirstRows(data, 2.5))
+    whole = estimate_cost(Sweep(tiny_runs(data), tmp_path), jobs=1, threads=1)
+    found = estimate_cost(Sweep(runs, tmp_path), jobs=1, threads=1, first_rows=FirstRows(data, 2.5))
     assert [config.data for config in tried] == 6 * [str(data)]
     assert [point.num_rows for point in found.points] == [2.5 * point.num_rows for point in whole.points]
     assert found.seconds == pytest.approx(2.5 * whole.seconds)
@@ -71,7 +71,7 @@ def test_first_rows_stand_for_all_rows(data, tmp_path, tried):
 
 
 def test_it_is_told_in_words_and_in_plain_values(data, tmp_path, tried):
-    found = estimate(Sweep(tiny_runs(data), tmp_path), jobs=2, threads=1)
+    found = estimate_cost(Sweep(tiny_runs(data), tmp_path), jobs=2, threads=1)
     assert json.loads(json.dumps(found.to_dict()))["jobs"] == 2
     text = str(found)
     assert "3 runs; about 34 s one after the other, 17 s by 2 jobs." in text

@@ -119,7 +119,7 @@ def test_a_table_that_cannot_be_clustered_is_named_with_its_feature_and_nothing_
     optimizer = torch.optim.Adam(model.parameters())
     tables(torch.arange(90).reshape(30, 3)).sum().backward()
     optimizer.step()
-    schedule = cce.ClusterSchedule(model, optimizer, at=[2])
+    schedule = cce.ClusterSchedule(model, optimizer, at_steps=[2])
     schedule.step()
     good = copy.deepcopy(tables.state_dict())
     with torch.no_grad():

@@ -38,7 +38,7 @@ def add_verb(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Train, print, and write the report."""
-    from cce.experiments.demo import DemoConfig, demo_table, run_demo, write_report
+    from cce.experiments import DemoConfig, demo_table, run_demo, write_report
 
     given = {"num_rows": options.rows, "epochs": options.epochs, "caps": options.caps and tuple(options.caps)}
     config = DemoConfig(seed=options.seed, **{name: value for name, value in given.items() if value is not None})

@@ -54,7 +54,7 @@ def add_verb(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Load, score, and tell."""
-    from cce.training.inspection import evaluate_checkpoint
+    from cce.training import evaluate_checkpoint
 
     found = evaluate_checkpoint(
         options.checkpoint,

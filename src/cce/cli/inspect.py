@@ -39,7 +39,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Read and tell."""
-    from cce.training.inspection import inspect_checkpoint
+    from cce.training import inspect_checkpoint
 
     found = inspect_checkpoint(options.path, model=options.model, trust_model=options.trust_model)
     for line in found.damage:

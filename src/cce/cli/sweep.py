@@ -16,9 +16,7 @@ from cce.cli import prepare
 from cce.records import strict_json
 
 if TYPE_CHECKING:
-    from cce.experiments.estimate import FirstRows
-    from cce.experiments.recipe import Recipe
-    from cce.experiments.runs import Run
+    from cce.experiments import FirstRows, Recipe, Run
 
 EXAMPLE = """examples:
   cce sweep recipes/quick.toml --jobs 2
@@ -52,7 +50,7 @@ def add_verb(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Prepare the data, run, and print what came of it."""
-    from cce.experiments.recipe import read_recipe
+    from cce.experiments import read_recipe
 
     recipe = read_recipe(options.recipe)
     if options.seeds is not None:
@@ -66,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _run(recipe: Recipe, data: Path, out: Path, options: argparse.Namespace) -> None:
-    from cce.experiments.sweep import Sweep
+    from cce.experiments import Sweep
 
     if options.data is None and not data.exists():
         _prepare(recipe, data, options)
@@ -91,19 +89,18 @@ def _dry_run(recipe: Recipe, data: Path, out: Path, options: argparse.Namespace)
 
 
 def _estimate(runs: list[Run], out: Path, first_rows: FirstRows | None, options: argparse.Namespace) -> None:
-    from cce.experiments.estimate import estimate
-    from cce.experiments.sweep import Sweep
+    from cce.experiments import Sweep, estimate_cost
 
     sweep = Sweep(runs, out, only=options.only)
     _warn_of_jobs(options)
     threads = sweep.threads(options.jobs, options.engine)
-    found = estimate(sweep, jobs=options.jobs, threads=threads, first_rows=first_rows, progress=not options.json)
+    found = estimate_cost(sweep, jobs=options.jobs, threads=threads, first_rows=first_rows, progress=not options.json)
     print(json.dumps(found.to_dict()) if options.json else found)
 
 
 def _runs(recipe: Recipe, data: Path, first_rows: FirstRows | None = None) -> list[Run]:
     from cce.data import PreparedData
-    from cce.experiments.runs import list_runs
+    from cce.experiments import list_runs
 
     schema = PreparedData.open(first_rows.path if first_rows else data).schema
     return list_runs(recipe, data, schema.vocabulary_sizes)
@@ -124,7 +121,7 @@ def _prepare(recipe: Recipe, data: Path, options: argparse.Namespace) -> None:
 
 
 def _first_rows(recipe: Recipe, data: Path, folder: Path, options: argparse.Namespace) -> FirstRows:
-    from cce.experiments.estimate import FirstRows
+    from cce.experiments import FirstRows
 
     return FirstRows(folder / "data", prepare.prepare_head(_prepare_options(recipe, data, options), folder))
 

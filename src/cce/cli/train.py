@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cce.evaluation import find_metric, format_scores
 from cce.records import strict_json
 from cce.run_folder import RunFolder
-from cce.training.config import MAY_CHANGE, TrainConfig, make_config, parse_pairs, read_toml
+from cce.training import MAY_CHANGE, TrainConfig, make_config, parse_pairs, read_toml
 
 if TYPE_CHECKING:
     from cce.records import RunRecord
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
     else:
         _check_resume(options, given)
     from cce.distributed import init_distributed
-    from cce.training.trainer import Trainer
+    from cce.training import Trainer
 
     with init_distributed() as ranks:
         shown = not options.json

@@ -54,7 +54,7 @@ def _verify(folder: Path) -> Verification:
     if not folder.is_dir():
         raise FileNotFoundError(f"DATA|RUN must be a folder, got {str(folder)!r}.")
     if RunFolder(folder).is_begun:
-        from cce.training.verify import verify_run
+        from cce.training import verify_run
 
         return verify_run(folder)
     from cce.data import verify_data

@@ -5,7 +5,8 @@ from cce.embeddings.base import Embedding
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
 from cce.embeddings.ce_mult import CompositionalProductEmbedding
 from cce.embeddings.ce_sum import CompositionalSumEmbedding
-from cce.embeddings.clusterable import Clusterable, ClusterEvent
+from cce.embeddings.cluster_pool import naming, stage_all
+from cce.embeddings.clusterable import Clusterable, ClusterEvent, RowTransfer, StagedClustering, check_plain_parameters
 from cce.embeddings.clustered import ClusteredEmbedding
 from cce.embeddings.colliding import CollidingEmbedding
 from cce.embeddings.dhe import DeepHashEmbedding
@@ -38,8 +39,13 @@ __all__ = [
     "MixedDimensionEmbedding",
     "ProductQuantizedEmbedding",
     "RobeEmbedding",
+    "RowTransfer",
+    "StagedClustering",
     "TensorTrainEmbedding",
+    "check_plain_parameters",
     "create_embedding",
     "list_methods",
+    "naming",
     "resolve_budget",
+    "stage_all",
 ]

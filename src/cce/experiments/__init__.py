@@ -1,1 +1,45 @@
-"""Experiments: a recipe in, records of runs out."""
+"""A recipe in, run records out: its runs, the sweep of them all, what it will cost; and the demonstration.
+
+Names are loaded when they are first used: a recipe can be read without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cce.experiments.demo import DemoConfig, demo_table, run_demo, write_report
+    from cce.experiments.estimate import FirstRows, estimate_cost
+    from cce.experiments.recipe import Recipe, read_recipe
+    from cce.experiments.runs import Run, list_runs
+    from cce.experiments.sweep import Sweep
+
+_HOMES = {
+    "demo": ("DemoConfig", "demo_table", "run_demo", "write_report"),
+    "estimate": ("FirstRows", "estimate_cost"),
+    "recipe": ("Recipe", "read_recipe"),
+    "runs": ("Run", "list_runs"),
+    "sweep": ("Sweep",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "DemoConfig",
+    "FirstRows",
+    "Recipe",
+    "Run",
+    "Sweep",
+    "demo_table",
+    "estimate_cost",
+    "list_runs",
+    "read_recipe",
+    "run_demo",
+    "write_report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'cce.experiments' has no attribute {name!r}")
+    return getattr(import_module(f"cce.experiments.{_HOME_OF[name]}"), name)

@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from cce.data import PreparedData
 from cce.text import format_bytes, format_ratio, format_table
-from cce.training.trial import Trial, try_out
+from cce.training import Trial, try_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ class Estimate:
         return "\n".join(lines)
 
 
-def estimate(
+def estimate_cost(
     sweep: Sweep,
     *,
     jobs: int,

@@ -12,8 +12,7 @@ from cce.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from cce.experiments.runs import Run
-    from cce.training.config import TrainConfig
-    from cce.training.trainer import Trainer
+    from cce.training import TrainConfig, Trainer
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def _train(task: Task) -> Ended:
 
 
 def _trainer(config: TrainConfig, folder: RunFolder) -> Trainer:
-    from cce.training.trainer import Trainer
+    from cce.training import Trainer
 
     if not folder.is_begun:
         return Trainer(config, folder.path, lock=False)

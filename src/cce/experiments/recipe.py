@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_range
 from cce.evaluation import METRICS, describe_metric
-from cce.training.config import check_names
+from cce.training import check_names
 
 if TYPE_CHECKING:
     from pathlib import Path

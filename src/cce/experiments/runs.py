@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_choice
-from cce.collection.plan import Plan, plan_tables
+from cce.collection import Plan, plan_tables
 from cce.embeddings import METHODS
 from cce.experiments.recipe import file_name
-from cce.training.building import method_options
-from cce.training.config import TrainConfig, make_config
+from cce.training import TrainConfig, make_config, method_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,15 +18,14 @@ from cce.experiments.watch import Watch
 from cce.files import write_atomic
 from cce.records import RunRecord, read_records
 from cce.run_folder import RECIPE, RECORD, RECORDS, RunFolder
-from cce.training.checkpoint import list_checkpoints
-from cce.training.config import make_config, read_toml
+from cce.training import list_checkpoints, make_config, read_toml
 from cce.workers import num_cores, open_engine
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from cce.experiments.runs import Run
-    from cce.training.config import TrainConfig
+    from cce.training import TrainConfig
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from cce.checks import check_choice, check_type
 from cce.embeddings import ClusterEvent
 
 if TYPE_CHECKING:
-    from cce.embeddings.clusterable import RowTransfer
+    from cce.embeddings import RowTransfer
 
 POLICIES = ("transfer", "reset", "keep")
 SIGNED = ("momentum_buffer", "exp_avg")  # moments that point somewhere; the others say how large gradients are

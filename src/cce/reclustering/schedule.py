@@ -12,11 +12,9 @@ from torch.optim import Optimizer
 from tqdm import tqdm
 
 from cce.checks import check_choice, check_range, check_type
-from cce.collection.names import TableDict, feature_name, readable_path
+from cce.collection import TableDict, feature_name, readable_path
 from cce.distributed import Ranks
-from cce.embeddings import Clusterable
-from cce.embeddings.cluster_pool import naming
-from cce.embeddings.clusterable import check_plain_parameters
+from cce.embeddings import Clusterable, check_plain_parameters, naming
 from cce.reclustering.averages import paired_tables, restart_average
 from cce.reclustering.repair import POLICIES
 from cce.reclustering.sharing import SharedCounts, cluster_tables

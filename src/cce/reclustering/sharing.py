@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cce.distributed import Ranks, broadcast, check_same, partition_work, sum_over_ranks
-from cce.embeddings.cluster_pool import stage_all
-from cce.embeddings.clusterable import ClusterEvent
+from cce.embeddings import ClusterEvent, stage_all
 from cce.reclustering.repair import repair_optimizer
 from cce.signals import uninterrupted
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from cce.embeddings import Clusterable
-    from cce.embeddings.clusterable import StagedClustering
+    from cce.embeddings import Clusterable, StagedClustering
 
 
 def cluster_tables(

@@ -9,15 +9,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cce.training.config import TrainConfig
+    from cce.training.building import method_options
+    from cce.training.checkpoint import DamagedCheckpointError, list_checkpoints
+    from cce.training.config import MAY_CHANGE, TrainConfig, check_names, make_config, parse_pairs, read_toml
+    from cce.training.divergence import DivergedError
+    from cce.training.inspection import evaluate_checkpoint, inspect_checkpoint
     from cce.training.trainer import Trainer
+    from cce.training.trial import Trial, try_out
+    from cce.training.verify import verify_run
 
-__all__ = ["TrainConfig", "Trainer"]
+_HOMES = {
+    "building": ("method_options",),
+    "checkpoint": ("DamagedCheckpointError", "list_checkpoints"),
+    "config": ("MAY_CHANGE", "TrainConfig", "check_names", "make_config", "parse_pairs", "read_toml"),
+    "divergence": ("DivergedError",),
+    "inspection": ("evaluate_checkpoint", "inspect_checkpoint"),
+    "trainer": ("Trainer",),
+    "trial": ("Trial", "try_out"),
+    "verify": ("verify_run",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_HOMES = {"TrainConfig": "config", "Trainer": "trainer"}
+__all__ = [
+    "MAY_CHANGE",
+    "DamagedCheckpointError",
+    "DivergedError",
+    "TrainConfig",
+    "Trainer",
+    "Trial",
+    "check_names",
+    "evaluate_checkpoint",
+    "inspect_checkpoint",
+    "list_checkpoints",
+    "make_config",
+    "method_options",
+    "parse_pairs",
+    "read_toml",
+    "try_out",
+    "verify_run",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'cce.training' has no attribute {name!r}")
-    return getattr(import_module(f"cce.training.{_HOMES[name]}"), name)
+    return getattr(import_module(f"cce.training.{_HOME_OF[name]}"), name)

@@ -18,7 +18,7 @@ from cce.training.trainer import Trainer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cce.diagnostics.memory import TableSummary
+    from cce.diagnostics import TableSummary
     from cce.schema import Batch
     from cce.training.config import TrainConfig
 
