@@ -64,7 +64,7 @@ class Session:
             batch_size=config.batch_size // config.accumulate,
             seed=config.seed,
             rank=ranks.rank,
-            num_ranks=ranks.world_size,
+            world_size=ranks.world_size,
         )
         self.num_rows = data.num_rows("train")
         if not self.num_rows:

@@ -313,7 +313,7 @@ class Trainer:
         ranks = self.ranks
         batch_size = self.config.evaluation_batch_size * ranks.world_size
         loader = self.data.loader(
-            split, batch_size=batch_size, shuffle=False, rank=ranks.rank, num_ranks=ranks.world_size
+            split, batch_size=batch_size, shuffle=False, rank=ranks.rank, world_size=ranks.world_size
         )
         with self._autocast():
             return score(
