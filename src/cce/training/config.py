@@ -50,8 +50,8 @@ def _about(text: str, *choices: str) -> dict[str, Any]:
 class TrainConfig:
     """A training run.
 
-    The model and its training are the paper's by default: DLRM, plain SGD at 0.1, batches of 128. How cce learns is tuned
-    (docs/results.md); `preset="paper"` gives the paper's columns, schedule and pointers.
+    The model and its training are the paper's by default: DLRM, plain SGD at 0.1, batches of 128. How cce learns is
+    tuned (docs/results.md); `preset="paper"` gives the paper's columns, schedule and pointers.
     """
 
     data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
