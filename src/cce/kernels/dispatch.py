@@ -156,7 +156,7 @@ def _look_up_apart(tables: Sequence[RowTable], ids: Tensor, bags: Bags | None) -
     if not compiled.available and not torch.compiler.is_compiling():
         compiled.warn_plain()
     if bags is None:
-        vectors = [_look_up_one(table, ids[:, place]) for place, table in enumerate(tables)]
+        vectors = [_look_up_one(table, column) for table, column in zip(tables, ids.unbind(1), strict=True)]
     else:
         vectors = [_pool_one(table, ids, bags, place) for place, table in enumerate(tables)]
     return vectors[0] if len(vectors) == 1 else torch.cat(vectors, dim=1)

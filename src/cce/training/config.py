@@ -47,7 +47,11 @@ def _about(text: str, *choices: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A training run. The defaults are the paper's: DLRM, plain SGD at 0.1, batches of 128."""
+    """A training run.
+
+    The model and its training are the paper's by default: DLRM, plain SGD at 0.1, batches of 128. How cce learns is
+    tuned (docs/results.md); `preset="paper"` gives the paper's columns, schedule and pointers.
+    """
 
     data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
     model: str = field(default="dlrm", metadata=_about("dlrm, gmf, or path/to/file.py:Name"))
