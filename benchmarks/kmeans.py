@@ -80,7 +80,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sklearn-iterations", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--backends", nargs="+", default=["compiled", "faiss", "sklearn"])
+    parser.add_argument("--backends", nargs="+", default=["native", "faiss", "sklearn"])
     parser.add_argument("--tasks", nargs="+", default=["fit", "assign"], choices=["fit", "assign"])
     parser.add_argument("--json", type=Path, help="where to write the figures")
     options = parser.parse_args(argv)
@@ -94,7 +94,7 @@ def _warm_up(options: argparse.Namespace) -> None:
     for _, _, width in QUICK_SIZES if options.quick else SIZES:
         points = torch.randn(2000, width)
         for backend in options.backends:
-            kmeans(points, 32, start=points[:32], num_iterations=3, backend=backend)
+            kmeans(points, 32, init=points[:32], max_iter=3, backend=backend)
             nearest_centroid(points, points[:32], backend=backend)
 
 
@@ -105,7 +105,7 @@ def _time_kmeans(size: tuple[int, int, int], options: argparse.Namespace) -> lis
 
     def fit(backend: str) -> int:
         num_iterations = options.sklearn_iterations if backend == "sklearn" else options.iterations
-        result = kmeans(points, num_clusters, start=start, num_iterations=num_iterations, backend=backend)
+        result = kmeans(points, num_clusters, init=start, max_iter=num_iterations, backend=backend)
         inertias[backend] = result.inertias[-1] / num_points
         return num_iterations
 
@@ -114,7 +114,7 @@ def _time_kmeans(size: tuple[int, int, int], options: argparse.Namespace) -> lis
 
 def _time_assignment(size: tuple[int, int, int], options: argparse.Namespace) -> list[Timing]:
     points, start = _gaussian(size)
-    centroids = kmeans(points[: 64 * size[1]], size[1], start=start, num_iterations=5).centroids
+    centroids = kmeans(points[: 64 * size[1]], size[1], init=start, max_iter=5).centroids
 
     def assign(backend: str) -> int:
         nearest_centroid(points, centroids, backend=backend)

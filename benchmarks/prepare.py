@@ -21,21 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.side_by_side import keep
-from cce.data.sources.criteo_text import write_criteo_text
+from cce.data import write_criteo_text
 from cce.text import format_bytes, format_table
 
 OURS = """
 import json, sys, time
 from pathlib import Path
-from cce.data.sources.criteo_kaggle import criteo_kaggle_job
+from cce.data import criteo_kaggle_job, prepare_data
 from cce.workers import open_engine
-from cce.data.prepare.pipeline import prepare
 
 if __name__ == "__main__":
     raw, out, jobs = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     started = time.perf_counter()
     with open_engine("local", jobs) as engine:
-        prepare(criteo_kaggle_job(raw), out, engine=engine, progress=False)
+        prepare_data(criteo_kaggle_job(raw), out, engine=engine, progress=False)
     seconds = time.perf_counter() - started
     print(json.dumps({"seconds": seconds}))
 """

@@ -1,4 +1,4 @@
-"""Cluster on the way: clicks with planted clusters, hashing and CCE at the same budget, and the oracle."""
+"""Cluster on the way: synthetic clicks with hidden clusters, hashing and CCE at the same budget, and the oracle."""
 
 import torch
 from torch import nn

@@ -89,7 +89,7 @@ def test_more_jobs_than_cores_are_warned_of(here, data, capsys, monkeypatch):
 
 
 def test_a_failing_run_is_named_and_the_others_are_there(here, data, capsys):
-    series = '[series.wrong]\nmethod = "cce"\nmethod_options = { settings = { num_iterations = 0 } }\n'
+    series = '[series.wrong]\nmethod = "cce"\nmethod_options = { settings = { max_iter = 0 } }\n'
     (here / "recipe.toml").write_text(RECIPE + series)
     assert main(["sweep", "recipe.toml", "--data", str(data), "--out", "out", "--json"]) == 2
     out, err = capsys.readouterr()

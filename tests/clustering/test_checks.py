@@ -17,8 +17,8 @@ def test_points_that_are_not_finite_are_refused_with_their_number(bad):
 
 
 def test_points_whose_squares_would_overflow_are_refused():
-    with pytest.raises(ValueError, match=r"start must lie within ±1e\+18, got 1e\+19"):
-        checked_points(torch.tensor([[1e19]]), "start")
+    with pytest.raises(ValueError, match=r"init must lie within ±1e\+18, got 1e\+19"):
+        checked_points(torch.tensor([[1e19]]), "init")
 
 
 def test_points_of_other_shapes_and_types_are_refused():
@@ -35,18 +35,18 @@ def test_points_become_contiguous_float32_rows():
 
 
 def test_centroids_of_another_device_are_refused():
-    with pytest.raises(ValueError, match="start must be on the device of points, cpu, got meta"):
-        check_same_space(torch.zeros(2, 3), torch.zeros(2, 3, device="meta"), "start")
+    with pytest.raises(ValueError, match="init must be on the device of points, cpu, got meta"):
+        check_same_space(torch.zeros(2, 3), torch.zeros(2, 3, device="meta"), "init")
 
 
 def test_weights_must_be_a_finite_mass():
     points = torch.zeros(3, 2)
     assert checked_weights(None, points) is None
-    with pytest.raises(ValueError, match=r"weights must have shape \(3,\), one per point, got \(2,\)"):
+    with pytest.raises(ValueError, match=r"sample_weight must have shape \(3,\), one per point, got \(2,\)"):
         checked_weights(torch.ones(2), points)
-    with pytest.raises(ValueError, match="weights must be finite and not negative"):
+    with pytest.raises(ValueError, match="sample_weight must be finite and not negative"):
         checked_weights(torch.tensor([1.0, -1.0, 0.0]), points)
-    with pytest.raises(ValueError, match="weights must be finite and not negative"):
+    with pytest.raises(ValueError, match="sample_weight must be finite and not negative"):
         checked_weights(torch.tensor([1.0, math.nan, 0.0]), points)
-    with pytest.raises(ValueError, match="weights must not all be zero"):
+    with pytest.raises(ValueError, match="sample_weight must not all be zero"):
         checked_weights(torch.zeros(3), points)

@@ -1,5 +1,6 @@
 """k-means as scikit-learn's users expect it: its checklist, and the inputs that break others."""
 
+import dataclasses
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from cce.clustering import KMeans, kmeans, nearest_centroid
 
-OURS = ["torch", "compiled"]
+OURS = ["torch", "native"]
 
 
 def seeded(seed):
@@ -27,7 +28,7 @@ def planted(num_clusters, num_points, width, *, spread=0.01, seed=0):
 def test_planted_clusters_are_recovered_from_a_point_of_each(backend):
     pytest.importorskip("torch" if backend in OURS else backend)
     points, labels, centers = planted(50, 5000, 3)
-    fit = kmeans(points, 50, start=points[:50], num_iterations=20, backend=backend)
+    fit = kmeans(points, 50, init=points[:50], max_iter=20, backend=backend)
     assert isinstance(fit, KMeans)
     assert torch.allclose(fit.centroids, centers, atol=0.01)
     assert torch.equal(nearest_centroid(points, fit.centroids), labels)
@@ -35,7 +36,7 @@ def test_planted_clusters_are_recovered_from_a_point_of_each(backend):
 
 def test_k_means_plus_plus_finds_nearly_every_planted_cluster():
     points, _, centers = planted(30, 3000, 3)
-    centroids = kmeans(points, 30, start="k-means++", generator=seeded(1)).centroids
+    centroids = kmeans(points, 30, init="k-means++", generator=seeded(1)).centroids
     distances = torch.cdist(centers, centroids).min(1).values
     assert int((distances < 0.1).sum()) >= 28
 
@@ -46,7 +47,7 @@ def test_compiled_loops_and_torch_agree(width, num_clusters):
     points = torch.randn(2000, width, generator=seeded(width))
     weights = torch.rand(2000, generator=seeded(1))
     fits = [
-        kmeans(points, num_clusters, weights=weights, num_iterations=8, generator=seeded(2), backend=backend)
+        kmeans(points, num_clusters, sample_weight=weights, max_iter=8, generator=seeded(2), backend=backend)
         for backend in OURS
     ]
     assert torch.allclose(fits[0].centroids, fits[1].centroids, rtol=1e-6, atol=1e-6)
@@ -56,11 +57,11 @@ def test_compiled_loops_and_torch_agree(width, num_clusters):
 @pytest.mark.parametrize("backend", OURS)
 def test_inertia_never_rises_and_is_that_of_the_centroids_before_the_update(backend):
     points = torch.randn(4000, 4, generator=seeded(3))
-    start = points[:100]
-    fit = kmeans(points, 100, start=start, num_iterations=12, backend=backend)
+    init = points[:100]
+    fit = kmeans(points, 100, init=init, max_iter=12, backend=backend)
     assert len(fit.inertias) == 12
     assert list(fit.inertias) == sorted(fit.inertias, reverse=True)
-    first = torch.cdist(points.double(), start.double()).min(1).values.square().sum()
+    first = torch.cdist(points.double(), init.double()).min(1).values.square().sum()
     assert fit.inertias[0] == pytest.approx(first.item(), rel=1e-6)
 
 
@@ -68,8 +69,8 @@ def test_inertia_never_rises_and_is_that_of_the_centroids_before_the_update(back
 def test_inertia_equals_that_of_faiss_from_the_same_start():
     pytest.importorskip("faiss")
     points = torch.randn(30_000, 4, generator=seeded(4))
-    start = points[:256]
-    ours, theirs = (kmeans(points, 256, start=start, num_iterations=20, backend=b) for b in ("compiled", "faiss"))
+    init = points[:256]
+    ours, theirs = (kmeans(points, 256, init=init, max_iter=20, backend=b) for b in ("native", "faiss"))
     assert ours.inertias[-1] <= 1.01 * theirs.inertias[-1]
 
 
@@ -78,32 +79,30 @@ def test_inertia_equals_that_of_faiss_from_the_same_start():
 def test_weights_count_as_repeats(backend, num_distinct):
     points = torch.randn(300, 3, generator=seeded(5))
     weights = torch.randint(0, 4, (300,), generator=seeded(6))
-    start = points[:num_distinct] + 0.1
-    weighted = kmeans(points, num_distinct, weights=weights, start=start, num_iterations=10, backend=backend)
-    repeated = kmeans(
-        points.repeat_interleave(weights, 0), num_distinct, start=start, num_iterations=10, backend=backend
-    )
+    init = points[:num_distinct] + 0.1
+    weighted = kmeans(points, num_distinct, sample_weight=weights, init=init, max_iter=10, backend=backend)
+    repeated = kmeans(points.repeat_interleave(weights, 0), num_distinct, init=init, max_iter=10, backend=backend)
     assert torch.allclose(weighted.centroids, repeated.centroids, atol=1e-5)
     assert weighted.inertias == pytest.approx(repeated.inertias, rel=1e-5)
 
 
-@pytest.mark.parametrize("start", ["random", "k-means++"])
-def test_points_of_no_weight_never_start_a_cluster(start):
+@pytest.mark.parametrize("init", ["random", "k-means++"])
+def test_points_of_no_weight_never_start_a_cluster(init):
     points = torch.arange(100.0)[:, None]
     weights = (torch.arange(100) < 10).float()
-    centroids = kmeans(points, 10, weights=weights, start=start, num_iterations=0, generator=seeded(7)).centroids
+    centroids = kmeans(points, 10, sample_weight=weights, init=init, max_iter=0, generator=seeded(7)).centroids
     assert sorted(centroids.flatten().tolist()) == list(range(10))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_used", [1, 2, 5])
-@pytest.mark.parametrize("start", ["random", "k-means++"])
-def test_any_number_of_threads_gives_the_same_bits(num_threads, num_used, start):
+@pytest.mark.parametrize("init", ["random", "k-means++"])
+def test_any_number_of_threads_gives_the_same_bits(num_threads, num_used, init):
     points = torch.randn(70_000, 4, generator=seeded(8))
     num_threads(1)
-    alone = kmeans(points, 64, start=start, num_iterations=5, generator=seeded(9))
+    alone = kmeans(points, 64, init=init, max_iter=5, generator=seeded(9))
     num_threads(num_used)
-    together = kmeans(points, 64, start=start, num_iterations=5, generator=seeded(9))
+    together = kmeans(points, 64, init=init, max_iter=5, generator=seeded(9))
     assert torch.equal(alone.centroids, together.centroids)
     assert alone.inertias == together.inertias
 
@@ -111,9 +110,9 @@ def test_any_number_of_threads_gives_the_same_bits(num_threads, num_used, start)
 @pytest.mark.parametrize("backend", OURS)
 def test_empty_clusters_move_to_badly_served_points(backend):
     points, _, _ = planted(20, 2000, 3)
-    start = torch.full((20, 3), 100.0)
-    start[0] = points.mean(0)
-    fit = kmeans(points, 20, start=start, num_iterations=50, backend=backend)
+    init = torch.full((20, 3), 100.0)
+    init[0] = points.mean(0)
+    fit = kmeans(points, 20, init=init, max_iter=50, backend=backend)
     assert int(torch.bincount(nearest_centroid(points, fit.centroids), minlength=20).min()) > 0
     assert fit.inertias[-1] < 0.2 * fit.inertias[0]
 
@@ -121,18 +120,18 @@ def test_empty_clusters_move_to_badly_served_points(backend):
 @pytest.mark.parametrize("backend", OURS)
 def test_centroids_and_points_given_are_not_changed(backend):
     points = torch.randn(500, 4, generator=seeded(10))
-    start = points[:20].clone()
+    init = points[:20].clone()
     weights = torch.rand(500, generator=seeded(11))
-    copies = points.clone(), start.clone(), weights.clone()
-    fit = kmeans(points, 20, start=start, weights=weights, num_iterations=3, backend=backend)
+    copies = points.clone(), init.clone(), weights.clone()
+    fit = kmeans(points, 20, init=init, sample_weight=weights, max_iter=3, backend=backend)
     assert torch.equal(points, copies[0])
-    assert torch.equal(start, copies[1])
+    assert torch.equal(init, copies[1])
     assert torch.equal(weights, copies[2])
-    assert fit.centroids.data_ptr() not in (points.data_ptr(), start.data_ptr())
+    assert fit.centroids.data_ptr() not in (points.data_ptr(), init.data_ptr())
 
 
 @pytest.mark.parametrize("backend", OURS)
-@pytest.mark.parametrize("start", ["random", "k-means++"])
+@pytest.mark.parametrize("init", ["random", "k-means++"])
 @pytest.mark.parametrize(
     "points",
     [
@@ -145,8 +144,8 @@ def test_centroids_and_points_given_are_not_changed(backend):
         pytest.param(torch.cat([torch.zeros(500, 2), torch.randn(3, 2)]), id="mostly one point"),
     ],
 )
-def test_awkward_points_give_finite_centroids(points, start, backend):
-    fit = kmeans(points, 8, start=start, generator=seeded(12), backend=backend)
+def test_awkward_points_give_finite_centroids(points, init, backend):
+    fit = kmeans(points, 8, init=init, generator=seeded(12), backend=backend)
     assert fit.centroids.shape == (8, points.shape[1])
     assert bool(fit.centroids.isfinite().all())
     assert all(math.isfinite(value) for value in fit.inertias)
@@ -155,7 +154,7 @@ def test_awkward_points_give_finite_centroids(points, start, backend):
 @pytest.mark.parametrize("backend", OURS)
 def test_fewer_distinct_points_than_clusters_end_with_no_error(backend):
     points = torch.arange(5.0).repeat(40)[:, None]
-    fit = kmeans(points, 8, start=torch.zeros(8, 1), backend=backend)
+    fit = kmeans(points, 8, init=torch.zeros(8, 1), backend=backend)
     assert fit.inertias[-1] == 0.0
     assert len(fit.inertias) < 50  # it stops when nothing changes
 
@@ -164,7 +163,7 @@ def test_fewer_distinct_points_than_clusters_end_with_no_error(backend):
 def test_a_fit_stops_when_inertia_hardly_falls(backend):
     points = torch.randn(3000, 4, generator=seeded(13))
     patient = kmeans(points, 50, generator=seeded(14), backend=backend)
-    hasty = kmeans(points, 50, generator=seeded(14), tolerance=0.01, backend=backend)
+    hasty = kmeans(points, 50, generator=seeded(14), tol=0.01, backend=backend)
     falls = [1 - after / before for before, after in zip(hasty.inertias, hasty.inertias[1:], strict=False)]
     assert len(hasty.inertias) < len(patient.inertias)
     assert falls[-1] <= 0.01
@@ -181,7 +180,7 @@ def test_other_float_types_are_clustered_in_float32(dtype):
 
 def test_points_far_from_the_origin_keep_their_precision():
     points, _, centers = planted(20, 2000, 3)
-    fit = kmeans(points + 1000, 20, start=points[:20] + 1000)
+    fit = kmeans(points + 1000, 20, init=points[:20] + 1000)
     assert torch.allclose(fit.centroids - 1000, centers, atol=0.01)
 
 
@@ -193,21 +192,69 @@ def test_wide_points_go_to_torch():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_clusters": 0}, r"num_clusters must lie in \[1, 2\*\*31\), got 0"),
-        ({"num_iterations": -1}, r"num_iterations must lie in \[0, 2\*\*31\), got -1"),
-        ({"tolerance": -0.1}, r"tolerance must be a finite number of at least 0, got -0\.1"),
-        ({"tolerance": math.nan}, "tolerance must be a finite number of at least 0, got nan"),
-        ({"start": "farthest"}, "start must be a tensor or one of random, k-means\\+\\+, got 'farthest'"),
-        ({"start": torch.zeros(3, 2)}, "start must have num_clusters = 2 rows, got 3"),
-        ({"start": torch.zeros(2, 3)}, "start must have the width of points, 2, got 3"),
-        ({"weights": torch.zeros(6)}, "weights must not all be zero"),
-        ({"backend": "cuml"}, "backend must be one of auto, torch, compiled, faiss, sklearn, got 'cuml'"),
+        ({"n_clusters": 0}, r"n_clusters must lie in \[1, 2\*\*31\), got 0"),
+        ({"max_iter": -1}, r"max_iter must lie in \[0, 2\*\*31\), got -1"),
+        ({"tol": -0.1}, r"tol must be a finite number of at least 0, got -0\.1"),
+        ({"tol": math.nan}, "tol must be a finite number of at least 0, got nan"),
+        ({"init": "farthest"}, "init must be a tensor or one of random, k-means\\+\\+, got 'farthest'"),
+        ({"init": torch.zeros(3, 2)}, "init must have n_clusters = 2 rows, got 3"),
+        ({"init": torch.zeros(2, 3)}, "init must have the width of points, 2, got 3"),
+        ({"sample_weight": torch.zeros(6)}, "sample_weight must not all be zero"),
+        ({"backend": "cuml"}, "backend must be one of auto, torch, native, faiss, sklearn; got 'cuml'"),
         ({"points": torch.empty(0, 2)}, "points must have at least one row, got 0"),
         ({"points": torch.tensor([[1.0, math.nan]])}, "points must be finite, got NaN or inf in 1 of 1 rows"),
     ],
 )
 def test_wrong_arguments_are_named_with_their_rule_and_value(arguments, message):
-    call = {"points": torch.zeros(6, 2), "num_clusters": 2, **arguments}
+    call = {"points": torch.zeros(6, 2), "n_clusters": 2, **arguments}
     points = call.pop("points")
     with pytest.raises(ValueError, match=message):
         kmeans(points, **call)
+
+
+def test_a_fit_cannot_be_changed():
+    fit = KMeans(torch.zeros(2, 3), (2.0, 1.0))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        fit.inertias = ()
+
+
+def begin(points, n_clusters, **options):
+    """Where a fit begins."""
+    return kmeans(points, n_clusters, max_iter=0, generator=seeded(0), **options).centroids
+
+
+@pytest.mark.parametrize("init", ["random", "k-means++"])
+def test_a_fit_begins_at_different_points_and_the_same_for_the_same_seed(init):
+    points = torch.arange(50.0)[:, None]
+    values = begin(points, 20, init=init).flatten().tolist()
+    assert len(set(values)) == 20
+    assert set(values) <= set(range(50))
+    assert begin(points, 20, init=init).flatten().tolist() == values
+
+
+def test_k_means_plus_plus_takes_a_far_point_at_once():
+    points = torch.cat([torch.zeros(1000, 2), torch.full((1, 2), 1e6)])
+    assert 1e6 in begin(points, 2, init="k-means++")
+
+
+def test_fewer_points_than_clusters_are_taken_again():
+    assert begin(torch.tensor([[1.0], [2.0]]), 5).flatten().tolist() == [1.0, 2.0, 1.0, 2.0, 1.0]
+    assert begin(torch.ones(3, 2), 5, init="k-means++").shape == (5, 2)
+
+
+@pytest.mark.parametrize("backend", OURS)
+def test_a_warm_start_goes_on_where_the_last_fit_ended_and_stops_where_inertia_has_settled(backend):
+    points = torch.randn(5000, 4, generator=seeded(19))
+    options = {"backend": backend, "generator": seeded(20)}
+    whole = kmeans(points, 40, max_iter=30, **options | {"generator": seeded(20)})
+    half = kmeans(points, 40, max_iter=15, **options | {"generator": seeded(20)})
+    rest = kmeans(points, 40, init=half.centroids, max_iter=15, backend=backend)
+    assert torch.equal(rest.centroids, whole.centroids)
+    assert half.inertias + rest.inertias == whole.inertias
+    settled = kmeans(points, 40, init=whole.centroids, tol=0.01, backend=backend)
+    assert len(settled.inertias) == 2
+
+
+def test_auto_takes_no_backend_without_a_tolerance_where_one_is_asked_for():
+    points = torch.randn(40_000, 12, generator=seeded(21))
+    assert len(kmeans(points, 16, tol=0.5, generator=seeded(22)).inertias) < 10

@@ -17,7 +17,7 @@ import sys
 from cce.compiled import notice
 notice.LONG = float(sys.argv[1])
 import numpy as np
-from cce.clustering.sums import sum_rows
+from cce.clustering.backends.native import sum_rows
 rows, one, own = np.zeros((2, 3), np.float32), np.zeros(2, np.float32), np.zeros(2, np.int32)
 sum_rows(rows, one, own, one, 0, 2, np.zeros((1, 4)))
 """

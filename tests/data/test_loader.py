@@ -72,12 +72,12 @@ def test_drop_last_leaves_out_the_short_batch(data):
     assert rows_of(loader(data, drop_last=True)) == rows_of(loader(data))[:100]
 
 
-@pytest.mark.parametrize("num_ranks", [2, 3, 16])
+@pytest.mark.parametrize("world_size", [2, 3, 16])
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_ranks_share_out_every_batch_without_overlap(data, num_ranks, shuffle):
+def test_ranks_share_out_every_batch_without_overlap(data, world_size, shuffle):
     shares = [
-        rows_of(loader(data, batch_size=16, shuffle=shuffle, rank=rank, num_ranks=num_ranks))
-        for rank in range(num_ranks)
+        rows_of(loader(data, batch_size=16, shuffle=shuffle, rank=rank, world_size=world_size))
+        for rank in range(world_size)
     ]
     together = [flat(batch) for batch in zip(*shares, strict=True)]
     assert together == rows_of(loader(data, batch_size=16, shuffle=shuffle))
@@ -95,8 +95,8 @@ def test_bags_stay_with_their_rows(data, batch_size):
 
 
 @pytest.mark.parametrize("stop", [0, 1, 37, 100, 101])
-@pytest.mark.parametrize("num_ranks", [1, 2])
-def test_a_position_is_restored_exactly(data, stop, num_ranks):
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_position_is_restored_exactly(data, stop, world_size):
     whole = loader(data)
     wanted = [rows_of(whole), rows_of(whole)]
     first = loader(data)
@@ -104,8 +104,8 @@ def test_a_position_is_restored_exactly(data, stop, num_ranks):
     taken = [batch.labels.long().tolist() for _, batch in zip(range(stop), first, strict=False)]
     state = first.state_dict()
     shares = []
-    for rank in range(num_ranks):  # a position of one rank is that of all
-        later = loader(data, rank=rank, num_ranks=num_ranks)
+    for rank in range(world_size):  # a position of one rank is that of all
+        later = loader(data, rank=rank, world_size=world_size)
         later.load_state_dict(state)
         shares.append(rows_of(later))
         assert later.epoch == 2
@@ -155,8 +155,8 @@ def test_a_position_of_another_order_is_refused(data):
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size must lie in [1, 2**31), got 0."),
-        ({"rank": 2, "num_ranks": 2}, "rank must lie in [0, 2), got 2."),
-        ({"num_ranks": 0}, "num_ranks must lie in [1, 2**31), got 0."),
+        ({"rank": 2, "world_size": 2}, "rank must lie in [0, 2), got 2."),
+        ({"world_size": 0}, "world_size must lie in [1, 2**31), got 0."),
         ({"seed": -1}, "seed must lie in [0, 2**63), got -1."),
     ],
 )

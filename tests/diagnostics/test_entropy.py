@@ -181,7 +181,7 @@ def test_learning_to_collide_has_entropies_once_it_has_clustered():
 
 
 def test_clustering_planted_clusters_ends_at_the_entropy_of_the_clusters():
-    settings = cce.ClusterSettings(start="k-means++")
+    settings = cce.ClusterSettings(init="k-means++")
     table = cce.ClusteredEmbedding(120, 4, num_rows=3, num_columns=1, num_helpers=0, settings=settings)
     weight = 10 * torch.eye(4)[torch.arange(120) % 3]
     table.approximate(weight, generator=torch.Generator().manual_seed(0))

@@ -65,7 +65,7 @@ def cluster_interrupted_after(delay, table):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["torch", "compiled"])
+@pytest.mark.parametrize("backend", ["torch", "native"])
 def test_an_interrupt_at_any_moment_leaves_the_old_table_or_the_new_one(backend):
     settings = cce.ClusterSettings(backend=backend)
     reference = cce.ClusteredEmbedding(3000, 8, num_rows=50, settings=settings, generator=generator())
@@ -158,7 +158,7 @@ def test_weighted_clustering_follows_the_frequent_ids():
     """Two frequent far-apart ids and many rare ones: weights pull both centroids to the frequent ids."""
     errors = {}
     for weighted in (False, True):
-        settings = cce.ClusterSettings(weighted=weighted, start="k-means++")
+        settings = cce.ClusterSettings(weighted=weighted, init="k-means++")
         table = cce.ClusteredEmbedding(400, 4, num_rows=8, settings=settings, generator=generator())
         counts = torch.ones(400, dtype=torch.int64)
         counts[:8] = 100_000
@@ -260,7 +260,7 @@ def cluster_a_file(path, started):
     table = cce.ClusteredEmbedding(200_000, 8, num_rows=300, pointer_file=path, generator=generator())
     started.set()
     for seed in (1, 2):
-        table.settings = cce.ClusterSettings(num_iterations=2, points_per_row=16)
+        table.settings = cce.ClusterSettings(max_iter=2, points_per_row=16)
         table.cluster(generator=generator(seed))
 
 
@@ -268,7 +268,7 @@ def cluster_a_file(path, started):
 def test_a_kill_leaves_a_pointer_file_whole(tmp_path):
     states = []
     table = cce.ClusteredEmbedding(200_000, 8, num_rows=300, generator=generator())
-    table.settings = cce.ClusterSettings(num_iterations=2, points_per_row=16)
+    table.settings = cce.ClusterSettings(max_iter=2, points_per_row=16)
     for seed in (1, 2, None):
         states.append(table.assignments.pointers.clone())
         if seed is not None:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
 import cce
-from cce.clustering.agreement import churn, count_rows, pointer_entropies
+from cce.clustering import churn, count_rows, pointer_entropies
 from cce.embeddings import METHODS
 from cce.embeddings.clusterable import StepTimer, clean_interrupts
 

@@ -79,7 +79,7 @@ class TestLearnedForFrequentIdsOnly(LinearContract):
 def trained(num_ids=3000, num_groups=20, dim=8, *, noise=0.0, **options):
     """A table whose dense form has planted groups: helpers zero, rows spread out, every id pointed by hand."""
     g = torch.Generator().manual_seed(0)
-    options.setdefault("settings", cce.ClusterSettings(start="k-means++"))
+    options.setdefault("settings", cce.ClusterSettings(init="k-means++"))
     table = cce.ClusteredEmbedding(num_ids, dim, num_rows=num_groups, num_columns=4, generator=g, **options)
     groups = torch.randint(0, num_groups, (num_ids, 4), generator=g)
     with torch.no_grad():

@@ -47,7 +47,7 @@ def planted_table(num_ids=400, num_clusters=10):
 
 def test_ids_with_near_thin_rows_collide():
     table, cluster = planted_table()
-    table.settings = cce.ClusterSettings(start="k-means++")
+    table.settings = cce.ClusterSettings(init="k-means++")
     before = table.to_dense()
     event = table.cluster(generator=torch.Generator().manual_seed(0))
     rows = table.assignments.pointers[:, 0].long()

@@ -35,7 +35,7 @@ def test_a_table_of_few_distinct_rows_is_kept_exactly():
     table = cce.ProductQuantizedEmbedding.from_table(
         weight,
         num_params=8 * 8,
-        settings=cce.ClusterSettings(start="k-means++"),
+        settings=cce.ClusterSettings(init="k-means++"),
         generator=torch.Generator().manual_seed(0),
     )
     assert table.num_params == 64

@@ -53,10 +53,10 @@ def test_a_run_waits_for_the_one_that_it_starts_from(tasks):
 
 def test_a_failure_is_told_and_kept_until_the_run_is_finished(tasks):
     task = tasks["cce"]
-    options = {"settings": {"num_iterations": 0}}
+    options = {"settings": {"max_iter": 0}}
     wrong = replace(task, run=replace(task.run, config=replace(task.run.config, method_options=options)))
     ended = run_one(wrong)
-    assert ended.failure.startswith("ValueError: num_iterations must lie in [1")
+    assert ended.failure.endswith("ClusterSettings: max_iter must lie in [1, 2**31), got 0.")
     assert "Traceback" in task.folder.error.read_text()
     assert run_one(task) == Ended()
     assert not task.folder.error.exists()

@@ -135,12 +135,12 @@ def test_a_sweep_that_was_killed_ends_as_if_it_had_not_been(whole, data, tmp_pat
 
 
 def test_a_failing_run_does_not_stop_the_others(data, tmp_path):
-    series = {"wrong": {"method": "cce", "method_options": {"settings": {"num_iterations": 0}}}}
+    series = {"wrong": {"method": "cce", "method_options": {"settings": {"max_iter": 0}}}}
     outcome = Sweep(tiny_runs(data, series=series), tmp_path).run()
     assert [record.series for record in outcome.records] == ["cce", "full"]
     assert list(outcome.failures) == ["wrong-cap320-seed0"]
     assert outcome.failures["wrong-cap320-seed0"].startswith(
-        "ValueError: method_options settings must be those of ClusterSettings: num_it"
+        "ValueError: method_options settings must be those of ClusterSettings: max_it"
     )
     assert "Traceback" in (tmp_path / "runs" / "wrong-cap320-seed0" / "error.txt").read_text()
 

@@ -208,7 +208,7 @@ class EmbeddingContract:
         with FakeTensorMode(allow_non_fake_inputs=True):
             moved = {name: torch.empty_like(p, device="cuda") for name, p in table.named_parameters()}
             for module in table.modules():
-                for name in getattr(module, "moved_facts", ()):
+                for name in getattr(module, "device_tensors", ()):
                     setattr(module, name, torch.empty_like(getattr(module, name), device="cuda"))
             ids = torch.zeros(7, 3, dtype=torch.int64, device="cuda")
             vectors = torch.func.functional_call(table, moved, (ids,))

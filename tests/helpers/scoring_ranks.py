@@ -64,7 +64,7 @@ def main(data: Path | str, metrics: list[str]) -> None:
 
 
 def _loader(prepared: PreparedData, ranks: Ranks) -> object:
-    share = {"rank": ranks.rank, "num_ranks": ranks.world_size}
+    share = {"rank": ranks.rank, "world_size": ranks.world_size}
     return prepared.loader("validation", batch_size=83, shuffle=False, **share)
 
 

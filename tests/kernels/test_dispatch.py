@@ -6,6 +6,7 @@ import pickle
 import pytest
 import torch
 
+import cce
 from cce import compiled
 from cce.kernels import Bags, Lookup
 from helpers.linear_tables import TABLES, plain, seeded, some_ids
@@ -46,15 +47,15 @@ def test_bags_are_the_same_by_either_backend(request, weighted):
     tables = [TABLES["cce"](padding_idx=3), TABLES["full"]()]
     ids, offsets = some_ids(60), torch.tensor([0, 10, 10, 30, 45, 45, 60])
     bags = Bags(offsets, 3, torch.rand(60, generator=seeded(2)) if weighted else None)
-    found = Lookup()(tables, ids, bags=bags)
+    found = Lookup(tables)(ids, bags=bags)
     request.getfixturevalue("uncompiled")
-    torch.testing.assert_close(found, Lookup()(tables, ids, bags=bags))
+    torch.testing.assert_close(found, Lookup(tables)(ids, bags=bags))
 
 
 def test_weights_of_a_bag_that_are_trained_get_their_gradient():
     table, ids = TABLES["full"](), some_ids(4)
     weights = torch.ones(4, requires_grad=True)
-    Lookup()([table], ids, bags=Bags(torch.tensor([0, 1, 4]), 2, weights)).sum().backward()
+    Lookup([table])(ids, bags=Bags(torch.tensor([0, 1, 4]), 2, weights)).sum().backward()
     torch.testing.assert_close(weights.grad, plain(table, ids).sum(1))
 
 
@@ -69,25 +70,27 @@ def test_other_float_types_go_to_plain_torch():
 @needs_numba
 def test_tables_of_two_float_types_are_looked_up_one_by_one():
     tables = [TABLES["full"](), TABLES["full"]().double()]
-    vectors = Lookup()(tables, some_ids(30, 2))
+    vectors = Lookup(tables)(some_ids(30, 2))
     assert vectors.dtype is torch.float64
 
 
 @needs_numba
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda lookup: pickle.loads(pickle.dumps(lookup))])
-def test_a_copy_of_a_lookup_makes_a_plan_of_its_own(duplicate):
-    table, lookup = TABLES["cce"](), Lookup(["one"])
-    lookup([table], some_ids(30, 1))
-    twin = duplicate(lookup)
-    assert lookup.plan is not None
-    assert twin.plan is None
-    assert twin.names == ("one",)
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))])
+def test_a_copy_makes_a_plan_of_its_own(duplicate):
+    table = TABLES["cce"]()
+    collection = cce.EmbeddingCollection({"a": 700}, 16, cap=1600, seed=0)
+    table(some_ids(30))
+    collection(some_ids(30, 1))
+    assert duplicate(table).look_up.plan is None
+    assert duplicate(collection)._fused is None
+    assert table.look_up.plan is not None
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.float32, torch.bool])
 def test_ids_of_another_type_are_refused(dtype):
+    table = TABLES["cce"]()
     with pytest.raises(TypeError, match=f"ids must be int32 or int64, got {dtype}"):
-        Lookup()([TABLES["cce"]()], torch.zeros(3, 1, dtype=dtype))
+        table.look_up(torch.zeros(3, 1, dtype=dtype))
 
 
 @pytest.mark.parametrize("name", ["cce", "full", "hash-embedding with weights"])

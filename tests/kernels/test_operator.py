@@ -5,8 +5,7 @@ import torch
 
 import cce
 from cce import compiled
-from cce.indexing.sources import describe
-from cce.kernels import operator
+from cce.kernels import Lookup
 from helpers.linear_tables import NUM_IDS, TABLES, assert_same_sums, plain, seeded, some_ids
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
@@ -79,21 +78,40 @@ def test_an_exported_program_runs_without_our_operators():
 @pytest.mark.parametrize("name", ["cce", "robe", "full"])
 def test_torch_s_own_checks_of_an_operator(name):
     tables = [TABLES[name](), TABLES["cce of frequent ids"](padding_idx=3)]
-    word, state = operator.flatten([table.layout() for table in tables])
-    ids = some_ids(256, 2)  # a whole block: rows of the rest of a block are not set
-    arguments = (ids, [table.codebook for table in tables], state, word, True)
+    look_up = Lookup(tables)
+    ids = torch.arange(512).view(2, 256).t()  # a whole block of ids that differ: all that is saved for backward is set
+    arguments = (ids, [table.codebook for table in tables], look_up.handle, True)
     torch.library.opcheck(torch.ops.cce.look_up.default, arguments)
 
 
-@pytest.mark.parametrize("name", list(TABLES))
-def test_a_layout_survives_being_flattened(name):
-    layout = TABLES[name]().layout()
-    (back,) = operator.unflatten(*operator.flatten([layout]))
-    for field in ("num_embeddings", "columns", "terms", "width", "num_rows", "padding_idx"):
-        assert getattr(back, field) == getattr(layout, field)
-    for ours, theirs in zip(describe(layout.sources), describe(back.sources), strict=True):
-        assert [x for x in ours if not isinstance(x, torch.Tensor)] == [
-            x for x in theirs if not isinstance(x, torch.Tensor)
-        ]
-        assert ours.table is theirs.table
-        assert ours.seeds is theirs.seeds
+def test_a_compiled_collection_is_one_operator_and_gives_the_same():
+    collection = cce.EmbeddingCollection({"a": NUM_IDS, "b": NUM_IDS, "c": 9}, 16, cap=1600, seed=0)
+    ids = some_ids(600, 3) % torch.tensor([NUM_IDS, NUM_IDS, 9])
+    graphs, (vectors,) = graphs_of(collection, ids)
+    assert sum("cce.look_up" in target for target in targets(graphs)) == 1
+    assert torch.equal(vectors, collection(ids))
+    upstream = torch.randn(vectors.shape, generator=seeded(1))
+    parameters = list(collection.parameters())
+    found, expected = (torch.autograd.grad(v, parameters, upstream) for v in (vectors, collection(ids)))
+    assert all(map(torch.equal, found, expected))
+
+
+def test_a_compiled_collection_follows_what_changes():
+    collection = cce.EmbeddingCollection({"a": NUM_IDS, "b": NUM_IDS}, 16, cap=1600, seed=0)
+    fast, ids = torch.compile(collection, backend="aot_eager", fullgraph=True), some_ids(300, 2)
+    fast(ids)
+    collection.cluster(generator=seeded())
+    assert torch.equal(fast(ids), collection(ids))
+    collection.tables["a"].padding_idx = int(ids[0, 0])
+    assert not fast(ids)[0, 0].any()
+    collection.tables["b"] = cce.FullEmbedding(NUM_IDS, 16, generator=seeded())
+    assert torch.equal(fast(ids), collection(ids))
+
+
+def test_tables_that_changed_their_shape_before_backward_are_named_and_not_written_to():
+    table = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, first_rows=300, generator=seeded())
+    vectors = torch.compile(table, backend="aot_eager")(some_ids(300))
+    table.cluster(generator=seeded())
+    table(some_ids(3))
+    with pytest.raises(RuntimeError, match="the tables changed their shapes between forward and backward"):
+        vectors.sum().backward()

@@ -244,6 +244,6 @@ def planted_run(method, **options):
 
 @pytest.mark.slow
 def test_six_clusterings_recover_planted_clusters_and_hashing_cannot():
-    assert planted_run("cce", num_columns=1, settings=cce.ClusterSettings(start="k-means++")) > 0.9
+    assert planted_run("cce", num_columns=1, settings=cce.ClusterSettings(init="k-means++")) > 0.9
     for method in ("hash", "hash-embedding", "ce-concat"):
         assert planted_run(method) < 0.5

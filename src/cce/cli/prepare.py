@@ -18,7 +18,7 @@ EXAMPLE = """examples:
   cce prepare table clicks.csv runs/clicks --label click --categorical user item --dense age
   cce prepare --reuse-vocabulary runs/kaggle new.txt runs/new
 
-`cce prepare KIND --help` tells the options of a kind."""
+`cce prepare KIND --help` shows the options of a kind."""
 RAW_FORMATS = ("criteo-kaggle",)
 HEAD_ROWS = 20_000  # of synthetic clicks
 VOCABULARY = (
@@ -223,10 +223,10 @@ def _add_synthetic(kinds: Any) -> None:
 
 def _summary(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     features = {feature["name"]: feature["num_embeddings"] for feature in manifest["schema"]["features"]}
-    told = ("splits", "rows", "malformed", "dense", "oracle_bce")
+    shown = ("splits", "rows", "malformed", "dense", "oracle_bce")
     size = sum(file["bytes"] for file in manifest["files"].values())
     summary = {"out": str(out), "kind": manifest["kind"], "features": features, "bytes": size}
-    return summary | {name: manifest[name] for name in told if name in manifest}
+    return summary | {name: manifest[name] for name in shown if name in manifest}
 
 
 def as_text(summary: dict[str, Any]) -> str:

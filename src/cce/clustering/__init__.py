@@ -1,9 +1,37 @@
-"""Vectors → centroids and the nearest centroid of each: k-means, exact assignment, sampling of ids."""
+"""Vectors → centroids and the nearest centroid of each: k-means, exact assignment, sampling of ids, quantizers."""
 
-from cce.clustering.fit import KMeans
-from cce.clustering.kmeans import kmeans
-from cce.clustering.nearest import nearest_centroid
-from cce.clustering.quantize import ClusterSettings
-from cce.clustering.sampling import sample_ids
+from cce.clustering.agreement import churn, contingency, count_rows, pointer_entropies
+from cce.clustering.backends.base import KMeans
+from cce.clustering.kmeans import kmeans, nearest_centroid
+from cce.clustering.quantizers import (
+    CircularQuantizer,
+    ProductQuantizer,
+    Quantizer,
+    ResidualQuantizer,
+    encode_all,
+)
+from cce.clustering.sampling import Sample, Source, draw_sample, piece_size, sample_ids, vectors_of
+from cce.clustering.settings import ClusterSettings, checked_settings
 
-__all__ = ["ClusterSettings", "KMeans", "kmeans", "nearest_centroid", "sample_ids"]
+__all__ = [
+    "CircularQuantizer",
+    "ClusterSettings",
+    "KMeans",
+    "ProductQuantizer",
+    "Quantizer",
+    "ResidualQuantizer",
+    "Sample",
+    "Source",
+    "checked_settings",
+    "churn",
+    "contingency",
+    "count_rows",
+    "draw_sample",
+    "encode_all",
+    "kmeans",
+    "nearest_centroid",
+    "piece_size",
+    "pointer_entropies",
+    "sample_ids",
+    "vectors_of",
+]

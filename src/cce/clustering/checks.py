@@ -1,4 +1,4 @@
-"""What every entrance of this room asks of its points, weights and backend."""
+"""What this package asks of points, centroids and weights."""
 
 from __future__ import annotations
 
@@ -43,12 +43,16 @@ def checked_weights(weights: Tensor | None, points: Tensor) -> Tensor | None:
     """Return `weights` as float32 on the device of the points; refuse what is not a finite, useful mass."""
     if weights is None:
         return None
-    check_type("weights", weights, Tensor, "a Tensor")
+    check_type("sample_weight", weights, Tensor, "a Tensor")
     if weights.shape != points.shape[:1]:
-        raise ValueError(f"weights must have shape ({points.shape[0]},), one per point, got {tuple(weights.shape)}.")
+        raise ValueError(
+            f"sample_weight must have shape ({points.shape[0]},), one per point, got {tuple(weights.shape)}."
+        )
     mass = weights.detach().to(points.device).float().contiguous()
     if not bool(mass.isfinite().all()) or bool((mass < 0).any()):
-        raise ValueError(f"weights must be finite and not negative, got values in [{mass.min():g}, {mass.max():g}].")
+        raise ValueError(
+            f"sample_weight must be finite and not negative, got values in [{mass.min():g}, {mass.max():g}]."
+        )
     if not bool((mass > 0).any()):
-        raise ValueError("weights must not all be zero, got a sum of 0.")
+        raise ValueError("sample_weight must not all be zero, got a sum of 0.")
     return mass

@@ -1,4 +1,9 @@
-"""k-means by Lloyd's algorithm: weighted, empty clusters re-seeded, the same bits on any number of threads."""
+"""k-means by Lloyd's algorithm (1957), and the nearest centroid of every point: exact, ties to the lower index.
+
+Points may have weights, empty clusters move to badly served points, and the same seed gives the same bits on any number
+of threads. A fit begins at points drawn at random, at k-means++ (Arthur and Vassilvitskii, 2007), or at given
+centroids: those of the last fit make a warm start. How points find their centroids is a backend's affair.
+"""
 
 from __future__ import annotations
 
@@ -8,73 +13,89 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_number, check_range
-from cce.clustering.checks import checked_points, checked_weights
-from cce.clustering.compiled_lloyd import compiled_lloyd
-from cce.clustering.faiss_peer import faiss_kmeans
-from cce.clustering.fit import KMeans
-from cce.clustering.lloyd import Assigned, Lloyd, PlainLloyd
-from cce.clustering.nearest import choose_backend
-from cce.clustering.progress import Progress
-from cce.clustering.sklearn_peer import sklearn_kmeans
-from cce.clustering.start import starting_centroids
+from cce.clustering.backends import choose_backend
+from cce.clustering.backends.base import KMeans
+from cce.clustering.checks import check_same_space, checked_points, checked_weights
+from cce.clustering.progress import reporting
+from cce.clustering.sampling import sample_ids
 from cce.indexing import check_generator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cce.clustering.backends.base import Assigned, Lloyd
+    from cce.clustering.progress import Progress
 
-PEERS = {"faiss": faiss_kmeans, "sklearn": sklearn_kmeans}
+INITS = ("random", "k-means++")
 
 
 def kmeans(
     points: Tensor,
-    num_clusters: int,
+    n_clusters: int,
     *,
-    weights: Tensor | None = None,
-    num_iterations: int = 50,  # paper, "K-means"
-    tolerance: float = 0.0,
-    start: str | Tensor = "random",
+    init: str | Tensor = "random",
+    sample_weight: Tensor | None = None,
+    max_iter: int = 50,  # paper, "K-means"
+    tol: float = 0.0,
     generator: torch.Generator | None = None,
     backend: str = "auto",
     progress: Progress | None = None,
 ) -> KMeans:
-    """Cluster `points`, `(n, width)`, around `num_clusters` centroids.
+    """Cluster `points`, `(n, width)`, around `n_clusters` centroids.
 
-    A point of weight `w` counts as `w` equal points. `start` is "random" (different points, drawn by weight),
-    "k-means++" or a `(num_clusters, width)` tensor. The fit ends after `num_iterations`, when nothing changes, or when
-    an iteration lowers the inertia by no more than `tolerance` times itself. Plain torch reports its work to
-    `progress`, and long work by itself.
+    init: "random" (different points, drawn by weight), "k-means++", or `(n_clusters, width)` centroids to start from.
+    sample_weight: a point of weight `w` counts as `w` equal points.
+    max_iter, tol: the fit ends after so many iterations, when nothing changes, or when an iteration lowers the inertia
+        by no more than `tol` times itself.
+    backend: a name of `BACKENDS`, or "auto": the fastest that is here.
+    progress: what plain torch reports its work to; without one it reports long work by itself.
     """
     rows = checked_points(points)
-    mass = checked_weights(weights, rows)
+    weights = checked_weights(sample_weight, rows)
+    _check_numbers(rows, n_clusters, max_iter, tol)
     check_generator(generator)
-    _check_numbers(rows, num_clusters, num_iterations, tolerance)
-    name = choose_backend(backend, rows, num_clusters)
-    if backend == "auto" and name == "faiss" and tolerance > 0:  # which faiss does not know
-        name = "compiled"
-    centroids = starting_centroids(rows, num_clusters, weights=mass, start=start, generator=generator)
-    if num_iterations == 0:
+    chosen = choose_backend(backend, rows, n_clusters, tol=tol)
+    centroids = _initial_centroids(rows, n_clusters, init, weights, generator)
+    if max_iter == 0:
         return KMeans(centroids, ())
-    if name in PEERS:
-        return PEERS[name](rows, centroids, weights=mass, num_iterations=num_iterations, tolerance=tolerance)
-    if name == "compiled":
-        return _iterate(compiled_lloyd(rows, mass), centroids, num_iterations, tolerance)
-    if progress is not None:
-        return _iterate(PlainLloyd(rows, mass, progress), centroids, num_iterations, tolerance)
-    work = f"k-means of {len(rows):,} points and {num_clusters:,} clusters"
-    with Progress(work, len(rows) * num_clusters * num_iterations) as own:
-        return _iterate(PlainLloyd(rows, mass, own), centroids, num_iterations, tolerance)
+    if chosen.fit is not None:
+        return chosen.fit(rows, centroids, sample_weight=weights, max_iter=max_iter, tol=tol)
+    assert chosen.lloyd is not None  # a backend has the one or the other
+    work = f"k-means of {len(rows):,} points and {n_clusters:,} clusters"
+    with reporting(progress, work, len(rows) * n_clusters * max_iter) as reported:
+        return _iterate(chosen.lloyd(rows, weights, reported), centroids, max_iter, tol)
 
 
-def _iterate(lloyd: Lloyd, centroids: Tensor, num_iterations: int, tolerance: float) -> KMeans:
+def nearest_centroid(
+    points: Tensor, centroids: Tensor, *, backend: str = "auto", progress: Progress | None = None
+) -> Tensor:
+    """Return the index of the nearest centroid of every point: `(n, width), (k, width) → (n,)` int64.
+
+    "torch" and "native" give what the definition says (see `search.plain`); "faiss" and "sklearn" use other formulas
+    for the distance, so near ties may fall differently there. For `progress` see `kmeans`.
+    """
+    rows = checked_points(points)
+    centers = checked_points(centroids, "centroids")
+    check_same_space(rows, centers, "centroids")
+    if centers.shape[0] == 0:
+        raise ValueError("centroids must have at least one row, got 0.")
+    chosen = choose_backend(backend, rows, centers.shape[0])
+    if rows.shape[0] == 0:
+        return torch.empty(0, dtype=torch.int64, device=rows.device)
+    work = f"search of {len(rows):,} points among {len(centers):,} centroids"
+    with reporting(progress, work, len(rows) * len(centers)) as reported:
+        return chosen.nearest(rows, centers, reported)
+
+
+def _iterate(lloyd: Lloyd, centroids: Tensor, max_iter: int, tol: float) -> KMeans:
     inertias: list[float] = []
-    for _ in range(num_iterations):
+    for _ in range(max_iter):
         assigned = lloyd.assign(centroids)
         inertias.append(assigned.inertia)
         moved = _moved(centroids, assigned, lloyd)
         unchanged = torch.equal(moved, centroids)
         centroids = moved
-        if unchanged or _has_converged(inertias, tolerance):
+        if unchanged or _has_converged(inertias, tol):
             break
     return KMeans(centroids, tuple(inertias))
 
@@ -107,15 +128,76 @@ def _badly_served(assigned: Assigned, weights: Tensor, num_wanted: int) -> Tenso
     return first[clusters]
 
 
-def _has_converged(inertias: Sequence[float], tolerance: float) -> bool:
-    if tolerance == 0.0 or len(inertias) < 2:
+def _has_converged(inertias: Sequence[float], tol: float) -> bool:
+    if tol == 0.0 or len(inertias) < 2:
         return False
-    return inertias[-2] - inertias[-1] <= tolerance * inertias[-2]
+    return inertias[-2] - inertias[-1] <= tol * inertias[-2]
 
 
-def _check_numbers(points: Tensor, num_clusters: int, num_iterations: int, tolerance: float) -> None:
+def _check_numbers(points: Tensor, n_clusters: int, max_iter: int, tol: float) -> None:
     if points.shape[0] == 0:
         raise ValueError("points must have at least one row, got 0.")
-    check_range("num_clusters", num_clusters, 1, 2**31)
-    check_range("num_iterations", num_iterations, 0, 2**31)
-    check_number("tolerance", tolerance)
+    check_range("n_clusters", n_clusters, 1, 2**31)
+    check_range("max_iter", max_iter, 0, 2**31)
+    check_number("tol", tol)
+
+
+def _initial_centroids(
+    points: Tensor,
+    n_clusters: int,
+    init: str | Tensor,
+    sample_weight: Tensor | None,
+    generator: torch.Generator | None,
+) -> Tensor:
+    """Return `(n_clusters, width)` centroids of their own memory."""
+    if isinstance(init, Tensor):
+        return _given(points, n_clusters, init)
+    if init == "random":
+        return points[_random_rows(points, n_clusters, sample_weight, generator)]
+    if init == "k-means++":
+        return points[_spread_rows(points, n_clusters, sample_weight, generator)]
+    raise ValueError(f"init must be a tensor or one of {', '.join(INITS)}, got {init!r}.")
+
+
+def _given(points: Tensor, n_clusters: int, init: Tensor) -> Tensor:
+    centroids = checked_points(init, "init").clone()
+    check_same_space(points, centroids, "init")
+    if centroids.shape[0] != n_clusters:
+        raise ValueError(f"init must have n_clusters = {n_clusters} rows, got {centroids.shape[0]}.")
+    return centroids
+
+
+def _random_rows(
+    points: Tensor, n_clusters: int, sample_weight: Tensor | None, generator: torch.Generator | None
+) -> Tensor:
+    """Draw different rows, by weight; with fewer points than clusters, begin again from the first."""
+    rows = sample_ids(points.shape[0], n_clusters, counts=sample_weight, generator=generator)
+    return rows[torch.arange(n_clusters, device="cpu") % rows.numel()].to(points.device)
+
+
+def _spread_rows(
+    points: Tensor, n_clusters: int, sample_weight: Tensor | None, generator: torch.Generator | None
+) -> Tensor:
+    """Draw each next row in proportion to its weight times its squared distance to the rows drawn before."""
+    mass = torch.ones(points.shape[0], device=points.device) if sample_weight is None else sample_weight
+    draws = torch.rand(n_clusters, dtype=torch.float64, generator=generator, device="cpu").tolist()
+    rows = torch.empty(n_clusters, dtype=torch.int64, device=points.device)
+    rows[0] = _row_at(mass, draws[0])
+    nearest = _squares_to(points, rows[0])
+    for index in range(1, n_clusters):
+        error = mass * nearest
+        rows[index] = _row_at(error if bool(error.any()) else mass, draws[index])
+        nearest = torch.minimum(nearest, _squares_to(points, rows[index]))
+    return rows
+
+
+def _squares_to(points: Tensor, row: Tensor) -> Tensor:
+    return (points - points[row]).square_().sum(1)
+
+
+def _row_at(mass: Tensor, fraction: float) -> Tensor:
+    """Return the row at which the running sum of `mass` passes `fraction` of the whole; never one of no mass."""
+    running = mass.double().cumsum(0)
+    row = torch.searchsorted(running, running[-1:] * fraction, right=True)
+    last = torch.searchsorted(running, running[-1:])  # the last row that adds anything
+    return torch.minimum(row, last).squeeze(0)

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 from tqdm import tqdm
@@ -71,6 +72,11 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.close()
+
+
+def reporting(progress: Progress | None, work: str, num_pairs: int) -> AbstractContextManager[Progress]:
+    """Return the progress that is given, which its owner ends, or else one of its own."""
+    return Progress(work, num_pairs) if progress is None else nullcontext(progress)
 
 
 def _readable(seconds: float) -> str:

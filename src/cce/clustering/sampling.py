@@ -1,4 +1,4 @@
-"""Drawing ids without repetition from a vocabulary that may be far larger than the sample.
+"""Samples to fit on: ids drawn without repetition from a vocabulary that may be far larger, and their vectors.
 
 Uniform samples come from rejection: draw with repetition, keep the first of each. Samples by frequency come from
 exponential races (Efraimidis and Spirakis, 2006): id `i` arrives at time `E_i / counts[i]`, and the first arrivals win.
@@ -7,13 +7,23 @@ Neither holds more than the sample and one block of ids in memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from cce.checks import check_range, check_type
 from cce.indexing import check_generator
 
+if TYPE_CHECKING:
+    from cce.clustering.settings import ClusterSettings
+
+PIECE = 1 << 19  # values that a source is asked for at a time
 RACE_BLOCK = 1 << 20  # ids that race at once: 8 MB of arrival times
+
+Source = Callable[[Tensor], Tensor]  # ids (n) → vectors (n, dim)
 
 
 def sample_ids(
@@ -35,6 +45,61 @@ def sample_ids(
         kept[_draw_distinct(num_ids, num_ids - num_samples, generator)] = False
         return kept.nonzero().squeeze(1)
     return _draw_distinct(num_ids, num_samples, generator).sort().values
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Ids to fit on, with weights or without; their vectors `(n, dim)` are fetched from the source when needed."""
+
+    source: Source
+    ids: Tensor
+    dim: int
+    weights: Tensor | None = None
+
+    def vectors(self, part: Callable[[Tensor], Tensor] = lambda whole: whole) -> Tensor:
+        """All vectors, or a part of each, contiguous and in float32."""
+        return vectors_of(lambda ids: part(self.source(ids)), self.ids, self.dim).contiguous()
+
+
+def draw_sample(
+    num_ids: int,
+    num_rows: int,
+    settings: ClusterSettings,
+    *,
+    counts: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """At most `points_per_row · num_rows` ids to fit on, and their weights where the settings ask for weights."""
+    if settings.needs_counts and counts is None:
+        raise ValueError("counts must be given, or tracked by the table, for these settings: how often each id occurs.")
+    if counts is not None and len(counts) < num_ids:
+        raise ValueError(f"counts must have shape ({num_ids},), one count per id, got {tuple(counts.shape)}.")
+    counts = counts[:num_ids] if counts is not None else None
+    by_frequency = counts if settings.sampling == "frequency" else None
+    ids = sample_ids(num_ids, settings.points_per_row * num_rows, counts=by_frequency, generator=generator)
+    if not settings.weighted or counts is None or not bool((counts[ids] > 0).any()):
+        return ids, None
+    return ids, counts[ids].float()
+
+
+def vectors_of(source: Source, ids: Tensor, dim: int) -> Tensor:
+    """The vectors of ids in float32, asked for in pieces of few numbers: what a source needs on the way stays small."""
+    first, *rest = torch.split(ids, piece_size(dim))
+    vectors = source(first).float()
+    if not rest:
+        return vectors
+    whole = vectors.new_empty(len(ids), vectors.shape[1])
+    whole[: len(first)] = vectors
+    start = len(first)
+    for piece in rest:
+        whole[start : start + len(piece)] = source(piece)
+        start += len(piece)
+    return whole
+
+
+def piece_size(dim: int) -> int:
+    """How many ids of `dim` numbers a source is asked for at a time."""
+    return max(1, PIECE // dim)
 
 
 def _draw_distinct(num_ids: int, num_samples: int, generator: torch.Generator | None) -> Tensor:

@@ -99,6 +99,7 @@ class EmbeddingCollection(nn.Module):
         common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": generator}
         self.tables = TableDict(_make_tables(self.plan, options or {}, common))
         self._fused: _FusedTables | None = None
+        self._fused_tables()
         self.to(device, dtype)
 
     @property
@@ -125,15 +126,18 @@ class EmbeddingCollection(nn.Module):
         """Vectors `(batch, features, embedding_dim)`."""
         if isinstance(ids, Mapping):
             ids, offsets, per_sample_weights = self._join(ids)
-        check_type("ids", ids, Tensor, "a Tensor or a dictionary of Tensors")
-        check_type("offsets", offsets, (Tensor, type(None)), "a Tensor")
-        if ids.dtype not in (torch.int32, torch.int64):
-            raise TypeError(f"ids must be int32 or int64, got {ids.dtype}.")
+        if not isinstance(ids, Tensor):
+            check_type("ids", ids, Tensor, "a Tensor or a dictionary of Tensors")  # type: ignore[unreachable]
         if offsets is None:
             if per_sample_weights is not None:
                 raise ValueError("per_sample_weights go with offsets, got offsets=None.")
             return self._one_each(ids)
+        check_type("offsets", offsets, Tensor, "a Tensor")
         return self._bags(ids, offsets, per_sample_weights)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has a lookup of its own, with other addresses."""
+        return self.__dict__ | {"_fused": None}
 
     def cluster(self, *, generator: torch.Generator | None = None) -> list[ClusterEvent]:
         """Cluster every table that can be, side by side."""
@@ -150,24 +154,23 @@ class EmbeddingCollection(nn.Module):
             vectors = self._only_table()(self._in_one_vocabulary(ids, lambda numbers: numbers.expand_as(ids)))
             return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]
         fused = self._fused_tables()
+        if fused is None or not fused.tables:
+            return torch.stack([table(ids[:, place]) for place, table in enumerate(self._tables())], dim=1)
         if len(fused.tables) < self.num_features:
             return self._mixed(fused, ids)
-        vectors = fused.look_up(fused.tables, ids, shape=(len(ids), self.num_features, self.embedding_dim))
+        vectors = fused.look_up(ids, shape=(len(ids), self.num_features, self.embedding_dim))
         for place, table in fused.counting:
             table.count(ids[:, place])  # after they were found to be right
         return vectors
 
     def _mixed(self, fused: _FusedTables, ids: Tensor) -> Tensor:
         """The vectors of tables that are looked up together, and of the others between them."""
-        columns = [table(ids[:, place]) for place, table in enumerate(self._tables()) if place not in fused.places]
-        if fused.tables:
-            vectors = fused.look_up(fused.tables, ids[:, fused.places])
-            for place, table in fused.counting:
-                table.count(ids[:, place])
-            columns += torch.split(vectors, self.embedding_dim, dim=1)
-        others = [place for place in range(self.num_features) if place not in fused.places]
-        order = sorted(range(self.num_features), key=(others + fused.places).__getitem__)
-        return torch.stack([columns[index] for index in order], dim=1)
+        together = torch.split(fused.look_up(ids[:, fused.places]), self.embedding_dim, dim=1)
+        for place, table in fused.counting:
+            table.count(ids[:, place])
+        columns = dict(zip(fused.places, together, strict=True))
+        tables = enumerate(self._tables())
+        return torch.stack([columns[f] if f in columns else table(ids[:, f]) for f, table in tables], dim=1)
 
     # -- bags ----------------------------------------------------------------------------------------------------------
 
@@ -184,10 +187,10 @@ class EmbeddingCollection(nn.Module):
             pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(shifted, offsets, weights)
             return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)  # type: ignore[no-any-return]
         fused = self._fused_tables()
-        if len(fused.tables) < self.num_features:
+        if fused is None or len(fused.tables) < self.num_features:
             return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
         shape = (batch, self.num_features, self.embedding_dim)
-        vectors = fused.look_up(fused.tables, ids.contiguous(), bags=Bags(offsets.long(), batch, weights), shape=shape)
+        vectors = fused.look_up(ids.contiguous(), bags=Bags(offsets.long(), batch, weights), shape=shape)
         ends = offsets[::batch].tolist() if batch else [0] * (self.num_features + 1)
         for place, table in fused.counting:
             table.count(ids[ends[place] : ends[place + 1]])
@@ -255,10 +258,12 @@ class EmbeddingCollection(nn.Module):
             raise IndexError(f"ids of feature {name!r} must lie in [0, {size}), got {int(ids[wrong][0])}.")
         return ids + spread(sizes.cumsum(0) - sizes)
 
-    def _fused_tables(self) -> _FusedTables:
-        """The tables that are looked up together; noted again when a table was replaced."""
+    def _fused_tables(self) -> _FusedTables | None:
+        """The tables that are looked up together; noted again when a table was replaced, but not by a tracer."""
         tables = self._tables()
         if self._fused is None or self._fused.all_tables != tables:
+            if torch.compiler.is_compiling():
+                return None
             self._fused = _FusedTables.of(tables, list(self.features))
         return self._fused
 
@@ -286,8 +291,9 @@ class _FusedTables:
             if isinstance(table, LinearEmbedding) and not table.is_weighted
         ]
         counting = [(place, table) for place, table in found if table.keeps_counts]
-        look_up = Lookup([f"feature {names[place]!r}" for place, _ in found])
-        return cls(tables, [place for place, _ in found], [table for _, table in found], counting, look_up)
+        linear = [table for _, table in found]
+        look_up = Lookup(linear, [f"feature {names[place]!r}" for place, _ in found])
+        return cls(tables, [place for place, _ in found], linear, counting, look_up)
 
 
 def _readable(ids: Tensor) -> bool:

@@ -30,7 +30,8 @@ def parallel_for(task: Callable[[int], None], num_tasks: int) -> None:
     The caller is one of the threads.
     """
     num_threads = min(torch.get_num_threads(), num_tasks)
-    if num_threads <= 1 or in_worker():  # a worker that waits for its own pool might never end
+    is_nested = threading.current_thread().name.startswith(_THREAD_NAME)  # waiting for its own pool might never end
+    if num_threads <= 1 or is_nested:
         for index in range(num_tasks):
             task(index)
         return
@@ -47,11 +48,6 @@ def parallel_for(task: Callable[[int], None], num_tasks: int) -> None:
         for other in others:
             if not other.cancel():
                 other.result()
-
-
-def in_worker() -> bool:
-    """Whether the caller is one of several threads of `parallel_for` already, but not the one that called it."""
-    return threading.current_thread().name.startswith(_THREAD_NAME)
 
 
 def scratch(name: str, size: int, dtype: Any) -> np.ndarray[Any, Any]:

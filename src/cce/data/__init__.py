@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cce.data.manifest import MANIFEST, read_manifest
     from cce.data.prepare.columns import Columns, Reading
     from cce.data.prepare.head import head_of
+    from cce.data.prepare.inputs import Input
     from cce.data.prepare.job import Job, Splitting, VocabularyRule
     from cce.data.prepare.pipeline import prepare_data
     from cce.data.prepare.synthetic import SyntheticConfig, prepare_synthetic
@@ -35,6 +36,7 @@ _HOMES = {
     "manifest": ("MANIFEST", "read_manifest"),
     "prepare.columns": ("Columns", "Reading"),
     "prepare.head": ("head_of",),
+    "prepare.inputs": ("Input",),
     "prepare.job": ("Job", "Splitting", "VocabularyRule"),
     "prepare.pipeline": ("prepare_data",),
     "prepare.synthetic": ("SyntheticConfig", "prepare_synthetic"),
@@ -58,6 +60,7 @@ __all__ = [
     "SOURCES",
     "Columns",
     "EpochShuffle",
+    "Input",
     "Job",
     "Loader",
     "Option",

@@ -33,15 +33,15 @@ class Loader:
         shuffle: bool = True,
         seed: int = 0,
         rank: int = 0,
-        num_ranks: int = 1,
+        world_size: int = 1,
         drop_last: bool = False,
     ) -> None:
         check_range("batch_size", batch_size, 1, 2**31)
         check_range("seed", seed, 0, 2**63)
-        check_range("num_ranks", num_ranks, 1, 2**31)
-        check_range("rank", rank, 0, num_ranks)
+        check_range("world_size", world_size, 1, 2**31)
+        check_range("rank", rank, 0, world_size)
         self.rows, self.batch_size, self.shuffle, self.seed = rows, batch_size, shuffle, seed
-        self.rank, self.num_ranks, self.drop_last = rank, num_ranks, drop_last
+        self.rank, self.world_size, self.drop_last = rank, world_size, drop_last
         self.epoch = 0
         self.position = 0  # rows of the epoch that all ranks together have been given
         self._shuffle: EpochShuffle | None = None
@@ -55,9 +55,9 @@ class Loader:
             start = self.position
             lengths = self._next_lengths()
             numbers = self._row_numbers(start, start + sum(lengths))
-            shares = [numbers] if self.num_ranks == 1 else self._shares(numbers, lengths)
+            shares = [numbers] if self.world_size == 1 else self._shares(numbers, lengths)
             batch = self.rows.fetch(np.concatenate(shares))
-            pieces = _cut(batch, lengths if self.num_ranks == 1 else [len(share) for share in shares])
+            pieces = _cut(batch, lengths if self.world_size == 1 else [len(share) for share in shares])
             for length, piece in zip(lengths, pieces, strict=True):
                 start += length
                 self.position = start
@@ -75,17 +75,17 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the next batch begins, and what must be the same for it to be the same."""
-        return {"epoch": self.epoch, "position": self.position, **self._facts()}
+        return {"epoch": self.epoch, "position": self.position, **self._settings()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state` was taken, on any number of ranks."""
-        for name, value in self._facts().items():
+        for name, value in self._settings().items():
             if state[name] != value:
                 raise ValueError(f"{name} must be that of the saved position, {state[name]!r}, got {value!r}.")
         check_range("position", state["position"], 0, self._num_rows + 1)
         self.epoch, self.position = state["epoch"], state["position"]
 
-    def _facts(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         return {"seed": self.seed, "shuffle": self.shuffle, "num_rows": len(self.rows)}
 
     @property
@@ -95,7 +95,7 @@ class Loader:
 
     def _next_lengths(self) -> list[int]:
         """Rows of the next batches: enough batches that a fetch is worth its while."""
-        count = max(1, DECODED_ROWS * self.num_ranks // self.batch_size)
+        count = max(1, DECODED_ROWS * self.world_size // self.batch_size)
         left = self._num_rows - self.position
         whole, rest = divmod(min(left, count * self.batch_size), self.batch_size)
         return [self.batch_size] * whole + ([rest] if rest else [])
@@ -103,8 +103,8 @@ class Loader:
     def _shares(self, numbers: Rows, lengths: list[int]) -> list[Rows]:
         """This rank's rows of each batch."""
         batches = np.split(numbers, np.cumsum(lengths)[:-1])
-        rank, num_ranks = self.rank, self.num_ranks
-        return [rows[len(rows) * rank // num_ranks : len(rows) * (rank + 1) // num_ranks] for rows in batches]
+        rank, world_size = self.rank, self.world_size
+        return [rows[len(rows) * rank // world_size : len(rows) * (rank + 1) // world_size] for rows in batches]
 
     def _row_numbers(self, start: int, stop: int) -> Rows:
         if not self.shuffle:

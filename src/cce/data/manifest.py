@@ -40,12 +40,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def check_files(folder: Path, manifest: dict[str, Any]) -> None:
     """Refuse a data set with the name of the file if one is missing or has lost its end."""
-    for name, facts in manifest["files"].items():
+    for name, entry in manifest["files"].items():
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} is not complete: {name} is missing.")
         size = (folder / name).stat().st_size
-        if size != facts["bytes"]:
-            raise ValueError(f"{folder / name} must have {facts['bytes']} bytes, got {size}: it was damaged.")
+        if size != entry["bytes"]:
+            raise ValueError(f"{folder / name} must have {entry['bytes']} bytes, got {size}: it was damaged.")
 
 
 def checksum(path: Path) -> str:
@@ -66,8 +66,8 @@ def _checked(manifest: Any) -> dict[str, Any]:
     schema = Schema.from_dict(_part(manifest, "schema", dict))
     splits, files = _part(manifest, "splits", dict), _part(manifest, "files", dict)
     _check_splits(splits)
-    for name, facts in files.items():
-        _check_file(name, facts)
+    for name, entry in files.items():
+        _check_file(name, entry)
     _check_sizes(schema, splits, files)
     return manifest
 
@@ -88,14 +88,14 @@ def _check_splits(splits: dict[str, Any]) -> None:
             raise ValueError(f"rows of split {split} must be a whole number of at least 0, got {count!r}.")
 
 
-def _check_file(name: str, facts: Any) -> None:
+def _check_file(name: str, entry: Any) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
         raise ValueError(f"files must lie within the data set's folder, got {name!r}.")
-    if not isinstance(facts, dict) or type(facts.get("bytes")) is not int or facts["bytes"] < 0:
-        raise ValueError(f"bytes of file {name} must be a whole number of at least 0, got {facts!r}.")
-    if not isinstance(facts.get("sha256"), str) or not SHA256.fullmatch(facts["sha256"]):
-        raise ValueError(f"sha256 of file {name} must have 64 hexadecimal digits, got {facts.get('sha256')!r}.")
+    if not isinstance(entry, dict) or type(entry.get("bytes")) is not int or entry["bytes"] < 0:
+        raise ValueError(f"bytes of file {name} must be a whole number of at least 0, got {entry!r}.")
+    if not isinstance(entry.get("sha256"), str) or not SHA256.fullmatch(entry["sha256"]):
+        raise ValueError(f"sha256 of file {name} must have 64 hexadecimal digits, got {entry.get('sha256')!r}.")
 
 
 def _check_sizes(schema: Schema, splits: dict[str, int], files: dict[str, Any]) -> None:
@@ -103,9 +103,9 @@ def _check_sizes(schema: Schema, splits: dict[str, int], files: dict[str, Any]) 
     wanted: dict[str, int | None] = {}
     for split, count in splits.items():
         wanted[rows_file(split)] = count * record_dtype(schema).itemsize
-        for place in (place for place, feature in enumerate(schema.features) if feature.multi_hot):
-            wanted[values_file(split, place)] = None  # any number of ids
-            wanted[offsets_file(split, place)] = (count + 1) * OFFSET.itemsize
+        for index in (index for index, feature in enumerate(schema.features) if feature.multi_hot):
+            wanted[values_file(split, index)] = None  # any number of ids
+            wanted[offsets_file(split, index)] = (count + 1) * OFFSET.itemsize
     for name, size in wanted.items():
         if name not in files:
             raise ValueError(f"files must list {name}, got {', '.join(files) or 'none'}.")

@@ -53,7 +53,7 @@ class PreparedData:
         shuffle: bool = True,
         seed: int = 0,
         rank: int = 0,
-        num_ranks: int = 1,
+        world_size: int = 1,
         drop_last: bool = False,
     ) -> Loader:
         """The batches of a split; `batch_size` is that of all ranks together."""
@@ -63,7 +63,7 @@ class PreparedData:
             shuffle=shuffle,
             seed=seed,
             rank=rank,
-            num_ranks=num_ranks,
+            world_size=world_size,
             drop_last=drop_last,
         )
 

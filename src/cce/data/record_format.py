@@ -1,6 +1,6 @@
 """How prepared rows lie on disk: one record of fixed width a row, each number in as few bytes as it needs.
 
-A split is one memory-mapped file of records, since a shuffled batch then costs one place in memory a row rather than
+A split is one memory-mapped file of records, since a shuffled batch then reads one stretch of memory a row rather than
 one a row and column (`python -m benchmarks.loader` measures both). A multi-hot feature has two files more: all its ids,
 and where each row's begin.
 """
@@ -27,15 +27,15 @@ def id_dtype(num_embeddings: int) -> np.dtype[np.integer]:
 
 
 def record_dtype(schema: Schema) -> np.dtype[np.void]:
-    """The record of a row: `label`, `weight`, `dense`, and the ids of one-hot features by place: `id0`, `id1`, ….
+    """The record of a row: `label`, `weight`, `dense`, and the ids of one-hot features by index: `id0`, `id1`, ….
 
     Wide numbers come first and the width is a multiple of the widest, so every number is aligned.
     """
     columns: list[tuple[str, np.dtype[Any], int]] = [("label", FLOAT, 1)]
     columns += [("weight", FLOAT, 1)] if schema.has_weights else []
     columns += [("dense", FLOAT, len(schema.dense))] if schema.dense else []
-    one_hot = ((place, feature) for place, feature in enumerate(schema.features) if not feature.multi_hot)
-    columns += [(f"id{place}", id_dtype(feature.num_embeddings), 1) for place, feature in one_hot]
+    one_hot = ((index, feature) for index, feature in enumerate(schema.features) if not feature.multi_hot)
+    columns += [(f"id{index}", id_dtype(feature.num_embeddings), 1) for index, feature in one_hot]
     columns.sort(key=lambda column: -column[1].itemsize)
     names, formats, offsets, width = [], [], [], 0
     for name, kind, count in columns:
@@ -53,14 +53,14 @@ def rows_file(split: str) -> str:
     return f"{split}.rows"
 
 
-def values_file(split: str, place: int) -> str:
+def values_file(split: str, index: int) -> str:
     """The name of the file of all ids of a multi-hot feature."""
-    return f"{split}.{place}.values"
+    return f"{split}.{index}.values"
 
 
-def offsets_file(split: str, place: int) -> str:
+def offsets_file(split: str, index: int) -> str:
     """The name of the file that says where each row's ids begin; one number more than rows."""
-    return f"{split}.{place}.offsets"
+    return f"{split}.{index}.offsets"
 
 
 def map_file(path: Path, dtype: np.dtype[Any]) -> np.ndarray:

@@ -17,7 +17,7 @@ WINDOW_ROWS = 1 << 21
 
 
 class EpochShuffle:
-    """The rows of one epoch: `rows(start, stop)` are those at the places from `start` to `stop`."""
+    """The rows of one epoch: `rows(start, stop)` are those at the positions from `start` to `stop`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class EpochShuffle:
         self._rows = np.empty(0, np.int64)
 
     def rows(self, start: int, stop: int) -> Rows:
-        """Row numbers at the places from `start` to `stop` of the epoch."""
+        """Row numbers at the positions from `start` to `stop` of the epoch."""
         pieces = []
         for window in range(start // self.window_rows, -(-stop // self.window_rows)):
             first = window * self.window_rows

@@ -25,11 +25,11 @@ class SplitRows:
         records = map_file(folder / rows_file(split), self._dtype)
         self._bytes = records.view(np.uint8).reshape(len(records), self._dtype.itemsize)
         names = self._dtype.names or ()
-        self._places = [(name, int(name[2:])) for name in names if name.startswith("id")]
+        self._id_columns = [(name, int(name[2:])) for name in names if name.startswith("id")]
         self._others = [name for name in names if not name.startswith("id")]
         self._bags = {
-            place: Bags(folder, split, place, feature.num_embeddings)
-            for place, feature in enumerate(schema.features)
+            index: Bags(folder, split, index, feature.num_embeddings)
+            for index, feature in enumerate(schema.features)
             if feature.multi_hot
         }
 
@@ -61,19 +61,19 @@ class SplitRows:
     def _decode(self, rows: np.ndarray, columns: dict[str, np.ndarray], ids: np.ndarray) -> None:
         # whole records are copied as bytes, which is several times faster than to index records
         records = self._bytes.take(rows, axis=0).reshape(-1).view(self._dtype)
-        for name, place in self._places:
-            ids[:, place] = records[name]
+        for name, index in self._id_columns:
+            ids[:, index] = records[name]
         for name in self._others:
             columns[name][...] = records[name]
 
     def _with_bags(self, rows: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Flat ids and offsets: a one-hot feature has a bag of one id for each row."""
         values, lengths = [], []
-        for place in range(len(self.schema.features)):
-            if place in self._bags:
-                some_values, some_lengths = self._bags[place].fetch(rows)
+        for index in range(len(self.schema.features)):
+            if index in self._bags:
+                some_values, some_lengths = self._bags[index].fetch(rows)
             else:
-                some_values, some_lengths = ids[:, place], np.ones(len(rows), np.int64)
+                some_values, some_lengths = ids[:, index], np.ones(len(rows), np.int64)
             values.append(some_values)
             lengths.append(some_lengths)
         offsets = np.zeros(len(rows) * len(values) + 1, np.int64)
@@ -84,14 +84,14 @@ class SplitRows:
 class Bags:
     """The ids of one multi-hot feature: row `r` has `values[offsets[r] : offsets[r + 1]]`."""
 
-    def __init__(self, folder: Path, split: str, place: int, num_embeddings: int) -> None:
-        self.values = map_file(folder / values_file(split, place), id_dtype(num_embeddings))
-        self.offsets = map_file(folder / offsets_file(split, place), OFFSET)
+    def __init__(self, folder: Path, split: str, index: int, num_embeddings: int) -> None:
+        self.values = map_file(folder / values_file(split, index), id_dtype(num_embeddings))
+        self.offsets = map_file(folder / offsets_file(split, index), OFFSET)
 
     def fetch(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ids of these rows one after the other, and how many each row has."""
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
         before = np.cumsum(lengths) - lengths
-        places = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
-        return self.values[places].astype(np.int64), lengths
+        positions = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+        return self.values[positions].astype(np.int64), lengths

@@ -43,29 +43,29 @@ def verify_data(folder: Path) -> Verification:
         "bytes": sum(f["bytes"] for f in files.values()),
         "rows": sum(splits.values()),
     }
-    whole = {name for name, facts in files.items() if _check_file(folder / name, facts, found.problems)}
+    whole = {name for name, entry in files.items() if _check_file(folder / name, entry, found.problems)}
     for split in splits:
         if rows_file(split) in whole:
             found.problems += _row_problems(folder / rows_file(split), schema)
-        for place, feature in enumerate(schema.features):
-            if feature.multi_hot and {values_file(split, place), offsets_file(split, place)} <= whole:
-                found.problems += _bag_problems(folder, split, place, feature.num_embeddings)
+        for index, feature in enumerate(schema.features):
+            if feature.multi_hot and {values_file(split, index), offsets_file(split, index)} <= whole:
+                found.problems += _bag_problems(folder, split, index, feature.num_embeddings)
     found.problems += _vocabulary_problems(folder, schema, whole)
     return found
 
 
-def _check_file(path: Path, facts: dict[str, Any], problems: list[str]) -> bool:
+def _check_file(path: Path, entry: dict[str, Any], problems: list[str]) -> bool:
     """Whether a file has its size, so that its values can be looked at."""
     if not path.is_file():
         problems.append(f"{path} must be there, and it is missing.")
         return False
     size = path.stat().st_size
-    if size != facts["bytes"]:
-        problems.append(f"{path} must have {facts['bytes']} bytes, got {size}.")
+    if size != entry["bytes"]:
+        problems.append(f"{path} must have {entry['bytes']} bytes, got {size}.")
         return False
     digest = checksum(path)
-    if digest != facts["sha256"]:
-        problems.append(f"{path} must have the SHA-256 {facts['sha256']}, got {digest}.")
+    if digest != entry["sha256"]:
+        problems.append(f"{path} must have the SHA-256 {entry['sha256']}, got {digest}.")
     return True
 
 
@@ -78,16 +78,16 @@ def _row_problems(path: Path, schema: Schema) -> Iterator[str]:
         yield from _first_wrong(path, "weight", rule, records["weight"], lambda x: np.isfinite(x) & (x >= 0))
     for column, name in enumerate(schema.dense):
         yield from _first_wrong(path, name, "a finite number", records["dense"][:, column], np.isfinite)
-    for place, feature in enumerate(schema.features):
+    for index, feature in enumerate(schema.features):
         if not feature.multi_hot:
-            yield from _wrong_ids(path, feature.name, records[f"id{place}"], feature.num_embeddings)
+            yield from _wrong_ids(path, feature.name, records[f"id{index}"], feature.num_embeddings)
 
 
-def _bag_problems(folder: Path, split: str, place: int, num_embeddings: int) -> Iterator[str]:
-    path = folder / values_file(split, place)
+def _bag_problems(folder: Path, split: str, index: int, num_embeddings: int) -> Iterator[str]:
+    path = folder / values_file(split, index)
     ids = map_file(path, id_dtype(num_embeddings))
     yield from _wrong_ids(path, "ids", ids, num_embeddings)
-    path = folder / offsets_file(split, place)
+    path = folder / offsets_file(split, index)
     offsets = map_file(path, OFFSET)
     if offsets[0] != 0 or offsets[-1] != len(ids) or np.any(np.diff(offsets) < 0):
         yield f"{path} must rise from 0 to {len(ids)}, got {offsets[0]} to {offsets[-1]}."
@@ -113,9 +113,9 @@ def _vocabulary_problems(folder: Path, schema: Schema, whole: set[str]) -> Itera
         return
     from cce.data.prepare.vocabulary import vocabulary_file, vocabulary_size
 
-    for place, feature in enumerate(schema.features):
-        path = folder / vocabulary_file(place)
-        if vocabulary_file(place) not in whole:
+    for index, feature in enumerate(schema.features):
+        path = folder / vocabulary_file(index)
+        if vocabulary_file(index) not in whole:
             continue
         try:
             size = vocabulary_size(path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from cce.checks import check_range, check_type
-from cce.clustering.agreement import pointer_entropies
+from cce.clustering import pointer_entropies
 from cce.embeddings.base import Embedding
 from cce.embeddings.linear import LinearEmbedding
 from cce.indexing import Assignments, smallest_unsigned

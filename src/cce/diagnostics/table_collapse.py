@@ -11,8 +11,15 @@ from dataclasses import dataclass
 
 import torch
 
-from cce.clustering.agreement import count_rows, pointer_entropies
-from cce.clustering.quantize import ProductQuantizer, ResidualQuantizer, Sample, draw_sample, encode_all
+from cce.clustering import (
+    ProductQuantizer,
+    ResidualQuantizer,
+    Sample,
+    count_rows,
+    draw_sample,
+    encode_all,
+    pointer_entropies,
+)
 from cce.diagnostics.entropy import hashed_pointers, pointer_table
 from cce.embeddings.clustered import ClusteredEmbedding
 from cce.indexing import check_generator

@@ -47,7 +47,7 @@ class CompositionalProductEmbedding(RowEmbedding):
 
     def compose(self, ids: Tensor) -> Tensor:
         """The product of one row of each table."""
-        factors = self.look_up((self,), ids)
+        factors = self.look_up(ids)
         return factors.view(-1, len(self.split.rows_per_column), self.embedding_dim).prod(dim=1)
 
     def layout(self) -> Layout:

@@ -14,17 +14,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cce.clustering.agreement import churn, contingency, count_rows, pointer_entropies
-from cce.clustering.quantize import (
+from cce.clustering import (
     CircularQuantizer,
     ProductQuantizer,
     Quantizer,
     ResidualQuantizer,
     Sample,
     Source,
+    churn,
+    contingency,
+    count_rows,
     draw_sample,
     encode_all,
     piece_size,
+    pointer_entropies,
     vectors_of,
 )
 from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StagedClustering, StepTimer, clean_interrupts

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from cce.clustering.quantize import ClusterSettings
+    from cce.clustering import ClusterSettings
     from cce.indexing import IdCounts
 
 

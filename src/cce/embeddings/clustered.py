@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_flag
-from cce.clustering.quantize import ClusterSettings, checked_settings
+from cce.clustering import ClusterSettings, checked_settings
 from cce.embeddings.base import MAX_IDS, check_budget, check_weight
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering

@@ -13,8 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_range
-from cce.clustering.agreement import count_rows, pointer_entropies
-from cce.clustering.quantize import ClusterSettings, ProductQuantizer, Sample, checked_settings, draw_sample, encode_all
+from cce.clustering import (
+    ClusterSettings,
+    ProductQuantizer,
+    Sample,
+    checked_settings,
+    count_rows,
+    draw_sample,
+    encode_all,
+    pointer_entropies,
+)
 from cce.embeddings.base import MAX_IDS, check_budget, check_weight
 from cce.embeddings.clusterable import (
     Clusterable,

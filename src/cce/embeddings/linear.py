@@ -35,15 +35,19 @@ class RowEmbedding(Versioned, Embedding):
         self, num_embeddings: int, embedding_dim: int, *, padding_idx: int | None = None, sparse: bool = False
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
-        self.look_up = Lookup()
+        self.look_up = Lookup([self])
 
     @abstractmethod
     def layout(self) -> Layout:
         """What a lookup must know of the table."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has a lookup of its own, with other addresses."""
+        return {name: value for name, value in self.__dict__.items() if name != "look_up"}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self.look_up = Lookup()  # a copy has addresses of its own
+        self.look_up = Lookup([self])
 
 
 class LinearEmbedding(RowEmbedding):
@@ -97,7 +101,7 @@ class LinearEmbedding(RowEmbedding):
 
     def compose(self, ids: Tensor, shape: Sequence[int] | None = None) -> Tensor:
         """Vectors `(n, embedding_dim)`, or of `shape`: the rows summed over terms, the columns side by side."""
-        vectors = self.look_up((self,), ids, shape=shape)
+        vectors = self.look_up(ids, shape=shape)
         self.count(ids)  # after they were found to be right
         return self._weigh(vectors, ids) if self.is_weighted else vectors
 

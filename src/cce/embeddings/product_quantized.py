@@ -1,6 +1,6 @@
 """Product quantisation of a trained table: the post-training baseline.
 
-Jégou, Douze and Schmid (2011), see `clustering.quantize`. `H` has one 1 per column, learned by k-means from a table
+Jégou, Douze and Schmid (2011), see `clustering.quantizers`. `H` has one 1 per column, learned by k-means from a table
 that was trained in full. With `residual`, codebooks are full-width and add up (residual quantisation).
 """
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_flag
-from cce.clustering.quantize import (
+from cce.clustering import (
     ClusterSettings,
     ProductQuantizer,
     ResidualQuantizer,

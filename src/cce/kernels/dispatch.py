@@ -14,6 +14,7 @@ the backend at every call and keeps the launch plan of compiled loops, which it 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from cce.kernels.cpu import Bags, Launch
+    from cce.kernels.cpu import Bags
     from cce.kernels.layout import Layout
 
 PLAIN_TYPES = (Tensor, torch.nn.Parameter)
@@ -69,70 +70,68 @@ class RowTable(Protocol):
 
 
 class Lookup:
-    """Looks up ids in the tables of its owner: always the same ones, which it is given at every call.
+    """Looks up ids in some tables, which it does not keep alive.
 
     names: of the features, for errors.
     """
 
-    def __init__(self, names: Sequence[str] = ()) -> None:
+    def __init__(self, tables: Sequence[RowTable], names: Sequence[str] = ()) -> None:
+        self._tables = [ref(table) for table in tables]
         self.names = tuple(names)
         self.plan: LaunchPlan | None = None
+        self.handle = operator.register(self)
 
-    def __reduce__(self) -> tuple[type[Lookup], tuple[tuple[str, ...]]]:
-        """A copy makes a plan of its own, with the addresses of its own tables."""
-        return Lookup, (self.names,)
-
-    def __call__(
-        self,
-        tables: Sequence[RowTable],
-        ids: Tensor,
-        *,
-        bags: Bags | None = None,
-        shape: Sequence[int] | None = None,
-    ) -> Tensor:
+    def __call__(self, ids: Tensor, *, bags: Bags | None = None, shape: Sequence[int] | None = None) -> Tensor:
         """Vectors `(batch, Σ dim)`, or of another `shape`, of ids `(batch, features)`; padding gives zeros.
 
         Ids of a single table may be `(batch)`. With bags, sums over them of ids `(n)`.
         """
         if ids.dtype not in ID_TYPES:
             raise TypeError(f"ids must be int32 or int64, got {ids.dtype}.")
-        if is_eager():
-            codebooks = [table.codebook for table in tables]
-            launch = self._launch(tables, codebooks, ids, bags)
-            if launch is not None:
-                return cpu.look_up(launch, ids, codebooks, bags=bags, shape=shape, sparse=tables[0].sparse)
+        tables = self.tables()
+        codebooks = [table.codebook for table in tables]
+        if is_eager() and _suits_loops(codebooks, ids, bags):
+            plan = self.current_plan(codebooks)
+            return cpu.look_up(plan.bind(codebooks), ids, codebooks, bags=bags, shape=shape, sparse=tables[0].sparse)
         if bags is None:
-            ids = ids.view(len(ids), -1)
-        if bags is None and _compiles_to_operator(tables, ids):
-            codebooks, layouts = [table.codebook for table in tables], [table.layout() for table in tables]
-            vectors = operator.look_up(layouts, codebooks, ids)
+            ids = ids.view(len(ids), len(tables))
+        if bags is None and _suits_operator(tables, ids):
+            vectors: Tensor = torch.ops.cce.look_up(ids, codebooks, self.handle, torch.is_grad_enabled())[0]
         else:
             vectors = _look_up_apart(tables, ids, bags)
         return vectors if shape is None else vectors.view(shape)
 
-    def _launch(
-        self, tables: Sequence[RowTable], codebooks: Sequence[Tensor], ids: Tensor, bags: Bags | None
-    ) -> Launch | None:
-        """The launch of compiled loops, where they can serve: real tensors, on the CPU, of one float type."""
-        dtype = codebooks[0].dtype
-        if not compiled.available or dtype not in KINDS or type(ids) not in PLAIN_TYPES or not ids.is_cpu:
-            return None
-        for codebook in codebooks:
-            if type(codebook) not in PLAIN_TYPES or not codebook.is_cpu or codebook.dtype is not dtype:
-                return None
-        if bags is not None and bags.weights is not None and bags.weights.requires_grad:
-            return None
+    def tables(self) -> list[RowTable]:
+        """The tables, while they live."""
+        return [table() for table in self._tables]  # type: ignore[misc]
+
+    def current_plan(self, codebooks: Sequence[Tensor]) -> LaunchPlan:
+        """The launch plan of the tables as they are."""
         plan = self.plan
         if plan is None or not plan.is_current(codebooks):
-            layouts = [table.layout() for table in tables]
-            if max(layout.num_rows for layout in layouts) > MAX_ROWS:
-                return None
+            tables = self.tables()
             versions = versions_of(module for table in tables for module in table.modules())
-            plan = self.plan = LaunchPlan(layouts, names=self.names, versions=versions)
-        return plan.bind(codebooks)
+            plan = LaunchPlan([table.layout() for table in tables], names=self.names, versions=versions)
+            self.plan = plan
+        return plan
 
 
-def _compiles_to_operator(tables: Sequence[RowTable], ids: Tensor) -> bool:
+def _suits_loops(codebooks: Sequence[Tensor], ids: Tensor, bags: Bags | None) -> bool:
+    """Whether compiled loops can serve these: real tensors, on the CPU, of one float type."""
+    dtype = codebooks[0].dtype
+    if not compiled.available or dtype not in KINDS or type(ids) not in PLAIN_TYPES or not ids.is_cpu:
+        return False
+    if bags is not None and bags.weights is not None and bags.weights.requires_grad:
+        return False
+    for codebook in codebooks:
+        if type(codebook) not in PLAIN_TYPES or not codebook.is_cpu or codebook.dtype is not dtype:
+            return False
+        if codebook.shape[0] > MAX_ROWS:
+            return False
+    return True
+
+
+def _suits_operator(tables: Sequence[RowTable], ids: Tensor) -> bool:
     """Inside `torch.compile` on the CPU. An exported program stays free of our operators: it must run without us."""
     if not torch.compiler.is_compiling() or torch.compiler.is_exporting() or not compiled.available:
         return False
@@ -157,7 +156,7 @@ def _look_up_apart(tables: Sequence[RowTable], ids: Tensor, bags: Bags | None) -
     if not compiled.available and not torch.compiler.is_compiling():
         compiled.warn_plain()
     if bags is None:
-        vectors = [_look_up_one(table, ids[:, place]) for place, table in enumerate(tables)]
+        vectors = [_look_up_one(table, column) for table, column in zip(tables, ids.unbind(1), strict=True)]
     else:
         vectors = [_pool_one(table, ids, bags, place) for place, table in enumerate(tables)]
     return vectors[0] if len(vectors) == 1 else torch.cat(vectors, dim=1)

@@ -50,7 +50,7 @@ def _cluster(table: Tensor, num_rows: int, num_iterations: int, generator: Gener
     """The cluster of every row, and the centroids in float64."""
     size = float(table.abs().max()) or 1.0  # clustering works in float32: no number should be tiny there
     points = (table / size).float()
-    fit = kmeans(points, num_rows, num_iterations=num_iterations, generator=generator)
+    fit = kmeans(points, num_rows, max_iter=num_iterations, generator=generator)
     return nearest_centroid(points, fit.centroids), fit.centroids.double() * size
 
 

@@ -71,7 +71,7 @@ class Session:
             batch_size=config.batch_size // config.accumulate,
             seed=config.seed,
             rank=ranks.rank,
-            num_ranks=ranks.world_size,
+            world_size=ranks.world_size,
         )
         self.num_rows = data.num_rows("train")
         if not self.num_rows:
@@ -121,7 +121,7 @@ class Session:
         ranks, config = self.ranks, self.config
         batch_size = config.evaluation_batch_size * ranks.world_size
         loader = self.data.loader(
-            split, batch_size=batch_size, shuffle=False, rank=ranks.rank, num_ranks=ranks.world_size
+            split, batch_size=batch_size, shuffle=False, rank=ranks.rank, world_size=ranks.world_size
         )
         with self.autocast():
             return score(

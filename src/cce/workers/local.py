@@ -77,7 +77,7 @@ class LocalEngine:
         return [child for child in multiprocessing.active_children() if child not in self._others]
 
     def _interrupt(self) -> None:
-        """Pass Ctrl-C on: the processes are not in the terminal's group, or they would be told twice."""
+        """Pass Ctrl-C on: the processes are not in the terminal's group, or they would be interrupted twice."""
         for worker in self._workers():
             if worker.pid is not None:
                 os.kill(worker.pid, signal.SIGINT)
@@ -117,7 +117,7 @@ def _end_with_parent() -> None:
 
 
 def _work(function: Callable[[Task], Result], task: Task) -> Result:
-    """One task. What SIGINT does says whether this process is idle, at work, or was told to stop."""
+    """One task. What SIGINT does says whether this process is idle, at work, or was asked to stop."""
     try:
         if signal.signal(signal.SIGINT, signal.default_int_handler) is _refuse:
             raise KeyboardInterrupt
@@ -133,11 +133,11 @@ def _work(function: Callable[[Task], Result], task: Task) -> Result:
 
 
 def _note_idle(number: int, frame: FrameType | None) -> None:
-    """Told to stop between two tasks: the next is refused."""
+    """Asked to stop between two tasks: the next is refused."""
     del number, frame
     signal.signal(signal.SIGINT, _refuse)
 
 
 def _refuse(number: int, frame: FrameType | None) -> None:
-    """Nothing: it stands for a process that was told to stop."""
+    """Nothing: it stands for a process that was asked to stop."""
     del number, frame

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from cce.data.prepare.writer import check_new, create_files, seal, temporary_folder, told_plainly, write_at
+from cce.data.prepare.writer import check_new, create_files, plain_error, seal, temporary_folder, write_at
 from cce.schema import Feature, Schema
 
 SCHEMA = Schema((Feature("a", 10),))
@@ -37,10 +37,10 @@ def test_what_is_there_is_not_written_over(tmp_path):
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path):
-    full = told_plainly(OSError(errno.ENOSPC, "No space left on device"), tmp_path / "x")
+    full = plain_error(OSError(errno.ENOSPC, "No space left on device"), tmp_path / "x")
     assert str(full) == f"[Errno 28] no space left on the disk while writing {tmp_path / 'x'}"
     other = OSError(errno.EACCES, "Permission denied")
-    assert told_plainly(other, tmp_path) is other
+    assert plain_error(other, tmp_path) is other
 
 
 def test_a_real_full_disk_is_told_by_the_name_of_the_file():

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from cce.cli import main
-from cce.data import SOURCES, Columns, Job, Option, PreparedData, Reading, Source, Splitting, register_source
-from cce.data.prepare.inputs import Input
+from cce.data import SOURCES, Columns, Input, Job, Option, PreparedData, Reading, Source, Splitting, register_source
 
 PIPES = Columns("y", ("user",))
 

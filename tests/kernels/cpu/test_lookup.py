@@ -227,11 +227,11 @@ def test_a_default_device_does_not_catch_the_vectors():
 
 def test_a_codebook_of_too_many_rows_for_int32_goes_to_plain_torch():
     for num_rows, is_compiled in ((2**31 + 1, False), (2**31, True)):
-        layout, find = Layout(5, 1, 1, 0, num_rows, (OwnRow(5),)), Lookup()
-        codebook = torch.empty(num_rows, 0)
+        layout, codebook = Layout(5, 1, 1, 0, num_rows, (OwnRow(5),)), torch.empty(num_rows, 0)
         table = SimpleNamespace(codebook=codebook, sparse=False, check_ids=None, layout=lambda: layout, modules=list)  # noqa: B023
-        assert find([table], torch.tensor([[3]])).shape == (1, 0)
-        assert (find.plan is not None) is is_compiled
+        look_up_rows = Lookup([table])
+        assert look_up_rows(torch.tensor([[3]])).shape == (1, 0)
+        assert (look_up_rows.plan is not None) is is_compiled
 
 
 def test_ids_without_values_in_memory_are_not_for_compiled_loops():
@@ -520,20 +520,25 @@ def test_workers_that_are_forked_after_a_lookup_look_up_too_and_the_interpreter_
 
 SMALL_WORK = """
 import os, torch, cce
-torch.set_num_threads(1)
 table = cce.create_embedding("cce", 100_000, 16, num_params=128_000, seed=0, sparse={sparse})
 tables = cce.EmbeddingCollection({{"user": 100_000}}, 16, cap=128_000, seed=0, sparse={sparse})
 ids, grad, offsets = torch.arange(2048), torch.ones(2048, 16), torch.arange(0, 2049)
 optimizer = cce.optim.SGD(table.parameters(), lr=0.1)
-table(ids)  # loading compiled code starts a thread of its own
+
+def work():
+    table.zero_grad()
+    table(ids).backward(grad)
+    optimizer.step()
+    for inputs in ((ids.unsqueeze(1),), (ids, offsets)):
+        tables.zero_grad()
+        tables(*inputs).backward(grad.unsqueeze(1))
+    table(ids.int())
+
+torch.set_num_threads(1)
+work()  # compiling starts a thread of its own
 torch.set_num_threads(2)  # torch starts its other thread when it is first asked for
 before = len(os.listdir("/proc/self/task"))
-table(ids).backward(grad)
-optimizer.step()
-tables(ids.unsqueeze(1)).backward(grad.unsqueeze(1))
-tables.zero_grad()  # torch itself adds up gradients on several threads
-tables(ids, offsets).backward(grad.unsqueeze(1))
-table(ids.int())
+work()
 print(len(os.listdir("/proc/self/task")) - before)
 torch.zeros(1 << 20)
 print(len(os.listdir("/proc/self/task")) - before)

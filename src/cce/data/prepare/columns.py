@@ -80,7 +80,7 @@ class Reading:
     separator: str = "|"  # between the values of a multi-hot column
     is_hex: bool = False  # values of categorical columns are hexadecimal words
     modulus: int | None = None  # of those words
-    log_dense: bool = True  # log(1 + x)
+    log_dense: bool = True  # take the logarithm of 1 + x
     threshold: float | None = None  # a label is 1 from here on; as it is if None
     drop_label: float | None = None  # rows with this label are left out, and counted
     sample: str = "all"

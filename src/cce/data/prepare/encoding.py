@@ -1,4 +1,4 @@
-"""The last step of a preparation: a block of columns → records, written to their place in the files of the splits."""
+"""The last step of a preparation: a block of columns → records, at their positions in the files of the splits."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def encode_block(task: BlockTask) -> int:
     for split, start in task.row_starts.items():
         some = raw[codes == SPLITS.index(split)].reshape(-1).view(records.dtype)
         write_at(task.folder / rows_file(split), start, some)
-    for place in range(len(task.columns.categorical), len(task.columns.features)):
-        _write_bags(task, place, codes)
+    for index in range(len(task.columns.categorical), len(task.columns.features)):
+        _write_bags(task, index, codes)
     task.done_file.touch()
     return len(codes)
 
@@ -61,29 +61,29 @@ def _records(task: BlockTask, num_rows: int) -> np.ndarray:
         records["weight"] = load_numbers(task.block, "weight")
     for index in range(len(task.schema.dense)):
         records["dense"][:, index] = load_numbers(task.block, f"dense {index}")
-    for place, name in enumerate(task.columns.categorical):
+    for index, name in enumerate(task.columns.categorical):
         words = load_words(task.block, f"word {name}")
-        records[f"id{place}"] = _ids(task, place, len(words.values))[words.indices]
+        records[f"id{index}"] = _ids(task, index, len(words.values))[words.indices]
     return records
 
 
-def _ids(task: BlockTask, place: int, num_values: int) -> np.ndarray:
+def _ids(task: BlockTask, index: int, num_values: int) -> np.ndarray:
     """The ids of this block's values, and 0 at the end, where the index -1 of a missing value looks."""
-    path, start = task.ids[place]
+    path, start = task.ids[index]
     return np.append(np.load(path, mmap_mode="r")[start : start + num_values], 0)
 
 
-def _write_bags(task: BlockTask, place: int, codes: np.ndarray) -> None:
-    name = task.columns.features[place]
-    words = load_bags(task.block, f"word {name}", len(task.columns.words) + place - len(task.columns.categorical))
+def _write_bags(task: BlockTask, index: int, codes: np.ndarray) -> None:
+    name = task.columns.features[index]
+    words = load_bags(task.block, f"word {name}", len(task.columns.words) + index - len(task.columns.categorical))
     assert words.lengths is not None
-    ids = _ids(task, place, len(words.values))[words.indices].astype(
-        id_dtype(task.schema.features[place].num_embeddings)
+    ids = _ids(task, index, len(words.values))[words.indices].astype(
+        id_dtype(task.schema.features[index].num_embeddings)
     )
     code_of_ids = np.repeat(codes, words.lengths)
     for split, row_start in task.row_starts.items():
-        code, start = SPLITS.index(split), task.value_starts[split, place]
+        code, start = SPLITS.index(split), task.value_starts[split, index]
         ends = start + words.lengths[codes == code].cumsum()
-        write_at(task.folder / values_file(split, place), start, ids[code_of_ids == code])
+        write_at(task.folder / values_file(split, index), start, ids[code_of_ids == code])
         # the first offset of a file is its zero, so the end of row r is at r + 1
-        write_at(task.folder / offsets_file(split, place), row_start + 1, ends.astype(OFFSET))
+        write_at(task.folder / offsets_file(split, index), row_start + 1, ends.astype(OFFSET))

@@ -1,4 +1,4 @@
-"""The first rows of raw data, and how many times more there are: enough to tell what training on all would cost."""
+"""The first rows of raw data, and how many times more there are: enough to estimate what training on all costs."""
 
 from __future__ import annotations
 

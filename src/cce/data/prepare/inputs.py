@@ -89,11 +89,11 @@ class Input:
             raise ValueError(f"{self} must be a whole compressed file, and it is damaged: {error}.") from error
 
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
-        """All blocks in order, each with the place where it begins."""
+        """All blocks in order, each with the offset where it begins."""
         with self.open() as stream:
-            place = 0
+            offset = 0
             for number in itertools.count(1):
-                wanted = number * block_bytes - place
+                wanted = number * block_bytes - offset
                 if wanted <= 0:
                     continue  # a line reaches across the whole block
                 text = stream.read(wanted)
@@ -101,11 +101,11 @@ class Input:
                     text += stream.readline()
                 if not text:
                     return
-                yield place, text
-                place += len(text)
+                yield offset, text
+                offset += len(text)
 
     def block(self, number: int, block_bytes: int = BLOCK_BYTES) -> tuple[int, bytes]:
-        """One block of a plain file, which may be empty, and the place where it begins."""
+        """One block of a plain file, which may be empty, and the offset where it begins."""
         with self.open() as stream:
             start = _first_line_at(stream, number * block_bytes)
             stop = _first_line_at(stream, (number + 1) * block_bytes)
@@ -113,10 +113,10 @@ class Input:
             return start, stream.read(stop - start)
 
 
-def _first_line_at(stream: IO[bytes], place: int) -> int:
-    """Where the first line begins that does not begin before `place`."""
-    if place == 0:
+def _first_line_at(stream: IO[bytes], offset: int) -> int:
+    """Where the first line begins that does not begin before `offset`."""
+    if offset == 0:
         return 0
-    stream.seek(place - 1)
+    stream.seek(offset - 1)
     stream.readline()
     return stream.tell()

@@ -50,8 +50,8 @@ class Preparation:
         columns = self.columns
         schema = Schema(features, columns.dense, has_weights=columns.weight is not None)
         self._encode(blocks, schema, starts, counts)
-        facts = self._facts(blocks, counts, inputs)
-        manifest = seal(self.data, self.out, schema, facts)
+        contents = self._contents(blocks, counts, inputs)
+        manifest = seal(self.data, self.out, schema, contents)
         clear_folder(temporary_folder(self.out))
         return manifest
 
@@ -81,10 +81,10 @@ class Preparation:
     def _read(self) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = []
         bad = BadRows(self.job)
-        for facts in self._map("read", read_piece, self._pieces()):
-            for block in facts:
+        for summaries in self._map("read", read_piece, self._pieces()):
+            for block in summaries:
                 bad.add(block)
-            blocks += facts
+            blocks += summaries
         self._bad = bad
         if not any(block["num_rows"] for block in blocks):
             raise ValueError(f"{self.job.inputs[0]} must hold rows, and no row of it can be used.")
@@ -126,21 +126,21 @@ class Preparation:
         tasks = [
             FeatureTask(
                 name=f"word {name}",
-                bag=place + first_bag if name in columns.multi_hot else None,
+                bag=index + first_bag if name in columns.multi_hot else None,
                 blocks=paths,
                 rule=self.job.rule,
-                vocabulary=self.data / vocabulary_file(place),
-                ids=self.work / f"ids-{place:03d}.npy",
-                reuse=self.job.reuse_vocabulary / vocabulary_file(place) if self.job.reuse_vocabulary else None,
+                vocabulary=self.data / vocabulary_file(index),
+                ids=self.work / f"ids-{index:03d}.npy",
+                reuse=self.job.reuse_vocabulary / vocabulary_file(index) if self.job.reuse_vocabulary else None,
             )
-            for place, name in enumerate(names)
+            for index, name in enumerate(names)
         ]
-        facts = list(self._map("number", number_values, tasks))
+        summaries = list(self._map("number", number_values, tasks))
         features = tuple(
-            Feature(name, 1 + fact["num_values"], multi_hot=name in columns.multi_hot)
-            for name, fact in zip(names, facts, strict=True)
+            Feature(name, 1 + summary["num_values"], multi_hot=name in columns.multi_hot)
+            for name, summary in zip(names, summaries, strict=True)
         )
-        return features, [fact["starts"] for fact in facts]
+        return features, [summary["starts"] for summary in summaries]
 
     # -- encode --------------------------------------------------------------------------------------------------------
 
@@ -173,10 +173,10 @@ class Preparation:
     def _bag_sizes(self, names: list[str], schema: Schema) -> dict[tuple[str, int], np.ndarray]:
         """For each split and multi-hot feature, the ids in each block."""
         sizes: dict[tuple[str, int], np.ndarray] = {}
-        for place, feature in enumerate(schema.features):
+        for index, feature in enumerate(schema.features):
             if feature.multi_hot:
                 by_block = np.array([self._bag_sizes_of(name, feature.name) for name in names])
-                sizes |= {(split, place): by_block[:, code] for code, split in enumerate(SPLITS)}
+                sizes |= {(split, index): by_block[:, code] for code, split in enumerate(SPLITS)}
         return sizes
 
     def _bag_sizes_of(self, name: str, feature: str) -> np.ndarray:
@@ -184,9 +184,9 @@ class Preparation:
         codes = np.load(split_file(self.work / name))
         return np.bincount(codes, weights=lengths, minlength=len(SPLITS)).astype(np.int64)
 
-    # -- tell ----------------------------------------------------------------------------------------------------------
+    # -- report --------------------------------------------------------------------------------------------------------
 
-    def _facts(self, blocks: list[dict[str, Any]], counts: np.ndarray, checksums: list[str]) -> dict[str, Any]:
+    def _contents(self, blocks: list[dict[str, Any]], counts: np.ndarray, checksums: list[str]) -> dict[str, Any]:
         job = self.job
         paths = dict.fromkeys(input_.path for input_ in job.inputs)
         inputs = [
@@ -215,7 +215,7 @@ class Preparation:
                 "left_out": sum(block["num_dropped"] for block in blocks),
                 "malformed": self._bad.count,
             },
-            "malformed": self._bad.told,
+            "malformed": self._bad.reported,
             "dense": {
                 name: {
                     "missing": sum(block["missing"][name] for block in blocks),
@@ -232,7 +232,7 @@ class BadRows:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.count = 0
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self._lines: dict[int, int] = {}  # lines of each file before the next block
 
     def add(self, block: dict[str, Any]) -> None:
@@ -240,14 +240,14 @@ class BadRows:
         file = block["file"]
         before = self._lines.setdefault(file, int(self.job.reading.has_header))
         for line, reason in block["bad"]:
-            if len(self.told) < 20:
-                self.told.append(f"{self.job.inputs[file]}, line {before + line + 1}: {reason}")
+            if len(self.reported) < 20:
+                self.reported.append(f"{self.job.inputs[file]}, line {before + line + 1}: {reason}")
         self._lines[file] += block["num_lines"]
         self.count += block["num_bad"]
         if self.count > self.job.max_bad_rows:
             raise ValueError(
                 f"malformed rows must be at most max_bad_rows={self.job.max_bad_rows}, got {self.count} or more. "
-                + "; ".join(self.told[:5])
+                + "; ".join(self.reported[:5])
             )
 
 

@@ -1,6 +1,7 @@
 """The first step of a preparation: a piece of a raw file → blocks of columns on disk, and what was seen on the way.
 
-A block is kept in the work folder until the data set is finished. A piece whose facts are on disk is never read again.
+A block is kept in the work folder until the data set is finished. A piece whose summaries are on disk is not read
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from cce.data.prepare.arrow import RawBlock, Words, hex_words, parquet_blocks, parse_text, save_block
 from cce.data.prepare.inputs import BLOCK_BYTES, Input
 from cce.data.prepare.split import unit_hash
-from cce.data.prepare.writer import told_plainly
+from cce.data.prepare.writer import plain_error
 from cce.files import write_atomic
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from cce.data.prepare.columns import Columns, Reading
 
 PARQUET_ROWS = 1 << 17  # rows of a block
-TOLD = 10  # malformed rows that a block remembers by line
+REPORTED = 10  # malformed rows that a block remembers by line
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -33,7 +34,7 @@ class Piece:
     """What one worker reads: a block of a plain text, a row group of a Parquet file, or a whole compressed text."""
 
     input: Input
-    file: int  # its place among the inputs
+    file: int  # its index among the inputs
     number: int | None  # of the block or row group; None for a whole file
     folder: Path
     columns: Columns
@@ -41,28 +42,28 @@ class Piece:
     block_bytes: int = BLOCK_BYTES
 
     @property
-    def facts_file(self) -> Path:
-        """Where the facts of its blocks are kept once all are written."""
+    def summary_file(self) -> Path:
+        """Where the summaries of its blocks are kept once all are written."""
         return self.folder / f"{self.file:05d}-{self.number or 0:07d}.json"
 
 
 def read_piece(piece: Piece) -> list[dict[str, Any]]:
-    """Read and keep the blocks of a piece; gives the facts of each, in order."""
-    if piece.facts_file.exists():
-        facts: list[dict[str, Any]] = json.loads(piece.facts_file.read_text(encoding="utf-8"))
-        return facts
-    facts = []
+    """Read and keep the blocks of a piece; gives a summary of each, in order."""
+    if piece.summary_file.exists():
+        summaries: list[dict[str, Any]] = json.loads(piece.summary_file.read_text(encoding="utf-8"))
+        return summaries
+    summaries = []
     try:
-        for index, (place, raw) in enumerate(_raw_blocks(piece)):
-            name = f"{piece.facts_file.stem}-{index:06d}.arrow"
-            facts.append({"name": name, "file": piece.file, **_keep_block(piece, piece.folder / name, place, raw)})
-        write_atomic(piece.facts_file, json.dumps(facts))
+        for index, (offset, raw) in enumerate(_raw_blocks(piece)):
+            name = f"{piece.summary_file.stem}-{index:06d}.arrow"
+            summaries.append({"name": name, "file": piece.file, **_keep_block(piece, piece.folder / name, offset, raw)})
+        write_atomic(piece.summary_file, json.dumps(summaries))
     except OSError as error:
-        raise told_plainly(error, piece.folder) from error
+        raise plain_error(error, piece.folder) from error
     except ValueError as error:
         named = str(piece.input) in str(error)
         raise (error if named else ValueError(f"{piece.input}: {error}")) from error
-    return facts
+    return summaries
 
 
 def _raw_blocks(piece: Piece) -> Iterator[tuple[int, RawBlock]]:
@@ -70,29 +71,29 @@ def _raw_blocks(piece: Piece) -> Iterator[tuple[int, RawBlock]]:
     columns, reading = piece.columns, piece.reading
     if piece.input.is_parquet:
         assert piece.number is not None
-        place = piece.number << 32
+        offset = piece.number << 32
         for raw in parquet_blocks(piece.input.path, piece.number, columns, reading, PARQUET_ROWS):
-            yield place, raw
-            place += raw.num_lines
+            yield offset, raw
+            offset += raw.num_lines
         return
     texts = (
         piece.input.blocks(piece.block_bytes)
         if piece.number is None
         else iter([piece.input.block(piece.number, piece.block_bytes)])
     )
-    for place, text in texts:
-        header = text.index(b"\n") + 1 if reading.has_header and place == 0 and b"\n" in text else 0
-        if reading.has_header and place == 0 and header == 0:
+    for offset, text in texts:
+        header = text.index(b"\n") + 1 if reading.has_header and offset == 0 and b"\n" in text else 0
+        if reading.has_header and offset == 0 and header == 0:
             continue  # nothing but a header
         if len(text) > header:
-            yield place, parse_text(text[header:], columns, reading)
+            yield offset, parse_text(text[header:], columns, reading)
 
 
-def _keep_block(piece: Piece, path: Path, place: int, raw: RawBlock) -> dict[str, Any]:
-    """Write what is kept of a block, and tell what was not."""
+def _keep_block(piece: Piece, path: Path, offset: int, raw: RawBlock) -> dict[str, Any]:
+    """Write what is kept of a block; gives a summary of it."""
     raw = _well_formed(raw, piece.columns, piece.reading)
     num_read = len(raw.lines)
-    raw = raw.keep(_kept(raw, place, piece))
+    raw = raw.keep(_kept(raw, offset, piece))
     numbers: dict[str, np.ndarray] = {
         role: raw.numbers[name].astype(np.float32 if role == "weight" else np.float64)
         for role, name in piece.columns.numbers.items()
@@ -111,7 +112,7 @@ def _keep_block(piece: Piece, path: Path, place: int, raw: RawBlock) -> dict[str
         "num_lines": raw.num_lines,
         "num_dropped": num_read - len(raw.lines),
         "num_bad": len(bad),
-        "bad": bad[:TOLD],
+        "bad": bad[:REPORTED],
         "missing": missing,
         "negative": negative,
     }
@@ -137,19 +138,19 @@ def _check_numbers(raw: RawBlock, name: str, is_right: Callable[[np.ndarray], np
     right = is_right(column)
     if right.all():
         return raw
-    told = (f"{name} must be {rule}, got {'nothing' if np.isnan(x) else f'{x:g}'}" for x in column[~right])
-    raw.bad.extend(zip(raw.lines[~right].tolist(), told, strict=True))
+    reasons = (f"{name} must be {rule}, got {'nothing' if np.isnan(x) else f'{x:g}'}" for x in column[~right])
+    raw.bad.extend(zip(raw.lines[~right].tolist(), reasons, strict=True))
     return raw.keep(right)
 
 
-def _kept(raw: RawBlock, place: int, piece: Piece) -> np.ndarray:
-    """Which rows are kept: by label, then by a hash of the row's place in the file."""
+def _kept(raw: RawBlock, offset: int, piece: Piece) -> np.ndarray:
+    """Which rows are kept: by label, then by a hash of the row's offset in the file."""
     reading = piece.reading
     labels = raw.numbers[piece.columns.label]
     kept = np.ones(len(labels), bool) if reading.drop_label is None else labels != reading.drop_label
     if reading.sample == "all":
         return kept
-    chosen = unit_hash(place + raw.lines + (piece.file << 48), reading.seed) < reading.keep
+    chosen = unit_hash(offset + raw.lines + (piece.file << 48), reading.seed) < reading.keep
     return kept & (chosen | (labels > 0)) if reading.sample == "negatives" else kept & chosen
 
 

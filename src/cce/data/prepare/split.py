@@ -37,7 +37,7 @@ class SplitBlock:
 
 
 def split_codes(blocks: Sequence[SplitBlock], how: Splitting) -> Iterator[np.ndarray]:
-    """For each block, the place in `SPLITS` of each of its rows."""
+    """For each block, the index in `SPLITS` of each of its rows."""
     count = sum(block.num_rows for block in blocks)
     starts = np.cumsum([0, *(block.num_rows for block in blocks)])
     if how.way in ("random", "order", "none"):  # these know a row by its number, and need no other

@@ -53,8 +53,8 @@ def prepare_synthetic(out: Path, config: SyntheticConfig, *, progress: bool = Tr
 
 def _prepare(folder: Path, out: Path, config: SyntheticConfig, *, progress: bool) -> dict[str, Any]:
     clicks = _clicks(config)
-    features = tuple(Feature(f"c{place}", size + 1) for place, size in enumerate(config.vocabulary_sizes))
-    schema = Schema(features, tuple(f"d{place}" for place in range(config.num_dense)))
+    features = tuple(Feature(f"c{index}", size + 1) for index, size in enumerate(config.vocabulary_sizes))
+    schema = Schema(features, tuple(f"d{index}" for index in range(config.num_dense)))
     held_out = int(config.num_rows * HELD_OUT)
     splits = {"train": config.num_rows - 2 * held_out, "validation": held_out, "test": held_out}
     create_files(folder, schema, splits)
@@ -62,8 +62,8 @@ def _prepare(folder: Path, out: Path, config: SyntheticConfig, *, progress: bool
         split: _write_split(folder, split, count, schema, clicks, (config.seed, number), progress=progress)
         for number, (split, count) in enumerate(splits.items())
     }
-    facts = {"kind": "synthetic", "options": asdict(config), "splits": splits}
-    return seal(folder, out, schema, {**facts, "oracle_bce": oracle["test"], "oracle_bce_by_split": oracle})
+    contents = {"kind": "synthetic", "options": asdict(config), "splits": splits}
+    return seal(folder, out, schema, {**contents, "oracle_bce": oracle["test"], "oracle_bce_by_split": oracle})
 
 
 def _clicks(config: SyntheticConfig) -> SyntheticClicks:
@@ -104,6 +104,6 @@ def _records(sample: Sample, schema: Schema) -> np.ndarray:
     records["label"] = sample.labels.numpy()
     if schema.dense:
         records["dense"] = sample.dense.numpy()
-    for place, column in enumerate(sample.ids.unbind(1)):
-        records[f"id{place}"] = column.numpy() + 1
+    for index, column in enumerate(sample.ids.unbind(1)):
+        records[f"id{index}"] = column.numpy() + 1
     return records

@@ -41,7 +41,7 @@ class FeatureTask:
     """One feature: its blocks, and where its vocabulary and its blocks' ids go."""
 
     name: str
-    bag: int | None  # the place of a multi-hot column among the columns of words
+    bag: int | None  # the index of a multi-hot column among the columns of words
     blocks: tuple[Path, ...]
     rule: VocabularyRule
     vocabulary: Path
@@ -49,9 +49,9 @@ class FeatureTask:
     reuse: Path | None = None  # take this vocabulary instead of counting
 
 
-def vocabulary_file(place: int) -> str:
-    """The name of the vocabulary of the `place`-th feature within a data set's folder."""
-    return f"vocabulary/{place:03d}.parquet"
+def vocabulary_file(index: int) -> str:
+    """The name of the vocabulary of the `index`-th feature within a data set's folder."""
+    return f"vocabulary/{index:03d}.parquet"
 
 
 def vocabulary_size(path: Path) -> int:
@@ -65,7 +65,7 @@ def split_file(block: Path) -> Path:
 
 
 def number_values(task: FeatureTask) -> dict[str, Any]:
-    """Count, give ids, and write down the id of every value of every block; gives what the manifest tells."""
+    """Count, give ids, and write down the id of every value of every block; gives a summary."""
     done = task.ids.with_suffix(".json")
     if done.exists():
         known: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
@@ -75,9 +75,9 @@ def number_values(task: FeatureTask) -> dict[str, Any]:
     save_vocabulary(task.vocabulary, values, counts)
     ids, starts = _ids_of_blocks(task, values)
     np.save(task.ids, ids)
-    facts = {"num_values": len(counts), "num_counted": int(counts.sum()), "starts": starts}
-    write_atomic(done, json.dumps(facts))
-    return facts
+    summary = {"num_values": len(counts), "num_counted": int(counts.sum()), "starts": starts}
+    write_atomic(done, json.dumps(summary))
+    return summary
 
 
 def load_block_words(task: FeatureTask, block: Path) -> Words:

@@ -45,24 +45,24 @@ def create_files(
     folder.mkdir(parents=True, exist_ok=True)
     for split, count in num_rows.items():
         _create(folder / rows_file(split), count * record_dtype(schema).itemsize)
-        for place, feature in enumerate(schema.features):
+        for index, feature in enumerate(schema.features):
             if feature.multi_hot:
-                size = (num_values or {})[split, place] * id_dtype(feature.num_embeddings).itemsize
-                _create(folder / values_file(split, place), size)
-                _create(folder / offsets_file(split, place), (count + 1) * OFFSET.itemsize)
+                size = (num_values or {})[split, index] * id_dtype(feature.num_embeddings).itemsize
+                _create(folder / values_file(split, index), size)
+                _create(folder / offsets_file(split, index), (count + 1) * OFFSET.itemsize)
 
 
-def write_at(path: Path, place: int, numbers: np.ndarray) -> None:
-    """Write numbers into a file from the `place`-th number on."""
+def write_at(path: Path, start: int, numbers: np.ndarray) -> None:
+    """Write numbers into a file from the `start`-th number on."""
     try:
         with path.open("r+b") as file:
-            file.seek(place * numbers.dtype.itemsize)
+            file.seek(start * numbers.dtype.itemsize)
             file.write(numbers.tobytes())
     except OSError as error:
-        raise told_plainly(error, path) from error
+        raise plain_error(error, path) from error
 
 
-def seal(folder: Path, out: Path, schema: Schema, facts: Mapping[str, Any]) -> dict[str, Any]:
+def seal(folder: Path, out: Path, schema: Schema, contents: Mapping[str, Any]) -> dict[str, Any]:
     """Checksum the files, write the manifest, and give the folder its name."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
@@ -71,7 +71,7 @@ def seal(folder: Path, out: Path, schema: Schema, facts: Mapping[str, Any]) -> d
         "format": FORMAT,
         "cce": __version__,
         "schema": schema.to_dict(),
-        **facts,
+        **contents,
         "files": {
             path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": checksum(path)}
             for path in files
@@ -84,7 +84,7 @@ def seal(folder: Path, out: Path, schema: Schema, facts: Mapping[str, Any]) -> d
     return manifest
 
 
-def told_plainly(error: OSError, path: Path) -> OSError:
+def plain_error(error: OSError, path: Path) -> OSError:
     """The same error as one clear line if the disk is full."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return error

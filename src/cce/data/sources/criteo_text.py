@@ -36,7 +36,7 @@ def write_criteo_text(path: Path, num_rows: int, *, seed: int = 0) -> None:
 def _block(num_rows: int, generator: np.random.Generator) -> list[np.ndarray | Words]:
     labels = (generator.random(num_rows) < 0.25).astype(np.int64)
     dense = [_integers(num_rows, generator) for _ in range(13)]
-    return [labels, *dense, *(_hex(place, size, num_rows, generator) for place, size in enumerate(SIZES))]
+    return [labels, *dense, *(_hex(index, size, num_rows, generator) for index, size in enumerate(SIZES))]
 
 
 def _integers(num_rows: int, generator: np.random.Generator) -> Words:
@@ -46,10 +46,10 @@ def _integers(num_rows: int, generator: np.random.Generator) -> Words:
     return _words([str(value) for value in values.tolist()], indices, generator)
 
 
-def _hex(place: int, size: int, num_rows: int, generator: np.random.Generator) -> Words:
+def _hex(index: int, size: int, num_rows: int, generator: np.random.Generator) -> Words:
     ranks = np.minimum(size ** generator.random(num_rows), size - 1).astype(np.int64)
     values, indices = np.unique(ranks, return_inverse=True)
-    scrambled = (values * 2_654_435_761 + place * 40_503) % 2**32
+    scrambled = (values * 2_654_435_761 + index * 40_503) % 2**32
     return _words([f"{value:08x}" for value in scrambled.tolist()], indices, generator)
 
 

@@ -149,7 +149,7 @@ def _look_up_ids(launch: Launch, ids: Tensor, shape: Sequence[int], *, save: boo
 
     if not _run_shares(run, size):
         _name_wrong_id(plan, ids.view(batch, -1).unbind(1))
-    return vectors, SavedForBackward(plan, launch.dtype, batch, shape, None, rows, starts, names, listed)
+    return vectors, SavedForBackward(plan, launch.dtype, launch.sums, batch, shape, None, rows, starts, names, listed)
 
 
 def _look_up_bags(
@@ -177,7 +177,8 @@ def _look_up_bags(
 
     if not _run_shares(run, size):
         _name_wrong_id(plan, torch.split(ids, counts))
-    return vectors, SavedForBackward(plan, launch.dtype, batch, shape, bags, rows, starts, NO_NAMES, NOTHING_LISTED)
+    types = launch.dtype, launch.sums
+    return vectors, SavedForBackward(plan, *types, batch, shape, bags, rows, starts, NO_NAMES, NOTHING_LISTED)
 
 
 def _run_shares(run: Callable[[int, int], bool], size: int) -> bool:

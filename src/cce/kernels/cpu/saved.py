@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from cce.kernels.cpu.deduplicate import CHUNK
-from cce.kernels.cpu.plan import sum_type
 from cce.kernels.cpu.rows import BLOCK
 
 if TYPE_CHECKING:
@@ -44,6 +43,7 @@ class SavedForBackward(NamedTuple):
 
     plan: LaunchPlan
     dtype: torch.dtype
+    sums: torch.dtype  # that gradients are summed in
     batch: int
     shape: Sequence[int]  # of the vectors
     bags: Bags | None
@@ -51,11 +51,6 @@ class SavedForBackward(NamedTuple):
     starts: Array  # of each feature's rows
     names: Array  # (features · batch), uint16: which entry of its chunk's list an id is; empty if nothing is listed
     listed: Array  # (features, chunks): how long the list is, 0 where ids were looked up one by one
-
-    @property
-    def sums(self) -> torch.dtype:
-        """The type that gradients are summed in."""
-        return sum_type(self.dtype)
 
     @property
     def counts(self) -> list[int]:

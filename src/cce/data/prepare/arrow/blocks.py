@@ -157,9 +157,9 @@ def load_words(path: Path, name: str) -> Words:
     return Words(pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False), column.dictionary)
 
 
-def load_bags(path: Path, name: str, place: int) -> Words:
-    """One multi-hot column, the `place`-th column of words."""
-    words = load_words(path.with_name(f"{path.name}.{place}"), name)
+def load_bags(path: Path, name: str, index: int) -> Words:
+    """One multi-hot column, the `index`-th column of words."""
+    words = load_words(path.with_name(f"{path.name}.{index}"), name)
     return Words(words.indices, words.values, load_numbers(path, f"{name} lengths"))
 
 

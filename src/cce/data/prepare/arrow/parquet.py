@@ -38,8 +38,8 @@ def parquet_columns(path: Path) -> list[str]:
 def parquet_groups(path: Path) -> list[int]:
     """Rows of each row group of a Parquet file."""
     with parquet_errors(path):
-        facts = pq.read_metadata(path)
-    return [facts.row_group(group).num_rows for group in range(facts.num_row_groups)]
+        metadata = pq.read_metadata(path)
+    return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
 def parquet_blocks(path: Path, group: int, columns: Columns, reading: Reading, num_rows: int) -> Iterator[RawBlock]:

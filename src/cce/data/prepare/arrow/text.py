@@ -62,8 +62,8 @@ def _parse_with_care(text: bytes, columns: Columns, reading: Reading) -> RawBloc
         good &= is_number
     table = table.filter(pa.array(good))
     for name in (name for name in names if name not in columns.words):
-        place = table.column_names.index(name)
-        table = table.set_column(place, name, pc.cast(pc.utf8_trim_whitespace(table[name]), pa.float64()))
+        index = table.column_names.index(name)
+        table = table.set_column(index, name, pc.cast(pc.utf8_trim_whitespace(table[name]), pa.float64()))
     return raw_block(table, columns, reading, lines[good], bad)
 
 
@@ -121,7 +121,7 @@ def write_text(file: Any, columns: list[Array | Words]) -> None:
     arrays = [
         as_array(column).dictionary_decode() if isinstance(column, Words) else pa.array(column) for column in columns
     ]
-    table = pa.table({str(place): array for place, array in enumerate(arrays)})
+    table = pa.table({str(index): array for index, array in enumerate(arrays)})
     options = pyarrow.csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none")
     pyarrow.csv.write_csv(table, file, options)
 

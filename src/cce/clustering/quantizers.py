@@ -1,0 +1,207 @@
+"""Learn H: point every id of a vocabulary at rows that k-means finds for it.
+
+One engine serves product quantisation, learning to collide and CCE. It never sees the whole table: vectors come from a
+`source`, a function from ids to vectors, first for a sample to fit on, then block by block to encode.
+
+Jégou, Douze and Schmid, "Product quantization for nearest neighbor search" (2011); residual (additive) quantisation:
+Chen, Guan and Wang (2010).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import torch
+
+from cce.checks import check_range
+from cce.clustering.kmeans import kmeans, nearest_centroid
+from cce.clustering.progress import Progress
+from cce.clustering.sampling import vectors_of
+from cce.clustering.settings import checked_settings
+from cce.compiled import parallel_for
+from cce.indexing import smallest_unsigned
+from cce.indexing.assignments import blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from cce.clustering.sampling import Sample, Source
+    from cce.clustering.settings import ClusterSettings
+
+BLOCK = 1 << 22  # values encoded at a time: 16 MB
+SMALL = 1 << 20  # values of a sample whose columns are clustered side by side
+
+
+class Quantizer(ABC):
+    """Codebooks fitted to a sample of vectors, and the nearest entries of any vector."""
+
+    codebooks: Tensor  # (num_columns, num_rows, width)
+    inertias: tuple[float, ...]  # of each column's k-means at its end
+
+    def __init__(self, num_columns: int, num_rows: int, settings: ClusterSettings) -> None:
+        check_range("num_columns", num_columns, 1, 2**31)
+        check_range("num_rows", num_rows, 1, 2**31)
+        self.num_columns = num_columns
+        self.num_rows = num_rows
+        self.settings = checked_settings(settings)
+
+    @abstractmethod
+    def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
+        """Learn the codebooks from the vectors of a sample."""
+
+    @abstractmethod
+    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
+        """Rows `(n, num_columns)` of the codebooks for vectors `(n, dim)`."""
+
+    def cluster(
+        self, points: Tensor, weights: Tensor | None, generator: torch.Generator | None, progress: Progress
+    ) -> tuple[Tensor, float]:
+        """Centroids of `points`, and the inertia before the last step."""
+        fitted = kmeans(
+            points,
+            self.num_rows,
+            sample_weight=weights,
+            max_iter=self.settings.max_iter,
+            init=self.settings.init,
+            generator=generator,
+            backend=self.settings.backend,
+            progress=progress,
+        )
+        return fitted.centroids, fitted.inertias[-1]
+
+    def cluster_columns(
+        self, points_of: Callable[[int], Tensor], sample: Sample, generator: torch.Generator | None
+    ) -> list[tuple[Tensor, float]]:
+        """Cluster the points of every column, each with random numbers of its own.
+
+        Small columns run in parallel over the cores. Large ones come one after another, since k-means itself then uses
+        all cores, and only one column of the sample needs to be in memory.
+        """
+        seeds = torch.randint(2**62, (self.num_columns,), generator=generator, device="cpu").tolist()
+        fits: dict[int, tuple[Tensor, float]] = {}
+
+        def fit(column: int) -> None:
+            own = torch.Generator().manual_seed(seeds[column])
+            fits[column] = self.cluster(points_of(column), sample.weights, own, progress)
+
+        with self.fit_progress(sample) as progress:
+            if len(sample.ids) * sample.dim <= SMALL:
+                parallel_for(fit, self.num_columns)
+            else:
+                for column in range(self.num_columns):
+                    fit(column)
+        return [fits[column] for column in range(self.num_columns)]
+
+    def fit_progress(self, sample: Sample) -> Progress:
+        """Reports the work of the k-means of all columns."""
+        num_points, pairs = len(sample.ids), len(sample.ids) * self.num_rows * self.settings.max_iter
+        work = f"{self.num_columns} times k-means of {num_points:,} points and {self.num_rows:,} clusters"
+        return Progress(work, self.num_columns * pairs)
+
+    def encode_progress(self, num_ids: int) -> Progress:
+        """Reports the work of encoding so many ids."""
+        work = f"search of {num_ids:,} ids among {self.num_rows:,} rows of {self.num_columns} columns"
+        return Progress(work, self.num_columns * num_ids * self.num_rows)
+
+    def nearest(self, points: Tensor, centroids: Tensor, progress: Progress | None = None) -> Tensor:
+        """The nearest of `centroids` for each of `points`."""
+        return nearest_centroid(points, centroids, backend=self.settings.backend, progress=progress)
+
+
+class ProductQuantizer(Quantizer):
+    """Every column of the vectors is clustered by itself."""
+
+    def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
+        """k-means of each column."""
+
+        def column_of(column: int) -> Tensor:
+            return sample.vectors(lambda whole: whole.chunk(self.num_columns, dim=1)[column])
+
+        fits = self.cluster_columns(column_of, sample, generator)
+        self.codebooks = torch.stack([centroids for centroids, _ in fits])
+        self.inertias = tuple(inertia for _, inertia in fits)
+
+    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
+        """The nearest row of each column's codebook."""
+        pieces = vectors.chunk(self.num_columns, dim=1)
+        nearest = [self.nearest(p.contiguous(), c, progress) for p, c in zip(pieces, self.codebooks, strict=True)]
+        return torch.stack(nearest, dim=1)
+
+
+class ResidualQuantizer(Quantizer):
+    """Every codebook is as wide as the vectors and is fitted to what the ones before it leave over."""
+
+    def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
+        """k-means of the vectors, then of the residuals, and so on."""
+        vectors = sample.vectors()
+        codebooks, inertias = [], []
+        with self.fit_progress(sample) as progress:
+            for _ in range(self.num_columns):
+                centroids, inertia = self.cluster(vectors, sample.weights, generator, progress)
+                vectors = vectors - centroids[self.nearest(vectors, centroids, progress)]
+                codebooks.append(centroids)
+                inertias.append(inertia)
+        self.codebooks, self.inertias = torch.stack(codebooks), tuple(inertias)
+
+    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
+        """The nearest row of the first codebook, then of the second to the rest, and so on."""
+        rows = []
+        for centroids in self.codebooks:
+            nearest = self.nearest(vectors, centroids, progress)
+            vectors = vectors - centroids[nearest]
+            rows.append(nearest)
+        return torch.stack(rows, dim=1)
+
+
+class CircularQuantizer(Quantizer):
+    """Every column's ids are grouped by what the *other* columns say of them.
+
+    The paper's appendix tried this and saw the columns' pointers become alike ("table collapse").
+    """
+
+    def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
+        """k-means of the other columns, then the mean of the column's own pieces in each cluster."""
+        vectors = sample.vectors()
+        pieces = vectors.chunk(self.num_columns, dim=1)
+        fits = self.cluster_columns(lambda column: self._others(pieces, column), sample, generator)
+        self.centroids = [centroids for centroids, _ in fits]
+        self.inertias = tuple(inertia for _, inertia in fits)
+        with self.encode_progress(len(vectors)) as progress:
+            rows = self.encode(vectors, progress)
+        self.codebooks = torch.stack(
+            [_means(piece, rows[:, column], self.num_rows, sample.weights) for column, piece in enumerate(pieces)]
+        )
+
+    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
+        """The nearest cluster of each column's other columns."""
+        pieces = vectors.chunk(self.num_columns, dim=1)
+        columns = range(self.num_columns)
+        nearest = [self.nearest(self._others(pieces, i), self.centroids[i], progress) for i in columns]
+        return torch.stack(nearest, dim=1)
+
+    def _others(self, pieces: tuple[Tensor, ...], column: int) -> Tensor:
+        if self.num_columns == 1:  # there are no others
+            return pieces[0].contiguous()
+        return torch.cat([piece for other, piece in enumerate(pieces) if other != column], dim=1)
+
+
+def encode_all(quantizer: Quantizer, source: Source, num_ids: int, dim: int) -> Tensor:
+    """The rows of all ids below `num_ids`, `(num_ids, num_columns)` in the smallest type, block by block."""
+    dtype = smallest_unsigned(quantizer.num_rows)
+    pointers = torch.empty(num_ids, quantizer.num_columns, dtype=dtype, device="cpu")
+    with quantizer.encode_progress(num_ids) as progress:
+        for ids in blocks(num_ids, min(quantizer.settings.block_size, max(1, BLOCK // dim))):
+            rows = quantizer.encode(vectors_of(source, ids, dim), progress)
+            pointers[int(ids[0]) : int(ids[-1]) + 1] = rows.cpu().to(pointers.dtype)
+    return pointers
+
+
+def _means(points: Tensor, rows: Tensor, num_rows: int, weights: Tensor | None) -> Tensor:
+    """The weighted mean of the points of each row; zero for rows that have none."""
+    mass = torch.ones_like(points[:, :1]) if weights is None else weights.to(points).unsqueeze(-1)
+    weighted = torch.cat([points * mass, mass], dim=1).double()
+    sums = weighted.new_zeros(num_rows, weighted.shape[1]).index_add_(0, rows, weighted)
+    return (sums[:, :-1] / sums[:, -1:].clamp(min=1e-30)).to(points.dtype)
