@@ -2,7 +2,8 @@
 
 import pytest
 
-from cce.training.config import TrainConfig, make_config, parse_pairs, read_toml
+from cce.training.config import TrainConfig
+from cce.training.options import make_config, parse_pairs, read_toml
 
 FULL = TrainConfig(data="d", method="full")
 

@@ -28,7 +28,7 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument(
         "features", nargs="+", help="vocabulary sizes, as numbers or NAME=NUMBER, or the folder of a prepared data set"
     )
-    parser.add_argument("--dim", type=int, default=16, help="numbers of a vector (default: %(default)s)")
+    parser.add_argument("--dim", type=int, default=16, help="dimension of the vectors (default: %(default)s)")
     parser.add_argument("--method", default="cce", help="of the tables that do not fit in full (default: %(default)s)")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--cap", type=int, default=None, help="most parameters of any one table")
@@ -71,9 +71,9 @@ def _vocabularies(words: list[str]) -> dict[str, int]:
 
         return PreparedData.open(Path(words[0])).schema.vocabulary_sizes
     found: dict[str, int] = {}
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         name, _, number = word.rpartition("=")
-        name = name or f"feature_{place}"
+        name = name or f"feature_{index}"
         if not number.isdecimal() or word.startswith("="):
             raise ValueError(f"features must be numbers, NAME=NUMBER or the folder of a data set, got {word!r}.")
         if name in found:

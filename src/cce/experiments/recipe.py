@@ -84,7 +84,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def make_recipe(name: str, values: dict[str, Any], *, where: str = "the recipe") -> Recipe:
-    """The recipe of these values; what is not known is refused."""
+    """The recipe of these values; what is not known is rejected."""
     _check_keys(values, PARTS, where)
     data, train, sweep, expected = (_part(values, part, where) for part in ("data", "train", "sweep", "expected"))
     _check_keys(data, OF_DATA, f"{where} [data]")

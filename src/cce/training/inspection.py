@@ -49,8 +49,8 @@ class Inspection:
         if self.curve:
             lines += [_curve_table(self.curve[-6:]), f"best: step {self.best_step:,}", ""]
         defaults = vars(TrainConfig(data="", method="full"))
-        told = {name: value for name, value in self.config.items() if defaults.get(name) != value}
-        return "\n".join([*lines, "options: " + ", ".join(f"{name}={value}" for name, value in told.items())])
+        given = {name: value for name, value in self.config.items() if defaults.get(name) != value}
+        return "\n".join([*lines, "options: " + ", ".join(f"{name}={value}" for name, value in given.items())])
 
 
 @dataclass(frozen=True)
