@@ -18,9 +18,9 @@ def sweep(data, tmp_path):
 
 def place(sweep, series, **files):
     run = next(run for run in sweep.runs if run.series == series)
-    sweep.folder(run).mkdir(parents=True, exist_ok=True)
+    sweep.folder(run).path.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        (sweep.folder(run) / f"{name}.jsonl").write_text(text)
+        (sweep.folder(run).path / f"{name}.jsonl").write_text(text)
 
 
 def test_epochs_are_counted_over_all_runs(sweep):

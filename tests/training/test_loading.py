@@ -1,11 +1,14 @@
 """A run that starts from a trained one."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 
 from cce.data import PreparedData
 from cce.embeddings import ProductQuantizedEmbedding
-from cce.training import Trainer
+from cce.training import Trainer, inspect_checkpoint, verify_run
 from cce.training.building import build_model
 from cce.training.checkpoint import (
     checkpoint_path,
@@ -153,3 +156,18 @@ def test_a_run_that_was_begun_when_options_had_other_names_is_resumed(data, tmp_
     assert load_model(open_checkpoint(tmp_path / "old")[0])[0].cluster_at_epochs == [0.5, 1.5]
     assert Trainer.resume(tmp_path / "old", max_steps=None).run().curve == whole.curve
     assert "cluster_at_epochs" in path.read_text()
+
+
+def test_a_run_of_an_earlier_version_is_inspected_and_resumed(tmp_path):
+    """Written by version 0.1 before options were renamed: `schedule`, `cluster_at`, settings with `num_iterations`."""
+    old = Path(__file__).parent / "old_run"
+    shutil.copytree(old, tmp_path / "old")
+    found = inspect_checkpoint(tmp_path / "old" / "run")
+    assert (found.step, found.best_step) == (9, 4)
+    assert verify_run(tmp_path / "old" / "run").problems == []
+    data = str(tmp_path / "old" / "clicks")
+    record = Trainer.resume(tmp_path / "old" / "run", max_steps=None, data=data).run()
+    assert [scores["step"] for scores in record.curve] == [4, 9, 13, 17, 22, 26]
+    assert record.curve[:2] == found.curve
+    assert {event["step"] for event in record.events} == {6, 20}
+    assert record.config["method_options"] == {"settings": {"max_iter": 20}}

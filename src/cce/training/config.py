@@ -28,6 +28,7 @@ MAX_THREADS = 2**16
 SPARSE_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad", "sparse_adam")
 MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
 MAY_MOVE = ("data", "start_from", "model")  # files and folders, which may have another name
+OLD_SETTINGS = {"num_iterations": "max_iter", "start": "init"}
 OLD_NAMES = {"schedule": "cluster_schedule", "cluster_at": "cluster_at_epochs"}  # of runs that were begun before
 SCHEDULES = (
     "auto",
@@ -268,7 +269,12 @@ def read_toml(path: Path, *, upgrade: bool = False) -> dict[str, Any]:
 
 def upgrade_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a saved run, which may have been begun when they had other names."""
-    return {OLD_NAMES.get(name, name): value for name, value in values.items()}
+    new = {OLD_NAMES.get(name, name): value for name, value in values.items()}
+    options = new.get("method_options")
+    if isinstance(options, dict) and isinstance(options.get("settings"), dict):
+        settings = {OLD_SETTINGS.get(name, name): value for name, value in options["settings"].items()}
+        new["method_options"] = options | {"settings": settings}
+    return new
 
 
 def check_names(names: Iterable[str], where: str) -> None:
