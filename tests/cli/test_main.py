@@ -33,20 +33,22 @@ def test_help_names_every_verb(capsys):
 def test_an_unknown_verb_is_refused_with_the_right_ones(capsys):
     code, out, err = exits(["dmeo"], capsys)
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1].startswith("cce: error: argument VERB: invalid choice: 'dmeo' (choose from ")
-    assert "demo" in err.splitlines()[-1]
+    assert err.startswith("cce: argument VERB: invalid choice: 'dmeo' (choose from ")
+    assert "demo" in err
+    assert err.endswith("; see `cce --help`.\n")
+    assert err.count("\n") == 1
 
 
 def test_no_verb_is_refused(capsys):
     code, out, err = exits([], capsys)
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1] == "cce: error: the following arguments are required: VERB"
+    assert err == "cce: the following arguments are required: VERB; see `cce --help`.\n"
 
 
 def test_an_unknown_option_is_refused_by_name(capsys):
     code, out, err = exits(["demo", "--colour", "blue"], capsys)
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1] == "cce: error: unrecognized arguments: --colour blue"
+    assert err == "cce: unrecognized arguments: --colour blue; see `cce --help`.\n"
 
 
 @pytest.mark.parametrize(
