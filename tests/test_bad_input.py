@@ -17,8 +17,7 @@ import torch
 
 import cce
 from cce import theory
-from cce.clustering import kmeans, nearest_centroid, sample_ids
-from cce.clustering.quantize import ProductQuantizer
+from cce.clustering import ProductQuantizer, kmeans, nearest_centroid, sample_ids
 from cce.schema import Batch, Feature, Schema
 
 LINES = (Path(__file__).parent / "bad_input.txt").read_text(encoding="utf-8").splitlines()

@@ -33,9 +33,10 @@ def test_help_names_every_verb(capsys):
 def test_an_unknown_verb_is_refused_with_the_right_ones(capsys):
     code, out, err = exits(["dmeo"], capsys)
     assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 1
     assert err.startswith("cce: argument VERB: invalid choice: 'dmeo' (choose from ")
     assert "demo" in err
+    assert err.endswith("; see `cce --help`.\n")
+    assert err.count("\n") == 1
 
 
 def test_no_verb_is_refused(capsys):

@@ -116,8 +116,10 @@ def test_an_unknown_name_is_refused_with_the_right_ones(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["theory", "gravity"])
     assert caught.value.code == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("cce theory: error: argument NAME: invalid choice: 'gravity' (choose from ")
+    error = capsys.readouterr().err
+    assert error.startswith("cce theory: argument NAME: invalid choice: 'gravity' (choose from ")
+    assert error.endswith("; see `cce theory --help`.\n")
+    assert error.count("\n") == 1
     assert all(name in error for name in (*NAMES, "all"))
 
 

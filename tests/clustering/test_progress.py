@@ -18,6 +18,7 @@ table.cluster(generator=torch.Generator().manual_seed(0))
 """
 
 
+@pytest.mark.slow
 def test_a_clustering_of_many_ids_in_plain_torch_says_why_and_how_long_and_shows_progress():
     environment = {**os.environ, "CCE_COMPILED": "0"}
     with subprocess.Popen([sys.executable, "-c", BIG], stderr=subprocess.PIPE, env=environment) as process:

@@ -24,6 +24,7 @@ sum_rows(rows, one, own, one, 0, 2, np.zeros((1, 4)))
 LINE = "cce: compiling loops, usually once per machine; this can take half a minute.\n"
 
 
+@pytest.mark.slow
 def test_a_compilation_is_reported_when_it_is_long_and_only_when_it_happens(tmp_path):
     def stderr(long):
         environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / str(long))}

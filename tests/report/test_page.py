@@ -222,7 +222,7 @@ CONFIG = TrainConfig(
     epochs=3,
     lr=0.05,
     early_stopping=False,
-    cluster_at=[0.25, 0.5],
+    cluster_at_epochs=[0.25, 0.5],
     metrics=["auc", "ndcg@10"],
     best_by="auc",
     group_by="user",
@@ -242,7 +242,7 @@ def test_a_command_says_what_differs_and_nothing_else():
     assert train_command(asdict(CONFIG)) == (
         "cce train '/data/my clicks' --model-options 'bottom=[64,32]' --method robe --method-options "
         "start=k-means++ 'sizes=[1,2]' --cap 8000 --sparse --epochs 3 --lr 0.05 "
-        "--cluster-at 0.25 0.5 --metrics auc ndcg@10 --best-by auc --group-by user --no-early-stopping --seed 2"
+        "--cluster-at-epochs 0.25 0.5 --metrics auc ndcg@10 --best-by auc --group-by user --no-early-stopping --seed 2"
     )
 
 

@@ -13,6 +13,7 @@ from cce.clustering.search.plain import measure_all
 from cce.compiled import parallel_for
 
 
+@pytest.mark.slow
 def test_blocks_do_not_change_the_answer(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     points, centroids = torch.randn(5001, 3, generator=generator), torch.randn(90, 3, generator=generator)
