@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from cce.budget import RULES, Budget
 from cce.checks import check_choice, check_range
 from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
 from cce.training.half_precision import check_half
@@ -70,8 +71,14 @@ class TrainConfig:
     )
     cap: int | None = field(default=None, metadata=_about("most parameters of any one table"))
     num_params: int | None = field(default=None, metadata=_about("parameters of all tables together, instead of a cap"))
+    nbytes: int | None = field(
+        default=None, metadata=_about("bytes of all tables together, pointers included, instead of a cap")
+    )
     compression: float | None = field(
-        default=None, metadata=_about("how many times fewer parameters than full tables have, instead of a cap")
+        default=None, metadata=_about("how many times fewer parameters all tables have, instead of a cap")
+    )
+    budget_rule: str = field(
+        default="cap", metadata=_about("how a total is shared out among tables: see cce.Budget", *RULES)
     )
     start_from: str | None = field(
         default=None, metadata=_about("folder of a run whose best model this one starts as near to as it can")
@@ -184,11 +191,10 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
 
     def _check_pairs(self) -> None:
-        budgets = {"cap": self.cap, "num_params": self.num_params, "compression": self.compression}
-        given = [name for name, value in budgets.items() if value is not None]
-        if len(given) > 1 or (not given and self.method != "full"):
-            got = ", ".join(given) or "none"
-            raise ValueError(f"give one of cap, num_params and compression with method {self.method!r}, got {got}.")
+        if self.budget.is_full and self.method != "full":
+            raise ValueError(
+                f"give one of cap, num_params, nbytes and compression with method {self.method!r}, got none."
+            )
         if self.batch_size % self.accumulate:
             sizes = f"batch_size={self.batch_size} and accumulate={self.accumulate}"
             raise ValueError(f"batch_size must be a multiple of accumulate, got {sizes}.")
@@ -231,6 +237,14 @@ class TrainConfig:
         numbers = self.cluster_at_epochs if isinstance(self.cluster_at_epochs, list) else []
         if not numbers or not all(type(number) in (int, float) and 0 < number < math.inf for number in numbers):
             raise ValueError(f"cluster_at_epochs must be a list of numbers above 0, got {self.cluster_at_epochs!r}.")
+
+    @property
+    def budget(self) -> Budget:
+        """What the tables may hold."""
+        return Budget(
+            *(self.cap, self.num_params, self.nbytes, self.compression, self.budget_rule),
+            num_learned=self.num_learned or None,
+        )
 
     def to_toml(self) -> str:
         """What `from_toml` reads; what is None is left out."""

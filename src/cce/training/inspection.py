@@ -31,7 +31,7 @@ class Inspection:
     best_step: int
     config: dict[str, Any]
     curve: list[dict[str, float]]
-    tables: Any  # diagnostics.Summary
+    tables: Any  # Footprints
     health: dict[str, dict[str, Any]]  # by table: entropies, dead rows, verdict
     num_params: int  # of the whole model
     damage: list[str]  # checkpoints that were passed over, and why

@@ -116,7 +116,7 @@ def _take_over_table(table: Embedding, source: nn.Module | None, name: str, gene
     if _shapes(source) == _shapes(table) and type(source) is type(table):
         table.load_state_dict(source.state_dict())
     else:
-        table.approximate(source.to_dense(), generator=generator)
+        table.fit_to(source.to_dense(), generator=generator)
 
 
 def _shapes(table: Embedding) -> dict[str, tuple[int, ...]]:
