@@ -120,8 +120,8 @@ def test_cce_may_start_from_a_trained_table_as_well(trained, data):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"embedding_dim": 4}, "must name a run with a table 'tables.tables.c0' of 4 numbers a vector"),
-        ({"unified": True}, "must name a run with a table 'tables.tables.all' of 8 numbers a vector"),
+        ({"embedding_dim": 4}, "must name a run with a table 'tables.tables.c0' of embedding_dim=4"),
+        ({"unified": True}, "must name a run with a table 'tables.tables.all' of embedding_dim=8"),
         ({"model_options": {"bottom": [8, 8], "top": [8]}}, "start_from must name a run of the same model, but"),
     ],
 )
