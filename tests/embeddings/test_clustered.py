@@ -146,7 +146,7 @@ def test_clustering_works_in_place_and_keeps_the_number_of_parameters():
     assert event.moved > 0
     assert event.num_ids == 3000
     assert event.total_seconds == sum(event.seconds.values()) > 0
-    assert list(event.seconds) == ["sample", "fit", "assign", "helpers", "swap", "measure"]
+    assert list(event.seconds) == ["sample", "fit", "assign", "helpers", "measure", "stage", "swap"]
 
 
 @pytest.mark.parametrize("num_helpers", [1, 2])
