@@ -43,7 +43,9 @@ def test_a_plain_dlrm_is_compressed_in_place_and_trains():
     model = SmallDLRM()
     before = sum(p.numel() for p in model.parameters())
     plan = cce.compress(model, method="cce", compression=50, seed=0)
-    assert [(t.name, t.method) for t in plan.tables] == [("tables.0", "cce"), ("tables.1", "cce"), ("tables.2", None)]
+    assert [(t.name, t.method) for t in plan.tables] == [
+        *(("tables.0", "cce"), ("tables.1", "cce"), ("tables.2", "nn.EmbeddingBag")),
+    ]
     assert isinstance(model.tables[0], cce.EmbeddingBag)
     assert isinstance(model.tables[0].table, cce.ClusteredEmbedding)
     assert model.tables[0].mode == "sum"
@@ -116,8 +118,9 @@ def test_a_name_that_matches_nothing_is_refused():
 
 
 def test_min_params_chooses_by_size():
-    plan = cce.compress(Named(), method="hash", compression=10, min_params=500 * 16, dry_run=True)
+    plan = cce.compress(Named(), method="hash", cap=4_000, min_params=500 * 16, dry_run=True)
     assert len(plan.compressed) == 3
+    assert len(cce.compress(Named(), method="hash", cap=4_000, min_params=501 * 16, dry_run=True).compressed) == 2
 
 
 def test_a_cap_keeps_tables_that_fit_under_it():
@@ -127,7 +130,28 @@ def test_a_cap_keeps_tables_that_fit_under_it():
         "item_table": 8_000,
         "other.0": 8_000,
     }
-    assert [table.reason for table in plan.tables if table.method is None] == ["fits under cap=8,000"]
+    assert [table.reason for table in plan.tables if table.reason] == ["fits in full within cap=8000"]
+    assert [table.method for table in plan.tables] == ["hash", "nn.Embedding", "hash"]
+
+
+def test_a_compression_is_of_all_tables_that_may_be_swapped():
+    model = nn.ModuleDict({"user": nn.Embedding(100_000, 16), "item": nn.Embedding(20_000, 16)})
+    model["kept"] = nn.Embedding(9_000, 16, max_norm=1.0)
+    plan = cce.compress(model, compression=100)
+    found = {table.name: table.num_params for table in plan.compressed}
+    assert found == {"user": 9_600, "item": 9_600}
+    other = cce.compress(
+        nn.ModuleDict({"user": nn.Embedding(100_000, 16), "item": nn.Embedding(20_000, 16)}),
+        budget=cce.Budget(compression=100, rule="proportional"),
+    )
+    assert {table.name: table.num_params for table in other.tables} == {"user": 16_000, "item": 3_200}
+
+
+def test_bytes_are_those_of_the_models_dtype():
+    model = nn.ModuleDict({"user": nn.Embedding(50_000, 16), "item": nn.Embedding(20_000, 16)}).bfloat16()
+    plan = cce.compress(model, nbytes=100_000)
+    assert 97_000 < plan.nbytes <= 100_000
+    assert plan.nbytes == cce.summary(model).nbytes
 
 
 def test_padding_dtype_training_mode_and_sparse_are_kept():
@@ -174,7 +198,7 @@ class Tied(nn.Module):
 def test_tables_tied_to_each_other_stay_tied():
     model = Tied()
     plan = cce.compress(model, compression=10)
-    assert len(plan.compressed) == 2
+    assert [table.name for table in plan.compressed] == ["encoder = decoder"]
     assert model.encoder is model.decoder
     assert len(list(model.parameters())) == 1
 
@@ -277,12 +301,15 @@ def test_seeds_make_it_repeatable():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "give one of compression and cap, got compression=None and cap=None"),
-        ({"compression": 2, "cap": 5}, "give one of compression and cap"),
+        ({}, "give one of cap, num_params, nbytes and compression, or a budget, got none"),
+        (
+            {"compression": 2, "cap": 5},
+            "give one of cap, num_params, nbytes and compression, got cap=5 and compression=2",
+        ),
         ({"compression": 2, "method": "magic"}, "method must be one of full, hash, .*; got 'magic'"),
         ({"compression": 2, "start": "best"}, "start must be one of random, trained; got 'best'"),
         ({"compression": 0.5}, "compression must be a finite number of at least 1, got 0.5"),
-        ({"cap": 5}, "num_params must be at least 32 for method 'cce'"),
+        ({"num_params": 5}, "num_params must be at least 64, the smallest tables together, got 5"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):
@@ -293,10 +320,10 @@ def test_wrong_arguments_are_named(arguments, message):
 
 
 def test_a_failure_part_way_changes_nothing():
-    """The second table's budget is too small; the first must not have been swapped by then."""
-    model = nn.Sequential(nn.Embedding(9_000, 16), nn.Embedding(7_000, 64))
-    with pytest.raises(ValueError, match="num_params must be at least 128"):
-        cce.compress(model, cap=100, min_params=1)
+    """The second table's vectors cannot be cut; the first must not have been swapped by then."""
+    model = nn.Sequential(nn.Embedding(9_000, 16), nn.Embedding(7_000, 60))
+    with pytest.raises(ValueError, match="embedding_dim must be a multiple of num_columns, got embedding_dim=60"):
+        cce.compress(model, cap=1_000, min_params=1, num_columns=8)
     assert [type(module) for module in model] == [nn.Embedding, nn.Embedding]
 
 

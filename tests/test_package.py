@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
 ROOMS = (  # a room imports only rooms above it
-    *("version", "checks", "text", "schema", "files", "signals", "records", "run_folder", "compiled"),
-    *("indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
+    *("version", "checks", "text", "budget", "footprint", "schema", "files", "signals", "records", "run_folder"),
+    *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
     *("distributed", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
     *("training", "serving"),
     *("theory", "experiments", "report", "cli"),

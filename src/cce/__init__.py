@@ -12,10 +12,11 @@ from cce.version import __version__
 
 if TYPE_CHECKING:
     from cce import optim
+    from cce.budget import Budget
     from cce.clustering import ClusterSettings
-    from cce.collection import EmbeddingCollection, Plan, plan_tables
-    from cce.compression import CompressionPlan, compress
-    from cce.diagnostics import Collapse, Summary, collapse, entropies, summary
+    from cce.collection import EmbeddingCollection, plan_tables
+    from cce.compression import compress
+    from cce.diagnostics import Collapse, collapse, entropies, summary
     from cce.embeddings import (
         Clusterable,
         ClusteredEmbedding,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         create_embedding,
         list_methods,
     )
+    from cce.footprint import Footprint, Footprints
     from cce.models import DLRM, GMF, create_model
     from cce.reclustering import ClusterSchedule, paper_schedule, repair_optimizer, restart_average
     from cce.training import TrainConfig, Trainer
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DLRM",
     "GMF",
+    "Budget",
     "ClusterEvent",
     "ClusterSchedule",
     "ClusterSettings",
@@ -54,19 +57,18 @@ __all__ = [
     "CompositionalConcatEmbedding",
     "CompositionalProductEmbedding",
     "CompositionalSumEmbedding",
-    "CompressionPlan",
     "DeepHashEmbedding",
     "Embedding",
     "EmbeddingBag",
     "EmbeddingCollection",
+    "Footprint",
+    "Footprints",
     "FullEmbedding",
     "HashEmbedding",
     "HashingTrickEmbedding",
     "MixedDimensionEmbedding",
-    "Plan",
     "ProductQuantizedEmbedding",
     "RobeEmbedding",
-    "Summary",
     "TensorTrainEmbedding",
     "TrainConfig",
     "Trainer",
@@ -88,13 +90,13 @@ __all__ = [
 _HOMES = {
     "DLRM": "cce.models",
     "GMF": "cce.models",
+    "Budget": "cce.budget",
     "ClusterSchedule": "cce.reclustering",
     "ClusterSettings": "cce.clustering",
     "Collapse": "cce.diagnostics",
-    "CompressionPlan": "cce.compression",
     "EmbeddingCollection": "cce.collection",
-    "Plan": "cce.collection",
-    "Summary": "cce.diagnostics",
+    "Footprint": "cce.footprint",
+    "Footprints": "cce.footprint",
     "TrainConfig": "cce.training",
     "Trainer": "cce.training",
     "collapse": "cce.diagnostics",

@@ -6,15 +6,17 @@ import fnmatch
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from cce.checks import check_choice, check_flag, check_number, check_range, check_type, shown
-from cce.embeddings import METHODS, Embedding, EmbeddingBag, create_embedding
+from cce.budget import Budget, check_given, make_budget
+from cce.checks import check_choice, check_flag, check_range, check_type, shown
+from cce.collection import share_out
+from cce.embeddings import METHODS, Embedding, EmbeddingBag, TableRequest, make_table
+from cce.footprint import Footprint, Footprints
 from cce.indexing import make_generator
-from cce.text import format_bytes, format_ratio, format_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,56 +26,28 @@ if TYPE_CHECKING:
 Names = str | re.Pattern[str]
 Start = Literal["random", "trained"]
 LARGE = 100_000  # numbers from which a table is worth compressing
-HEADERS = ("table", "becomes", "ids", "dim", "params", "of", "fewer params", "bytes", "why kept")
-
-
-@dataclass(frozen=True)
-class PlannedTable:
-    """What happens to one table: it becomes one of another method, or is kept for a reason."""
-
-    name: str
-    method: str | None  # None: kept
-    num_embeddings: int
-    embedding_dim: int
-    num_params: int
-    nbytes: int
-    reason: str = ""
-
-    @property
-    def full_params(self) -> int:
-        """Trainable numbers before."""
-        return self.num_embeddings * self.embedding_dim
-
-
-@dataclass(frozen=True)
-class CompressionPlan:
-    """What `compress` did, or with `dry_run` would do, to every table of a model."""
-
-    tables: tuple[PlannedTable, ...]
-
-    @property
-    def compressed(self) -> tuple[PlannedTable, ...]:
-        """The tables that are swapped."""
-        return tuple(table for table in self.tables if table.method is not None)
-
-    def __str__(self) -> str:
-        return format_table(HEADERS, [_row(table) for table in self.tables], num_left=2)
 
 
 def compress(
     model: nn.Module,
     *,
     method: str = "cce",
-    compression: float | None = None,
+    budget: Budget | None = None,
     cap: int | None = None,
+    num_params: int | None = None,
+    nbytes: int | None = None,
+    compression: float | None = None,
     names: Names | Iterable[Names] | None = None,
     min_params: int | None = None,
     start: Start = "random",
     seed: int | None = None,
     dry_run: bool = False,
     **options: Any,
-) -> CompressionPlan:
-    """Swap tables of `model` in place: each `compression` times smaller, or of at most `cap` trainable numbers.
+) -> Footprints:
+    """Swap tables of `model` in place, within a budget: see `Budget` for what `cap`, `compression`, … mean.
+
+    The budget is of the tables that may be swapped; what is kept for another reason does not count. A table that fits
+    in full is kept, too.
 
     names: which tables: a name with wildcards ("*.user_embedding"), a compiled regular expression, or several.
     min_params: smaller tables are kept; by default 100,000, or 1 where names are given.
@@ -88,56 +62,25 @@ def compress(
     check_choice("method", method, METHODS)
     check_flag("dry_run", dry_run)
     check_choice("start", start, ("random", "trained"))
-    if (compression is None) == (cap is None):
-        raise ValueError(f"give one of compression and cap, got {compression=} and {cap=}.")
-    if cap is not None:
-        check_range("cap", cap, 1, 2**63)
-    if compression is not None:
-        check_number("compression", compression, 1)
+    limit = make_budget(budget, cap, num_params, nbytes, compression)
+    check_given(limit)
     min_params = (LARGE if names is None else 1) if min_params is None else min_params
     check_range("min_params", min_params, 0, 2**63)
-    request = _Request(method, compression, cap, start, make_generator(seed), options)
-    patterns = _patterns(names)
-    groups = _groups(model, list(patterns.values()), min_params)
+    generator, patterns = make_generator(seed), _patterns(names)
+    groups = _groups(model, list(patterns.values()), min_params, keeps_frozen=start == "random")
     _check_matches(patterns, [name for group in groups for name in group.modules])
-    swaps = [_Swap(group, _new_table(group, request, dry_run=dry_run)) for group in groups]
-    plan = CompressionPlan(tuple(sorted((t for swap in swaps for t in swap.planned()), key=lambda table: table.name)))
+    swaps = _plan_swaps(groups, METHODS[method], options, limit)
+    plan = Footprints(tuple(sorted((swap.footprint for swap in swaps), key=lambda table: table.name)))
     if dry_run:
         return plan
     if not plan.compressed:
         reasons = "; ".join(f"{table.name}: {table.reason}" for table in plan.tables)
         raise ValueError(f"model must have a table to swap, got {reasons or 'none'}.")
-    for swap in swaps:  # only now, when nothing can go wrong any more
-        swap.apply(model)
+    tables = [swap.make(options, start, generator) for swap in swaps if not swap.footprint.reason]
+    for group, table in tables:  # only now, when nothing can go wrong any more
+        for name, module in group.modules.items():
+            model.set_submodule(name, _wrap(table, module).train(module.training))
     return plan
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What the new tables should be."""
-
-    method: str
-    compression: float | None
-    cap: int | None
-    start: Start
-    generator: torch.Generator | None
-    options: dict[str, Any]
-
-    def table_for(self, old: nn.Embedding | nn.EmbeddingBag) -> Embedding:
-        """A new table in the place of `old`, of the same dtype and on the same device."""
-        return create_embedding(
-            self.method,
-            old.num_embeddings,
-            old.embedding_dim,
-            num_params=self.cap,
-            compression=self.compression,
-            generator=self.generator,
-            padding_idx=old.padding_idx,
-            sparse=old.sparse,
-            device=old.weight.device,
-            dtype=old.weight.dtype,
-            **self.options,
-        )
 
 
 @dataclass(frozen=True)
@@ -148,6 +91,11 @@ class _Group:
     reason: str
 
     @property
+    def name(self) -> str:
+        """Of the table, or of all that share it."""
+        return " = ".join(self.modules) or "(model)"
+
+    @property
     def first(self) -> nn.Embedding | nn.EmbeddingBag:
         """One of them: they agree in all that matters."""
         return next(iter(self.modules.values()))
@@ -155,29 +103,44 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Swap:
-    """A group and what takes its place: a table, or a reason why nothing does."""
+    """A group, and the table that takes its place or the reason why none does."""
 
     group: _Group
-    table: Embedding | str
+    footprint: Footprint
 
-    def planned(self) -> list[PlannedTable]:
-        return [_planned(name, self.group.first, self.table) for name in self.group.modules]
+    def make(self, options: Mapping[str, Any], start: Start, generator: torch.Generator | None) -> _Made:
+        """The new table, of the same dtype and on the same device."""
+        old = self.group.first
+        common = {"padding_idx": old.padding_idx, "sparse": old.sparse, "generator": generator}
+        table = make_table(self.footprint, options, common).to(old.weight.device, old.weight.dtype)
+        if start == "trained":
+            table.fit_to(old.weight.detach(), generator=generator)
+        return self.group, table.requires_grad_(old.weight.requires_grad)
 
-    def apply(self, model: nn.Module) -> None:
-        if isinstance(self.table, Embedding):
-            for name, module in self.group.modules.items():
-                model.set_submodule(name, _wrap(self.table, module).train(module.training))
+
+_Made = tuple[_Group, Embedding]
 
 
-def _new_table(group: _Group, request: _Request, *, dry_run: bool) -> Embedding | str:
+def _plan_swaps(
+    groups: Sequence[_Group], kind: type[Embedding], options: Mapping[str, Any], budget: Budget
+) -> list[_Swap]:
+    """The budget, shared out among the tables that are not kept for a reason."""
+    requests = {group.name: _request(group, kind, options) for group in groups if not group.reason}
+    planned = dict(zip(requests, share_out(list(requests.values()), budget), strict=True))
+    swaps = []
+    for group in groups:
+        full = _request(group, kind, options).full
+        found = planned.get(group.name, full)
+        kept = group.reason or (f"fits in full within {budget}" if found.method == "full" != kind.method else "")
+        now = replace(full, method=f"nn.{type(group.first).__name__}", reason=kept)
+        swaps.append(_Swap(group, now if kept else found))
+    return swaps
+
+
+def _request(group: _Group, kind: type[Embedding], options: Mapping[str, Any]) -> TableRequest:
     old = group.first
-    reason = group.reason or _budget_reason(old, request) or _frozen_reason(old, request)
-    if reason:
-        return reason
-    table = request.table_for(old)
-    if request.start == "trained" and not dry_run:
-        table.approximate(old.weight.detach(), generator=request.generator)
-    return table.requires_grad_(old.weight.requires_grad)
+    itemsize = old.weight.element_size()
+    return TableRequest(kind, old.num_embeddings, old.embedding_dim, options, name=group.name, itemsize=itemsize)
 
 
 def _wrap(table: Embedding, old: nn.Embedding | nn.EmbeddingBag) -> nn.Module:
@@ -187,7 +150,9 @@ def _wrap(table: Embedding, old: nn.Embedding | nn.EmbeddingBag) -> nn.Module:
     return EmbeddingBag(table, mode=mode, include_last_offset=old.include_last_offset)
 
 
-def _groups(model: nn.Module, patterns: Sequence[re.Pattern[str]], min_params: int) -> list[_Group]:
+def _groups(
+    model: nn.Module, patterns: Sequence[re.Pattern[str]], min_params: int, *, keeps_frozen: bool
+) -> list[_Group]:
     """Every table of the model, tied ones together, each with a reason if it must be kept."""
     owners: dict[int, dict[str, nn.Module]] = defaultdict(dict)  # who holds each weight, tables or not
     for path, parameter in model.named_parameters(remove_duplicate=False):
@@ -197,7 +162,8 @@ def _groups(model: nn.Module, patterns: Sequence[re.Pattern[str]], min_params: i
     for holders in owners.values():
         tables = {n: m for n, m in holders.items() if isinstance(m, nn.Embedding | nn.EmbeddingBag)}
         if tables:
-            groups.append(_Group(tables, _keep_reason(tables, holders, patterns, min_params)))
+            reason = _keep_reason(tables, holders, patterns, min_params)
+            groups.append(_Group(tables, reason or _frozen_reason(tables, keeps_frozen=keeps_frozen)))
     return groups
 
 
@@ -233,14 +199,9 @@ def _own_reason(name: str, table: nn.Embedding | nn.EmbeddingBag) -> str:
     return "it has hooks, which would be lost" if any(hooks) else ""
 
 
-def _budget_reason(old: nn.Embedding | nn.EmbeddingBag, request: _Request) -> str:
-    fits = request.cap is not None and old.weight.numel() <= request.cap
-    return f"fits under cap={request.cap:,}" if fits else ""
-
-
-def _frozen_reason(old: nn.Embedding | nn.EmbeddingBag, request: _Request) -> str:
-    lost = not old.weight.requires_grad and request.start == "random"
-    return "it is frozen: compress it with start='trained'" if lost else ""
+def _frozen_reason(tables: dict[str, nn.Embedding | nn.EmbeddingBag], *, keeps_frozen: bool) -> str:
+    is_frozen = not next(iter(tables.values())).weight.requires_grad
+    return "it is frozen: compress it with start='trained'" if is_frozen and keeps_frozen else ""
 
 
 def _check_matches(patterns: Mapping[str, re.Pattern[str]], tables: Sequence[str]) -> None:
@@ -259,34 +220,3 @@ def _patterns(names: Names | Iterable[Names] | None) -> dict[str, re.Pattern[str
         raise TypeError(f"names must be a str, a compiled regular expression or a list of these, got {shown(names)}.")
     translated = {name: re.compile(r"\A" + fnmatch.translate(name)) for name in several if isinstance(name, str)}
     return translated | {name.pattern: name for name in several if isinstance(name, re.Pattern)}
-
-
-def _planned(name: str, old: nn.Embedding | nn.EmbeddingBag, new: Embedding | str) -> PlannedTable:
-    method, num_params, nbytes, reason = (
-        (None, old.weight.numel(), old.weight.nbytes, new)
-        if isinstance(new, str)
-        else (new.method, new.num_params, new.nbytes, "")
-    )
-    return PlannedTable(
-        name=name or "(model)",
-        method=method,
-        num_embeddings=old.num_embeddings,
-        embedding_dim=old.embedding_dim,
-        num_params=num_params,
-        nbytes=nbytes,
-        reason=reason,
-    )
-
-
-def _row(table: PlannedTable) -> tuple[str, ...]:
-    return (
-        table.name,
-        table.method or "(kept)",
-        f"{table.num_embeddings:,}",
-        str(table.embedding_dim),
-        f"{table.num_params:,}",
-        f"{table.full_params:,}",
-        format_ratio(table.full_params / table.num_params),
-        format_bytes(table.nbytes),
-        table.reason,
-    )

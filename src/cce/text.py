@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
 
 def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, num_left: int = 1) -> str:
     """Columns under headers, the first `num_left` of them set left and the rest right."""
@@ -31,6 +33,17 @@ def format_bytes(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def parse_bytes(text: str) -> int:
+    """`50MB` as 50,000,000."""
+    number = text.rstrip("BKMGTbkmgt ")
+    unit = text[len(number) :].strip().upper() or "B"
+    unit = unit if unit.endswith("B") else f"{unit}B"
+    try:
+        return int(float(number) * UNITS[unit])
+    except (KeyError, ValueError, OverflowError):
+        raise ValueError(f"bytes must be a number with a unit such as 50MB, got {text!r}.") from None
 
 
 def format_ratio(ratio: float) -> str:

@@ -35,14 +35,14 @@ def test_features_may_have_names(capsys):
     ("word", "limit"), [("300000", 300_000), ("300kB", 300_000), ("0.3MB", 300_000), ("0.3M", 300_000)]
 )
 def test_bytes_may_have_a_unit(capsys, word, limit):
-    _, out, _ = typed(capsys, "user=20000", "item=3000", "--bytes", word, "--json")
+    _, out, _ = typed(capsys, "user=20000", "item=3000", "--nbytes", word, "--json")
     total = json.loads(out)["all_tables"]["nbytes"]
     assert 0.95 * limit < total <= limit
 
 
 def test_a_rule_and_its_power_are_followed(capsys):
     sizes = ("a=50000", "b=5000")
-    _, out, _ = typed(capsys, *sizes, "--params", "20000", "--rule", "power", "--power", "1", "--json")
+    _, out, _ = typed(capsys, *sizes, "--num-params", "20000", "--rule", "power", "--power", "1", "--json")
     first, second = (table["num_params"] for table in json.loads(out)["tables"])
     assert first / second == pytest.approx(10, rel=0.05)
 
@@ -60,8 +60,7 @@ def test_a_prepared_data_set_brings_its_own_sizes(capsys, tmp_path):
         (("many",), "features must be numbers, NAME=NUMBER or the folder of a data set, got 'many'."),
         (("a=5", "a=6"), "features must have names of their own, got 'a' twice."),
         (("100", "--method", "magic"), "method must be one of"),
-        (("100", "--rule", "none"), "rule must be one of"),
-        (("1000", "--params", "1"), "num_params must be at least 32, the smallest tables together, got 1."),
+        (("1000", "--num-params", "1"), "num_params must be at least 32 for method 'cce' of these sizes, got 1."),
     ],
 )
 def test_what_cannot_be_planned_is_refused_in_one_line(capsys, words, said):
@@ -73,12 +72,18 @@ def test_what_cannot_be_planned_is_refused_in_one_line(capsys, words, said):
 
 def test_two_budgets_are_refused(capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["plan", "100", "--cap", "10", "--params", "10"])
+        main(["plan", "100", "--cap", "10", "--num-params", "10"])
     assert stop.value.code == 2
     assert "not allowed with" in capsys.readouterr().err
 
 
+def test_a_rule_that_is_none_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["plan", "100", "--rule", "none"])
+    assert "argument --rule: invalid choice: 'none'" in capsys.readouterr().err
+
+
 def test_bytes_without_a_number_are_refused(capsys):
     with pytest.raises(SystemExit):
-        main(["plan", "100", "--bytes", "lots"])
+        main(["plan", "100", "--nbytes", "lots"])
     assert "bytes must be a number with a unit such as 50MB, got 'lots'." in capsys.readouterr().err

@@ -2,11 +2,15 @@
 
 import json
 import math
+import re
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import cce
+from cce.budget import Budget
 from cce.collection import EmbeddingCollection
 from cce.collection.plan import plan_tables
 from cce.embeddings import METHODS
@@ -51,7 +55,8 @@ def test_tables_weigh_what_the_plan_says(method, options, compression):
 def test_more_first_rows_are_weighed(first_rows):
     arguments = METHODS["cce"].complete_options({"num_rows": 20, "first_rows": first_rows})
     table = METHODS["cce"](1000, 8, num_rows=20, first_rows=first_rows)
-    assert METHODS["cce"].weigh(1000, 8, arguments) == (table.num_params, table.pointer_nbytes)
+    found = METHODS["cce"].footprint(1000, 8, arguments)
+    assert (found.num_params, found.pointer_nbytes) == (table.num_params, table.pointer_nbytes)
 
 
 @pytest.mark.slow
@@ -68,12 +73,14 @@ def test_a_total_is_never_exceeded(sizes, dim, method, rule, measure, share):
     vocabularies = {f"f{place}": size for place, size in enumerate(sizes)}
     budget = max(1, int(sum(sizes) * dim * share * (4 if measure == "nbytes" else 1)))
     try:
-        plan = plan_tables(vocabularies, dim, method=method, rule=rule, **{measure: budget})
+        plan = plan_tables(vocabularies, dim, method=method, budget=Budget(rule=rule, **{measure: budget}))
     except ValueError as error:
         smallest = int(str(error).split("at least ")[1].split(",")[0])
         assert smallest > budget
         assert (
-            getattr(plan_tables(vocabularies, dim, method=method, rule=rule, **{measure: smallest}), measure)
+            getattr(
+                plan_tables(vocabularies, dim, method=method, budget=Budget(rule=rule, **{measure: smallest})), measure
+            )
             <= smallest
         )
         return
@@ -98,12 +105,13 @@ def test_without_a_budget_tables_are_full():
 
 def test_the_rules_share_out_as_they_say():
     sizes = {"a": 10**6, "b": 10**4}
-    proportional = plan_tables(sizes, 16, method="hash", num_params=200_000, rule="proportional").tables
+    proportional = plan_tables(sizes, 16, method="hash", budget=Budget(num_params=200_000, rule="proportional")).tables
     assert proportional[0].num_params / proportional[1].num_params == pytest.approx(100, rel=0.02)
-    power = plan_tables(sizes, 16, method="hash", num_params=100_000, rule="power", power=0.5).tables
+    power = plan_tables(sizes, 16, method="hash", budget=Budget(num_params=100_000, rule="power", power=0.5)).tables
     assert power[0].num_params / power[1].num_params == pytest.approx(10, rel=0.02)
     traffic = {"a": 1.0, "b": 9.0}
-    busy = plan_tables(sizes, 16, method="hash", num_params=100_000, rule="power", power=1, traffic=traffic).tables
+    by_traffic = Budget(num_params=100_000, rule="power", power=1, traffic=traffic)
+    busy = plan_tables(sizes, 16, method="hash", budget=by_traffic).tables
     assert busy[1].num_params / busy[0].num_params == pytest.approx(9, rel=0.02)
     cap = plan_tables(sizes, 16, method="hash", num_params=100_000).tables
     assert cap[0].num_params == cap[1].num_params
@@ -112,7 +120,8 @@ def test_the_rules_share_out_as_they_say():
 
 def test_a_feature_without_traffic_gets_its_smallest_table():
     traffic = {"a": 0, "b": 5}
-    plan = plan_tables({"a": 10**4, "b": 10**4}, 16, method="hash", num_params=10**4, rule="power", traffic=traffic)
+    budget = Budget(num_params=10**4, rule="power", traffic=traffic)
+    plan = plan_tables({"a": 10**4, "b": 10**4}, 16, method="hash", budget=budget)
     assert plan.tables[0].num_params == 16
     assert plan.num_params > 0.98 * 10**4
 
@@ -127,32 +136,32 @@ def test_methods_by_name_and_by_rule():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"cap": 10, "nbytes": 10}, "give one of cap, num_params, nbytes and compression, got cap, nbytes"),
+        ({"cap": 10, "nbytes": 10}, "give one of cap, num_params, nbytes and compression, got cap=10 and nbytes=10"),
         ({"cap": 0}, r"cap must lie in \[1"),
         ({"num_params": 5}, "num_params must be at least 96, the smallest tables together, got 5"),
         ({"compression": 0.5}, "compression must be a finite number of at least 1, got 0.5"),
         ({"compression": math.nan}, "compression must be a finite number of at least 1, got nan"),
-        ({"rule": "fair"}, "rule must be one of cap, proportional, power; got 'fair'"),
         ({"method": "magic"}, "method must be one of"),
         ({"method": {"user": "cce"}}, "method must name every feature, but does not name 'item', got {'user': 'cce'}"),
-        ({"num_params": 900, "traffic": {}}, "traffic goes with rule='power', got rule='cap'"),
-        (
-            {"num_params": 900, "rule": "power", "traffic": {"user": 1}},
-            "traffic must name every feature, but does not name 'item', got {'user': 1}",
-        ),
-        (
-            {"num_params": 900, "rule": "power", "traffic": {"user": -1, "item": 1, "day": 1}},
-            "traffic of 'user' must be a finite number of at least 0, got -1",
-        ),
-        (
-            {"num_params": 900, "rule": "power", "traffic": {"user": 0, "item": 0, "day": 0}},
-            "traffic must hold a number above 0, got {'user': 0, 'item': 0, 'day': 0}",
-        ),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         plan_tables(SIZES, 16, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("traffic", "message"),
+    [
+        ({"user": 1}, "traffic must name every feature, but does not name 'item', got {'user': 1}."),
+        ({"user": -1, "item": 1, "day": 1}, "traffic of 'user' must be a finite number of at least 0, got -1."),
+        ({"user": 0, "item": 0, "day": 0}, "traffic must hold a number above 0, got {'user': 0, 'item': 0, 'day': 0}."),
+        ({"shop": 1}, "a name in traffic must be one of user, item, day; got 'shop'."),
+    ],
+)
+def test_wrong_traffic_is_named(traffic, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        plan_tables(SIZES, 16, budget=Budget(num_params=900, rule="power", traffic=traffic))
 
 
 def test_wrong_options_and_vocabularies_are_named():
@@ -180,40 +189,33 @@ def test_a_plan_of_huge_vocabularies_allocates_nothing():
     assert plan.nbytes <= 200 * 2**30
 
 
-def test_a_rule_without_a_total_to_share_out_is_refused():
-    for budget in ({}, {"cap": 100}):
-        with pytest.raises(ValueError, match="rule shares out a total"):
-            plan_tables({"a": 1000}, 4, rule="power", **budget)
-
-
 def test_options_of_a_method_that_is_not_there_are_refused():
-    with pytest.raises(ValueError, match="options must be one of"):
+    with pytest.raises(ValueError, match="a name in options must be one of"):
         plan_tables({"a": 1000}, 4, cap=100, options={"magic": {}})
 
 
 def test_an_option_that_follows_from_the_budget_is_refused():
-    with pytest.raises(ValueError, match="num_rows follows from the budget: leave it out of options, got 7"):
+    with pytest.raises(ValueError, match="num_rows follows from the budget: leave it out, got num_rows=7"):
         plan_tables({"a": 1000}, 4, method="hash", cap=100, options={"hash": {"num_rows": 7}})
 
 
 def test_pointers_are_planned_for_the_ids_that_have_them():
-    few = plan_tables({"a": 1000, "b": 1000}, 4, cap=100, num_learned={"a": 10})
+    few = plan_tables({"a": 1000, "b": 1000}, 4, budget=Budget(cap=100, num_learned={"a": 10}))
     assert [table.sizes.get("num_learned") for table in few.tables] == [10, None]
     assert few.tables[1].nbytes - few.tables[0].nbytes == 990 * 4
     assert few.num_params == plan_tables({"a": 1000, "b": 1000}, 4, cap=100).num_params
 
 
 def test_methods_without_pointers_do_not_mind_num_learned():
-    assert plan_tables({"a": 1000}, 4, method="hash", cap=100, num_learned={"a": 10}).tables[0].sizes == {
-        "num_rows": 25
-    }
+    budget = Budget(cap=100, num_learned={"a": 10})
+    assert plan_tables({"a": 1000}, 4, method="hash", budget=budget).tables[0].sizes == {"num_rows": 25}
 
 
 def test_num_learned_of_no_feature_or_no_vocabulary_is_refused():
-    with pytest.raises(ValueError, match="num_learned must be one of a; got 'b'"):
-        plan_tables({"a": 1000}, 4, cap=100, num_learned={"b": 10})
+    with pytest.raises(ValueError, match="a name in num_learned must be one of a; got 'b'"):
+        plan_tables({"a": 1000}, 4, budget=Budget(cap=100, num_learned={"b": 10}))
     with pytest.raises(ValueError, match=r"num_learned of 'a' must lie in \[0, 1001\), got 2000"):
-        plan_tables({"a": 1000}, 4, cap=100, num_learned={"a": 2000})
+        plan_tables({"a": 1000}, 4, budget=Budget(cap=100, num_learned={"a": 2000}))
 
 
 def test_an_option_that_fits_no_budget_is_refused_instead_of_a_full_table():
@@ -224,3 +226,73 @@ def test_an_option_that_fits_no_budget_is_refused_instead_of_a_full_table():
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_a_vocabulary_too_small_for_a_method_keeps_its_full_table(method):
     assert plan_tables({"a": 1, "b": 2}, 16, method=method, cap=10**6).num_params == 48
+
+
+# -- one meaning -------------------------------------------------------------------------------------------------------
+
+
+def two_tables():
+    return torch.nn.ModuleDict({"user": torch.nn.Embedding(100_000, 16), "item": torch.nn.Embedding(20_000, 16)})
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        *({"compression": 100}, {"num_params": 30_000}, {"cap": 4_000}, {"nbytes": 600_000}, {"nbytes": 3_000_000}),
+        *({"compression": 20, "rule": "proportional"}, {"nbytes": 700_000, "rule": "power"}),
+    ],
+)
+@pytest.mark.parametrize("method", ["cce", "hash", "pq"])
+def test_a_budget_means_the_same_in_a_plan_a_collection_and_a_compressed_model(method, budget):
+    sizes, limit = {"user": 100_000, "item": 20_000}, Budget(**budget)
+    planned = plan_tables(sizes, 16, method=method, budget=limit)
+    collection = EmbeddingCollection(sizes, 16, method=method, budget=limit)
+    compressed = cce.summary(collection)
+    model = two_tables()
+    cce.compress(model, method=method, budget=limit, min_params=1)
+    expected = [(table.num_params, table.nbytes) for table in planned.tables]
+    assert [(table.num_params, table.nbytes) for table in compressed.tables] == expected
+    assert [(table.num_params, table.nbytes) for table in cce.summary(model).tables] == expected
+    if "rule" not in budget:
+        shorthand = plan_tables(sizes, 16, method=method, **budget)
+        assert shorthand == planned
+
+
+@pytest.mark.parametrize("budget", [{"compression": 100}, {"num_params": 5_000}, {"nbytes": 50_000}, {"cap": 5_000}])
+def test_a_budget_of_one_table_means_the_same_by_itself(budget):
+    planned = plan_tables({"user": 10_000}, 16, **budget)
+    table = cce.create_embedding("cce", 10_000, 16, **budget)
+    assert (table.num_params, table.nbytes) == (planned.num_params, planned.nbytes)
+
+
+def test_a_compression_is_of_all_tables_together_and_each_may_have_the_same_most():
+    plan = plan_tables({"user": 100_000, "item": 20_000, "day": 7}, 16, compression=100)
+    assert [table.num_params for table in plan.tables] == [9_536, 9_536, 112]
+    assert plan.total.compression == pytest.approx(100, rel=0.01)
+
+
+# -- bytes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nbytes", [700, 5_000, 50_000, 200_000, 500_000, 1_500_000])
+def test_a_plan_in_bytes_chooses_rows_and_how_many_ids_have_learned_pointers(nbytes):
+    (table,) = plan_tables({"user": 50_000}, 16, nbytes=nbytes).tables
+    assert 0.97 * nbytes < table.nbytes <= nbytes or nbytes < 1_000
+    learned = table.sizes["num_learned"]
+    assert learned == 50_000 or table.pointer_nbytes == pytest.approx(nbytes / 2, rel=0.1) or nbytes < 1_000
+    real = cce.create_embedding("cce", 50_000, 16, nbytes=nbytes)
+    assert (real.nbytes, real.assignments.num_learned) == (table.nbytes, learned)
+
+
+def test_bytes_are_those_of_the_dtype():
+    single = EmbeddingCollection({"user": 5_000}, 16, method="hash", nbytes=40_000)
+    half = EmbeddingCollection({"user": 5_000}, 16, method="hash", nbytes=40_000, dtype=torch.bfloat16)
+    assert half.num_params == pytest.approx(2 * single.num_params, rel=0.01)
+    assert half.nbytes == half.plan.nbytes <= 40_000
+
+
+def test_how_many_ids_learn_is_kept_where_it_is_said():
+    budget = Budget(nbytes=100_000, num_learned={"user": 1_000})
+    (table,) = plan_tables({"user": 50_000}, 16, budget=budget).tables
+    assert table.sizes["num_learned"] == 1_000
+    assert 97_000 < table.nbytes <= 100_000

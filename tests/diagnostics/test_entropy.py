@@ -184,5 +184,5 @@ def test_clustering_planted_clusters_ends_at_the_entropy_of_the_clusters():
     settings = cce.ClusterSettings(init="k-means++")
     table = cce.ClusteredEmbedding(120, 4, num_rows=3, num_columns=1, num_helpers=0, settings=settings)
     weight = 10 * torch.eye(4)[torch.arange(120) % 3]
-    table.approximate(weight, generator=torch.Generator().manual_seed(0))
+    table.fit_to(weight, generator=torch.Generator().manual_seed(0))
     assert cce.entropies(table) == pytest.approx((math.log(3),))

@@ -172,6 +172,18 @@ def test_an_optimizers_state_by_hand(name):
     assert cce.summary(model, optimizer).total.optimizer_nbytes == sum(found.values())
 
 
+def test_gradients_by_hand():
+    tables = nn.ModuleDict(
+        {"dense": nn.Embedding(50, 8), "sparse": nn.Embedding(50, 8, sparse=True), "none": nn.Embedding(50, 8)}
+    )
+    ids = torch.tensor([1, 2, 3])
+    (tables["dense"](ids).sum() + tables["sparse"](ids).sum()).backward()
+    found = {entry.name: entry.gradient_nbytes for entry in cce.summary(tables).tables}
+    assert found == {"dense": 1600, "sparse": 3 * (8 + 8 * 4), "none": 0}
+    total = cce.summary(tables).total
+    assert total.training_nbytes == total.nbytes + 1600 + 120
+
+
 def test_before_its_first_step_adam_holds_nothing(model):
     optimizer = torch.optim.Adam(model.parameters())
     assert cce.summary(model, optimizer).total.optimizer_nbytes == 0
@@ -207,7 +219,11 @@ def test_as_data_it_is_plain_json(model):
         "num_params": 200,
         "codebook_nbytes": 800,
         "pointer_nbytes": 24,
+        "gradient_nbytes": 0,
         "optimizer_nbytes": 0,
+        "sizes": {},
+        "reason": "",
+        "training_nbytes": 824,
         "full_params": 8000,
         "full_nbytes": 32_000,
         "nbytes": 824,
@@ -222,12 +238,12 @@ def test_printed_it_has_a_line_for_each_table_and_both_compressions(model):
     lines = str(cce.summary(model)).splitlines()
     assert len({len(line) for line in lines[:7]}) == 1
     assert [" ".join(line.split()) for line in (lines[0], *lines[2:])] == [
-        "table method ids dim params codebook pointers optimizer fewer params fewer bytes",
-        "words nn.Embedding 50 8 400 1.6 kB 0 B 0 B 1.0× 1.0×",
-        "tags nn.EmbeddingBag 30 4 120 480 B 0 B 0 B 1.0× 1.0×",
-        "users hash 1,000 8 200 800 B 24 B 0 B 40.0× 38.8×",
-        "items.table cce 600 8 160 640 B 2.6 kB 0 B 30.0× 5.9×",
-        "all tables 1,680 880 3.5 kB 2.6 kB 0 B 15.1× 8.7×",
+        "table method ids dim full params params codebook pointers fewer params fewer bytes",
+        "words nn.Embedding 50 8 400 400 1.6 kB 0 B 1.0× 1.0×",
+        "tags nn.EmbeddingBag 30 4 120 120 480 B 0 B 1.0× 1.0×",
+        "users hash 1,000 8 8,000 200 800 B 24 B 40.0× 38.8×",
+        "items.table cce 600 8 4,800 160 640 B 2.6 kB 30.0× 5.9×",
+        "all tables 1,680 13,320 880 3.5 kB 2.6 kB 15.1× 8.7×",
         "largest table: users, 40.0× fewer params, 38.8× fewer bytes",
     ]
 

@@ -42,5 +42,5 @@ def test_a_table_that_is_a_sum_is_recovered():
     twin = cce.CompositionalSumEmbedding(400, 4, num_rows=10, generator=torch.Generator().manual_seed(3)).double()
     with torch.no_grad():
         twin.codebook.zero_()
-    twin.approximate(truth.to_dense())
+    twin.fit_to(truth.to_dense())
     torch.testing.assert_close(twin.to_dense(), truth.to_dense(), atol=1e-5, rtol=1e-5)

@@ -47,7 +47,7 @@ def test_an_error_at_any_call_for_vectors_leaves_the_old_table(call):
         calls.append(len(ids))
         if len(calls) == call:
             raise Broken
-        return table.compose(ids).detach()
+        return table.embed(ids).detach()
 
     with pytest.raises(Broken):
         ClusterStep(table, source, generator()).stage(None).apply()
@@ -90,7 +90,7 @@ def test_the_table_is_never_in_memory():
 
     def source(ids):
         asked.append(len(ids))
-        return table.compose(ids).detach()
+        return table.embed(ids).detach()
 
     ClusterStep(table, source, generator()).stage(None).apply()
     assert asked[:4] == [400] * 4  # the sample, once for each column
@@ -104,7 +104,7 @@ def test_a_source_is_asked_for_small_pieces_of_a_large_block():
 
     def source(ids):
         asked.append(len(ids))
-        return table.compose(ids).detach()
+        return table.embed(ids).detach()
 
     ClusterStep(table, source, generator()).stage(None).apply()
     assert max(asked) <= (1 << 19) // 64
@@ -177,7 +177,7 @@ def test_sampling_by_frequency_takes_frequent_ids():
 
     def source(ids):
         asked.append(ids)
-        return table.compose(ids).detach()
+        return table.embed(ids).detach()
 
     ClusterStep(table, source, generator()).stage(counts).apply()
     assert asked[0].tolist() == list(range(20))

@@ -86,4 +86,4 @@ def test_starts_from_a_trained_table_of_low_rank():
     torch.testing.assert_close(table.to_dense(), weight)
     table.cluster()
     with pytest.raises(ValueError, match="only before it is clustered"):
-        table.approximate(weight)
+        table.fit_to(weight)

@@ -80,7 +80,7 @@ def test_a_table_that_the_method_can_hold_is_given_back(make):
     teacher, student = make(), make()
     with torch.no_grad():
         student.codebook.zero_()
-    student.approximate(teacher.to_dense())
+    student.fit_to(teacher.to_dense())
     assert torch.allclose(student.to_dense(), teacher.to_dense(), atol=1e-5)
 
 
@@ -89,7 +89,7 @@ def test_approximating_never_loses_to_the_start(make):
     table = make()
     weight = torch.randn(NUM_IDS, DIM, generator=seeded(2))
     before = (table.to_dense() - weight).square().sum()
-    table.approximate(weight)
+    table.fit_to(weight)
     assert (table.to_dense() - weight).square().sum() < before
     assert table.codebook.requires_grad
     assert table.codebook.grad_fn is None
@@ -98,7 +98,7 @@ def test_approximating_never_loses_to_the_start(make):
 @every_table
 def test_a_table_of_zeros_gives_a_codebook_of_zeros(make):
     table = make()
-    table.approximate(torch.zeros(NUM_IDS, DIM))
+    table.fit_to(torch.zeros(NUM_IDS, DIM))
     assert not table.codebook.any()
 
 
@@ -106,7 +106,7 @@ def test_a_hashed_row_becomes_the_mean_of_its_ids_also_beyond_a_block():
     num_ids = BLOCK + 1000
     table = HashingTrickEmbedding(num_ids, 1, num_rows=3, generator=seeded())
     weight = torch.arange(num_ids, dtype=torch.float32).unsqueeze(-1) / num_ids
-    table.approximate(weight)
+    table.fit_to(weight)
     rows = table.hash(torch.arange(num_ids)).squeeze(-1)
     means = [weight[rows == row].double().mean().item() for row in range(3)]
     assert table.codebook.flatten().tolist() == pytest.approx(means, rel=1e-5)
@@ -116,4 +116,4 @@ def test_a_hashed_row_becomes_the_mean_of_its_ids_also_beyond_a_block():
 def test_a_trained_table_of_another_shape_is_refused_with_both_shapes(shape):
     table = TABLES["hash"]()
     with pytest.raises(ValueError, match=re.escape(f"weight must have shape (40, 6), got {shape}.")):
-        table.approximate(torch.zeros(shape))
+        table.fit_to(torch.zeros(shape))

@@ -39,7 +39,7 @@ def test_a_lower_temperature_spreads_the_width_more_evenly():
 def test_a_table_of_low_rank_is_recovered():
     weight = torch.randn(60, 2, dtype=torch.float64) @ torch.randn(2, 8, dtype=torch.float64)
     table = cce.MixedDimensionEmbedding(60, 8, block_sizes=(10, 50), block_dims=(8, 2)).double()
-    table.approximate(weight)
+    table.fit_to(weight)
     torch.testing.assert_close(table.to_dense(), weight)
 
 

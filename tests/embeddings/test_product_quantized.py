@@ -85,6 +85,6 @@ def test_residual_quantisation_adds_up():
 def test_a_weight_of_another_shape_is_refused():
     table = cce.ProductQuantizedEmbedding(100, 8, num_rows=4)
     with pytest.raises(ValueError, match=r"weight must have shape \(100, 8\), got \(100, 4\)"):
-        table.approximate(torch.randn(100, 4))
+        table.fit_to(torch.randn(100, 4))
     with pytest.raises(ValueError, match=r"weight must have shape \(num_embeddings, embedding_dim\), got \(3,\)"):
         cce.ProductQuantizedEmbedding.from_table(torch.randn(3), num_params=2)

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from cce.diagnostics.memory import TableSummary
 from cce.experiments import estimate as module
 from cce.experiments.estimate import FirstRows, estimate_cost, format_seconds
 from cce.experiments.sweep import Sweep
+from cce.footprint import Footprint
 from cce.training.trial import Trial
 from helpers.sweeps import TRAIN, tiny_runs
 
-TABLES = TableSummary("all tables", "", 100, 8, 888, 888 * 4, 100, 0, 1704, 1704 * 4)
+TABLES = Footprint("all tables", "", 100, 8, 888, 888 * 4, 100, 1704, 1704 * 4)
 TRIED = Trial(trained_per_second=100.0, scored_per_second=1000.0, checkpoint_nbytes=50, tables=TABLES)
 
 

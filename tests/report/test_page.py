@@ -15,7 +15,8 @@ from cce.report import vega
 from cce.report.page import make_page, pack, progress_text, sweep_command, train_command
 from cce.report.reading import Collected, LiveRun
 from cce.report.sections import make_sections
-from cce.training.config import TrainConfig, make_config
+from cce.training.config import TrainConfig
+from cce.training.options import make_config
 from helpers.made_records import made_record, made_records
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")

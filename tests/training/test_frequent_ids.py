@@ -6,9 +6,9 @@ import torch
 from cce.data import PreparedData
 from cce.embeddings import ClusteredEmbedding
 from cce.training import Trainer
-from cce.training.config import make_config, read_toml
 from cce.training.frequent_ids import count_ids, num_frequent, with_num_learned
 from cce.training.inspection import evaluate_checkpoint
+from cce.training.options import make_config, read_toml
 from helpers.runs import tiny_config
 
 

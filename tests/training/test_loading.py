@@ -55,7 +55,7 @@ def test_a_small_table_stays_full_and_a_large_one_is_quantised(trained, data):
     assert same(model, trained[1], "tables.tables.c2.codebook")  # it fits under the cap
     weight = trained[1].tables.tables["c0"].to_dense().detach()
     by_hand = ProductQuantizedEmbedding.from_budget(121, 8, num_params=320)
-    by_hand.approximate(weight, generator=torch.Generator().manual_seed(0))
+    by_hand.fit_to(weight, generator=torch.Generator().manual_seed(0))
     assert torch.equal(model.tables.tables["c0"].to_dense(), by_hand.to_dense())
     random = torch.randn_like(weight) * weight.std()
     assert (by_hand.to_dense() - weight).norm() < 0.7 * (random - weight).norm()

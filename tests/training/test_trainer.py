@@ -118,7 +118,7 @@ from pathlib import Path
 from cce.reclustering import sharing
 from cce.training import checkpoint, Trainer
 from cce.embeddings import cluster_step, clustered
-from cce.training.config import make_config, read_toml
+from cce.training.options import make_config, read_toml
 
 MOMENTS = {
     "step": (Trainer, "_after_step"),

@@ -1,18 +1,19 @@
-"""`cce plan`: what every feature's table would weigh under a budget."""
+"""`cce plan`: the table that every feature gets under a budget."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 from pathlib import Path
 from typing import Any
 
+from cce.budget import RULES, Budget
+from cce.text import parse_bytes
+
 EXAMPLE = """examples:
   cce plan 6000000 800000 1500 --dim 16 --cap 128000
-  cce plan user=6000000 item=800000 --bytes 50MB --rule power
+  cce plan user=6000000 item=800000 --nbytes 50MB --rule power
   cce plan data/criteo --method cce --compression 1000 --json"""
-UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def add_verb(verbs: Any) -> None:
@@ -28,16 +29,14 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument(
         "features", nargs="+", help="vocabulary sizes, as numbers or NAME=NUMBER, or the folder of a prepared data set"
     )
-    parser.add_argument("--dim", type=int, default=16, help="numbers of a vector (default: %(default)s)")
+    parser.add_argument("--dim", type=int, default=16, help="dimension of the vectors (default: %(default)s)")
     parser.add_argument("--method", default="cce", help="of the tables that do not fit in full (default: %(default)s)")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--cap", type=int, default=None, help="most parameters of any one table")
-    budget.add_argument("--params", type=int, default=None, help="parameters of all tables together")
-    budget.add_argument("--bytes", type=_bytes, default=None, help="bytes of all tables together, such as 50MB")
+    budget.add_argument("--num-params", type=int, default=None, help="parameters of all tables together")
+    budget.add_argument("--nbytes", type=_bytes, default=None, help="bytes of all tables together, such as 50MB")
     budget.add_argument("--compression", type=float, default=None, help="times fewer parameters than the full tables")
-    parser.add_argument(
-        "--rule", default="cap", help="how a total is shared out: cap, proportional or power (default: %(default)s)"
-    )
+    parser.add_argument("--rule", choices=RULES, default="cap", help="how a total is shared out (default: %(default)s)")
     parser.add_argument(
         "--power", type=float, default=0.5, help="exponent of the vocabulary for --rule power (default: %(default)s)"
     )
@@ -49,19 +48,9 @@ def run(options: argparse.Namespace) -> None:
     """Plan and print."""
     from cce.collection import plan_tables
 
-    if not math.isfinite(options.power):
-        raise ValueError(f"power must be finite, got {options.power}.")
-    plan = plan_tables(
-        _vocabularies(options.features),
-        options.dim,
-        method=options.method,
-        cap=options.cap,
-        num_params=options.params,
-        nbytes=options.bytes,
-        compression=options.compression,
-        rule=options.rule,
-        power=options.power,
-    )
+    limits = {"cap": options.cap, "num_params": options.num_params, "nbytes": options.nbytes}
+    budget = Budget(**limits, compression=options.compression, rule=options.rule, power=options.power)
+    plan = plan_tables(_vocabularies(options.features), options.dim, method=options.method, budget=budget)
     print(json.dumps(plan.to_dict()) if options.json else plan)
 
 
@@ -71,9 +60,9 @@ def _vocabularies(words: list[str]) -> dict[str, int]:
 
         return PreparedData.open(Path(words[0])).schema.vocabulary_sizes
     found: dict[str, int] = {}
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         name, _, number = word.rpartition("=")
-        name = name or f"feature_{place}"
+        name = name or f"feature_{index}"
         if not number.isdecimal() or word.startswith("="):
             raise ValueError(f"features must be numbers, NAME=NUMBER or the folder of a data set, got {word!r}.")
         if name in found:
@@ -83,10 +72,7 @@ def _vocabularies(words: list[str]) -> dict[str, int]:
 
 
 def _bytes(word: str) -> int:
-    number = word.rstrip("BKMGTbkmgt")
-    unit = word[len(number) :].upper()
-    unit = unit if unit in UNITS else f"{unit}B"
     try:
-        return int(float(number) * UNITS[unit])
-    except (KeyError, OverflowError, ValueError):
-        raise argparse.ArgumentTypeError(f"bytes must be a number with a unit such as 50MB, got {word!r}.") from None
+        return parse_bytes(word)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -75,8 +75,8 @@ def _run(recipe: Recipe, data: Path, out: Path, options: argparse.Namespace) -> 
         strict_json([asdict(record) for record in outcome.records]) if options.json else f"records: {out}/records.jsonl"
     )
     if outcome.failures:
-        told = "; ".join(f"{name}: {failure}" for name, failure in outcome.failures.items())
-        raise ValueError(f"{len(outcome.failures)} of {len(sweep.chosen)} runs failed, see their error.txt: {told}")
+        reasons = "; ".join(f"{name}: {failure}" for name, failure in outcome.failures.items())
+        raise ValueError(f"{len(outcome.failures)} of {len(sweep.chosen)} runs failed, see their error.txt: {reasons}")
 
 
 def _dry_run(recipe: Recipe, data: Path, out: Path, options: argparse.Namespace) -> None:
@@ -136,8 +136,8 @@ def _prepare_options(recipe: Recipe, data: Path, options: argparse.Namespace) ->
 
 
 def _find_raw(name: str) -> Path:
-    places = [Path(name), *(Path(os.environ[key]) / name for key in ("CCE_DATA",) if key in os.environ)]
-    for place in places:
-        if place.exists():
-            return place
+    candidates = [Path(name), *(Path(os.environ[key]) / name for key in ("CCE_DATA",) if key in os.environ)]
+    for path in candidates:
+        if path.exists():
+            return path
     raise FileNotFoundError(f"raw data {name!r} must be there or in the folder CCE_DATA, got neither.")

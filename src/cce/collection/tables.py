@@ -18,23 +18,30 @@ from torch._C._functorch import peek_interpreter_stack
 from cce.checks import check_choice, check_flag, check_range, check_type, shown
 from cce.collection.bags import Jagged, check_bags, check_equal_lengths, join_bags
 from cce.collection.names import TableDict
-from cce.collection.plan import MethodOf, Plan, check_vocabularies, plan_tables
-from cce.embeddings import METHODS, ClusterEvent, Embedding, EmbeddingBag
-from cce.embeddings.cluster_pool import cluster_all
-from cce.embeddings.clusterable import Clusterable
-from cce.embeddings.linear import LinearEmbedding
-from cce.embeddings.registry import check_placement
+from cce.collection.plan import MethodOf, check_vocabularies, plan_tables
+from cce.embeddings import (
+    Clusterable,
+    ClusterEvent,
+    Embedding,
+    EmbeddingBag,
+    LinearEmbedding,
+    check_placement,
+    cluster_all,
+    make_table,
+)
 from cce.indexing import make_generator
 from cce.kernels import Bags, Lookup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from cce.budget import Budget
+
 Pooling = Literal["sum", "mean"]
 
 
 class EmbeddingCollection(nn.Module):
-    """Tables of `features` (names and vocabulary sizes) within one budget: see `plan_tables` for how it is shared out.
+    """Tables of `features` (names and vocabulary sizes) within one budget: see `Budget` for how it is shared out.
 
     Ids `(batch, features)` give vectors `(batch, features, embedding_dim)`, one column for each feature in order.
     Features with several ids an example come as `ids` `(n)` with `offsets` `(features · batch + 1)`, feature after
@@ -50,17 +57,14 @@ class EmbeddingCollection(nn.Module):
         embedding_dim: int,
         *,
         method: MethodOf = "cce",
+        budget: Budget | None = None,
         cap: int | None = None,
         num_params: int | None = None,
         nbytes: int | None = None,
         compression: float | None = None,
-        rule: str = "cap",
-        power: float = 0.5,
-        traffic: Mapping[str, float] | None = None,
         unified: bool = False,
         pooling: Pooling = "sum",
         options: Mapping[str, Mapping[str, Any]] | None = None,
-        num_learned: Mapping[str, int] | None = None,
         sparse: bool = False,
         padding_idx: int | None = None,
         seed: int | None = None,
@@ -82,22 +86,22 @@ class EmbeddingCollection(nn.Module):
             {"all": sum(features.values())} if unified else self.features,
             embedding_dim,
             method=method,
+            budget=budget,
             cap=cap,
             num_params=num_params,
             nbytes=nbytes,
             compression=compression,
-            rule=rule,
-            power=power,
-            traffic=traffic,
             options=options,
-            num_learned=num_learned,
+            itemsize=(dtype or torch.get_default_dtype()).itemsize,
         )
         if unified and padding_idx is not None:  # the same of every feature, so not the one of the common table
             for name, size in features.items():
                 check_range(f"padding_idx of {name!r}", padding_idx, -size, size)
         self.padding_idx = padding_idx
         common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": generator}
-        self.tables = TableDict(_make_tables(self.plan, options or {}, common))
+        own = options or {}
+        made = {table.name: make_table(table, own.get(table.method, {}), common) for table in self.plan.tables}
+        self.tables = TableDict(made)
         self._fused: _FusedTables | None = None
         self._fused_tables()
         self.to(device, dtype)
@@ -298,14 +302,3 @@ class _FusedTables:
 
 def _readable(ids: Tensor) -> bool:
     return ids.device.type == "cpu" and not torch.compiler.is_compiling() and peek_interpreter_stack() is None
-
-
-def _make_tables(
-    plan: Plan, options: Mapping[str, Mapping[str, Any]], common: Mapping[str, Any]
-) -> dict[str, Embedding]:
-    tables = {}
-    for table in plan.tables:
-        own = {} if table.method == "full" else dict(options.get(table.method, {}))
-        arguments = own | table.sizes | dict(common)
-        tables[table.name] = METHODS[table.method](table.num_embeddings, table.embedding_dim, **arguments)
-    return tables

@@ -1,7 +1,7 @@
 """Facts about tables: what they weigh, and whether their pointers have collapsed."""
 
 from cce.diagnostics.entropy import entropies
-from cce.diagnostics.memory import Summary, TableSummary, summary
+from cce.diagnostics.memory import summary
 from cce.diagnostics.table_collapse import Collapse, collapse
 
-__all__ = ["Collapse", "Summary", "TableSummary", "collapse", "entropies", "summary"]
+__all__ = ["Collapse", "collapse", "entropies", "summary"]

@@ -14,8 +14,7 @@ import torch
 
 from cce.checks import check_range, check_type
 from cce.clustering import pointer_entropies
-from cce.embeddings.base import Embedding
-from cce.embeddings.linear import LinearEmbedding
+from cce.embeddings import Embedding, LinearEmbedding
 from cce.indexing import Assignments, smallest_unsigned
 from cce.indexing.assignments import blocks
 

@@ -21,7 +21,7 @@ from cce.clustering import (
     pointer_entropies,
 )
 from cce.diagnostics.entropy import hashed_pointers, pointer_table
-from cce.embeddings.clustered import ClusteredEmbedding
+from cce.embeddings import ClusteredEmbedding
 from cce.indexing import check_generator
 
 COLLAPSED = 0.75  # of the golden midpoint: two columns that say the same have half
@@ -87,7 +87,7 @@ def _quantized(table: ClusteredEmbedding, num_ids: int, generator: torch.Generat
     device = table.codebook.device
 
     def source(ids: torch.Tensor) -> torch.Tensor:
-        return table.compose(ids.to(device))
+        return table.embed(ids.to(device))
 
     counts = None if table.counts is None else table.counts.counts
     ids, weights = draw_sample(num_ids, table.num_rows, table.settings, counts=counts, generator=generator)

@@ -1,6 +1,6 @@
 """Several processes that train one model: who they are, what they send each other, who does what."""
 
-from cce.distributed.collectives import broadcast, check_same, gather_rows, sum_over_ranks
+from cce.distributed.collectives import broadcast, check_same, gather_rows, is_lost_peer, sum_over_ranks
 from cce.distributed.packing import pack, unpack
 from cce.distributed.parallel import ParallelModel
 from cce.distributed.partition import partition_work
@@ -13,6 +13,7 @@ __all__ = [
     "check_same",
     "gather_rows",
     "init_distributed",
+    "is_lost_peer",
     "pack",
     "partition_work",
     "sum_over_ranks",

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from cce.distributed.ranks import Ranks
 
+# what torch says when a process of the group is gone
+LOST_PEER = ("gloo", "NCCL", "onnection closed", "onnection reset", "Broken pipe")
+
 
 def broadcast(value: Any, ranks: Ranks, *, source: int = 0) -> Any:
     """The value that rank `source` has, of plain values and tensors, on every rank; tensors arrive on the CPU."""
@@ -68,7 +71,7 @@ def gather_rows(rows: Tensor, ranks: Ranks) -> Tensor:
 
 
 def check_same(tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
-    """Refuse to go on if a tensor is not the same, to the bit, on every rank."""
+    """Raise if a tensor is not the same, to the bit, on every rank."""
     if ranks.world_size == 1 or not tensors:
         return
     prints = torch.tensor([list(_fingerprint(tensor)) for tensor in tensors.values()], dtype=torch.uint8)
@@ -82,3 +85,8 @@ def check_same(tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
 def _fingerprint(tensor: Tensor) -> bytes:
     content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return hashlib.sha256(np.ascontiguousarray(content).data).digest()
+
+
+def is_lost_peer(error: RuntimeError) -> bool:
+    """Whether an error of torch means that another process has died."""
+    return any(sign in str(error) for sign in LOST_PEER)

@@ -20,7 +20,7 @@ def pack(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
     if isinstance(value, dict):
         return {MARK: ["dict", [[key, pack(item, tensors, f"{name}.{key}")] for key, item in value.items()]]}
     if isinstance(value, list | tuple):
-        items = [pack(item, tensors, f"{name}.{place}") for place, item in enumerate(value)]
+        items = [pack(item, tensors, f"{name}.{index}") for index, item in enumerate(value)]
         return {MARK: ["tuple", items]} if isinstance(value, tuple) else items
     if value is None or isinstance(value, bool | int | float | str):
         return value

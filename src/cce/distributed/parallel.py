@@ -36,7 +36,7 @@ class ParallelModel:
         return (self._wrapped or self.model)(batch)  # type: ignore[no-any-return]
 
     def refresh(self) -> None:
-        """Wrap the model anew if a clustering replaced or resized a parameter: gradients are reduced by place."""
+        """Wrap the model again if a clustering replaced or resized a parameter: gradients are reduced by position."""
         now = [(id(parameter), parameter.shape) for parameter in self.model.parameters()]
         if self.ranks.world_size > 1 and now != self._known:
             self.close()

@@ -12,7 +12,7 @@ def partition_work(weights: Sequence[float], world_size: int) -> list[int]:
     """The rank that does each piece: the heaviest first, each to the rank with the least to do so far."""
     loads = [0.0] * world_size
     owners = [0] * len(weights)
-    for place in sorted(range(len(weights)), key=lambda place: -weights[place]):
-        owners[place] = min(range(world_size), key=loads.__getitem__)
-        loads[owners[place]] += weights[place]
+    for index in sorted(range(len(weights)), key=lambda index: -weights[index]):
+        owners[index] = min(range(world_size), key=loads.__getitem__)
+        loads[owners[index]] += weights[index]
     return owners

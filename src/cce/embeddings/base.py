@@ -10,16 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
+from cce.footprint import Footprint
 from cce.indexing import IndexModule, check_ids
 from cce.indexing.assignments import blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from cce.embeddings.options import Check
+    from cce.embeddings.shapes import Shapes
 
 MAX_IDS = 2**63  # ids are non-negative 64-bit integers
 DENSE_BLOCK = 1 << 16  # ids at a time in to_dense
+AMPLE = 1 << 24  # parameters: with so many, a method refuses nothing but a wrong option
+PRECISION = 256  # a table sized in bytes may be so much smaller than it could be, 1 in 256
 
 
 class Embedding(nn.Module, ABC):
@@ -56,22 +60,22 @@ class Embedding(nn.Module, ABC):
         ids = input
         if self.check_ids is not False:
             check_ids(ids, self.num_embeddings, always=self.check_ids is True)
-        vectors = self.compose(ids.reshape(-1).long()).reshape(*ids.shape, self.embedding_dim)
+        vectors = self.embed(ids.reshape(-1).long()).reshape(*ids.shape, self.embedding_dim)
         if self.padding_idx is not None:
             vectors = vectors.masked_fill((ids == self.padding_idx).unsqueeze(-1), 0)
         return vectors
 
     @abstractmethod
-    def compose(self, ids: Tensor) -> Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         """Vectors `(n, embedding_dim)` of checked int64 ids `(n)`."""
 
     @abstractmethod
-    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Become the nearest table to `weight` `(num_embeddings, embedding_dim)` that this method finds."""
 
     @classmethod
     @abstractmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The constructor's arguments that make the largest table of at most `num_params` trainable numbers.
@@ -81,8 +85,78 @@ class Embedding(nn.Module, ABC):
 
     @classmethod
     @abstractmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """Trainable numbers, and bytes of pointers and seeds, of a table that is not made: `arguments` are complete."""
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """Shapes of the parameters, by name, and sizes of the rest: what the constructor makes of these arguments."""
+
+    @classmethod
+    def footprint(
+        cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any], *, itemsize: int = 4
+    ) -> Footprint:
+        """What a table of these complete arguments holds, without making it; `itemsize` is the bytes of a value."""
+        shapes, full_params = cls.shapes(num_embeddings, embedding_dim, arguments), num_embeddings * embedding_dim
+        return Footprint(
+            name="",
+            method=cls.method,
+            num_embeddings=num_embeddings,
+            embedding_dim=embedding_dim,
+            num_params=shapes.num_params,
+            codebook_nbytes=shapes.num_params * itemsize,
+            pointer_nbytes=shapes.pointer_nbytes,
+            full_params=full_params,
+            full_nbytes=full_params * itemsize,
+        )
+
+    @classmethod
+    def size_for_bytes(
+        cls, num_embeddings: int, embedding_dim: int, nbytes: int, options: Mapping[str, Any], *, itemsize: int = 4
+    ) -> dict[str, Any]:
+        """The constructor's arguments that make a table of at most `nbytes` bytes, pointers included, and not far less.
+
+        Raises a ValueError where no table is so small.
+        """
+
+        def nbytes_of(num_params: int) -> int:
+            arguments = dict(options) | cls.size_for_budget(num_embeddings, embedding_dim, num_params, options)
+            return cls.footprint(num_embeddings, embedding_dim, arguments, itemsize=itemsize).nbytes
+
+        most = min(nbytes // itemsize, num_embeddings * embedding_dim)
+        num_params = most_within(nbytes, most, nbytes_of)
+        if num_params is None:
+            num_params = cls.smallest_budget(num_embeddings, embedding_dim, options)
+            if nbytes_of(num_params) > nbytes:
+                raise ValueError(
+                    f"nbytes must be at least {nbytes_of(num_params)} for method {cls.method!r} of these sizes, "
+                    f"got {nbytes}."
+                )
+        return cls.size_for_budget(num_embeddings, embedding_dim, num_params, options)
+
+    @classmethod
+    def smallest_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Further arguments that make its smallest table smaller in bytes, where they are not given."""
+        del options
+        return {}
+
+    @classmethod
+    def smallest_budget(cls, num_embeddings: int, embedding_dim: int, options: Mapping[str, Any]) -> int:
+        """The fewest parameters that it can be given; those of the full table if it accepts none below."""
+
+        def accepts(num_params: int) -> bool:
+            try:
+                cls.size_for_budget(num_embeddings, embedding_dim, num_params, options)
+            except ValueError:
+                return False
+            return True
+
+        low, high = 1, num_embeddings * embedding_dim
+        if not accepts(high):  # too few ids for the method, or a wrong option
+            cls.size_for_budget(num_embeddings, embedding_dim, max(high, AMPLE), options)
+        while low < high:
+            middle = (low + high) // 2
+            if accepts(middle):
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
     @classmethod
     def from_budget(cls, num_embeddings: int, embedding_dim: int, *, num_params: int, **options: Any) -> Self:
@@ -92,10 +166,10 @@ class Embedding(nn.Module, ABC):
         check_range("num_params", num_params, 1, MAX_IDS)
         complete = cls.complete_options(options)
         num_params = min(num_params, num_embeddings * embedding_dim)
-        sizes = cls.sizes(num_embeddings, embedding_dim, num_params, complete)
+        sizes = cls.size_for_budget(num_embeddings, embedding_dim, num_params, complete)
         for name, size in sizes.items():
             if options.get(name) not in (None, size):
-                raise ValueError(f"{name} follows from num_params here: leave it out, got {name}={options[name]}.")
+                raise ValueError(f"{name} follows from the budget: leave it out, got {name}={options[name]}.")
         return cls(num_embeddings, embedding_dim, **(options | sizes))
 
     @classmethod
@@ -107,7 +181,7 @@ class Embedding(nn.Module, ABC):
         if not weight.is_floating_point():
             raise TypeError(f"weight must have a floating-point dtype, got {weight.dtype}.")
         table = cls.from_budget(*weight.shape, num_params=num_params, **options).to(weight.device, weight.dtype)
-        table.approximate(weight.detach(), generator=options.get("generator"))
+        table.fit_to(weight.detach(), generator=options.get("generator"))
         return table
 
     @classmethod
@@ -163,6 +237,32 @@ class Embedding(nn.Module, ABC):
         if self.padding_idx is not None:
             parts.append(f"padding_idx={self.padding_idx}")
         return ", ".join(parts)
+
+
+def most_within(limit: int, most: int, weight: Callable[[int], int]) -> int | None:
+    """Nearly the largest number up to `most` whose weight is within the limit: at most one in 256 less.
+
+    A number whose weight is a ValueError is too small; None if all that are light enough are.
+    """
+
+    def is_too_heavy(number: int) -> bool:
+        try:
+            return weight(number) > limit
+        except ValueError:
+            return False
+
+    low, high = 0 if is_too_heavy(most) else most, most
+    while high - low > low // PRECISION:
+        middle = (low + high + 1) // 2
+        if is_too_heavy(middle):
+            high = middle - 1
+        else:
+            low = middle
+    try:
+        weight(low)
+    except ValueError:
+        return None
+    return low
 
 
 def check_budget(method: str, num_params: int, smallest: int) -> None:

@@ -14,7 +14,7 @@ from cce.embeddings.compositional import (
     size_split,
     split_check,
     split_rows,
-    weigh_split,
+    split_shapes,
 )
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from cce.embeddings.shapes import Shapes
     from cce.indexing.sources import RowSource
 
 
@@ -58,13 +59,13 @@ class CompositionalConcatEmbedding(RandomEmbedding):
         return len(self.split.rows_per_column), 1, [split_rows(self.split)]
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """The rows of all tables, and the seeds of hash functions."""
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The rows of all tables, and their hash functions."""
         num_tables, width = piece_shape(embedding_dim, arguments["num_columns"])
-        return weigh_split(arguments, num_embeddings, num_tables=num_tables, width=width)
+        return split_shapes(arguments, num_embeddings, num_tables=num_tables, width=width)
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Equal tables for hashed columns; for quotient–remainder, the remainder's table takes what is left."""

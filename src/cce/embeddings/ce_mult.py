@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.embeddings.compositional import Split, make_split, size_split, split_check, split_rows, weigh_split
+from cce.embeddings.compositional import Split, make_split, size_split, split_check, split_rows, split_shapes
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RowEmbedding
 from cce.embeddings.options import rules, whole
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     import torch
     from torch import Tensor
+
+    from cce.embeddings.shapes import Shapes
 
 
 class CompositionalProductEmbedding(RowEmbedding):
@@ -45,7 +47,7 @@ class CompositionalProductEmbedding(RowEmbedding):
         total = sum(self.split.rows_per_column)
         self.codebook = normal_table(total, embedding_dim, variance=variance, generator=generator)
 
-    def compose(self, ids: Tensor) -> Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         """The product of one row of each table."""
         factors = self.look_up(ids)
         return factors.view(-1, len(self.split.rows_per_column), self.embedding_dim).prod(dim=1)
@@ -56,18 +58,18 @@ class CompositionalProductEmbedding(RowEmbedding):
         sources = (split_rows(self.split),)
         return Layout(self.num_embeddings, num_tables, 1, self.embedding_dim, num_rows, sources, self.padding_idx)
 
-    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Refused: the nearest product of shared rows is a hard problem."""
         del weight, generator
         raise ValueError("method 'ce-mult' cannot start from a trained table; ce-sum and ce-concat can.")
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """The rows of all tables, and the seeds of hash functions."""
-        return weigh_split(arguments, num_embeddings, num_tables=arguments["num_tables"], width=embedding_dim)
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The rows of all tables, and their hash functions."""
+        return split_shapes(arguments, num_embeddings, num_tables=arguments["num_tables"], width=embedding_dim)
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Equal tables for hashing; for quotient–remainder, the remainder's table takes what is left."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.embeddings.compositional import Split, make_split, size_split, split_check, split_rows, weigh_split
+from cce.embeddings.compositional import Split, make_split, size_split, split_check, split_rows, split_shapes
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import rules, whole
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from cce.embeddings.shapes import Shapes
     from cce.indexing.sources import RowSource
 
 
@@ -49,12 +50,12 @@ class CompositionalSumEmbedding(RandomEmbedding):
         return 1, len(self.split.rows_per_column), [split_rows(self.split)]
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """The rows of all tables, and the seeds of hash functions."""
-        return weigh_split(arguments, num_embeddings, num_tables=arguments["num_tables"], width=embedding_dim)
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The rows of all tables, and their hash functions."""
+        return split_shapes(arguments, num_embeddings, num_tables=arguments["num_tables"], width=embedding_dim)
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Equal tables for hashing; for quotient–remainder, the remainder's table takes what is left."""

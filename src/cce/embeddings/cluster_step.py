@@ -137,8 +137,8 @@ class ClusterStep:
 
     def _decode(self, learned: Learned, ids: Tensor, rows: Tensor) -> Tensor:
         """The vectors of ids that point to `rows`, as they will be after the swap."""
-        device = learned.tables.device
-        arranged = self.table.arrange(rows.to(device), learned.helper(ids.to(device)), learned.num_rows)
+        device, layout = learned.tables.device, self.table.codebook_layout(learned.num_rows)
+        arranged = layout.arrange(rows.to(device), learned.helper(ids.to(device)))
         return gather_sum(learned.tables.flatten(0, 2), arranged)
 
     def _piece(self, vectors: Tensor, column: int) -> Tensor:
@@ -148,7 +148,7 @@ class ClusterStep:
 
     def _before(self, ids: Tensor) -> Snapshot:
         table, device = self.table, self.table.codebook.device
-        vectors = vectors_of(lambda piece: table.compose(piece.to(device)), ids, table.embedding_dim)
+        vectors = vectors_of(lambda piece: table.embed(piece.to(device)), ids, table.embedding_dim)
         return Snapshot(table.assignments(ids.to(device)).cpu(), table.num_rows, vectors)
 
     def _after(self, learned: Learned, ids: Tensor) -> Snapshot:
@@ -189,23 +189,14 @@ class Snapshot:
 
 def _transfer(table: ClusteredEmbedding, before: Snapshot, after: Snapshot) -> RowTransfer:
     """Which row of the codebook each clustered row took its ids from, counted on the sample."""
-    pairs = [contingency(old, new) for old, new in zip(before.pointers.T, after.pointers.T, strict=True)]
-    terms = 1 + table.num_helpers
-    old_rows = torch.cat([old + column * terms * before.num_rows for column, (old, _, _) in enumerate(pairs)])
-    new_rows = torch.cat([new + column * terms * after.num_rows for column, (_, new, _) in enumerate(pairs)])
+    pairs = [contingency(*pointers) for pointers in zip(before.pointers.T, after.pointers.T, strict=True)]
+    old, new = table.codebook_layout(before.num_rows), table.codebook_layout(after.num_rows)
     return RowTransfer(
         parameter=table.codebook,
-        new_rows=new_rows,
-        old_rows=old_rows,
+        new_rows=torch.cat([new.clustered_rows(rows, column) for column, (_, rows, _) in enumerate(pairs)]),
+        old_rows=torch.cat([old.clustered_rows(rows, column) for column, (rows, _, _) in enumerate(pairs)]),
         counts=torch.cat([count for _, _, count in pairs]),
-        restarted=_helper_rows(table, after.num_rows),
-        old_restarted=_helper_rows(table, before.num_rows),
-        num_old_rows=table.num_tables * before.num_rows,
+        restarted=new.helper_rows(),
+        old_restarted=old.helper_rows(),
+        num_old_rows=old.shape[0],
     )
-
-
-def _helper_rows(table: ClusteredEmbedding, num_rows: int) -> Tensor:
-    every = torch.arange(table.num_tables * num_rows, device="cpu").view(
-        table.num_columns, 1 + table.num_helpers, num_rows
-    )
-    return every[:, 1:].flatten()

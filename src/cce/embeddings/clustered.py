@@ -14,15 +14,15 @@ from torch import Tensor
 
 from cce.checks import check_flag
 from cce.clustering import ClusterSettings, checked_settings
-from cce.embeddings.base import MAX_IDS, check_budget, check_weight
+from cce.embeddings.base import MAX_IDS, check_budget, check_weight, most_within
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
-from cce.embeddings.compositional import piece_shape
+from cce.embeddings.codebook_layout import CodebookLayout
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import choice, file_name, optional, rules, whole
+from cce.embeddings.shapes import Shapes
 from cce.indexing import Assignments, IdCounts, MultiplyShift, smallest_unsigned
-from cce.indexing.multiply_shift import SEED_BYTES, stack_rows
 from cce.indexing.sources import HashedRows, LearnedRows, RowSource
 from cce.signals import uninterrupted
 
@@ -83,26 +83,31 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.check_options(num_rows=num_rows, num_columns=num_columns, num_helpers=num_helpers, combine=combine)
         self.check_options(helper_start=helper_start, num_learned=num_learned, first_rows=first_rows)
         self.check_options(track_counts=track_counts, pointer_file=pointer_file)
-        self.num_columns, self.width = piece_shape(embedding_dim, num_columns, summed=combine == "sum")
-        self.num_helpers = num_helpers
+        tables = {"num_columns": num_columns, "num_helpers": num_helpers, "combine": combine}
+        layout = CodebookLayout.of(embedding_dim, {"num_rows": num_rows, "first_rows": first_rows} | tables)
+        self.num_columns, self.num_helpers, self.width = layout.num_columns, num_helpers, layout.width
         self.combine = combine
         self.helper_start = helper_start
         self.settings = checked_settings(settings)
         self.rows_after = num_rows  # from the first clustering on
-        rows = num_rows if first_rows is None else first_rows
         self.assignments = Assignments(
-            num_embeddings, self.num_columns, rows, num_learned=num_learned, path=pointer_file, generator=generator
+            num_embeddings,
+            layout.num_columns,
+            layout.num_rows,
+            num_learned=num_learned,
+            path=pointer_file,
+            generator=generator,
         )
         self.counts = IdCounts(self.assignments.num_learned) if track_counts and self.can_cluster else None
-        self.helper = MultiplyShift(self.num_columns * num_helpers, rows, generator=generator)
-        num_terms = self.num_tables // (1 if combine == "sum" else self.num_columns)
+        self.helper = MultiplyShift(len(layout.helpers), layout.num_rows, generator=generator)
+        _, num_terms = layout.slots
         variance = output_variance(embedding_dim) / num_terms
-        self.codebook = normal_table(self.num_tables * rows, self.width, variance=variance, generator=generator)
+        self.codebook = normal_table(*layout.shape, variance=variance, generator=generator)
 
-    @property
-    def num_tables(self) -> int:
-        """All tables: a clustered one and its helpers for each column."""
-        return self.num_columns * (1 + self.num_helpers)
+    def codebook_layout(self, num_rows: int | None = None) -> CodebookLayout:
+        """Where its tables lie in the codebook, now or with another number of rows."""
+        rows = self.num_rows if num_rows is None else num_rows
+        return CodebookLayout(self.num_columns, self.num_helpers, rows, self.width, is_sum=self.combine == "sum")
 
     @property
     def num_rows(self) -> int:
@@ -115,19 +120,14 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         return self.assignments.num_learned > 0
 
     def sources(self) -> tuple[int, int, list[RowSource]]:
-        """A learned row and a hashed row of each helper, for each column.
-
-        The codebook holds table after table: for each column the clustered one, then its helpers.
-        """
-        terms, num_rows = 1 + self.num_helpers, self.num_rows
-        tables = range(self.num_tables)
-        clustered = tables[::terms]
-        helpers = [table for table in tables if table % terms]
+        """A learned row and a hashed row of each helper, for each column."""
+        layout = self.codebook_layout()
+        clustered, helpers = layout.clustered, layout.helpers
         sources: list[RowSource] = [
-            LearnedRows(self.assignments, clustered, [table * num_rows for table in clustered]),
-            HashedRows(self.helper, helpers, [table * num_rows for table in helpers]),
+            LearnedRows(self.assignments, clustered, layout.first_rows(clustered)),
+            HashedRows(self.helper, helpers, layout.first_rows(helpers)),
         ]
-        return (1, self.num_tables, sources) if self.combine == "sum" else (self.num_columns, terms, sources)
+        return (*layout.slots, sources)
 
     @property
     def keeps_counts(self) -> bool:
@@ -138,13 +138,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         """Count the ids of training, where that is wanted."""
         if self.counts is not None and self.training and torch.is_grad_enabled():
             self.counts.add(ids.reshape(-1), ignored=self.padding_idx)
-
-    def arrange(self, learned: Tensor, hashed: Tensor, num_rows: int) -> Tensor:
-        """Rows of the codebook `(n, columns, terms)` from rows within each of its tables."""
-        hashed = hashed.view(learned.shape[0], self.num_columns, self.num_helpers)
-        rows = torch.cat([learned.unsqueeze(-1), hashed], dim=-1)  # (n, num_columns, 1 + num_helpers)
-        stacked = stack_rows(rows.flatten(1), num_rows)
-        return stacked.unsqueeze(1) if self.combine == "sum" else stacked.view(rows.shape)
 
     @torch.no_grad()
     def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> StagedClustering:
@@ -157,7 +150,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         return ClusterStep(self, self._vectors, generator).stage(counts)
 
     @torch.no_grad()
-    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Seed by product quantisation: pointers and rows from a trained table, helpers as after a clustering."""
         check_weight(self, weight)
         counts = None if self.counts is None else self.counts.counts
@@ -177,42 +170,69 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             self.helper.seeds.copy_(learned.helper.seeds)
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """As many rows in every table, helpers included, as the budget holds."""
         del num_embeddings
-        summed = options["combine"] == "sum"
-        num_columns, width = piece_shape(embedding_dim, options["num_columns"], summed=summed)
-        per_row = num_columns * (1 + options["num_helpers"]) * width
+        one = CodebookLayout.of(embedding_dim, dict(options) | {"num_rows": 1, "first_rows": None})
+        per_row = one.num_tables * one.width
         check_budget(cls.method, num_params, per_row)
         return {"num_rows": num_params // per_row}
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """Rows of all tables; pointers of every learned id, and seeds."""
-        summed = arguments["combine"] == "sum"
-        num_columns, width = piece_shape(embedding_dim, arguments["num_columns"], summed=summed)
-        num_tables = num_columns * (1 + arguments["num_helpers"])
-        num_rows = arguments["first_rows"] or arguments["num_rows"]
-        num_learned = arguments["num_learned"]
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The codebook; pointers of every learned id, their counters, and hash functions."""
+        layout, num_learned = CodebookLayout.of(embedding_dim, arguments), arguments["num_learned"]
         num_learned = num_embeddings if num_learned is None else num_learned
-        item = smallest_unsigned(num_rows).itemsize
-        counts = 4 * num_learned if arguments["track_counts"] else 0
-        return num_tables * num_rows * width, num_learned * num_columns * item + num_tables * SEED_BYTES + counts
+        pointers = num_learned, layout.num_columns, layout.num_rows
+        num_counts = num_learned if arguments["track_counts"] else 0
+        return Shapes({"codebook": layout.shape}, layout.num_tables, pointers, num_counts)
+
+    @classmethod
+    def smallest_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """No pointers, unless it is said how many."""
+        return {} if options["num_learned"] is not None else {"num_learned": 0}
+
+    @classmethod
+    def size_for_bytes(
+        cls, num_embeddings: int, embedding_dim: int, nbytes: int, options: Mapping[str, Any], *, itemsize: int = 4
+    ) -> dict[str, Any]:
+        """Rows, and how many ids have learned pointers, where that is not said.
+
+        Pointers of all ids if half of the bytes hold them, or else as many as half holds: the first ids, which are the
+        most frequent. The codebook has the rest. Whatever the best division is, neither has less than half of it.
+        """
+        size, given = (num_embeddings, embedding_dim), dict(options)
+        if given["num_learned"] is not None:
+            return super().size_for_bytes(*size, nbytes, given, itemsize=itemsize)
+
+        def nbytes_of(num_learned: int) -> int:
+            return cls.footprint(*size, given | sizes | {"num_learned": num_learned}, itemsize=itemsize).nbytes
+
+        without = given | {"num_learned": 0}
+        try:
+            sizes = super().size_for_bytes(*size, nbytes - nbytes // 2, without, itemsize=itemsize)
+        except ValueError:  # half of the bytes is less than the smallest codebook
+            sizes = super().size_for_bytes(*size, nbytes, without, itemsize=itemsize)
+        num_learned = most_within(nbytes, num_embeddings, nbytes_of) or 0
+        if num_learned == num_embeddings:
+            sizes = super().size_for_bytes(*size, nbytes, given | {"num_learned": num_learned}, itemsize=itemsize)
+        return sizes | {"num_learned": num_learned}
 
     def _vectors(self, ids: Tensor) -> Tensor:
-        return self.compose(ids.to(self.codebook.device))
+        return self.embed(ids.to(self.codebook.device))
 
     def _resize(self, num_rows: int) -> None:
         if num_rows != self.num_rows:
             self.helper.num_rows = num_rows
-            self.codebook.data = self.codebook.new_empty(self.num_tables * num_rows, self.width)
+            self.codebook.data = self.codebook.new_empty(self.codebook_layout(num_rows).shape)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """A checkpoint from after the first clustering may have other rows than the table started with."""
         codebook = state_dict.get(prefix + "codebook")
-        if codebook is not None and len(codebook) == self.num_tables * self.rows_after != len(self.codebook):
+        num_rows, _ = self.codebook_layout(self.rows_after).shape
+        if codebook is not None and len(codebook) == num_rows != len(self.codebook):
             self._resize(self.rows_after)
             dtype = smallest_unsigned(self.rows_after)
             staged = self.assignments.stage(self.assignments.pointers.to(dtype))

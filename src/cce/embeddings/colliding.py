@@ -34,6 +34,7 @@ from cce.embeddings.clusterable import (
 from cce.embeddings.initialization import normal_table, output_variance, projection_table
 from cce.embeddings.low_rank import low_rank_factors
 from cce.embeddings.options import rules, whole
+from cce.embeddings.shapes import Shapes
 from cce.indexing import Assignments
 from cce.kernels import gather_rows
 from cce.signals import uninterrupted
@@ -74,8 +75,9 @@ class CollidingEmbedding(Clusterable):
         self.settings = checked_settings(settings)
         self.counts = None
         variance = output_variance(embedding_dim)
-        self.codebook = normal_table(num_embeddings, thin_dim, variance=variance, generator=generator)
-        self.projection: nn.Parameter | None = projection_table(thin_dim, embedding_dim, generator=generator)
+        shapes = self.shapes(num_embeddings, embedding_dim, {"thin_dim": thin_dim}).parameters
+        self.codebook = normal_table(*shapes["codebook"], variance=variance, generator=generator)
+        self.projection: nn.Parameter | None = projection_table(*shapes["projection"], generator=generator)
         self.assignments: Assignments | None = None
 
     @property
@@ -83,14 +85,14 @@ class CollidingEmbedding(Clusterable):
         """Once."""
         return self.projection is not None
 
-    def compose(self, ids: Tensor) -> Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         """The widened thin row, or after clustering the row that the id points to."""
         rows = ids if self.assignments is None else self.assignments(ids).squeeze(-1)
         vectors = gather_rows(self.codebook, rows, sparse=self.sparse)
         return vectors if self.projection is None else vectors @ self.projection
 
     @torch.no_grad()
-    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """The best thin table and projection of `weight`."""
         del generator
         check_weight(self, weight)
@@ -144,12 +146,13 @@ class CollidingEmbedding(Clusterable):
         return StagedClustering(event, apply)
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
         """The thin table and its projection: what is trained until the clustering."""
-        return arguments["thin_dim"] * (num_embeddings + embedding_dim), 0
+        thin_dim = arguments["thin_dim"]
+        return Shapes({"codebook": (num_embeddings, thin_dim), "projection": (thin_dim, embedding_dim)})
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The thin table as wide, and later the codebook as tall, as the budget holds."""

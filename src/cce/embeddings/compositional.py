@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from cce.checks import check_divides, check_range
 from cce.embeddings.base import check_budget
 from cce.embeddings.options import choice
+from cce.embeddings.shapes import Shapes
 from cce.indexing import MultiplyShift, QuotientRemainder, balanced_radices, radices_within
-from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import DigitRows, HashedRows, RowSource
 
 if TYPE_CHECKING:
@@ -48,11 +48,10 @@ def make_split(
     """`num_tables` functions from ids to rows; by quotient–remainder the first table has `num_rows` rows."""
     if split == "hash":
         return MultiplyShift(num_tables, num_rows, generator=generator)
-    quotients = -(-num_embeddings // num_rows)
-    rest = balanced_radices(quotients, num_tables - 1) if num_tables > 1 else ()
-    if math.prod((num_rows, *rest)) < num_embeddings:
+    radices = rows_of_tables(split, num_embeddings, num_tables=num_tables, num_rows=num_rows)
+    if math.prod(radices) < num_embeddings:
         raise ValueError(f"num_rows must be num_embeddings={num_embeddings} with a single table, got {num_rows}.")
-    return QuotientRemainder((num_rows, *rest), num_embeddings)
+    return QuotientRemainder(radices, num_embeddings)
 
 
 def split_rows(split: MultiplyShift | QuotientRemainder) -> RowSource:
@@ -77,10 +76,16 @@ def size_split(
     return {"num_rows": radices[0]}
 
 
-def weigh_split(arguments: Mapping[str, Any], num_embeddings: int, *, num_tables: int, width: int) -> tuple[int, int]:
-    """Trainable numbers of the tables, and bytes of seeds."""
-    num_rows = arguments["num_rows"]
-    if arguments["split"] == "hash":
-        return num_tables * num_rows * width, num_tables * SEED_BYTES
+def split_shapes(arguments: Mapping[str, Any], num_embeddings: int, *, num_tables: int, width: int) -> Shapes:
+    """The tables, one below the other, and their hash functions."""
+    rows = rows_of_tables(arguments["split"], num_embeddings, num_tables=num_tables, num_rows=arguments["num_rows"])
+    num_hashes = num_tables if arguments["split"] == "hash" else 0
+    return Shapes({"codebook": (sum(rows), width)}, num_hashes)
+
+
+def rows_of_tables(split: Split, num_embeddings: int, *, num_tables: int, num_rows: int) -> tuple[int, ...]:
+    """Rows of each table: equal if hashed; by quotient–remainder those after the first are as small as ids allow."""
+    if split == "hash":
+        return (num_rows,) * num_tables
     rest = balanced_radices(-(-num_embeddings // num_rows), num_tables - 1) if num_tables > 1 else ()
-    return (num_rows + sum(rest)) * width, 0
+    return (num_rows, *rest)

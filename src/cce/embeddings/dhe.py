@@ -18,8 +18,8 @@ from torch.nn import functional
 from cce.embeddings.base import Embedding, check_budget
 from cce.embeddings.initialization import output_variance
 from cce.embeddings.options import rules, whole
+from cce.embeddings.shapes import Shapes
 from cce.indexing import UnitInterval
-from cce.indexing.multiply_shift import SEED_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,13 +53,11 @@ class DeepHashEmbedding(Embedding):
             raise ValueError("sparse must be False for method 'dhe': every id touches all of its weights.")
         self.check_options(width=width)
         self.hash = UnitInterval(width, generator=generator)
-        widths = [width] * (NUM_HIDDEN + 2) + [embedding_dim]
-        self.layers = nn.ParameterList(
-            torch.randn(after, before, generator=generator, device="cpu") for before, after in pairwise(widths)
-        )
+        shapes = self.shapes(num_embeddings, embedding_dim, {"width": width}).parameters.values()
+        self.layers = nn.ParameterList(torch.randn(shape, generator=generator, device="cpu") for shape in shapes)
         self._scale_start()
 
-    def compose(self, ids: Tensor) -> Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         """The hashes, sent through the network."""
         *hidden, last = self.layers
         activations = self.hash(ids, dtype=last.dtype)
@@ -67,28 +65,34 @@ class DeepHashEmbedding(Embedding):
             activations = functional.mish(functional.linear(activations, layer))
         return functional.linear(activations, last)
 
-    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Refused: a network has no closed form for it."""
         del weight, generator
         raise ValueError("method 'dhe' cannot start from a trained table: its network must be trained.")
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """The network, and the seeds of its hashes."""
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The layers of the network, and its hash functions."""
         del num_embeddings
-        return _count(arguments["width"], embedding_dim), arguments["width"] * SEED_BYTES
+        widths = [arguments["width"]] * (NUM_HIDDEN + 2) + [embedding_dim]
+        layers = {f"layers.{place}": (after, before) for place, (before, after) in enumerate(pairwise(widths))}
+        return Shapes(layers, num_hashes=arguments["width"])
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The root of `3 width² + embedding_dim · width = num_params`, rounded as in the paper."""
-        del num_embeddings, options
-        check_budget(cls.method, num_params, _count(1, embedding_dim))
+        del options
+
+        def count(width: int) -> int:
+            return cls.shapes(num_embeddings, embedding_dim, {"width": width}).num_params
+
+        check_budget(cls.method, num_params, count(1))
         squares = NUM_HIDDEN + 1
         root = (math.sqrt(embedding_dim**2 + 4 * squares * num_params) - embedding_dim) / (2 * squares)
         width = max(1, round(root))
-        if _count(width, embedding_dim) > num_params * (1 + TOLERATED_EXCESS):
+        if count(width) > num_params * (1 + TOLERATED_EXCESS):
             width = int(root)
         return {"width": width}
 
@@ -117,7 +121,3 @@ class DeepHashEmbedding(Embedding):
 
 def _without_direction(rows: Tensor, direction: Tensor) -> Tensor:
     return rows - torch.outer(rows @ direction, direction) / direction.square().sum()
-
-
-def _count(width: int, embedding_dim: int) -> int:
-    return (NUM_HIDDEN + 1) * width**2 + width * embedding_dim

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cce.embeddings.base import check_budget
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
+from cce.embeddings.shapes import Shapes
 from cce.indexing.sources import OwnRow
 
 if TYPE_CHECKING:
@@ -30,21 +31,21 @@ class FullEmbedding(RandomEmbedding):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
-        variance = output_variance(embedding_dim)
-        self.codebook = normal_table(num_embeddings, embedding_dim, variance=variance, generator=generator)
+        shape = self.shapes(num_embeddings, embedding_dim, {}).parameters["codebook"]
+        self.codebook = normal_table(*shape, variance=output_variance(embedding_dim), generator=generator)
 
     def sources(self) -> tuple[int, int, list[OwnRow]]:
         """Each id is its own row."""
         return 1, 1, [OwnRow(self.num_embeddings)]
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """All of it."""
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """A row for each id."""
         del arguments
-        return num_embeddings * embedding_dim, 0
+        return Shapes({"codebook": (num_embeddings, embedding_dim)})
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """There is nothing to choose: the budget must hold all of it."""

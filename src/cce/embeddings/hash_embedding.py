@@ -16,8 +16,8 @@ from cce.embeddings.base import MAX_IDS, check_budget
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import optional, rules, whole
+from cce.embeddings.shapes import Shapes
 from cce.indexing import MultiplyShift
-from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import HashedRows
 from cce.kernels import gather_rows
 
@@ -60,14 +60,16 @@ class HashEmbedding(RandomEmbedding):
         if num_weights is not None and not weighted:
             raise ValueError(f"num_weights goes with weighted=True, got num_weights={num_weights} without it.")
         self.hash = MultiplyShift(num_hashes, num_rows, generator=generator)
+        sizes = {"num_rows": num_rows, "num_hashes": num_hashes, "weighted": weighted, "num_weights": num_weights}
+        shapes = self.shapes(num_embeddings, embedding_dim, sizes).parameters
         variance = output_variance(embedding_dim) / num_hashes
-        self.codebook = normal_table(num_rows, embedding_dim, variance=variance, generator=generator)
+        self.codebook = normal_table(*shapes["codebook"], variance=variance, generator=generator)
         self.importance: nn.Parameter | None = None
         self.importance_hash: MultiplyShift | None = None
         if weighted:
-            num_weights = num_embeddings if num_weights is None else num_weights
+            num_weights, _ = shapes["importance"]
             check_range("num_weights", num_weights, 1, num_embeddings + 1)
-            self.importance = nn.Parameter(torch.ones(num_weights, num_hashes, device="cpu"))
+            self.importance = nn.Parameter(torch.ones(shapes["importance"], device="cpu"))
             if num_weights < num_embeddings:
                 self.importance_hash = MultiplyShift(1, num_weights, generator=generator)
 
@@ -89,16 +91,16 @@ class HashEmbedding(RandomEmbedding):
         return gather_rows(self.importance, shared, sparse=self.sparse).unsqueeze(1)
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """The rows and the weights; seeds of both."""
-        num_hashes, num_weights, num_seeds = arguments["num_hashes"], 0, arguments["num_hashes"]
-        if arguments["weighted"]:
-            num_weights = arguments["num_weights"] or num_embeddings
-            num_seeds += num_weights < num_embeddings
-        return arguments["num_rows"] * embedding_dim + num_weights * num_hashes, num_seeds * SEED_BYTES
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The rows and the weights; hash functions of both."""
+        shapes, num_hashes = {"codebook": (arguments["num_rows"], embedding_dim)}, arguments["num_hashes"]
+        if not arguments["weighted"]:
+            return Shapes(shapes, num_hashes)
+        num_weights = arguments["num_weights"] or num_embeddings
+        return Shapes(shapes | {"importance": (num_weights, num_hashes)}, num_hashes + (num_weights < num_embeddings))
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """All of the budget for rows; when `weighted`, a quarter for the weights unless `num_weights` is given."""

@@ -12,8 +12,8 @@ from cce.embeddings.base import check_budget
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import rules, whole
+from cce.embeddings.shapes import Shapes
 from cce.indexing import MultiplyShift
-from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import HashedRows
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ class HashingTrickEmbedding(RandomEmbedding):
         self.check_options(num_rows=num_rows, signed=signed)
         self.hash = MultiplyShift(1, num_rows, generator=generator)
         self.sign = MultiplyShift(1, 2, generator=generator) if signed else None
+        shape = self.shapes(num_embeddings, embedding_dim, {"num_rows": num_rows, "signed": signed})
         variance = output_variance(embedding_dim)
-        self.codebook = normal_table(num_rows, embedding_dim, variance=variance, generator=generator)
+        self.codebook = normal_table(*shape.parameters["codebook"], variance=variance, generator=generator)
 
     def sources(self) -> tuple[int, int, list[HashedRows]]:
         """One hashed row."""
@@ -61,13 +62,13 @@ class HashingTrickEmbedding(RandomEmbedding):
         return None if self.sign is None else self.sign.signs(ids).unsqueeze(1)
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """The rows, and the seeds of rows and signs."""
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The rows; a hash function for them, and one for signs."""
         del num_embeddings
-        return arguments["num_rows"] * embedding_dim, (2 if arguments["signed"] else 1) * SEED_BYTES
+        return Shapes({"codebook": (arguments["num_rows"], embedding_dim)}, num_hashes=1 + arguments["signed"])
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """As many rows as the budget holds."""

@@ -95,11 +95,11 @@ class LinearEmbedding(RowEmbedding):
         if not isinstance(input, Tensor) or input.dtype not in ID_TYPES:
             check_ids(input, self.num_embeddings)
         if input.dim() == 1:
-            return self.compose(input)
+            return self.embed(input)
         shape = (*input.shape, self.embedding_dim)
-        return self.compose(input.reshape(-1), None if self.is_weighted else shape).view(shape)
+        return self.embed(input.reshape(-1), None if self.is_weighted else shape).view(shape)
 
-    def compose(self, ids: Tensor, shape: Sequence[int] | None = None) -> Tensor:
+    def embed(self, ids: Tensor, shape: Sequence[int] | None = None) -> Tensor:
         """Vectors `(n, embedding_dim)`, or of `shape`: the rows summed over terms, the columns side by side."""
         vectors = self.look_up(ids, shape=shape)
         self.count(ids)  # after they were found to be right
@@ -120,7 +120,7 @@ class LinearEmbedding(RowEmbedding):
 class RandomEmbedding(LinearEmbedding):
     """A linear table whose H is drawn once (or computed) and never learned."""
 
-    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Least squares: the codebook M that minimises `‖H M − weight‖`, by conjugate gradients."""
         del generator  # H is drawn already
         check_weight(self, weight)

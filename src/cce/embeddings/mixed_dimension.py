@@ -18,6 +18,7 @@ from cce.embeddings.base import Embedding, check_budget, check_weight
 from cce.embeddings.initialization import normal_table, output_variance, projection_table
 from cce.embeddings.low_rank import low_rank_factors
 from cce.embeddings.options import rules, wholes, within
+from cce.embeddings.shapes import Shapes
 from cce.kernels import gather_rows
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class MixedDimensionEmbedding(Embedding):
             if dim < embedding_dim:
                 self.projections.append(projection_table(dim, embedding_dim, generator=generator))
 
-    def compose(self, ids: Tensor) -> Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         """Every block answers for the ids it holds; shapes never depend on which ids came."""
         wide = len(self.narrow) - len(self.projections)  # 1 if the first block needs no projection
         vectors = None
@@ -73,7 +74,7 @@ class MixedDimensionEmbedding(Embedding):
         return vectors
 
     @torch.no_grad()
-    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """The best narrow table and projection of each block, by singular values."""
         del generator
         check_weight(self, weight)
@@ -88,13 +89,16 @@ class MixedDimensionEmbedding(Embedding):
                 self.projections[block - wide].copy_(factors[1])
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """The narrow tables and their projections."""
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The narrow table of each block, and its projection where it needs one."""
         del num_embeddings
-        return _count(arguments["block_sizes"], arguments["block_dims"], embedding_dim), 0
+        blocks = list(zip(arguments["block_sizes"], arguments["block_dims"], strict=True))
+        projections = [(dim, embedding_dim) for _, dim in blocks if dim < embedding_dim]
+        narrow = {f"narrow.{place}": block for place, block in enumerate(blocks)}
+        return Shapes(narrow | {f"projections.{place}": shape for place, shape in enumerate(projections)})
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The most full-width ids, by bisection; each halving of the width reaches `2^(1/temperature)` as far."""

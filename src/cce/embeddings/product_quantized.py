@@ -26,8 +26,8 @@ from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import optional, rules, whole
-from cce.indexing import Assignments, smallest_unsigned
-from cce.indexing.multiply_shift import SEED_BYTES
+from cce.embeddings.shapes import Shapes
+from cce.indexing import Assignments
 from cce.indexing.sources import LearnedRows
 
 if TYPE_CHECKING:
@@ -58,12 +58,14 @@ class ProductQuantizedEmbedding(LinearEmbedding):
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
         self.check_options(num_rows=num_rows, num_columns=num_columns, residual=residual)
-        num_columns, width = piece_shape(embedding_dim, num_columns, summed=residual)
+        num_columns, _ = piece_shape(embedding_dim, num_columns, summed=residual)
         self.residual = residual
         self.settings = checked_settings(settings)
         self.assignments = Assignments(num_embeddings, num_columns, num_rows, generator=generator)
         variance = output_variance(embedding_dim) / (num_columns if residual else 1)
-        self.codebook = normal_table(num_columns * num_rows, width, variance=variance, generator=generator)
+        sizes = {"num_rows": num_rows, "num_columns": num_columns, "residual": residual}
+        shape = self.shapes(num_embeddings, embedding_dim, sizes).parameters["codebook"]
+        self.codebook = normal_table(*shape, variance=variance, generator=generator)
 
     def sources(self) -> tuple[int, int, list[LearnedRows]]:
         """One row of each codebook: side by side, or summed when residual."""
@@ -73,7 +75,7 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         return (1, num_columns, [rows]) if self.residual else (num_columns, 1, [rows])
 
     @torch.no_grad()
-    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Quantise `weight`: k-means for the codebooks, the nearest rows for the pointers."""
         check_weight(self, weight)
         kind = ResidualQuantizer if self.residual else ProductQuantizer
@@ -85,15 +87,15 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         self.codebook.copy_(quantizer.codebooks.flatten(0, 1))
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """The codebooks; pointers of every id, and seeds."""
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The codebooks; pointers of every id, and the hash functions that they start from."""
         num_columns, width = piece_shape(embedding_dim, arguments["num_columns"], summed=arguments["residual"])
         num_rows = arguments["num_rows"]
-        pointers = num_embeddings * num_columns * smallest_unsigned(num_rows).itemsize
-        return num_columns * num_rows * width, pointers + num_columns * SEED_BYTES
+        shape = num_columns * num_rows, width
+        return Shapes({"codebook": shape}, num_hashes=num_columns, pointers=(num_embeddings, num_columns, num_rows))
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """As many rows in every codebook as the budget holds."""

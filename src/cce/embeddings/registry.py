@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cce.checks import check_choice, check_number, check_range
+from cce.budget import Budget, check_given, make_budget
+from cce.checks import check_choice, check_range
 from cce.embeddings.base import MAX_IDS, Embedding
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
 from cce.embeddings.ce_mult import CompositionalProductEmbedding
@@ -20,11 +21,14 @@ from cce.embeddings.hashing_trick import HashingTrickEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
 from cce.embeddings.robe import RobeEmbedding
+from cce.embeddings.sizing import TableRequest
 from cce.embeddings.tensor_train import TensorTrainEmbedding
 from cce.indexing import make_generator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cce.footprint import Footprint
 
 METHODS: dict[str, type[Embedding]] = {
     kind.method: kind
@@ -56,7 +60,10 @@ def create_embedding(
     num_embeddings: int,
     embedding_dim: int,
     *,
+    budget: Budget | None = None,
+    cap: int | None = None,
     num_params: int | None = None,
+    nbytes: int | None = None,
     compression: float | None = None,
     seed: int | None = None,
     generator: torch.Generator | None = None,
@@ -64,48 +71,31 @@ def create_embedding(
     dtype: torch.dtype | None = None,
     **options: Any,
 ) -> Embedding:
-    """A table of at most `num_params` trainable numbers, or `compression` times fewer than the full table has.
+    """A table within a budget: of at most `num_params` parameters or `nbytes` bytes, or `compression` times fewer.
 
-    A budget that holds the full table gives the full table. `options` are the arguments of the method's class
-    (`cce.ClusteredEmbedding` and so on), and are checked against it. Randomness comes from `generator`, or from a new
-    one with `seed`, or from torch's global one.
+    A budget that holds the full table gives the full table; see `Budget` for what each of them means. `options` are
+    the arguments of the method's class (`cce.ClusteredEmbedding` and so on), and are checked against it. Randomness
+    comes from `generator`, or from a new one with `seed`, or from torch's global one.
     """
     check_choice("method", method, METHODS)
-    kind = METHODS[method]
-    kind.complete_options(options)
-    check_placement(device, dtype)
-    num_params = resolve_budget(num_embeddings, embedding_dim, num_params, compression, default_full=method == "full")
-    if num_params >= num_embeddings * embedding_dim:
-        kind, options = FullEmbedding, _common(options)
-    options["generator"] = make_generator(seed, generator)
-    return kind.from_budget(num_embeddings, embedding_dim, num_params=num_params, **options).to(device, dtype)
-
-
-def resolve_budget(
-    num_embeddings: int,
-    embedding_dim: int,
-    num_params: int | None,
-    compression: float | None,
-    *,
-    default_full: bool = False,
-) -> int:
-    """The budget in trainable numbers, from either way to say it."""
     check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
     check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
-    if (num_params is None) == (compression is None):
-        if default_full and num_params is None:
-            return num_embeddings * embedding_dim
-        raise ValueError(f"give one of num_params and compression, got {num_params=} and {compression=}.")
-    if num_params is not None:
-        check_range("num_params", num_params, 1, MAX_IDS)
-        return num_params
-    assert compression is not None
-    check_number("compression", compression, 1)
-    return max(1, int(num_embeddings * embedding_dim / compression))
+    check_placement(device, dtype)
+    limit = make_budget(budget, cap, num_params, nbytes, compression)
+    if method != FullEmbedding.method:
+        check_given(limit)
+    itemsize = (dtype or torch.get_default_dtype()).itemsize
+    request = TableRequest(METHODS[method], num_embeddings, embedding_dim, options, itemsize=itemsize)
+    common = {"generator": make_generator(seed, generator)}
+    return make_table(request.for_budget(limit), options, common).to(device, dtype)
 
 
-def _common(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in ("padding_idx", "sparse") if name in options}
+def make_table(footprint: Footprint, options: Mapping[str, Any], common: Mapping[str, Any]) -> Embedding:
+    """The table of a footprint; `options` are of its method, `common` are arguments that the full table has as well."""
+    if footprint.method == FullEmbedding.method:
+        options = {name: options[name] for name in ("padding_idx", "sparse") if name in options}
+    arguments = dict(options) | footprint.sizes | dict(common)
+    return METHODS[footprint.method](footprint.num_embeddings, footprint.embedding_dim, **arguments)
 
 
 def check_placement(device: torch.device | str | None, dtype: torch.dtype | None) -> None:

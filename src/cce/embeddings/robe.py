@@ -15,8 +15,8 @@ from cce.embeddings.compositional import default_columns
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import optional, rules, whole
+from cce.embeddings.shapes import Shapes
 from cce.indexing import MultiplyShift
-from cce.indexing.multiply_shift import SEED_BYTES
 from cce.indexing.sources import CircularPlaces
 
 if TYPE_CHECKING:
@@ -50,20 +50,21 @@ class RobeEmbedding(RandomEmbedding):
         self.check_options(size=size, block_size=block_size)
         self.block_size = block_size or embedding_dim // default_columns(embedding_dim)
         self.hash = MultiplyShift(1, size, generator=generator)
-        self.codebook = normal_table(size, 1, variance=output_variance(embedding_dim), generator=generator)
+        shape = self.shapes(num_embeddings, embedding_dim, {"size": size}).parameters["codebook"]
+        self.codebook = normal_table(*shape, variance=output_variance(embedding_dim), generator=generator)
 
     def sources(self) -> tuple[int, int, list[CircularPlaces]]:
         """One place of the array for each number of the vector."""
         return self.embedding_dim, 1, [CircularPlaces(self.hash, self.embedding_dim, self.block_size)]
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
-        """The array, and the seeds of its hash."""
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The array, and its hash function."""
         del num_embeddings, embedding_dim
-        return arguments["size"], SEED_BYTES
+        return Shapes({"codebook": (arguments["size"], 1)}, num_hashes=1)
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The array is the budget."""

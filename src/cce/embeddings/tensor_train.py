@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from cce.embeddings.base import Embedding, check_budget, check_weight
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.options import rules, wholes
+from cce.embeddings.shapes import Shapes
 from cce.indexing import balanced_radices, mixed_radix_digits
 from cce.kernels import gather_rows
 
@@ -51,10 +52,10 @@ class TensorTrainEmbedding(Embedding):
         variance = (output_variance(embedding_dim) / math.prod(ranks)) ** (1 / NUM_CORES)
         self.cores = nn.ParameterList(
             normal_table(radix, width, variance=variance, generator=generator)
-            for radix, width in zip(self.radices, _widths(self.factors, ranks), strict=True)
+            for radix, width in self.shapes(num_embeddings, embedding_dim, {"ranks": ranks}).parameters.values()
         )
 
-    def compose(self, ids: Tensor) -> Tensor:
+    def embed(self, ids: Tensor) -> Tensor:
         """The product of one slice of each core."""
         digits = mixed_radix_digits(ids, self.radices).unbind(-1)
         first, middle, last = (
@@ -65,7 +66,7 @@ class TensorTrainEmbedding(Embedding):
         return (left.view(-1, d1 * d2, r2) @ last.view(-1, r2, d3)).flatten(1)
 
     @torch.no_grad()
-    def approximate(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Oseledets' TT-SVD of the table, with zero rows for the ids that the digits could name but do not."""
         del generator
         check_weight(self, weight)
@@ -80,12 +81,14 @@ class TensorTrainEmbedding(Embedding):
         self.cores[2].copy_(last.reshape(r2, n3, d3).permute(1, 0, 2).reshape(n3, -1))
 
     @classmethod
-    def weigh(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> tuple[int, int]:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
         """The cores."""
-        return _count(_radices(num_embeddings), dimension_factors(embedding_dim), arguments["ranks"]), 0
+        widths = _widths(dimension_factors(embedding_dim), arguments["ranks"])
+        cores = zip(_radices(num_embeddings), widths, strict=True)
+        return Shapes({f"cores.{place}": core for place, core in enumerate(cores)})
 
     @classmethod
-    def sizes(
+    def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The pair of nearly equal ranks that spends most of the budget."""

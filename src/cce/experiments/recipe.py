@@ -38,6 +38,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from cce.budget import MEASURES
 from cce.checks import check_range
 from cce.evaluation import METRICS, describe_metric
 from cce.training import check_names
@@ -49,7 +50,7 @@ PARTS = ("about", "data", "train", "sweep", "series", "expected")
 OF_DATA = ("name", "prepare")
 OF_SWEEP = ("methods", "caps", "seeds")
 OF_EXPECTED = ("source", "compression", "largest")  # besides METRIC and full_METRIC
-SET_BY_SWEEP = ("data", "cap", "num_params", "compression", "seed")
+SET_BY_SWEEP = ("data", *MEASURES, "seed")
 SET_BY_SERIES = ("method", "start_from")
 
 
@@ -84,7 +85,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def make_recipe(name: str, values: dict[str, Any], *, where: str = "the recipe") -> Recipe:
-    """The recipe of these values; what is not known is refused."""
+    """The recipe of these values; what is not known is rejected."""
     _check_keys(values, PARTS, where)
     data, train, sweep, expected = (_part(values, part, where) for part in ("data", "train", "sweep", "expected"))
     _check_keys(data, OF_DATA, f"{where} [data]")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_choice
-from cce.collection import Plan, plan_tables
+from cce.collection import plan_tables
 from cce.embeddings import METHODS
 from cce.experiments.recipe import file_name
 from cce.training import TrainConfig, make_config, method_options
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cce.experiments.recipe import Recipe
+    from cce.footprint import Footprints
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,10 @@ def _num_params(config: TrainConfig, vocabularies: Mapping[str, int]) -> int:
     return plan_of(config, vocabularies).num_params
 
 
-def plan_of(config: TrainConfig, vocabularies: Mapping[str, int]) -> Plan:
+def plan_of(config: TrainConfig, vocabularies: Mapping[str, int]) -> Footprints:
     """The tables that a run begins with."""
     check_choice("method", config.method, METHODS)
     plain = {name: value for name, value in config.method_options.items() if name != "settings"}
     options = {config.method: method_options(replace(config, method_options=plain))}
-    cap = None if config.method == "full" else config.cap
     sizes = {"all": sum(vocabularies.values())} if config.unified else vocabularies
-    return plan_tables(sizes, config.embedding_dim, method=config.method, options=options, cap=cap)
+    return plan_tables(sizes, config.embedding_dim, method=config.method, options=options, budget=config.budget)

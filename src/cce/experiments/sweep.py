@@ -119,7 +119,7 @@ class Sweep:
         return bool(list_checkpoints(RunFolder(self.out / "runs" / name).checkpoints))
 
     def _check_begun(self) -> None:
-        """Refuse to go on with runs that were begun with other options, or whose records cannot be read."""
+        """Reject runs that were begun with other options, or whose records cannot be read."""
         for run in self.runs:
             folder = self.folder(run)
             if folder.is_finished:
@@ -153,7 +153,7 @@ def _run_all(tasks: list[Task], workers: Any) -> dict[str, str]:
 
 
 def _compared(config: TrainConfig) -> dict[str, Any]:
-    """The options that may not change. A folder may be moved, and cores shared out anew."""
+    """The options that may not change. A folder may be moved, and cores shared out again."""
     values = asdict(config)
     source = values.pop("start_from")
     return values | {"threads": None, "num_learned": None, "start_from": source and Path(source).name}

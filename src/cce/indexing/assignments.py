@@ -29,6 +29,11 @@ def smallest_unsigned(num_rows: int) -> torch.dtype:
     return torch.uint16 if num_rows <= 2**16 else torch.int32
 
 
+def pointer_nbytes(num_ids: int, num_columns: int, num_rows: int) -> int:
+    """Bytes of the pointers of so many ids, each into `num_rows` rows of every column."""
+    return num_ids * num_columns * smallest_unsigned(num_rows).itemsize
+
+
 def blocks(num_ids: int, size: int = BLOCK) -> Iterator[Tensor]:
     """All ids below `num_ids`, in order, `size` at a time."""
     for start in range(0, num_ids, size):

@@ -1,6 +1,6 @@
 """An optimizer's memory of rows, made to follow when a clustering gives the rows another meaning.
 
-Left alone, Adam would push a new centroid along the momentum of whatever row had its place before, and Adagrad would
+Left alone, Adam would push a new centroid along the momentum of whatever row was there before, and Adagrad would
 freeze a new helper row because of gradients it never had.
 """
 
@@ -26,7 +26,7 @@ def repair_optimizer(optimizer: Optimizer, event: ClusterEvent, *, policy: str =
     """Make the optimizer's state follow a clustering.
 
     transfer: a clustered row gets the mean state of the rows its ids came from, weighted by how many came. Helper rows
-        start anew: without momentum, and with the mean size of gradients that helper rows had.
+        restart: without momentum, and with the mean size of gradients that helper rows had.
     reset: all state of the parameter as at the beginning, step counters included.
     keep: nothing is touched, unless a parameter changed its shape.
 
@@ -47,7 +47,7 @@ def repair_optimizer(optimizer: Optimizer, event: ClusterEvent, *, policy: str =
             if _has_rows(value, transfer.num_old_rows):
                 state[name] = _into(value, _transferred(name, value, transfer))
     elif policy == "reset":
-        _begin_anew(optimizer, transfer.parameter)
+        _restart(optimizer, transfer.parameter)
 
 
 def _transferred(name: str, state: Tensor, transfer: RowTransfer) -> Tensor:
@@ -73,13 +73,13 @@ def _replace_parameter(optimizer: Optimizer, old: nn.Parameter, new: nn.Paramete
     if group is None:
         return
     optimizer.state.pop(old, None)
-    place = next(index for index, parameter in enumerate(group["params"]) if parameter is old)
-    group["params"][place : place + 1] = [] if new is None else [new]
+    at = next(index for index, parameter in enumerate(group["params"]) if parameter is old)
+    group["params"][at : at + 1] = [] if new is None else [new]
     if new is not None:
-        _begin_anew(optimizer, new)
+        _restart(optimizer, new)
 
 
-def _begin_anew(optimizer: Optimizer, parameter: nn.Parameter) -> None:
+def _restart(optimizer: Optimizer, parameter: nn.Parameter) -> None:
     """Forget all state of `parameter`. Optimizers that make state at construction (Adagrad) are asked for a new one."""
     optimizer.state.pop(parameter, None)
     group = _group_of(optimizer, parameter) or {}
@@ -103,6 +103,6 @@ def _has_rows(value: object, num_rows: int) -> bool:
     return isinstance(value, Tensor) and value.dim() > 0 and value.shape[0] == num_rows
 
 
-def _into(place: Tensor, value: Tensor) -> Tensor:
-    """`value`, in the memory of `place` where it fits."""
-    return place.copy_(value) if not place.is_sparse and place.shape == value.shape else value
+def _into(target: Tensor, value: Tensor) -> Tensor:
+    """`value`, in the memory of `target` where it fits."""
+    return target.copy_(value) if not target.is_sparse and target.shape == value.shape else value

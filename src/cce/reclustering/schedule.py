@@ -120,6 +120,7 @@ class ClusterSchedule:
 
     def cluster(self) -> list[ClusterEvent]:
         """Cluster now, whatever the step: all tables, or none if one of them cannot be clustered."""
+        names = [readable_path(name) for name, _ in self._named_tables()]  # a table may be able to cluster only once
         tables = {self._described(name): table for name, table in self._named_tables()}
         random_state = self.generator.get_state()
         try:
@@ -127,7 +128,7 @@ class ClusterSchedule:
         except BaseException:
             self.generator.set_state(random_state)
             raise
-        self.clustered = [readable_path(name) for name, _ in self._named_tables()]
+        self.clustered = names
         for averaged in self.averages:
             restart_average(averaged, self.model)
         return events

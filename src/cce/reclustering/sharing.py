@@ -129,8 +129,8 @@ def _lies_beside(value: object, parameter: Tensor) -> bool:
 
 def _everything(tables: Sequence[Clusterable]) -> dict[str, Tensor]:
     return {
-        f"{name} of table {place}": tensor
-        for place, table in enumerate(tables)
+        f"{name} of table {index}": tensor
+        for index, table in enumerate(tables)
         for name, tensor in table.state_dict().items()
     }
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cce.training.building import method_options
     from cce.training.checkpoint import DamagedCheckpointError, list_checkpoints
-    from cce.training.config import MAY_CHANGE, TrainConfig, check_names, make_config, parse_pairs, read_toml
+    from cce.training.config import MAY_CHANGE, TrainConfig
     from cce.training.divergence import DivergedError
     from cce.training.inspection import evaluate_checkpoint, inspect_checkpoint
+    from cce.training.options import check_names, make_config, parse_pairs, read_toml
     from cce.training.trainer import Trainer
     from cce.training.trial import Trial, try_out
     from cce.training.verify import verify_run
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "building": ("method_options",),
     "checkpoint": ("DamagedCheckpointError", "list_checkpoints"),
-    "config": ("MAY_CHANGE", "TrainConfig", "check_names", "make_config", "parse_pairs", "read_toml"),
+    "config": ("MAY_CHANGE", "TrainConfig"),
     "divergence": ("DivergedError",),
     "inspection": ("evaluate_checkpoint", "inspect_checkpoint"),
+    "options": ("check_names", "make_config", "parse_pairs", "read_toml"),
     "trainer": ("Trainer",),
     "trial": ("Trial", "try_out"),
     "verify": ("verify_run",),

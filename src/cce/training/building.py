@@ -44,18 +44,16 @@ def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
 
 def create_tables(config: TrainConfig, schema: Schema) -> EmbeddingCollection:
     """The tables of all features."""
-    budget = {"cap": config.cap, "num_params": config.num_params, "compression": config.compression}
     return EmbeddingCollection(
         schema.vocabulary_sizes,
         config.embedding_dim,
         method=config.method,
         options={config.method: method_options(config)},
-        num_learned=config.num_learned or None,
+        budget=config.budget,
         unified=config.unified,
         sparse=config.sparse,
         seed=config.seed,
         dtype=getattr(torch, config.codebook_dtype),
-        **(budget if config.method != "full" else {}),  # type: ignore[arg-type]
     )
 
 

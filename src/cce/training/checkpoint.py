@@ -1,8 +1,8 @@
 """Checkpoints: a folder for each, whole or not there, and known to be undamaged.
 
 `model.safetensors` holds the model, `training.safetensors` every other tensor (optimizer, random numbers, …), and
-`checkpoint.json` the plain values with the checksums of all three. Nothing is pickled. A checkpoint is written aside,
-flushed to the disk and renamed, so a kill leaves the ones before.
+`checkpoint.json` the plain values with the checksums of all three. Nothing is pickled. A checkpoint is written to a
+temporary folder, flushed to the disk and renamed, so a kill leaves the ones before.
 """
 
 from __future__ import annotations
@@ -83,16 +83,16 @@ def explained_misfits(path: Path) -> Iterator[None]:
 def write_checkpoint(folder: Path, step: int, model: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
     """Save into `folder/step-…`, whole or not at all."""
     path = checkpoint_path(folder, step)
-    aside = path.with_name(path.name + ".part")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    temporary = path.with_name(path.name + ".part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
     try:
-        _write_files(aside, step, model, state)
+        _write_files(temporary, step, model, state)
         _remove(path)  # a damaged one, which this run has come to again
-        aside.rename(path)
+        temporary.rename(path)
         _flush(folder)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise OSError(f"checkpoint {path} could not be written: {reason}; those before it are kept.") from error
     return path
@@ -111,7 +111,7 @@ def _write_files(folder: Path, step: int, model: Mapping[str, Tensor], state: Ma
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """What was saved; a damaged checkpoint is refused with the name of its damaged file."""
+    """What was saved; a damaged checkpoint is rejected with the name of its damaged file."""
     body = read_manifest(path)
     for name, facts in body["files"].items():
         if not (path / name).is_file():
@@ -149,7 +149,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _check_body(body: dict[str, Any], file: Path) -> None:
-    """Refuse a manifest that says, in good order, what no manifest of ours does: it may come from anyone."""
+    """Reject a manifest that says, in good order, what no manifest of ours does: it may come from anyone."""
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         found = body.get("format") if isinstance(body, dict) else body
         raise DamagedCheckpointError(f"format of {file} must be {FORMAT}, got {found!r:.60}.")
@@ -230,10 +230,10 @@ def read_best(
 def _remove(path: Path) -> None:
     """Rename first: a kill on the way leaves something that is not taken for a checkpoint."""
     if path.exists():
-        aside = path.with_name(path.name + ".old.part")
-        shutil.rmtree(aside, ignore_errors=True)
-        path.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        temporary = path.with_name(path.name + ".old.part")
+        shutil.rmtree(temporary, ignore_errors=True)
+        path.rename(temporary)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,22 +1,17 @@
-"""What a training run is told: the same names on the command line, in a TOML file and in Python. No torch here."""
+"""The options of a training run: the same names on the command line, in a TOML file and in Python. No torch here."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
-import tomllib
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cce.budget import RULES, Budget
 from cce.checks import check_choice, check_range
 from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
 from cce.training.half_precision import check_half
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "warmup_steps")
@@ -28,8 +23,6 @@ MAX_THREADS = 2**16
 SPARSE_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad", "sparse_adam")
 MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
 MAY_MOVE = ("data", "start_from", "model")  # files and folders, which may have another name
-OLD_SETTINGS = {"num_iterations": "max_iter", "start": "init"}
-OLD_NAMES = {"schedule": "cluster_schedule", "cluster_at": "cluster_at_epochs"}  # of runs that were begun before
 SCHEDULES = (
     "auto",
     "none",
@@ -76,17 +69,21 @@ class TrainConfig:
         default_factory=dict,
         metadata=_about("how many ids of a feature have learned pointers, instead of learned_min_count"),
     )
-    cap: int | None = field(default=None, metadata=_about("trainable numbers of any one table at most"))
-    num_params: int | None = field(
-        default=None, metadata=_about("trainable numbers of all tables together, instead of a cap")
+    cap: int | None = field(default=None, metadata=_about("most parameters of any one table"))
+    num_params: int | None = field(default=None, metadata=_about("parameters of all tables together, instead of a cap"))
+    nbytes: int | None = field(
+        default=None, metadata=_about("bytes of all tables together, pointers included, instead of a cap")
     )
     compression: float | None = field(
-        default=None, metadata=_about("how many times fewer trainable numbers, instead of a cap")
+        default=None, metadata=_about("how many times fewer parameters all tables have, instead of a cap")
+    )
+    budget_rule: str = field(
+        default="cap", metadata=_about("how a total is shared out among tables: see cce.Budget", *RULES)
     )
     start_from: str | None = field(
         default=None, metadata=_about("folder of a run whose best model this one starts as near to as it can")
     )
-    embedding_dim: int = field(default=16, metadata=_about("numbers of a vector"))
+    embedding_dim: int = field(default=16, metadata=_about("dimension of the vectors"))
     unified: bool = field(
         default=False, metadata=_about("one table for all features; a cap is then that of this table")
     )
@@ -194,11 +191,10 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
 
     def _check_pairs(self) -> None:
-        budgets = {"cap": self.cap, "num_params": self.num_params, "compression": self.compression}
-        given = [name for name, value in budgets.items() if value is not None]
-        if len(given) > 1 or (not given and self.method != "full"):
-            got = ", ".join(given) or "none"
-            raise ValueError(f"give one of cap, num_params and compression with method {self.method!r}, got {got}.")
+        if self.budget.is_full and self.method != "full":
+            raise ValueError(
+                f"give one of cap, num_params, nbytes and compression with method {self.method!r}, got none."
+            )
         if self.batch_size % self.accumulate:
             sizes = f"batch_size={self.batch_size} and accumulate={self.accumulate}"
             raise ValueError(f"batch_size must be a multiple of accumulate, got {sizes}.")
@@ -242,6 +238,14 @@ class TrainConfig:
         if not numbers or not all(type(number) in (int, float) and 0 < number < math.inf for number in numbers):
             raise ValueError(f"cluster_at_epochs must be a list of numbers above 0, got {self.cluster_at_epochs!r}.")
 
+    @property
+    def budget(self) -> Budget:
+        """What the tables may hold."""
+        return Budget(
+            *(self.cap, self.num_params, self.nbytes, self.compression, self.budget_rule),
+            num_learned=self.num_learned or None,
+        )
+
     def to_toml(self) -> str:
         """What `from_toml` reads; what is None is left out."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -252,69 +256,6 @@ class TrainConfig:
             if isinstance(value, dict) and value
         ]
         return "\n".join([*plain, *tables]) + "\n"
-
-
-def read_toml(path: Path, *, upgrade: bool = False) -> dict[str, Any]:
-    """The options of a TOML file, whose names are checked; `upgrade` those of a saved run."""
-    if not path.is_file():
-        raise FileNotFoundError(f"config must name a file that is there, got {str(path)!r}.")
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} must be TOML: {error}.") from error
-    values = upgrade_options(values) if upgrade else values
-    check_names(values, str(path))
-    return values
-
-
-def upgrade_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a saved run, which may have been begun when they had other names."""
-    new = {OLD_NAMES.get(name, name): value for name, value in values.items()}
-    options = new.get("method_options")
-    if isinstance(options, dict) and isinstance(options.get("settings"), dict):
-        settings = {OLD_SETTINGS.get(name, name): value for name, value in options["settings"].items()}
-        new["method_options"] = options | {"settings": settings}
-    return new
-
-
-def check_names(names: Iterable[str], where: str) -> None:
-    """Refuse an option that there is not, with the nearest one that there is."""
-    known = [each.name for each in fields(TrainConfig)]
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}."
-            raise ValueError(f"{where} has an option that is not known, {name!r}: {hint}")
-
-
-def make_config(values: Mapping[str, Any]) -> TrainConfig:
-    """The configuration of these values; a wrong name is rejected, and a wrong type."""
-    check_names(values, "the configuration")
-    if "data" not in values:
-        raise ValueError("data must be given: the folder of a data set made by `cce prepare`.")
-    return TrainConfig(**{name: _typed(name, value) for name, value in values.items()})
-
-
-def _typed(name: str, value: Any) -> Any:
-    """An int where a float is asked for is a float; any other type is left to the checks."""
-    wanted = next(each.type for each in fields(TrainConfig) if each.name == name)
-    if "float" in str(wanted) and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    return value
-
-
-def parse_pairs(name: str, pairs: Iterable[str]) -> dict[str, Any]:
-    """`["bottom=[64,32]", "start=k-means++"]` as a dictionary: values are TOML, or else words."""
-    values = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or not key:
-            raise ValueError(f"{name} must have the form NAME=VALUE, got {pair!r}.")
-        try:
-            values[key] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            values[key] = text
-    return values
 
 
 def _toml(value: Any) -> str:

@@ -38,14 +38,14 @@ def count_ids(data: PreparedData) -> dict[str, Tensor]:
     """How often each id of each feature occurs in the training rows."""
     counts = {feature.name: torch.zeros(feature.num_embeddings, dtype=torch.int64) for feature in data.schema.features}
     for batch in data.loader("train", batch_size=BLOCK, shuffle=False):
-        for place, count in enumerate(counts.values()):
-            count.add_(torch.bincount(_ids_of(batch, place), minlength=len(count)))
+        for index, count in enumerate(counts.values()):
+            count.add_(torch.bincount(_ids_of(batch, index), minlength=len(count)))
     return counts
 
 
-def _ids_of(batch: Batch, place: int) -> Tensor:
+def _ids_of(batch: Batch, index: int) -> Tensor:
     if batch.offsets is None:
-        return batch.ids[:, place]
+        return batch.ids[:, index]
     num_rows = len(batch.labels)
-    first, last = batch.offsets[place * num_rows], batch.offsets[(place + 1) * num_rows]
+    first, last = batch.offsets[index * num_rows], batch.offsets[(index + 1) * num_rows]
     return batch.ids[int(first) : int(last)]

@@ -31,7 +31,7 @@ class Inspection:
     best_step: int
     config: dict[str, Any]
     curve: list[dict[str, float]]
-    tables: Any  # diagnostics.Summary
+    tables: Any  # Footprints
     health: dict[str, dict[str, Any]]  # by table: entropies, dead rows, verdict
     num_params: int  # of the whole model
     damage: list[str]  # checkpoints that were passed over, and why
@@ -49,8 +49,8 @@ class Inspection:
         if self.curve:
             lines += [_curve_table(self.curve[-6:]), f"best: step {self.best_step:,}", ""]
         defaults = vars(TrainConfig(data="", method="full"))
-        told = {name: value for name, value in self.config.items() if defaults.get(name) != value}
-        return "\n".join([*lines, "options: " + ", ".join(f"{name}={value}" for name, value in told.items())])
+        given = {name: value for name, value in self.config.items() if defaults.get(name) != value}
+        return "\n".join([*lines, "options: " + ", ".join(f"{name}={value}" for name, value in given.items())])
 
 
 @dataclass(frozen=True)

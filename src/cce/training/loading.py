@@ -16,7 +16,8 @@ from cce.models import MODELS, find_model
 from cce.schema import Schema
 from cce.training.building import build_model
 from cce.training.checkpoint import DamagedCheckpointError, explained_misfits, open_checkpoint
-from cce.training.config import MAY_CHANGE, MAY_MOVE, TrainConfig, make_config, read_toml, upgrade_options
+from cce.training.config import MAY_CHANGE, MAY_MOVE, TrainConfig
+from cce.training.options import make_config, read_toml, upgrade_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,11 +112,11 @@ def take_over(model: nn.Module, trained: nn.Module, *, generator: torch.Generato
 
 def _take_over_table(table: Embedding, source: nn.Module | None, name: str, generator: torch.Generator) -> None:
     if not isinstance(source, Embedding) or source.embedding_dim != table.embedding_dim:
-        raise ValueError(f"start_from must name a run with a table {name!r} of {table.embedding_dim} numbers a vector.")
+        raise ValueError(f"start_from must name a run with a table {name!r} of embedding_dim={table.embedding_dim}.")
     if _shapes(source) == _shapes(table) and type(source) is type(table):
         table.load_state_dict(source.state_dict())
     else:
-        table.approximate(source.to_dense(), generator=generator)
+        table.fit_to(source.to_dense(), generator=generator)
 
 
 def _shapes(table: Embedding) -> dict[str, tuple[int, ...]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cce.embeddings import ClusterEvent
     from cce.run_folder import RunFolder
 
 
@@ -51,3 +52,10 @@ def _open_board(folder: Path, step: int) -> Any:
     except ImportError as error:
         raise ValueError("tensorboard must be installed: pip install 'clustered-embeddings[tensorboard]'.") from error
     return SummaryWriter(str(folder), purge_step=step or None)
+
+
+def event_values(event: ClusterEvent) -> dict[str, Any]:
+    """What the log says about the clustering of a table."""
+    entropies = {f"H{order}": value for order, value in enumerate(event.entropies_after, start=1)}
+    values = {"num_ids": event.num_ids, "churn": event.churn, "dead_rows": event.dead_rows}
+    return values | {"moved": event.moved, "seconds": event.total_seconds, **entropies}

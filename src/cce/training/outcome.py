@@ -21,7 +21,7 @@ from cce.workers import num_cores
 if TYPE_CHECKING:
     from torch import nn
 
-    from cce.diagnostics import Summary
+    from cce.footprint import Footprints
     from cce.run_folder import RunFolder
     from cce.training.scoring import Scores
     from cce.training.session import Session
@@ -76,7 +76,7 @@ def keep_record(
     return record
 
 
-def _tables(ledger: Summary, session: Session) -> list[dict[str, Any]]:
+def _tables(ledger: Footprints, session: Session) -> list[dict[str, Any]]:
     """A line for each table of the best model, with the bytes of the optimizer, which knows the last one's tables."""
     trained = {table.name: table.optimizer_nbytes for table in summary(session.model, session.optimizers[0]).tables}
     return [table | {"optimizer_nbytes": trained[table["name"]]} for table in ledger.to_dict()["tables"]]

@@ -25,10 +25,11 @@ from cce.training.checkpoint import (
     read_latest,
     write_checkpoint,
 )
-from cce.training.config import MAY_CHANGE, MAY_MOVE, make_config, upgrade_options
+from cce.training.config import MAY_CHANGE, MAY_MOVE
 from cce.training.early_stopping import EarlyStopping
 from cce.training.loading import start_from
 from cce.training.optimizers import create_optimizers, learning_rate_factor, set_learning_rate
+from cce.training.options import make_config, upgrade_options
 from cce.training.progress import Stopwatch
 from cce.training.scoring import group_column, score
 
@@ -211,7 +212,7 @@ class Session:
 
 
 def _check_begun(checkpoint: Checkpoint, config: TrainConfig) -> None:
-    """Refuse options that are not those that the run was begun with, as by an edit of its file."""
+    """Reject options that are not those that the run was begun with, as by an edit of its file."""
     with explained_misfits(checkpoint.path):
         begun = make_config(upgrade_options(checkpoint.get("config", dict)))
     for name, value in vars(config).items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,17 +12,17 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from cce.data import MANIFEST, PreparedData
-from cce.distributed import Ranks, broadcast, sum_over_ranks
+from cce.distributed import Ranks, broadcast, is_lost_peer, sum_over_ranks
 from cce.evaluation import format_scores
 from cce.files import write_atomic
 from cce.run_folder import RunFolder
 from cce.signals import StopRequest, graceful_stop
 from cce.training.checkpoint import list_checkpoints
-from cce.training.config import TrainConfig, make_config
-from cce.training.divergence import DivergedError, diverged, non_finite_parameter
+from cce.training.divergence import DivergenceGuard
 from cce.training.frequent_ids import with_num_learned
 from cce.training.loading import read_run_options
-from cce.training.log import MetricsLog
+from cce.training.log import MetricsLog, event_values
+from cce.training.options import make_config
 from cce.training.outcome import best_model, keep_record
 from cce.training.progress import Progress, memory_text
 from cce.training.session import Session
@@ -35,15 +34,8 @@ if TYPE_CHECKING:
 
     from cce.records import RunRecord
     from cce.schema import Batch
+    from cce.training.config import TrainConfig
     from cce.training.scoring import Scores
-
-BROKEN = (
-    "gloo",
-    "NCCL",
-    "onnection closed",
-    "onnection reset",
-    "Broken pipe",
-)  # of what torch says when a peer is gone
 
 
 class Trainer:
@@ -138,8 +130,8 @@ class Trainer:
             for optimizer in session.optimizers:
                 optimizer.zero_grad()
             losses = [
-                self._backward(piece, num_rows, is_last=place == len(pieces))
-                for place, piece in enumerate(pieces, start=1)
+                self._backward(piece, num_rows, is_last=index == len(pieces))
+                for index, piece in enumerate(pieces, start=1)
             ]
             self._agree_to_go_on(losses)
             for optimizer in session.optimizers:
@@ -162,8 +154,7 @@ class Trainer:
         signals = torch.tensor([sum(losses), float(self.stop_request.is_set)], dtype=torch.float64)
         loss, is_to_stop = sum_over_ranks(signals, self.ranks).tolist()
         self.is_to_stop = bool(is_to_stop)
-        if not math.isfinite(loss):
-            raise self._diverged(f"loss must be finite, got {loss}", step=self.session.step + 1)
+        self.guard.check_loss(loss)
 
     def _loss(self, batch: Batch) -> Tensor:
         """The sum of the rows' losses."""
@@ -191,21 +182,18 @@ class Trainer:
             return
         with session.stopwatch("cluster"):
             if session.schedule.is_due(session.step):
-                self._check_weights()
+                self.guard.check_weights()
             events = session.schedule.step()
         if events:
             session.parallel.refresh()
             for table, event in zip(session.schedule.clustered, events, strict=True):
-                entropies = {f"H{order}": value for order, value in enumerate(event.entropies_after, start=1)}
-                facts = {"num_ids": event.num_ids, "churn": event.churn, "dead_rows": event.dead_rows}
-                facts |= {"moved": event.moved, "seconds": event.total_seconds, **entropies}
-                self._write("cluster", table=table, **facts)
+                self._write("cluster", table=table, **event_values(event))
             self.progress.say(f"step {session.step:,}: clustered {len(events)} tables")
 
     def _validate(self) -> None:
         session = self.session
-        self._check_weights()
-        with session.stopwatch("validate"), self._explained_logits():
+        self.guard.check_weights()
+        with session.stopwatch("validate"), self.guard.explained_logits():
             scores = session.score(session.model, "validation")
         leading = session.stopping.metric
         is_best = session.stopping.add(scores[leading.name], session.step)
@@ -248,6 +236,7 @@ class Trainer:
 
     def _begin(self, session: Session, *, progress: bool) -> None:
         self.session, self._model = session, session.model
+        self.guard = DivergenceGuard(session, self.folder)
         self.stop_request, self.is_to_stop = StopRequest(), False
         self.validated_at = session.validation_positions()
         folder = self.folder if self.ranks.is_main else None
@@ -269,27 +258,8 @@ class Trainer:
 
     def _save(self) -> None:
         with self.session.stopwatch("save"):
-            self._check_weights()
+            self.guard.check_weights()
             self.session.save(self.folder)
-
-    def _check_weights(self) -> None:
-        """What is not finite is neither clustered nor saved."""
-        name = non_finite_parameter(self.session.model)
-        if name is not None:
-            raise self._diverged(f"{name} must be finite, got NaN or infinity", step=self.session.step)
-
-    @contextmanager
-    def _explained_logits(self) -> Iterator[None]:
-        """Logits that metrics reject, as they are not finite, mean that training diverged."""
-        try:
-            yield
-        except ValueError as error:
-            if not str(error).startswith("logits must be finite"):
-                raise
-            raise self._diverged(str(error).rstrip("."), step=self.session.step) from error
-
-    def _diverged(self, what: str, *, step: int) -> DivergedError:
-        return diverged(what, self.session, self.folder.checkpoints, step=step)
 
     def _log_training(self) -> None:
         session = self.session
@@ -322,7 +292,7 @@ class Trainer:
         try:
             yield
         except RuntimeError as error:
-            if self.ranks.world_size == 1 or not any(sign in str(error) for sign in BROKEN):
+            if self.ranks.world_size == 1 or not is_lost_peer(error):
                 raise
             kept = list_checkpoints(self.folder.checkpoints)
             where = f"the last checkpoint is {kept[-1]}" if kept else "there is no checkpoint as yet"

@@ -18,7 +18,7 @@ from cce.training.trainer import Trainer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cce.diagnostics import TableSummary
+    from cce.footprint import Footprint
     from cce.schema import Batch
     from cce.training.config import TrainConfig
 
@@ -32,7 +32,7 @@ class Trial:
     trained_per_second: float  # rows
     scored_per_second: float
     checkpoint_nbytes: int  # model, optimizer and all the rest
-    tables: TableSummary  # all of them together
+    tables: Footprint  # all of them together
 
 
 def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:

@@ -98,7 +98,7 @@ def _tables(sizes: Sizes, generator: Generator) -> dict[str, Embedding]:
 def _follow(table: Embedding, vectors: Tensor, rounds: Iterable[int], sizes: Sizes, generator: Generator) -> Entropies:
     """Train the table, cluster it between rounds if it can be, and give its entropies after each."""
     if isinstance(table, ProductQuantizedEmbedding):
-        table.approximate(vectors, generator=generator)
+        table.fit_to(vectors, generator=generator)
         return [entropies(table, max_order=2) for _ in rounds]
     found = []
     for place in rounds:

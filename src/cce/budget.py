@@ -1,0 +1,130 @@
+"""A memory budget: how much the tables may hold together, and the rule that shares it out. No torch here.
+
+The meaning is the same everywhere, for one table, a collection, a model that is compressed and a training run:
+
+- `cap`: most parameters of any one table. A table that is smaller in full is kept in full. This is how the paper sizes
+  its 26 features.
+- `num_params`, `nbytes`: parameters, or bytes with pointers, of all tables together.
+- `compression`: all tables together have so many times fewer parameters than the full tables.
+
+A total is shared out by a rule. "cap", the default, gives every table the same most, as large as the total allows: a
+small vocabulary then keeps its table in full, and only large ones are compressed. "proportional" gives every table the
+same compression, and "power" shares in proportion to `vocabulary ** power`, or to `traffic ** power`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from cce.checks import check_choice, check_number, check_range, check_type, shown
+
+MEASURES = ("cap", "num_params", "nbytes", "compression")
+RULES = ("cap", "proportional", "power")
+LARGEST = 2**63
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One of `cap`, `num_params`, `nbytes` and `compression`, and how a total is shared out; none: full tables.
+
+    power: exponent of the vocabulary, or of the traffic, with rule="power".
+    traffic: by feature, with rule="power": what the shares are in proportion to, instead of vocabularies.
+    num_learned: by feature, how many ids (the first, which are the most frequent) have learned pointers, where the
+        method has any; the rest stay hashed and cost nothing. Where it is not said, all have, or with `nbytes` as many
+        as half of a table's bytes hold.
+    """
+
+    cap: int | None = None
+    num_params: int | None = None
+    nbytes: int | None = None
+    compression: float | None = None
+    rule: str = "cap"
+    power: float = 0.5
+    traffic: Mapping[str, float] | None = None
+    num_learned: Mapping[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in MEASURES if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give one of {_listed(MEASURES)}, got {self._values(given)}.")
+        for name in ("cap", "num_params", "nbytes"):
+            if getattr(self, name) is not None:
+                check_range(name, getattr(self, name), 1, LARGEST)
+        if self.compression is not None:
+            check_number("compression", self.compression, 1)
+        self._check_rule()
+
+    @property
+    def measure(self) -> str | None:
+        """Which of the four is given; None for full tables."""
+        return next((name for name in MEASURES if getattr(self, name) is not None), None)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether tables are not limited."""
+        return self.measure is None
+
+    def total(self, full_params: int) -> int:
+        """The limit in numbers of the measure: parameters or bytes; of tables that in full have `full_params`."""
+        assert self.measure is not None
+        if self.compression is not None:
+            return max(1, int(full_params / self.compression))
+        limit: int = getattr(self, self.measure)
+        return limit
+
+    def _check_rule(self) -> None:
+        check_choice("rule", self.rule, RULES)
+        check_number("power", self.power)
+        for name in ("traffic", "num_learned"):
+            check_type(name, getattr(self, name), (Mapping, type(None)), "a dictionary by feature")
+        if self.rule != "cap" and self.measure in (None, "cap"):
+            got = "none" if self.measure is None else f"cap={self.cap}"
+            raise ValueError(f"rule {self.rule!r} needs a total: give num_params, nbytes or compression, got {got}.")
+        if self.traffic is not None:
+            self._check_traffic(self.traffic)
+
+    def _check_traffic(self, traffic: Mapping[str, float]) -> None:
+        if self.rule != "power":
+            raise ValueError(f"traffic goes with rule='power', got rule={self.rule!r}.")
+        for name, number in traffic.items():
+            check_number(f"traffic of {name!r}", number)
+        if not any(number > 0 for number in traffic.values()):
+            raise ValueError(f"traffic must hold a number above 0, got {shown(dict(traffic))}.")
+
+    def _values(self, names: list[str]) -> str:
+        return " and ".join(f"{name}={shown(getattr(self, name))}" for name in names)
+
+    def __str__(self) -> str:
+        """The arguments that were given."""
+        given = {
+            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
+        }
+        return ", ".join(f"{name}={value}" for name, value in given.items()) or "full tables"
+
+
+def make_budget(
+    budget: Budget | None,
+    cap: int | None,
+    num_params: int | None,
+    nbytes: int | None,
+    compression: float | None,
+) -> Budget:
+    """`budget`, or the one that is said by one of the four."""
+    check_type("budget", budget, (Budget, type(None)), "a cce.Budget")
+    said = Budget(cap, num_params, nbytes, compression)
+    if budget is None:
+        return said
+    if not said.is_full:
+        raise ValueError(f"give budget or {_listed(MEASURES, 'or')}, got budget={budget} and {said}.")
+    return budget
+
+
+def check_given(budget: Budget) -> None:
+    """Reject a budget that is none, where tables are to become smaller."""
+    if budget.is_full:
+        raise ValueError(f"give one of {_listed(MEASURES)}, or a budget, got none.")
+
+
+def _listed(names: tuple[str, ...], word: str = "and") -> str:
+    return f"{', '.join(names[:-1])} {word} {names[-1]}"

@@ -1,0 +1,35 @@
+"""The tensors of a table, by shape: said once, so that constructors make them and footprints count them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cce.indexing.assignments import pointer_nbytes
+from cce.indexing.multiply_shift import SEED_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+COUNT_BYTES = 4  # of a counter of one id
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Shapes of the parameters, by name, and the sizes of what says where to look."""
+
+    parameters: Mapping[str, tuple[int, int]]
+    num_hashes: int = 0  # hash functions
+    pointers: tuple[int, int, int] = (0, 0, 1)  # ids, columns, and rows that a pointer can name
+    num_counts: int = 0  # ids whose occurrences are counted
+
+    @property
+    def num_params(self) -> int:
+        """All parameters."""
+        return sum(math.prod(shape) for shape in self.parameters.values())
+
+    @property
+    def pointer_nbytes(self) -> int:
+        """Bytes of pointers, of the seeds of hash functions and of counters."""
+        return pointer_nbytes(*self.pointers) + self.num_hashes * SEED_BYTES + self.num_counts * COUNT_BYTES

@@ -1,0 +1,108 @@
+"""One table that is asked for, and the table that a budget gives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from cce.footprint import Footprint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cce.budget import Budget
+    from cce.embeddings.base import Embedding
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """A table of a method, and all that is known of it but its size."""
+
+    kind: type[Embedding]
+    num_embeddings: int
+    embedding_dim: int
+    options: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the class
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # sizes that the budget says for this table
+    name: str = ""
+    itemsize: int = 4  # bytes of a parameter
+
+    @cached_property
+    def full(self) -> Footprint:
+        """The full table."""
+        size = self.num_embeddings * self.embedding_dim
+        return Footprint(
+            *(self.name, "full", self.num_embeddings, self.embedding_dim, size, size * self.itemsize, 0),
+            full_params=size,
+            full_nbytes=size * self.itemsize,
+        )
+
+    @cached_property
+    def fewest_params(self) -> Footprint:
+        """The table of the fewest parameters, or the full one if that has fewer."""
+        fewest = self.kind.smallest_budget(self.num_embeddings, self.embedding_dim, self._complete)
+        if fewest >= self.full.num_params:
+            return self.full
+        return self._footprint(
+            self.kind.size_for_budget(self.num_embeddings, self.embedding_dim, fewest, self._complete)
+        )
+
+    @cached_property
+    def fewest_bytes(self) -> Footprint:
+        """The table of the fewest bytes."""
+        smallest = self.fewest_params
+        return (
+            smallest
+            if smallest is self.full
+            else self._footprint(smallest.sizes | self.kind.smallest_options(self._complete))
+        )
+
+    def smallest(self, measure: str) -> Footprint:
+        """The smallest table there is, in parameters or bytes."""
+        return self.fewest_params if measure == "num_params" else self.fewest_bytes
+
+    def within(self, limit: float, measure: str = "num_params") -> Footprint:
+        """The largest table of at most `limit` parameters, or bytes; the smallest where none is so small.
+
+        The full table, if it is within the limit.
+        """
+        if limit >= getattr(self.full, measure):
+            return self.full
+        smallest = self.smallest(measure)
+        if limit <= getattr(smallest, measure):
+            return smallest
+        size = self.num_embeddings, self.embedding_dim, int(limit), self._complete
+        sizes = self.kind.size_for_budget(*size) if measure == "num_params" else self._sizes_for_bytes(size)
+        self._check_given(sizes)
+        return self._footprint(sizes)
+
+    def for_budget(self, budget: Budget) -> Footprint:
+        """The table that a budget of its own gives it; a total below the smallest table is rejected."""
+        if budget.is_full:
+            return self.full
+        measure, limit = ("nbytes" if budget.nbytes else "num_params"), budget.total(self.full.num_params)
+        smallest = getattr(self.smallest(measure), measure)
+        if limit < smallest and budget.cap is None:
+            method = self.kind.method
+            raise ValueError(
+                f"{measure} must be at least {smallest} for method {method!r} of these sizes, got {limit}."
+            )
+        return self.within(limit, measure)
+
+    @cached_property
+    def _complete(self) -> dict[str, Any]:
+        return self.kind.complete_options(self.options) | dict(self.fixed)
+
+    def _sizes_for_bytes(self, size: tuple[int, int, int, Mapping[str, Any]]) -> dict[str, Any]:
+        return self.kind.size_for_bytes(*size, itemsize=self.itemsize)
+
+    def _footprint(self, sizes: dict[str, Any]) -> Footprint:
+        sizes = dict(self.fixed) | sizes
+        arguments = self._complete | sizes
+        found = self.kind.footprint(self.num_embeddings, self.embedding_dim, arguments, itemsize=self.itemsize)
+        return replace(found, name=self.name, sizes=sizes)
+
+    def _check_given(self, sizes: Mapping[str, Any]) -> None:
+        for name, size in sizes.items():
+            if self.options.get(name) not in (None, size):
+                raise ValueError(f"{name} follows from the budget: leave it out, got {name}={self.options[name]}.")

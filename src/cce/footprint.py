@@ -1,0 +1,140 @@
+"""What tables hold: parameters, and bytes of codebooks, pointers and optimizers. No torch here.
+
+Bytes are not parameters: a learned pointer costs some bits for each id and column, and an optimizer may hold two more
+values for every parameter. So both are always shown, each with a compression ratio of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from cce.text import format_bytes, format_ratio, format_table
+
+SUMMED = (
+    *("num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "gradient_nbytes", "optimizer_nbytes"),
+    *("full_params", "full_nbytes"),
+)
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """One table, planned or real: what it holds, and what the full table that it stands for would hold."""
+
+    name: str
+    method: str
+    num_embeddings: int
+    embedding_dim: int
+    num_params: int
+    codebook_nbytes: int
+    pointer_nbytes: int
+    full_params: int
+    full_nbytes: int
+    gradient_nbytes: int = 0  # of the gradients that are there now
+    optimizer_nbytes: int = 0
+    sizes: dict[str, Any] = field(default_factory=dict)  # arguments of the constructor that make it so large
+    reason: str = ""  # why a table is kept that was to be compressed
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the table itself: codebook and pointers."""
+        return self.codebook_nbytes + self.pointer_nbytes
+
+    @property
+    def training_nbytes(self) -> int:
+        """Bytes while it trains: with gradients and the state of the optimizer."""
+        return self.nbytes + self.gradient_nbytes + self.optimizer_nbytes
+
+    @property
+    def compression(self) -> float:
+        """How many times fewer parameters than the full table has."""
+        return self.full_params / self.num_params
+
+    @property
+    def byte_compression(self) -> float:
+        """How many times fewer bytes than the full table has."""
+        return self.full_nbytes / self.nbytes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as for JSON."""
+        more = ("nbytes", "training_nbytes", "compression", "byte_compression")
+        return asdict(self) | {name: getattr(self, name) for name in more}
+
+
+@dataclass(frozen=True)
+class Footprints:
+    """The tables of a model, and both measures of compression: over all tables, and of the largest one."""
+
+    tables: tuple[Footprint, ...]
+
+    @property
+    def num_params(self) -> int:
+        """Parameters of all tables."""
+        return sum(table.num_params for table in self.tables)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tables."""
+        return sum(table.nbytes for table in self.tables)
+
+    @property
+    def total(self) -> Footprint:
+        """The tables added up."""
+        sums = {name: sum(getattr(table, name) for table in self.tables) for name in SUMMED}
+        return Footprint("all tables", "", embedding_dim=0, **sums)
+
+    @property
+    def largest(self) -> Footprint:
+        """The table that would be the largest if all were full."""
+        return max(self.tables, key=lambda table: table.full_params)
+
+    @property
+    def compressed(self) -> tuple[Footprint, ...]:
+        """The tables that `compress` swapped, or would swap."""
+        return tuple(table for table in self.tables if not table.reason)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as for JSON."""
+        return {
+            "tables": [table.to_dict() for table in self.tables],
+            "all_tables": self.total.to_dict() if self.tables else None,
+            "largest_table": self.largest.to_dict() if self.tables else None,
+        }
+
+    def __str__(self) -> str:
+        if not self.tables:
+            return "no embedding tables"
+        headers = [header for header in COLUMNS if self._has(header)]
+        rows = [[_cell(table, header) for header in headers] for table in (*self.tables, self.total)]
+        largest = self.largest
+        note = f"largest table: {largest.name}, {format_ratio(largest.compression)} fewer params"
+        note += f", {format_ratio(largest.byte_compression)} fewer bytes"
+        return f"{format_table(headers, rows, num_left=2)}\n{note}"
+
+    def _has(self, header: str) -> bool:
+        """Whether a column has anything to show."""
+        return header not in WHERE_ANY or any(getattr(table, WHERE_ANY[header]) for table in self.tables)
+
+
+COLUMNS = ("table", "method", "ids", "dim", "full params", "params", "codebook", "pointers", "gradients", "optimizer",
+           "fewer params", "fewer bytes", "why kept")  # fmt: skip
+WHERE_ANY = {"gradients": "gradient_nbytes", "optimizer": "optimizer_nbytes", "why kept": "reason"}
+
+
+def _cell(table: Footprint, header: str) -> str:
+    cells = {
+        "table": table.name,
+        "method": table.method,
+        "ids": f"{table.num_embeddings:,}",
+        "dim": str(table.embedding_dim or ""),
+        "full params": f"{table.full_params:,}",
+        "params": f"{table.num_params:,}",
+        "codebook": format_bytes(table.codebook_nbytes),
+        "pointers": format_bytes(table.pointer_nbytes),
+        "gradients": format_bytes(table.gradient_nbytes),
+        "optimizer": format_bytes(table.optimizer_nbytes),
+        "fewer params": format_ratio(table.compression),
+        "fewer bytes": format_ratio(table.byte_compression),
+        "why kept": table.reason,
+    }
+    return cells[header]

@@ -1,0 +1,81 @@
+"""Options of a run from files and from words, made into a configuration. No torch here."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from cce.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+# of runs that were begun before these options had their names of today
+OLD_NAMES = {"schedule": "cluster_schedule", "cluster_at": "cluster_at_epochs"}
+OLD_SETTINGS = {"num_iterations": "max_iter", "start": "init"}
+
+
+def read_toml(path: Path, *, upgrade: bool = False) -> dict[str, Any]:
+    """The options of a TOML file, whose names are checked; `upgrade` those of a saved run."""
+    if not path.is_file():
+        raise FileNotFoundError(f"config must name a file that is there, got {str(path)!r}.")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} must be TOML: {error}.") from error
+    values = upgrade_options(values) if upgrade else values
+    check_names(values, str(path))
+    return values
+
+
+def upgrade_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a saved run, which may have been begun when they had other names."""
+    new = {OLD_NAMES.get(name, name): value for name, value in values.items()}
+    options = new.get("method_options")
+    if isinstance(options, dict) and isinstance(options.get("settings"), dict):
+        settings = {OLD_SETTINGS.get(name, name): value for name, value in options["settings"].items()}
+        new["method_options"] = options | {"settings": settings}
+    return new
+
+
+def check_names(names: Iterable[str], where: str) -> None:
+    """Reject unknown options and suggest the closest match."""
+    known = [each.name for each in fields(TrainConfig)]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}."
+            raise ValueError(f"{where} has an option that is not known, {name!r}: {hint}")
+
+
+def make_config(values: Mapping[str, Any]) -> TrainConfig:
+    """The configuration of these values; a wrong name is rejected, and a wrong type."""
+    check_names(values, "the configuration")
+    if "data" not in values:
+        raise ValueError("data must be given: the folder of a data set made by `cce prepare`.")
+    return TrainConfig(**{name: _typed(name, value) for name, value in values.items()})
+
+
+def _typed(name: str, value: Any) -> Any:
+    """An int where a float is asked for is a float; any other type is left to the checks."""
+    wanted = next(each.type for each in fields(TrainConfig) if each.name == name)
+    if "float" in str(wanted) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+def parse_pairs(name: str, pairs: Iterable[str]) -> dict[str, Any]:
+    """`["bottom=[64,32]", "start=k-means++"]` as a dictionary: values are TOML, or else words."""
+    values = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise ValueError(f"{name} must have the form NAME=VALUE, got {pair!r}.")
+        try:
+            values[key] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            values[key] = text
+    return values

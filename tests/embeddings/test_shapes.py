@@ -1,0 +1,33 @@
+"""What a table holds is said once: the constructor makes it, and the footprint counts it."""
+
+import pytest
+
+import cce
+from cce.embeddings.shapes import Shapes
+
+
+def test_parameters_pointers_seeds_and_counters_by_hand():
+    shapes = Shapes({"codebook": (5, 4), "projection": (2, 3)}, num_hashes=3, pointers=(10, 4, 300), num_counts=7)
+    assert shapes.num_params == 26
+    assert shapes.pointer_nbytes == 10 * 4 * 2 + 3 * 24 + 7 * 4
+    assert Shapes({}).pointer_nbytes == 0
+
+
+OPTIONS = [
+    *((method, {}) for method in cce.list_methods()),
+    *(("hash", {"signed": True}), ("hash-embedding", {"weighted": True}), ("ce-mult", {"num_tables": 3})),
+    *(("ce-concat", {"split": "quotient-remainder"}), ("pq", {"residual": True}), ("mixed-dim", {"temperature": 0.7})),
+    *(("cce", {"combine": "sum", "num_helpers": 2}), ("cce", {"num_learned": 5, "track_counts": True})),
+]
+
+
+@pytest.mark.parametrize(("method", "options"), OPTIONS, ids=[f"{m} {o or ''}" for m, o in OPTIONS])
+def test_a_table_has_the_parameters_that_its_class_says(method, options):
+    compression = 1 if method == "full" else 3
+    table = cce.create_embedding(method, 300, 8, compression=compression, **options)
+    kind = type(table)
+    request = cce.plan_tables({"a": 300}, 8, method=method, compression=compression, options={method: options})
+    arguments = kind.complete_options(options | request.tables[0].sizes)
+    shapes = kind.shapes(300, 8, arguments)
+    assert dict(shapes.parameters) == {name: tuple(parameter.shape) for name, parameter in table.named_parameters()}
+    assert shapes.pointer_nbytes == table.pointer_nbytes

@@ -1,0 +1,51 @@
+"""A table that is asked for, and what it gets of a limit."""
+
+import pytest
+
+from cce.budget import Budget
+from cce.embeddings import METHODS
+from cce.embeddings.sizing import TableRequest
+
+
+def request(method="cce", num_embeddings=1000, **options):
+    return TableRequest(METHODS[method], num_embeddings, 16, options, name="user")
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "full"])
+@pytest.mark.parametrize("measure", ["num_params", "nbytes"])
+def test_it_is_never_larger_than_the_limit_and_grows_with_it(method, measure):
+    asked = request(method)
+    limits = [getattr(asked.smallest(measure), measure) * factor for factor in (1, 1.1, 1.5, 2, 4, 8)]
+    found = [getattr(asked.within(limit, measure), measure) for limit in limits]
+    excess = 1.01 if method == "dhe" else 1  # it rounds, as its documentation says
+    assert all(size <= limit * excess for size, limit in zip(found, limits, strict=True))
+    assert found == sorted(found)
+
+
+def test_below_the_smallest_it_is_the_smallest_and_above_the_full_it_is_full():
+    asked = request()
+    assert asked.within(1) == asked.smallest("num_params")
+    assert asked.within(1).sizes == {"num_rows": 1}
+    assert asked.within(1, "nbytes") == asked.smallest("nbytes")
+    assert asked.within(1, "nbytes").sizes == {"num_rows": 1, "num_learned": 0}
+    assert asked.within(10**9) == asked.full
+    assert (asked.full.method, asked.full.num_params, asked.full.nbytes) == ("full", 16_000, 64_000)
+
+
+def test_a_method_that_is_larger_than_the_full_table_gives_the_full_table():
+    assert request("collide", num_embeddings=1).smallest("nbytes").method == "full"
+
+
+def test_a_total_below_the_smallest_is_rejected_and_a_cap_is_not():
+    with pytest.raises(ValueError, match="num_params must be at least 32 for method 'cce' of these sizes, got 3"):
+        request().for_budget(Budget(num_params=3))
+    with pytest.raises(ValueError, match="nbytes must be at least 320 for method 'cce' of these sizes, got 319"):
+        request().for_budget(Budget(nbytes=319))
+    assert request().for_budget(Budget(nbytes=320)).nbytes == 320
+    assert request().for_budget(Budget(cap=3)).num_params == 32
+    assert request().for_budget(Budget()).method == "full"
+
+
+def test_a_size_that_is_given_as_an_option_is_rejected():
+    with pytest.raises(ValueError, match="num_rows follows from the budget: leave it out, got num_rows=7"):
+        request(num_rows=7).within(100)

@@ -1,0 +1,76 @@
+"""A budget says one thing, in one way, and the same everywhere."""
+
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cce.budget import Budget, check_given, make_budget
+
+NONE = (None, None, None, None)
+sizes = st.integers(1, 10**12)
+ratios = st.floats(1, 1e9) | st.integers(1, 10**9) | st.fractions(1, 1000)
+
+
+@given(full=sizes, compression=ratios)
+@example(full=11, compression=1.1)
+@example(full=10**12, compression=1)
+def test_a_compression_is_met_from_below_to_the_last_parameter(full, compression):
+    total = Budget(compression=compression).total(full)
+    exact = full / Fraction(compression)
+    slack = Fraction(1, 2**50)  # a float division rounds
+    assert 1 <= total <= full
+    assert total <= max(1, exact * (1 + slack))
+    assert total + 1 > exact * (1 - slack)
+
+
+@pytest.mark.parametrize("measure", ["cap", "num_params", "nbytes"])
+def test_the_others_are_taken_as_they_are(measure):
+    budget = Budget(**{measure: 77})
+    assert (budget.measure, budget.total(10), budget.is_full) == (measure, 77, False)
+
+
+def test_none_of_them_stands_for_full_tables():
+    assert Budget().is_full
+    assert str(Budget()) == "full tables"
+    with pytest.raises(ValueError, match="give one of cap, num_params, nbytes and compression, or a budget, got none"):
+        check_given(Budget())
+    check_given(Budget(cap=3))
+
+
+def test_it_is_made_of_itself_or_of_one_of_four():
+    budget = Budget(num_params=5, rule="power")
+    assert make_budget(budget, *NONE) is budget
+    assert make_budget(None, 3, None, None, None) == Budget(cap=3)
+    assert make_budget(None, None, None, 4, None) == Budget(nbytes=4)
+    assert make_budget(None, *NONE).is_full
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"cap": 3, "nbytes": 4}, "give one of cap, num_params, nbytes and compression, got cap=3 and nbytes=4."),
+        ({"cap": 0}, "cap must lie in [1, 2**63), got 0."),
+        ({"nbytes": 2.5}, "nbytes must be an int, got 2.5 of type float."),
+        ({"compression": 0.5}, "compression must be a finite number of at least 1, got 0.5."),
+        ({"compression": "10"}, "compression must be a number, got '10' of type str."),
+        ({"cap": 3, "rule": "fair"}, "rule must be one of cap, proportional, power; got 'fair'."),
+        ({"rule": "power"}, "rule 'power' needs a total: give num_params, nbytes or compression, got none."),
+        ({"cap": 3, "rule": "power"}, "rule 'power' needs a total: give num_params, nbytes or compression, got cap=3."),
+        ({"nbytes": 3, "power": -1}, "power must be a finite number of at least 0, got -1."),
+        ({"nbytes": 3, "traffic": {}}, "traffic goes with rule='power', got rule='cap'."),
+        ({"nbytes": 3, "num_learned": 4}, "num_learned must be a dictionary by feature, got 4 of type int."),
+    ],
+)
+def test_what_is_no_budget_is_rejected(arguments, message):
+    with pytest.raises((ValueError, TypeError), match=re.escape(message)):
+        Budget(**arguments)
+
+
+def test_a_budget_beside_another_is_rejected():
+    with pytest.raises(ValueError, match="give budget or cap, num_params, nbytes or compression, got budget=cap=3 and"):
+        make_budget(Budget(cap=3), None, 5, None, None)
+    with pytest.raises(TypeError, match=r"budget must be a cce\.Budget, got 3 of type int"):
+        make_budget(3, *NONE)
