@@ -71,16 +71,17 @@ class EmbeddingBag(nn.Module):
         bag, num_bags = self._bags(ids, offsets)  # which bag each id is in
         flat = ids.reshape(-1)
         vectors = self.table(flat)  # composed: (n, embedding_dim)
-        if per_sample_weights is not None:
-            vectors = vectors * per_sample_weights.reshape(-1, 1).to(vectors.dtype)
         kept = torch.ones_like(flat, dtype=torch.bool) if self.padding_idx is None else flat != self.padding_idx
-        return (
-            _pool_max(vectors, bag, kept, num_bags) if self.mode == "max" else self._pool(vectors, bag, kept, num_bags)
-        )
+        if self.mode == "max":
+            return _pool_max(vectors, bag, kept, num_bags)
+        return self._pool(vectors, per_sample_weights, bag, kept, num_bags)
 
-    def _pool(self, vectors: Tensor, bag: Tensor, kept: Tensor, num_bags: int) -> Tensor:
+    def _pool(self, vectors: Tensor, weights: Tensor | None, bag: Tensor, kept: Tensor, num_bags: int) -> Tensor:
         wide = torch.promote_types(vectors.dtype, torch.float32)  # half precision cannot count beyond a few hundred
-        terms = torch.where(kept.unsqueeze(-1), vectors, 0).to(wide)
+        terms = vectors.to(wide)
+        if weights is not None:
+            terms = terms * weights.reshape(-1, 1).to(wide)
+        terms = torch.where(kept.unsqueeze(-1), terms, 0)
         pooled = terms.new_zeros(num_bags, self.embedding_dim).index_add(0, bag, terms)
         if self.mode == "mean":
             counts = terms.new_zeros(num_bags).index_add(0, bag, kept.to(wide))
