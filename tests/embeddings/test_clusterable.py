@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
 import cce
-from cce.clustering import churn, count_rows, pointer_entropies
+from cce.clustering import churn, column_entropies, count_rows
 from cce.embeddings import METHODS
 from cce.embeddings.clusterable import StepTimer, clean_interrupts
 
@@ -80,8 +80,8 @@ def test_what_an_event_says_of_pointers_and_vectors_is_true():
     table, before, vectors, event = clustered()
     after = table.assignments(torch.arange(500))
     assert event.churn == pytest.approx(churn(before, after))
-    assert event.entropies_before == pytest.approx(pointer_entropies(before, 2))
-    assert event.entropies_after == pytest.approx(pointer_entropies(after, 2))
+    assert event.entropies_before == pytest.approx(column_entropies(before, 2))
+    assert event.entropies_after == pytest.approx(column_entropies(after, 2))
     assert (event.dead_rows, event.overfull_rows) == count_rows(after, 10)
     assert event.moved == pytest.approx(float((table.to_dense() - vectors).norm() / vectors.norm()), rel=1e-5)
 

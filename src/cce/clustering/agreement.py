@@ -11,7 +11,7 @@ BLOCK = 1 << 18  # ids counted at a time
 OVERFULL = 8  # times the mean number of ids in a row
 
 
-def pointer_entropies(pointers: Tensor, max_order: int) -> tuple[float, ...]:
+def column_entropies(pointers: Tensor, max_order: int) -> tuple[float, ...]:
     """`H_1 … H_max_order` in nats of pointers `(n, num_columns)`: see `diagnostics.entropy`."""
     columns = range(pointers.shape[1])
     return tuple(

@@ -22,12 +22,12 @@ from cce.clustering import (
     Sample,
     Source,
     churn,
+    column_entropies,
     contingency,
     count_rows,
     draw_sample,
     encode_all,
     piece_size,
-    pointer_entropies,
     vectors_of,
 )
 from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StagedClustering, StepTimer, clean_interrupts
@@ -171,8 +171,8 @@ class ClusterStep:
             churn=churn(before.pointers, after.pointers),
             dead_rows=dead,
             overfull_rows=overfull,
-            entropies_before=pointer_entropies(before.pointers, order),
-            entropies_after=pointer_entropies(after.pointers, order),
+            entropies_before=column_entropies(before.pointers, order),
+            entropies_after=column_entropies(after.pointers, order),
             moved=float((after.vectors - before.vectors).norm() / before.vectors.norm().clamp(min=1e-30)),
             transfer=_transfer(table, before, after),
         )

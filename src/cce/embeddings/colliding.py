@@ -18,10 +18,10 @@ from cce.clustering import (
     ProductQuantizer,
     Sample,
     checked_settings,
+    column_entropies,
     count_rows,
     draw_sample,
     encode_all,
-    pointer_entropies,
 )
 from cce.embeddings.base import MAX_IDS, check_budget, check_weight
 from cce.embeddings.clusterable import (
@@ -134,7 +134,7 @@ class CollidingEmbedding(Clusterable):
             dead_rows=dead,
             overfull_rows=overfull,
             entropies_before=(),
-            entropies_after=pointer_entropies(pointers, 1),
+            entropies_after=column_entropies(pointers, 1),
             moved=moved,
             replaced={self.codebook: codebook, self.projection: None},
         )

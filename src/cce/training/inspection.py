@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cce.data import PreparedData
-from cce.diagnostics import collapse, summary
+from cce.diagnostics import diagnose_collapse, summary
 from cce.distributed import Ranks
 from cce.embeddings import ClusteredEmbedding
 from cce.evaluation import check_metrics, describe_metric
@@ -73,7 +73,7 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
     health = {}
     for name, table in made.named_modules():
         if isinstance(table, ClusteredEmbedding) and table.can_cluster:
-            facts = collapse(table, generator=torch.Generator().manual_seed(config.seed))
+            facts = diagnose_collapse(table, generator=torch.Generator().manual_seed(config.seed))
             dead = {"dead_rows": sum(facts.dead_rows), "num_rows": facts.num_rows}
             health[name] = {"entropies": facts.entropies, "golden": facts.golden, **dead, "verdict": facts.verdict}
     return Inspection(

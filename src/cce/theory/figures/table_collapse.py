@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from tqdm import trange
 
-from cce.diagnostics import entropies
+from cce.diagnostics import pointer_entropies
 from cce.embeddings import ClusteredEmbedding, CompositionalConcatEmbedding, ProductQuantizedEmbedding
 from cce.theory.figure import Claim, Figure, steps
 
@@ -99,13 +99,13 @@ def _follow(table: Embedding, vectors: Tensor, rounds: Iterable[int], sizes: Siz
     """Train the table, cluster it between rounds if it can be, and give its entropies after each."""
     if isinstance(table, ProductQuantizedEmbedding):
         table.fit_to(vectors, generator=generator)
-        return [entropies(table, max_order=2) for _ in rounds]
+        return [pointer_entropies(table, max_order=2) for _ in rounds]
     found = []
     for place in rounds:
         if place > 0 and isinstance(table, ClusteredEmbedding):
             table.cluster(generator=generator)
         _train(table, vectors, sizes)
-        found.append(entropies(table, max_order=2))
+        found.append(pointer_entropies(table, max_order=2))
     return found
 
 
