@@ -43,7 +43,7 @@ QUANTIZERS: dict[str, type[Quantizer]] = {
     "circular": CircularQuantizer,
     "sum": ResidualQuantizer,
 }
-MAX_MEASURED = 1 << 22  # numbers of sampled ids on which change is measured and counted
+MAX_MEASURED = 1 << 22  # sampled ids on which change is measured and counted
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class ClusterStep:
         return StagedClustering(event, apply)
 
     def _learn(self, counts: Tensor | None) -> tuple[Tensor, Learned]:
-        """The sampled ids, and all that the clustering changes, computed aside."""
+        """The sampled ids, and everything that the clustering changes, computed but not yet applied."""
         table, num_learned = self.table, self.table.assignments.num_learned
         with self.timer("sample"):
             ids, weights = draw_sample(
