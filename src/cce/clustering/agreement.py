@@ -63,7 +63,7 @@ def _matched(before: Tensor, after: Tensor) -> int:
     old, new, counts = contingency(before, after)
     kept = 0
     while len(counts):
-        order = torch.argsort(counts, stable=True)  # ties by place, so that the best is unique
+        order = torch.argsort(counts, stable=True)  # ties by index, so that the best is unique
         rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device="cpu"))
         best = (_best(old, rank) == rank) & (_best(new, rank) == rank)
         kept += int(counts[best].sum())
