@@ -43,7 +43,7 @@ QUANTIZERS: dict[str, type[Quantizer]] = {
     "circular": CircularQuantizer,
     "sum": ResidualQuantizer,
 }
-MAX_MEASURED = 1 << 22  # sampled ids on which change is measured and counted
+MAX_MEASURED = 1 << 22  # values of sampled vectors on which change is measured and counted
 
 
 @dataclass(frozen=True)

@@ -42,13 +42,13 @@ def split_codes(blocks: Sequence[SplitBlock], how: Splitting) -> Iterator[np.nda
     starts = np.cumsum([0, *(block.num_rows for block in blocks)])
     if how.way in ("random", "order", "none"):  # these know a row by its number, and need no other
         for block, start in zip(blocks, starts.tolist(), strict=False):
-            yield _by_number(np.arange(start, start + block.num_rows), count, how).astype(np.uint8)
+            yield _by_index(np.arange(start, start + block.num_rows), count, how).astype(np.uint8)
         return
     ways = {"last-file": _last_file, "temporal": _temporal, "column": _column, "last-two": _last_two}
     yield from np.split(ways[how.way](blocks, how).astype(np.uint8), starts[1:-1])
 
 
-def _by_number(indices: np.ndarray, count: int, how: Splitting) -> np.ndarray:
+def _by_index(indices: np.ndarray, count: int, how: Splitting) -> np.ndarray:
     if how.way == "none":
         return np.full(len(indices), SPLITS.index("test"))
     if how.way == "order":
