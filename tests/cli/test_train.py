@@ -115,7 +115,7 @@ def test_a_model_of_ones_own_is_trained(data, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["DATA"], "give one of cap, num_params and compression with method 'cce', got none."),
+        (["DATA"], "give one of cap, num_params, nbytes and compression with method 'cce', got none."),
         (["nowhere", "--cap", "8"], "must be a data set made by `cce prepare`, got no manifest.json there."),
         (["--cap", "8"], "data must be given: the folder of a data set made by `cce prepare`."),
         (
