@@ -26,14 +26,23 @@ def test_the_seed_alone_makes_the_model(data):
 
 
 def test_budgets_and_options_reach_the_tables(data):
-    options = {"num_columns": 2, "settings": {"start": "k-means++"}}
+    options = {"num_columns": 2, "settings": {"init": "k-means++"}}
     _, model = built(data, method_options=options)
     table = model.tables.tables["c0"]
     assert isinstance(table, cce.ClusteredEmbedding)
     assert table.num_columns == 2
-    assert table.settings.start == "k-means++"
+    assert table.settings.init == "k-means++"
     assert table.num_params <= 320
     assert built(data, method="full", cap=None)[1].tables.num_params == (121 + 61 + 31) * 8
+
+
+@pytest.mark.parametrize("rule", ["cap", "proportional"])
+def test_a_budget_in_bytes_and_its_rule_reach_the_tables(data, rule):
+    config, model = built(data, cap=None, nbytes=5_000, budget_rule=rule, preset="paper")
+    assert config.budget == cce.Budget(nbytes=5_000, rule=rule)
+    assert 4_500 < model.tables.nbytes <= 5_000
+    planned = cce.plan_tables(model.tables.features, 8, budget=config.budget)
+    assert [table.nbytes for table in model.tables.tables.values()] == [table.nbytes for table in planned.tables]
 
 
 @pytest.mark.parametrize(
