@@ -24,7 +24,7 @@ from cce.text import format_bytes, format_table
 
 SIZES = [(1_000_000, 4_000), (5_000_000, 4_000)]
 QUICK = [(100_000, 400)]
-STEPS = ("sample", "fit", "assign", "helpers", "swap", "measure")
+STEPS = ("sample", "fit", "assign", "helpers", "measure", "stage", "swap")
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.training [--quick]
 
-The model is the paper's DLRM with 26 features and 13 dense numbers, plain SGD, on a synthetic click log. Parts are
+The model is the paper's DLRM with 26 features and 13 dense features, plain SGD, on a synthetic click log. Parts are
 timed one after another within each step: data (reading batches), tables (forward and backward of the lookups), networks
 (everything else of forward and backward), optimizer. Tables have sparse gradients where that is faster: the full one.
 """

@@ -1,4 +1,4 @@
-"""The checks at the door say which argument, which rule and which value."""
+"""Argument checks name the argument, the rule and the value."""
 
 import re
 

@@ -138,12 +138,12 @@ def test_recipes_named_by_the_paper_map_exist_and_no_study_of_the_paper_is_missi
     assert not [recipe for recipe in named if not (ROOT / recipe).exists()]
 
 
-def test_the_architecture_names_every_room():
-    rooms = {path.stem for path in (ROOT / "src" / "cce").iterdir() if path.suffix in ("", ".py")}
-    rooms -= {"__init__", "__main__", "__pycache__"}
+def test_the_architecture_names_every_package():
+    packages = {path.stem for path in (ROOT / "src" / "cce").iterdir() if path.suffix in ("", ".py")}
+    packages -= {"__init__", "__main__", "__pycache__"}
     page = (ROOT / "ARCHITECTURE.md").read_text()
-    assert len(rooms) >= 16
-    assert not {room for room in rooms if f"`{room}`" not in page}
+    assert len(packages) >= 16
+    assert not {name for name in packages if f"`{name}`" not in page}
 
 
 OPENING = (

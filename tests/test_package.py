@@ -18,14 +18,14 @@ import cce
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
-ROOMS = (  # a room imports only rooms above it
+PACKAGES = (  # a package imports only packages above it
     *("version", "checks", "text", "budget", "footprint", "schema", "files", "signals", "records", "run_folder"),
     *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
     *("distributed", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
     *("training", "serving"),
     *("theory", "experiments", "report", "cli"),
 )
-DOORS = ("__init__", "__main__")  # of the package itself: below all rooms
+ENTRY_POINTS = ("__init__", "__main__")  # of cce itself: below all packages
 
 
 def files() -> list[Path]:
@@ -34,7 +34,7 @@ def files() -> list[Path]:
     return found
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -50,15 +50,15 @@ def imports(path: Path) -> set[str]:
     return names
 
 
-def imported_rooms(path: Path) -> set[str]:
-    """The rooms among them; the package itself (`import cce`, `from cce import summary`) is its door."""
-    rooms = set()
+def imported_packages(path: Path) -> set[str]:
+    """The packages of cce among them; cce itself (`import cce`, `from cce import summary`) is `__init__`."""
+    packages = set()
     for name in imports(path):
         first, _, rest = name.partition(".")
         if first == "cce":
-            room = rest.partition(".")[0]
-            rooms.add(room if room in ROOMS else "__init__")
-    return rooms
+            package = rest.partition(".")[0]
+            packages.add(package if package in PACKAGES else "__init__")
+    return packages
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess:
@@ -68,20 +68,20 @@ def python(*arguments: str) -> subprocess.CompletedProcess:
 # -- imports -----------------------------------------------------------------------------------------------------------
 
 
-def test_everything_in_the_package_is_a_room():
+def test_everything_in_the_package_is_listed():
     names = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.name not in ("__pycache__", "py.typed")}
-    assert names <= {*ROOMS, *DOORS}
+    assert names <= {*PACKAGES, *ENTRY_POINTS}
     assert len(names) >= 17
 
 
-def test_a_room_imports_only_rooms_above_it():
-    order = {name: place for place, name in enumerate((*ROOMS, *DOORS))}
+def test_a_package_imports_only_packages_above_it():
+    order = {name: index for index, name in enumerate((*PACKAGES, *ENTRY_POINTS))}
     wrong, seen = [], 0
     for path in files():
-        room = room_of(path)
-        for other in imported_rooms(path):
+        package = package_of(path)
+        for other in imported_packages(path):
             seen += 1
-            if other != room and order[other] > order[room]:
+            if other != package and order[other] > order[package]:
                 wrong.append(f"{path.relative_to(SOURCE)} imports {other}")
     assert seen >= 60
     assert wrong == []
@@ -174,7 +174,7 @@ def test_all_public_names_are_there():
     assert dir(cce) == sorted(cce.__all__)
 
 
-def test_a_public_name_is_the_one_of_its_room():
+def test_a_public_name_is_the_one_of_its_package():
     assert cce.create_embedding is importlib.import_module("cce.embeddings").create_embedding
     assert cce.summary is importlib.import_module("cce.diagnostics").summary
     assert cce.compress is importlib.import_module("cce.compression").compress
@@ -210,7 +210,7 @@ def test_nothing_is_printed_and_nobody_exits_outside_the_command_line():
     wrong = [
         f"{path.relative_to(SOURCE)}:{node.lineno}"
         for path in files()
-        if room_of(path) not in ("cli", "__main__")
+        if package_of(path) not in ("cli", "__main__")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "sys.exit", "exit", "quit")
     ]
@@ -223,7 +223,7 @@ def test_every_file_begins_with_what_it_is():
 
 def missing_tests() -> list[str]:
     """Source files without a test file of the same name in the same folder of tests."""
-    sources = [path.relative_to(SOURCE) for path in files() if path.stem not in (*DOORS, "version")]
+    sources = [path.relative_to(SOURCE) for path in files() if path.stem not in (*ENTRY_POINTS, "version")]
     assert len(sources) >= 45
     return [path.as_posix() for path in sources if not (TESTS / path.parent / f"test_{path.name}").exists()]
 
@@ -335,7 +335,7 @@ def test_the_import_test_sees_every_kind_of_import(tmp_path):
         "def late():\n    from cce.experiments.demo import run_demo\n"
         "if TYPE_CHECKING:\n    from cce.models import GMF\n"
     )
-    assert imported_rooms(tmp_path / "x.py") == {"cli", "compiled", "__init__", "experiments", "models"}
+    assert imported_packages(tmp_path / "x.py") == {"cli", "compiled", "__init__", "experiments", "models"}
 
 
 def test_the_docs_name_the_methods_whose_bits_depend_on_the_machine():

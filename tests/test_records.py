@@ -77,7 +77,7 @@ def test_what_is_not_finite_is_written_as_null_and_scores_are_read_as_nan(value)
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
 def test_a_line_with_a_bare_word_for_a_number_is_rejected(word):
     line = RECORD.to_json().replace("0.75", word)
-    with pytest.raises(ValueError, match=f"JSON must hold null in place of numbers that are not finite, got {word}"):
+    with pytest.raises(ValueError, match=f"JSON must hold null instead of non-finite numbers, got {word}"):
         RunRecord.from_json(line)
 
 

@@ -36,7 +36,7 @@ def test_a_feature_without_ids_or_with_a_number_for_a_name_is_refused():
 
 
 def test_a_name_given_twice_is_refused():
-    with pytest.raises(ValueError, match="columns must have names of their own, got 'age' twice"):
+    with pytest.raises(ValueError, match="columns must have distinct names, got 'age' twice"):
         Schema((Feature("age", 3),), ("age",))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cce.clustering import ClusterSettings
     from cce.collection import EmbeddingCollection, plan_tables
     from cce.compression import compress
-    from cce.diagnostics import Collapse, collapse, entropies, summary
+    from cce.diagnostics import Collapse, diagnose_collapse, pointer_entropies, summary
     from cce.embeddings import (
         Clusterable,
         ClusteredEmbedding,
@@ -73,15 +73,15 @@ __all__ = [
     "TrainConfig",
     "Trainer",
     "__version__",
-    "collapse",
     "compress",
     "create_embedding",
     "create_model",
-    "entropies",
+    "diagnose_collapse",
     "list_methods",
     "optim",
     "paper_schedule",
     "plan_tables",
+    "pointer_entropies",
     "repair_optimizer",
     "restart_average",
     "summary",
@@ -99,23 +99,23 @@ _HOMES = {
     "Footprints": "cce.footprint",
     "TrainConfig": "cce.training",
     "Trainer": "cce.training",
-    "collapse": "cce.diagnostics",
     "compress": "cce.compression",
     "create_model": "cce.models",
-    "entropies": "cce.diagnostics",
+    "diagnose_collapse": "cce.diagnostics",
     "paper_schedule": "cce.reclustering",
     "plan_tables": "cce.collection",
+    "pointer_entropies": "cce.diagnostics",
     "repair_optimizer": "cce.reclustering",
     "restart_average": "cce.reclustering",
     "summary": "cce.diagnostics",
 }
-_ROOMS = ("optim",)  # used by their own names, as torch.optim is
+_SUBPACKAGES = ("optim",)  # used by their own names, as torch.optim is
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'cce' has no attribute {name!r}")
-    if name in _ROOMS:
+    if name in _SUBPACKAGES:
         return import_module(f"cce.{name}")
     value = getattr(import_module(_HOMES.get(name, "cce.embeddings")), name)
     globals()[name] = value

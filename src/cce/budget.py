@@ -66,7 +66,7 @@ class Budget:
         return self.measure is None
 
     def total(self, full_params: int) -> int:
-        """The limit in numbers of the measure: parameters or bytes; of tables that in full have `full_params`."""
+        """The limit in units of the measure: parameters or bytes; of tables that in full have `full_params`."""
         assert self.measure is not None
         if self.compression is not None:
             return max(1, int(full_params / self.compression))

@@ -1,4 +1,4 @@
-"""Checks at the door: every error names the argument, the rule and the value."""
+"""Argument checks: every error names the argument, the rule and the value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_SHOWN = 80  # characters of a value in an error
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:
-    """Refuse an integer outside `[low, high)`."""
+    """Reject an integer outside `[low, high)`."""
     try:
         whole = operator.index(value)  # numpy's integers are welcome
     except TypeError:
@@ -26,8 +26,8 @@ def check_range(name: str, value: int, low: int, high: int) -> None:
 
 
 def check_number(name: str, value: object, at_least: float = 0) -> None:
-    """Refuse what is not a finite number of at least `at_least`."""
-    if isinstance(value, bool) or not isinstance(value, Real):  # numpy's numbers are welcome
+    """Reject anything but a finite number of at least `at_least`."""
+    if isinstance(value, bool) or not isinstance(value, Real):  # numpy's scalars are accepted
         raise TypeError(f"{name} must be a number, got {shown(value)} of type {type(value).__name__}.")
     if not (math.isfinite(value) and float(value) >= at_least):
         bound = "" if at_least == -math.inf else f" of at least {at_least:g}"
@@ -35,13 +35,13 @@ def check_number(name: str, value: object, at_least: float = 0) -> None:
 
 
 def check_flag(name: str, value: bool) -> None:  # noqa: FBT001
-    """Refuse what is neither True nor False: a word such as "no" would count as True."""
+    """Reject anything but True and False: a string such as "no" would count as True."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {shown(value)}.")
 
 
 def check_type(name: str, value: object, kind: type | tuple[type, ...], wanted: str) -> None:
-    """Refuse a value of another type; `wanted` says in words what it must be."""
+    """Reject a value of another type; `wanted` describes the right one."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {wanted}, got {shown(value)} of type {type(value).__name__}.")
 
@@ -53,14 +53,14 @@ def shown(value: object) -> str:
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    """Refuse a word that is not among `choices`."""
+    """Reject a string that is not among `choices`."""
     allowed = tuple(choices)
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {shown(value)}.")
 
 
 def check_divides(name: str, parts: int, whole_name: str, whole: int) -> None:
-    """Refuse to cut `whole` into `parts` unequal pieces."""
+    """Reject a `whole` that `parts` does not divide."""
     check_range(name, parts, 1, 2**31)
     if whole % parts:
         raise ValueError(f"{whole_name} must be a multiple of {name}, got {whole_name}={whole} and {name}={parts}.")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Names = str | re.Pattern[str]
 Start = Literal["random", "trained"]
-LARGE = 100_000  # numbers from which a table is worth compressing
+LARGE = 100_000  # parameters from which a table is worth compressing
 
 
 def compress(
@@ -103,7 +103,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Swap:
-    """A group, and the table that takes its place or the reason why none does."""
+    """A group, and the table that replaces it or the reason why none does."""
 
     group: _Group
     footprint: Footprint

@@ -1,7 +1,7 @@
 """What tables hold: parameters, and bytes of codebooks, pointers and optimizers. No torch here.
 
 Bytes are not parameters: a learned pointer costs some bits for each id and column, and an optimizer may hold two more
-values for every parameter. So both are always shown, each with a compression ratio of its own.
+values for every parameter. So both are always shown, each with its own compression ratio.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def parse_strict_json(text: str) -> Any:
 
 
 def _reject_constant(word: str) -> None:
-    raise ValueError(f"JSON must hold null in place of numbers that are not finite, got {word}.")
+    raise ValueError(f"JSON must hold null instead of non-finite numbers, got {word}.")
 
 
 def _without_nan(value: Any) -> Any:

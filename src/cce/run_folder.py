@@ -75,7 +75,7 @@ class RunFolder:
         write_records([record], self.record)
 
     def read_record(self) -> RunRecord:
-        """The record; one that cannot be read is refused with the name of its file."""
+        """The record; one that cannot be read is rejected with the name of its file."""
         try:
             (record,) = read_records(self.record)
         except (KeyError, TypeError, ValueError) as error:
@@ -110,7 +110,7 @@ class RunFolder:
         return lines, damage
 
     def read_log(self) -> list[dict[str, Any]]:
-        """The lines of the log; a damaged one is refused with its number."""
+        """The lines of the log; a damaged one is rejected with its number."""
         lines, damage = self.scan_log()
         if damage:
             raise ValueError(damage[0])

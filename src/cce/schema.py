@@ -1,4 +1,4 @@
-"""The words that all rooms share: a feature, the schema of a data set, and a batch of its rows."""
+"""Types that all packages share: a feature, the schema of a data set, and a batch of its rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Schema:
         names = [*(feature.name for feature in self.features), *self.dense]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"columns must have names of their own, got {twice[0]!r} twice.")
+            raise ValueError(f"columns must have distinct names, got {twice[0]!r} twice.")
 
     @property
     def is_multi_hot(self) -> bool:
@@ -63,7 +63,7 @@ class Schema:
 
     @property
     def vocabulary_sizes(self) -> dict[str, int]:
-        """Names of the features with their numbers of ids."""
+        """Vocabulary sizes by feature name."""
         return {feature.name: feature.num_embeddings for feature in self.features}
 
     def to_dict(self) -> dict[str, Any]:

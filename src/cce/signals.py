@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: requests to stop that are heeded at a good place, or held back until work is whole (no torch)."""
+"""Ctrl-C and SIGTERM: stop requests that are handled at a safe point, or deferred until work is complete (no torch)."""
 
 from __future__ import annotations
 

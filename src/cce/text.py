@@ -1,4 +1,4 @@
-"""Tables and numbers as text, for everything that is printed."""
+"""Format tables and numbers as text."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_a_prepared_data_set_brings_its_own_sizes(capsys, tmp_path):
     ("words", "said"),
     [
         (("many",), "features must be numbers, NAME=NUMBER or the folder of a data set, got 'many'."),
-        (("a=5", "a=6"), "features must have names of their own, got 'a' twice."),
+        (("a=5", "a=6"), "features must have distinct names, got 'a' twice."),
         (("100", "--method", "magic"), "method must be one of"),
         (("1000", "--num-params", "1"), "num_params must be at least 32 for method 'cce' of these sizes, got 1."),
     ],

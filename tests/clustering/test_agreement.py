@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cce.clustering.agreement import churn, contingency, count_rows, pointer_entropies
+from cce.clustering.agreement import churn, column_entropies, contingency, count_rows
 
 
 def column(*rows):
@@ -66,7 +66,7 @@ def test_dead_and_overfull_rows():
 def test_entropies_of_uniform_and_of_repeated_columns():
     first = torch.arange(12) % 4
     pointers = torch.stack([first, 3 - first, torch.arange(12) % 3], dim=1)
-    h1, h2, h3 = pointer_entropies(pointers, 3)
+    h1, h2, h3 = column_entropies(pointers, 3)
     assert h1 == pytest.approx(math.log(3))
     assert h2 == pytest.approx(math.log(4))  # the second column only renames the first
     assert h3 == pytest.approx(math.log(12))

@@ -1,4 +1,4 @@
-"""Bags of several features are joined and checked at the door."""
+"""Bags of several features are concatenated and checked."""
 
 import pytest
 import torch

@@ -99,12 +99,12 @@ def test_a_setting_that_is_neither_0_nor_1_is_named():
 def test_what_is_kept_on_disk_is_bound_to_the_text_of_all_loops(tmp_path):
     kept = compile_loops(sum_of_squares)._cache._cache_file
     assert kept._source_stamp[1] == loops.digest(loops.PACKAGE)
-    room = tmp_path / "kernels"
-    room.mkdir()
-    (room / "one.py").write_text("BLOCK = 256")
+    package = tmp_path / "kernels"
+    package.mkdir()
+    (package / "one.py").write_text("BLOCK = 256")
     before = loops.digest(tmp_path)
     loops.digest.cache_clear()
-    (room / "one.py").write_text("BLOCK = 512")
+    (package / "one.py").write_text("BLOCK = 512")
     assert loops.digest(tmp_path) != before
 
 

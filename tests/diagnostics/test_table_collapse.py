@@ -17,7 +17,7 @@ def table(**options):
 
 
 def test_fresh_pointers_are_as_spread_as_random_ones():
-    found = cce.collapse(table(), generator=generator())
+    found = cce.diagnose_collapse(table(), generator=generator())
     assert found.entropies == pytest.approx(found.random)
     assert found.random[0] == pytest.approx(math.log(16), rel=0.02)
     assert "as spread as random pointers" in found.verdict
@@ -28,7 +28,9 @@ def test_a_collapse_right_after_a_clustering_shows_in_its_dead_rows():
     clustered = table()
     clustered.cluster(generator=generator(1))
     clustered.assignments.pointers[:, 0] = 0
-    assert cce.collapse(clustered, generator=generator(2)).verdict == "collapsed: a column uses 1 of its 16 rows"
+    assert (
+        cce.diagnose_collapse(clustered, generator=generator(2)).verdict == "collapsed: a column uses 1 of its 16 rows"
+    )
 
 
 def test_after_a_clustering_the_table_is_what_product_quantisation_gives():
@@ -36,7 +38,7 @@ def test_after_a_clustering_the_table_is_what_product_quantisation_gives():
     with torch.no_grad():  # skewed vectors, so that learned pointers differ from random ones
         clustered.codebook.copy_(clustered.codebook.sign() * clustered.codebook.abs().pow(4) * 1e3)
     clustered.cluster(generator=generator(1))
-    found = cce.collapse(clustered, generator=generator(2))
+    found = cce.diagnose_collapse(clustered, generator=generator(2))
     assert found.entropies == pytest.approx(found.golden, rel=0.05)
     assert "healthy" in found.verdict
 
@@ -46,7 +48,7 @@ def test_a_column_that_uses_one_row_has_collapsed():
     pointers = broken.assignments(torch.arange(2_000))
     pointers[:, 1] = 3
     broken.assignments.write(torch.arange(2_000), pointers)
-    found = cce.collapse(broken, generator=generator())
+    found = cce.diagnose_collapse(broken, generator=generator())
     assert found.entropies[0] == 0
     assert found.dead_rows == (0, 15, 0, 0)
     assert found.verdict == "collapsed: a column uses 1 of its 16 rows"
@@ -58,13 +60,13 @@ def test_columns_that_repeat_each_other_have_collapsed():
     broken.assignments.write(torch.arange(2_000), pointers[:, :1].expand(-1, 4))
     with torch.no_grad():  # vectors whose columns are independent
         broken.codebook.view(4, 2, 16, 2)[:, 1] *= 30
-    found = cce.collapse(broken, generator=generator())
+    found = cce.diagnose_collapse(broken, generator=generator())
     assert found.entropies[1] == pytest.approx(found.entropies[0], abs=0.01)
     assert "two columns say nearly the same" in found.verdict
 
 
 def test_printed_it_shows_entropies_bounds_and_the_verdict():
-    text = str(cce.collapse(table(), generator=generator()))
+    text = str(cce.diagnose_collapse(table(), generator=generator()))
     assert text.startswith("H1: ")
     assert "random pointers 2.7" in text
     assert "dead rows: 0 of 64" in text
@@ -73,15 +75,15 @@ def test_printed_it_shows_entropies_bounds_and_the_verdict():
 @pytest.mark.slow
 def test_every_way_to_combine_is_judged_by_its_own_quantiser():
     for combine in ("sum", "circular"):
-        found = cce.collapse(table(combine=combine), generator=generator())
+        found = cce.diagnose_collapse(table(combine=combine), generator=generator())
         assert len(found.golden) == 2
 
 
 def test_other_tables_are_refused():
     with pytest.raises(TypeError, match="must be a ClusteredEmbedding to be judged, got ProductQuantized"):
-        cce.collapse(cce.ProductQuantizedEmbedding(10, 4, num_rows=2))
+        cce.diagnose_collapse(cce.ProductQuantizedEmbedding(10, 4, num_rows=2))
 
 
 def test_only_learned_ids_count():
     partial = table(num_learned=100)
-    assert cce.collapse(partial, generator=generator()).random[1] <= math.log(100) + 1e-9
+    assert cce.diagnose_collapse(partial, generator=generator()).random[1] <= math.log(100) + 1e-9

@@ -212,7 +212,7 @@ def test_pointers_mapped_from_a_file_are_replaced_whole(tmp_path):
     for each in (table, plain):
         each.cluster(generator=generator(1))
     assert torch.equal(table.to_dense(), plain.to_dense())
-    assert file.stat().st_ino != inode  # written aside and renamed
+    assert file.stat().st_ino != inode  # written to a temporary file and renamed
     assert list(tmp_path.iterdir()) == [file]
     stored = torch.from_file(str(file), size=4000, dtype=torch.uint16).view(1000, 4)
     assert torch.equal(stored, table.assignments.pointers)

@@ -93,12 +93,13 @@ def test_a_local_ray_gives_the_same_records(whole, data, tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from cce import run_folder
 from cce.experiments.sweep import Sweep
-from cce.training import Trainer, outcome
+from cce.training import Trainer
 from helpers.sweeps import tiny_runs
 
 place, name, count = sys.argv[3], sys.argv[4], int(sys.argv[5])
-owner = {"Trainer": Trainer, "outcome": outcome}[place]
+owner = {"Trainer": Trainer, "run_folder": run_folder}[place]
 function, seen = getattr(owner, name), [0]
 
 def wrapper(*args, **kwargs):
@@ -117,7 +118,7 @@ Sweep(tiny_runs(Path(sys.argv[1])), Path(sys.argv[2])).run()
     [
         (("Trainer", "train_step", "20"), 0),  # in the second epoch of the first run
         (("Trainer", "train_step", "40"), 1),  # in the second run
-        (("outcome", "write_records", "1"), 0),  # trained, tested, and the record not yet written
+        (("run_folder", "write_records", "1"), 0),  # trained, tested, and the record not yet written
         (("Trainer", "_open", "3"), 2),  # between the full table's run and the one that starts from it
     ],
 )

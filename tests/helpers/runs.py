@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def tiny_data(folder: Path, **changes: Any) -> Path:
-    """800 training rows, 100 for validation, 100 for the test; 3 features and 2 dense numbers."""
+    """800 training rows, 100 for validation, 100 for the test; 3 features and 2 dense features."""
     sizes = {"num_rows": 1000, "vocabulary_sizes": SIZES, "num_clusters": 4, "num_dense": 2} | changes
     prepare_synthetic(folder, SyntheticConfig(**sizes), progress=False)
     return folder

@@ -78,7 +78,7 @@ def test_the_same_generator_gives_the_same_start():
 
 
 def test_one_vector_alone_is_refused():
-    with pytest.raises(ValueError, match="model 'dlrm' needs two features, or one and dense numbers"):
+    with pytest.raises(ValueError, match="model 'dlrm' needs two features, or one and dense features"):
         made((), FEATURES[:1])
     assert made(("x",), FEATURES[:1])(batch(num_dense=1, num_features=1)).shape == (6,)
 

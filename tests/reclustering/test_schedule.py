@@ -86,9 +86,10 @@ def test_all_tables_are_found_and_events_told():
     schedule = cce.ClusterSchedule(model, optimizer, every=1)
     events = schedule.step()
     assert [event.num_ids for event in events] == [200, 100, 50]
-    assert len(schedule.clustered) == 3  # a name for each event, also of the table that is done with it
+    assert schedule.clustered == ["user", "item.table", "thin"]
     assert [p for group in optimizer.param_groups for p in group["params"]] == list(model.parameters())
     assert [event.num_ids for event in schedule.step()] == [200, 100]  # learning to collide is done
+    assert schedule.clustered == ["user", "item.table"]
 
 
 @pytest.mark.parametrize(

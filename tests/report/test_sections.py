@@ -89,7 +89,7 @@ def test_when_nobody_gets_there():
 
 def test_without_a_full_table():
     assert sentence(made_record("cce", 500, bce=0.5)) == (
-        "No full table among these runs, so compression factors cannot be told. Best: cce, cap 500, BCE 0.5000."
+        "No full table among these runs, so compression factors cannot be computed. Best: cce, cap 500, BCE 0.5000."
     )
     assert sentence(made_record("cce", 500, bce=float("nan"))).endswith("None has a score.")
 

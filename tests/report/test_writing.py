@@ -87,7 +87,7 @@ def begin(folder):
 @pytest.mark.slow
 @needs_vega
 def test_it_follows_a_run_to_its_end(tmp_path):
-    run, out, told, pages = tmp_path / "sweep" / "run", tmp_path / "out", [], []
+    run, out, reported, pages = tmp_path / "sweep" / "run", tmp_path / "out", [], []
     (tmp_path / "sweep").mkdir()
 
     def later(seconds):
@@ -102,10 +102,10 @@ def test_it_follows_a_run_to_its_end(tmp_path):
             write_records([made_record("hash", 500)], run / "record.jsonl")
 
     found, sections, paths = watch(
-        [tmp_path / "sweep"], out, seconds=3, tell=lambda found: told.append(progress_text(found)), sleep=later
+        [tmp_path / "sweep"], out, seconds=3, report=lambda found: reported.append(progress_text(found)), sleep=later
     )
     assert pages == ["none", 3, 3, 3]
-    assert told == ["0 of 1 runs finished, 1 under way"] * 2  # nothing is written while nothing changes
+    assert reported == ["0 of 1 runs finished, 1 under way"] * 2  # nothing is written while nothing changes
     assert (len(found.records), len(sections)) == (1, 1)
     assert reload_of(out) is None
     assert any(path.suffix == ".png" for path in paths)

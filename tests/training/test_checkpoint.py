@@ -126,7 +126,7 @@ def test_a_full_disk_is_told_in_one_line_and_leaves_the_ones_before(tmp_path):
     for line in lines:
         assert line.startswith(f"checkpoint {checkpoint_path(tmp_path, 2)} could not be written: ")
         assert "File too large" in line
-        assert line.endswith("those before it are kept.")
+        assert line.endswith("earlier checkpoints are intact.")
 
 
 def test_a_manifest_in_good_order_that_is_not_ours_is_rejected(folder):

@@ -15,7 +15,7 @@ EXAMPLE = """example:
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser's."""
+    """Add the verb to the parser."""
     parser = verbs.add_parser(
         "demo",
         help="make a click log, train DLRM with three kinds of table, and compare them",

@@ -18,7 +18,7 @@ EXAMPLE = """examples:
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser's."""
+    """Add the verb to the parser."""
     parser = verbs.add_parser(
         "evaluate",
         help="score a checkpoint on a split of a data set",
@@ -53,7 +53,7 @@ def add_verb(verbs: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Load, score, and tell."""
+    """Load and score a checkpoint, and print the scores."""
     from cce.training import evaluate_checkpoint
 
     found = evaluate_checkpoint(

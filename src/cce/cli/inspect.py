@@ -15,11 +15,11 @@ EXAMPLE = """examples:
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser's."""
+    """Add the verb to the parser."""
     parser = verbs.add_parser(
         "inspect",
-        help="tell what a run or a checkpoint holds: tables, bytes, entropies, scores",
-        description="Tell what a run (its newest whole checkpoint) or a checkpoint holds: the parameters and bytes of "
+        help="show what a run or a checkpoint holds: tables, bytes, entropies, scores",
+        description="Show what a run (its newest whole checkpoint) or a checkpoint holds: the parameters and bytes of "
         "every table, whether learned pointers have collapsed, the options, and the scores so far.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -38,7 +38,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Read and tell."""
+    """Read a run or a checkpoint and print what it holds."""
     from cce.training import inspect_checkpoint
 
     found = inspect_checkpoint(options.path, model=options.model, trust_model=options.trust_model)

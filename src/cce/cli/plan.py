@@ -17,7 +17,7 @@ EXAMPLE = """examples:
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser's."""
+    """Add the verb to the parser."""
     parser = verbs.add_parser(
         "plan",
         help="show the table each feature gets under a budget, in parameters and in bytes",
@@ -66,7 +66,7 @@ def _vocabularies(words: list[str]) -> dict[str, int]:
         if not number.isdecimal() or word.startswith("="):
             raise ValueError(f"features must be numbers, NAME=NUMBER or the folder of a data set, got {word!r}.")
         if name in found:
-            raise ValueError(f"features must have names of their own, got {name!r} twice.")
+            raise ValueError(f"features must have distinct names, got {name!r} twice.")
         found[name] = int(number)
     return found
 

@@ -35,7 +35,7 @@ WORK = (
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser's."""
+    """Add the verb to the parser."""
     parser = verbs.add_parser(
         "prepare",
         help="turn raw click logs into a data set that trains",

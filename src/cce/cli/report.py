@@ -21,7 +21,7 @@ SECONDS = 15.0
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser's."""
+    """Add the verb to the parser."""
     parser = verbs.add_parser(
         "report",
         help="make a page, figures and tables from the records of runs",
@@ -51,16 +51,16 @@ def add_verb(verbs: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Read, write, and tell what was found."""
+    """Read the runs, write the report and print what was found."""
     from cce.report import collect, watch, write_report
 
     out = options.out or default_folder(options.runs[0])
     if options.watch is not None:
         if not options.watch > 0:
             raise ValueError(f"watch must be a positive number of seconds, got {options.watch}.")
-        tell = None if options.json else _tell
+        report = None if options.json else _report
         figures = not options.no_figures
-        found, sections, paths = watch(options.runs, out, seconds=options.watch, figures=figures, tell=tell)
+        found, sections, paths = watch(options.runs, out, seconds=options.watch, figures=figures, report=report)
     else:
         found = collect(options.runs)
         sections, paths = write_report(found, out, figures=not options.no_figures)
@@ -72,7 +72,7 @@ def default_folder(runs: Path) -> Path:
     return (runs if runs.is_dir() else runs.parent) / "report"
 
 
-def _tell(found: Collected) -> None:
+def _report(found: Collected) -> None:
     from cce.report import progress_text
 
     print(progress_text(found), file=sys.stderr)

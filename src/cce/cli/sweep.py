@@ -27,7 +27,7 @@ A sweep that was stopped goes on with the same command: finished runs are kept, 
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser's."""
+    """Add the verb to the parser."""
     parser = verbs.add_parser(
         "sweep",
         help="run a recipe: many methods, budgets and seeds",
@@ -80,7 +80,7 @@ def _run(recipe: Recipe, data: Path, out: Path, options: argparse.Namespace) -> 
 
 
 def _dry_run(recipe: Recipe, data: Path, out: Path, options: argparse.Namespace) -> None:
-    """From the prepared data; where it is not there, from the first rows of the raw files. Nothing is kept."""
+    """Read the prepared data or, where it is missing, the first rows of the raw files. Nothing is saved."""
     with TemporaryDirectory() as folder:
         first_rows = None
         if options.data is None and not data.exists():

@@ -31,11 +31,11 @@ EXAMPLE += (
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser's."""
+    """Add the verb to the parser."""
     parser = verbs.add_parser(
         "theory",
-        help="run the paper's theory: print its numbers and whether its claims held, and draw the figures",
-        description="Run one figure of the paper's theory, or all. Prints its numbers and whether the paper's claims "
+        help="run the paper's theory: print its results and whether its claims held, and draw the figures",
+        description="Run one figure of the paper's theory, or all. Prints its results and whether the paper's claims "
         "held, and writes the data as JSON and, where altair and vl-convert are installed, the figure as SVG and PNG. "
         "A claim that did not hold is a result: the exit code is 0.",
         epilog=EXAMPLE,

@@ -23,19 +23,19 @@ EXAMPLE = """examples:
   cce train --resume runs/clicks-cce
   torchrun --nproc-per-node 2 -m cce train runs/clicks --cap 8000
 
-A TOML file has the same names as the options here, with _ for -. What is given here goes before what is in the file."""
+A TOML file has the same names as the options here, with _ for -. Options given here override those in the file."""
 
 TYPES = {"int": int, "int | None": int, "float": float, "float | None": float, "str": str, "str | None": str}
 LISTS = {"list[float] | None": float, "list[str]": str}
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser's."""
+    """Add the verb to the parser."""
     parser = verbs.add_parser(
         "train",
         help="train a model with tables of any kind and size",
         description="Train a model on a data set that `cce prepare` made. Checkpoints, the log and the record are "
-        "kept in the folder of the run. Ctrl-C saves; a run that was stopped or killed goes on with --resume and ends "
+        "saved in the folder of the run. Ctrl-C saves; a run that was stopped or killed goes on with --resume and ends "
         "as it would have.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -55,7 +55,7 @@ def add_verb(verbs: Any) -> None:
 
 
 def _add_option(group: Any, each: Any) -> None:
-    """An option that says nothing if it is not given, so that a file's value holds."""
+    """Add an option without a default, so that a file's value holds."""
     name, about = "--" + each.name.replace("_", "-"), each.metadata["help"].replace("%", "%%")
     if isinstance(each.default, bool):
         about = f"{about} (default: {'yes' if each.default else 'no'})"
@@ -73,11 +73,11 @@ def _add_option(group: Any, each: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train to the end, and print what came of it."""
+    """Train to the end and print the record."""
     given = _given(options)
     if options.resume is None:
         if options.trust_model:
-            raise ValueError("trust_model goes with resume: a new run is given its model.")
+            raise ValueError("trust_model goes with resume: a new run already names its model.")
         values = (read_toml(options.config) if options.config is not None else {}) | given
         config = make_config(values)
     else:
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """What was said on the command line, and nothing else."""
+    """Return the options given on the command line, and no others."""
     given: dict[str, Any] = {}
     for each in fields(TrainConfig):
         value = getattr(options, each.name)

@@ -21,12 +21,12 @@ Exit code 0: everything is right. 2: something is wrong, and the first problem i
 
 
 def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser's."""
+    """Add the verb to the parser."""
     parser = verbs.add_parser(
         "verify",
         help="check every file of a prepared data set or of a run",
-        description="Read every file of a data set made by `cce prepare`: checksums, shapes, numbers of rows, ids "
-        "within their vocabularies, labels of 0 or 1, dense numbers and weights that are finite. Or read every file of "
+        description="Read every file of a data set made by `cce prepare`: checksums, shapes, row counts, ids "
+        "within their vocabularies, labels of 0 or 1, dense values and weights that are finite. Or read every file of "
         "a run: options, log, record, and checkpoints, whose tensors must fit the model. No code of a model is run.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _verify(folder: Path) -> Verification:
-    """What the folder holds is known by its files."""
+    """Verify a data set or a run, whichever the folder holds."""
     if not folder.is_dir():
         raise FileNotFoundError(f"DATA|RUN must be a folder, got {str(folder)!r}.")
     if RunFolder(folder).is_begun:

@@ -1,6 +1,6 @@
 """Vectors → centroids and the nearest centroid of each: k-means, exact assignment, sampling of ids, quantizers."""
 
-from cce.clustering.agreement import churn, contingency, count_rows, pointer_entropies
+from cce.clustering.agreement import churn, column_entropies, contingency, count_rows
 from cce.clustering.backends.base import KMeans
 from cce.clustering.kmeans import kmeans, nearest_centroid
 from cce.clustering.quantizers import (
@@ -24,6 +24,7 @@ __all__ = [
     "Source",
     "checked_settings",
     "churn",
+    "column_entropies",
     "contingency",
     "count_rows",
     "draw_sample",
@@ -31,7 +32,6 @@ __all__ = [
     "kmeans",
     "nearest_centroid",
     "piece_size",
-    "pointer_entropies",
     "sample_ids",
     "vectors_of",
 ]

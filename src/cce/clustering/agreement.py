@@ -11,7 +11,7 @@ BLOCK = 1 << 18  # ids counted at a time
 OVERFULL = 8  # times the mean number of ids in a row
 
 
-def pointer_entropies(pointers: Tensor, max_order: int) -> tuple[float, ...]:
+def column_entropies(pointers: Tensor, max_order: int) -> tuple[float, ...]:
     """`H_1 … H_max_order` in nats of pointers `(n, num_columns)`: see `diagnostics.entropy`."""
     columns = range(pointers.shape[1])
     return tuple(
@@ -63,7 +63,7 @@ def _matched(before: Tensor, after: Tensor) -> int:
     old, new, counts = contingency(before, after)
     kept = 0
     while len(counts):
-        order = torch.argsort(counts, stable=True)  # ties by place, so that the best is unique
+        order = torch.argsort(counts, stable=True)  # ties by index, so that the best is unique
         rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device="cpu"))
         best = (_best(old, rank) == rank) & (_best(new, rank) == rank)
         kept += int(counts[best].sum())

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from cce.checks import check_type
 
-LARGEST = 1e18  # the square of a difference of larger numbers may overflow float32
+LARGEST = 1e18  # the square of a difference of larger values may overflow float32
 
 
 def checked_points(points: Tensor, name: str = "points") -> Tensor:
-    """Return `points` as contiguous float32 `(n, width)`, detached; refuse what has no distances."""
+    """Return `points` as contiguous float32 `(n, width)`, detached; reject what has no finite distances."""
     check_type(name, points, Tensor, "a Tensor")
     if not points.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {points.dtype}.")
@@ -20,11 +20,11 @@ def checked_points(points: Tensor, name: str = "points") -> Tensor:
     if rows.numel():
         low, high = (value.item() for value in rows.aminmax())
         if not (low >= -LARGEST and high <= LARGEST):
-            _refuse_rows(rows, name)
+            _reject_rows(rows, name)
     return rows
 
 
-def _refuse_rows(rows: Tensor, name: str) -> None:
+def _reject_rows(rows: Tensor, name: str) -> None:
     num_bad = int((~rows.isfinite()).any(1).sum())
     if num_bad:
         raise ValueError(f"{name} must be finite, got NaN or inf in {num_bad} of {rows.shape[0]} rows.")
@@ -32,7 +32,7 @@ def _refuse_rows(rows: Tensor, name: str) -> None:
 
 
 def check_same_space(points: Tensor, centroids: Tensor, name: str) -> None:
-    """Refuse centroids that do not live in the space of the points."""
+    """Reject centroids of another width or device than the points."""
     if centroids.shape[1] != points.shape[1]:
         raise ValueError(f"{name} must have the width of points, {points.shape[1]}, got {centroids.shape[1]}.")
     if centroids.device != points.device:
@@ -40,7 +40,7 @@ def check_same_space(points: Tensor, centroids: Tensor, name: str) -> None:
 
 
 def checked_weights(weights: Tensor | None, points: Tensor) -> Tensor | None:
-    """Return `weights` as float32 on the device of the points; refuse what is not a finite, useful mass."""
+    """Return `weights` as float32 on the device of the points; reject negative, non-finite or all-zero weights."""
     if weights is None:
         return None
     check_type("sample_weight", weights, Tensor, "a Tensor")

@@ -149,7 +149,7 @@ def _initial_centroids(
     sample_weight: Tensor | None,
     generator: torch.Generator | None,
 ) -> Tensor:
-    """Return `(n_clusters, width)` centroids of their own memory."""
+    """Return `(n_clusters, width)` centroids in new memory."""
     if isinstance(init, Tensor):
         return _given(points, n_clusters, init)
     if init == "random":

@@ -75,7 +75,7 @@ class Progress:
 
 
 def reporting(progress: Progress | None, work: str, num_pairs: int) -> AbstractContextManager[Progress]:
-    """Return the progress that is given, which its owner ends, or else one of its own."""
+    """Return the given progress, which its owner ends, or else a new one."""
     return Progress(work, num_pairs) if progress is None else nullcontext(progress)
 
 

@@ -75,7 +75,7 @@ class Quantizer(ABC):
     def cluster_columns(
         self, points_of: Callable[[int], Tensor], sample: Sample, generator: torch.Generator | None
     ) -> list[tuple[Tensor, float]]:
-        """Cluster the points of every column, each with random numbers of its own.
+        """Cluster the points of every column, each with its own random numbers.
 
         Small columns run in parallel over the cores. Large ones come one after another, since k-means itself then uses
         all cores, and only one column of the sample needs to be in memory.

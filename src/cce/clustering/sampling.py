@@ -83,7 +83,7 @@ def draw_sample(
 
 
 def vectors_of(source: Source, ids: Tensor, dim: int) -> Tensor:
-    """The vectors of ids in float32, asked for in pieces of few numbers: what a source needs on the way stays small."""
+    """The vectors of ids in float32, requested in small pieces, to bound the memory that a source needs."""
     first, *rest = torch.split(ids, piece_size(dim))
     vectors = source(first).float()
     if not rest:
@@ -98,7 +98,7 @@ def vectors_of(source: Source, ids: Tensor, dim: int) -> Tensor:
 
 
 def piece_size(dim: int) -> int:
-    """How many ids of `dim` numbers a source is asked for at a time."""
+    """How many ids of `dim` values to request from a source at a time."""
     return max(1, PIECE // dim)
 
 

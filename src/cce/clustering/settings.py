@@ -1,4 +1,4 @@
-"""How k-means is run on tables: the paper's settings unless told otherwise."""
+"""Settings of k-means on tables; the defaults are the paper's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cce.clustering.kmeans import INITS
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """How k-means is run: the paper's settings unless told otherwise."""
+    """Settings of k-means; the defaults are the paper's."""
 
     max_iter: int = 50  # paper, "K-means"
     points_per_row: int = 256  # paper: at most 256 sampled ids for each centroid
@@ -37,7 +37,7 @@ class ClusterSettings:
 
 
 def checked_settings(settings: ClusterSettings | None) -> ClusterSettings:
-    """`settings`, or the paper's; refuse anything else, such as a dictionary."""
+    """`settings`, or the paper's; reject anything else, such as a dictionary."""
     if settings is None:
         return ClusterSettings()
     check_type("settings", settings, ClusterSettings, "ClusterSettings")

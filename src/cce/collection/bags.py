@@ -1,4 +1,4 @@
-"""Bags of ids of several features: joined from one input for each feature, and checked."""
+"""Bags of ids of several features: concatenated from one input per feature, and checked."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ Jagged = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]  # values, offset
 
 
 def join_bags(columns: Sequence[Tensor | Jagged]) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Features that come one by one, as ids `(batch)` or as bags, joined: ids, offsets and weights of all."""
+    """Features that come one by one, as ids `(batch)` or as bags, concatenated: ids, offsets and weights of all."""
     bags: list[Jagged] = [
         (column, torch.arange(len(column) + 1, device=column.device)) if isinstance(column, Tensor) else column
         for column in columns
     ]
     sizes = sorted({len(offsets) - 1 for _, offsets, *_ in bags})
     if len(sizes) > 1:
-        raise ValueError(f"offsets of every feature must have batch + 1 numbers, got batches of {sizes}.")
+        raise ValueError(f"offsets of every feature must have batch + 1 values, got batches of {sizes}.")
     ids = torch.cat([values for values, *_ in bags])
     starts = [0, *accumulate(len(values) for values, *_ in bags)]
     for values, offsets, *_ in bags:
         if offsets.device.type == "cpu" and not torch.compiler.is_compiling() and not _rise(offsets, len(values)):
             raise ValueError(f"offsets must rise from 0 to the number of ids, {len(values)}, got {shown(offsets)}.")
     cuts = [own[:-1].long() + start for (_, own, *_), start in zip(bags, starts, strict=False)]
-    joined = torch.cat([*cuts, ids.new_tensor(starts[-1:], dtype=torch.int64)])
+    boundaries = torch.cat([*cuts, ids.new_tensor(starts[-1:], dtype=torch.int64)])
     if all(len(bag) == 2 for bag in bags):
-        return ids, joined, None
+        return ids, boundaries, None
     weights = [bag[2] if len(bag) == 3 else torch.ones(len(bag[0]), device=ids.device) for bag in bags]
-    return ids, joined, torch.cat(weights)
+    return ids, boundaries, torch.cat(weights)
 
 
 def check_equal_lengths(columns: Mapping[str, Any]) -> None:
@@ -50,7 +50,7 @@ def check_bags(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_feature
     batch, rest = divmod(len(offsets) - 1, num_features)
     if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64) or rest or batch < 0:
         raise ValueError(
-            f"offsets must be int32 or int64 with features · batch + 1 numbers for {num_features} features, "
+            f"offsets must be int32 or int64 with features · batch + 1 values for {num_features} features, "
             f"got {offsets.dtype} of shape {tuple(offsets.shape)}."
         )
     if ids.dim() != 1:

@@ -1,7 +1,7 @@
 """Tables by the names of features, whatever these are.
 
-`nn.ModuleDict` refuses the names of its own attributes (`type`, `items`, `training`), the empty name and dots, which
-separate modules in the keys of a state dict. Such names are escaped as in URLs; ordinary ones are kept as they are.
+`nn.ModuleDict` rejects the names of its attributes (`type`, `items`, `training`), the empty name and dots, which
+separate modules in the keys of a state dict. Such names are escaped as in URLs; other names are left unchanged.
 """
 
 from __future__ import annotations

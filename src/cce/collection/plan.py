@@ -70,9 +70,9 @@ def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprin
 
 
 def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
-    """Reject anything but names of features with their numbers of ids."""
+    """Reject anything but names of features with their vocabulary sizes."""
     example = "{'user': 6_000_000, 'item': 800_000}"
-    check_type(argument, vocabularies, Mapping, f"a dictionary of names and numbers of ids such as {example}")
+    check_type(argument, vocabularies, Mapping, f"a dictionary of names and vocabulary sizes such as {example}")
     if not vocabularies:
         raise ValueError(f"{argument} must name at least one feature, got none.")
     for name, num_ids in vocabularies.items():

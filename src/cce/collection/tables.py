@@ -1,6 +1,6 @@
 """`EmbeddingCollection`: all categorical features of a model, looked up in one call.
 
-Every feature has a table of its own, with its own parameters: optimizers, checkpoints, clusterings and averages see
+Every feature has its own table, with its own parameters: optimizers, checkpoints, clusterings and averages see
 what they would see of single tables. The lookup is what is shared: compiled loops take the addresses of all tables and
 go through all features in one call.
 """
@@ -113,7 +113,7 @@ class EmbeddingCollection(nn.Module):
 
     @property
     def num_params(self) -> int:
-        """Trainable numbers of all tables."""
+        """The number of parameters of all tables."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @property
@@ -140,7 +140,7 @@ class EmbeddingCollection(nn.Module):
         return self._bags(ids, offsets, per_sample_weights)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has a lookup of its own, with other addresses."""
+        """Drop the lookup: a copy builds its own, with other addresses."""
         return self.__dict__ | {"_fused": None}
 
     def cluster(self, *, generator: torch.Generator | None = None) -> list[ClusterEvent]:
@@ -155,24 +155,24 @@ class EmbeddingCollection(nn.Module):
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
         if self.unified:
-            vectors = self._only_table()(self._in_one_vocabulary(ids, lambda numbers: numbers.expand_as(ids)))
+            vectors = self._only_table()(self._in_one_vocabulary(ids, lambda values: values.expand_as(ids)))
             return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]
         fused = self._fused_tables()
         if fused is None or not fused.tables:
-            return torch.stack([table(ids[:, place]) for place, table in enumerate(self._tables())], dim=1)
+            return torch.stack([table(ids[:, index]) for index, table in enumerate(self._tables())], dim=1)
         if len(fused.tables) < self.num_features:
             return self._mixed(fused, ids)
         vectors = fused.look_up(ids, shape=(len(ids), self.num_features, self.embedding_dim))
-        for place, table in fused.counting:
-            table.count(ids[:, place])  # after they were found to be right
+        for index, table in fused.counting:
+            table.count(ids[:, index])  # after they were checked
         return vectors
 
     def _mixed(self, fused: _FusedTables, ids: Tensor) -> Tensor:
         """The vectors of tables that are looked up together, and of the others between them."""
-        together = torch.split(fused.look_up(ids[:, fused.places]), self.embedding_dim, dim=1)
-        for place, table in fused.counting:
-            table.count(ids[:, place])
-        columns = dict(zip(fused.places, together, strict=True))
+        together = torch.split(fused.look_up(ids[:, fused.indices]), self.embedding_dim, dim=1)
+        for index, table in fused.counting:
+            table.count(ids[:, index])
+        columns = dict(zip(fused.indices, together, strict=True))
         tables = enumerate(self._tables())
         return torch.stack([columns[f] if f in columns else table(ids[:, f]) for f, table in tables], dim=1)
 
@@ -185,9 +185,9 @@ class EmbeddingCollection(nn.Module):
                 raise ValueError("per_sample_weights need pooling='sum', got pooling='mean'.")
             weights = self._shares(ids, offsets, batch)
         if self.unified:
-            kept = self._per_id(self._paddings(ids), offsets, batch) != ids
-            weights = kept.float() if weights is None else weights * kept
-            shifted = self._in_one_vocabulary(ids, lambda numbers: self._per_id(numbers, offsets, batch))
+            unpadded = self._per_id(self._paddings(ids), offsets, batch) != ids
+            weights = unpadded.float() if weights is None else weights * unpadded
+            shifted = self._in_one_vocabulary(ids, lambda values: self._per_id(values, offsets, batch))
             pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(shifted, offsets, weights)
             return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)  # type: ignore[no-any-return]
         fused = self._fused_tables()
@@ -196,15 +196,15 @@ class EmbeddingCollection(nn.Module):
         shape = (batch, self.num_features, self.embedding_dim)
         vectors = fused.look_up(ids.contiguous(), bags=Bags(offsets.long(), batch, weights), shape=shape)
         ends = offsets[::batch].tolist() if batch else [0] * (self.num_features + 1)
-        for place, table in fused.counting:
-            table.count(ids[ends[place] : ends[place + 1]])
+        for index, table in fused.counting:
+            table.count(ids[ends[index] : ends[index + 1]])
         return vectors
 
     def _bags_apart(self, ids: Tensor, offsets: Tensor, weights: Tensor | None, batch: int) -> list[Tensor]:
         """Bags of one table after the other."""
         pooled = []
-        for place, table in enumerate(self._tables()):
-            own = offsets[place * batch : (place + 1) * batch + 1]
+        for index, table in enumerate(self._tables()):
+            own = offsets[index * batch : (index + 1) * batch + 1]
             first, last = int(own[0]), int(own[-1])
             share = None if weights is None else weights[first:last]
             bag = EmbeddingBag(table, mode="sum", include_last_offset=True)
@@ -234,13 +234,13 @@ class EmbeddingCollection(nn.Module):
         return self.tables["all"]  # type: ignore[return-value]
 
     def _shares(self, ids: Tensor, offsets: Tensor, batch: int) -> Tensor:
-        """Of each id in the mean of its bag, in which padding does not count."""
-        kept = self._per_id(self._paddings(ids), offsets, batch) != ids
-        counts = torch.cat([offsets.new_zeros(1), kept.cumsum(0)])[offsets].diff()
+        """The weight of each id in the mean of its bag, in which padding does not count."""
+        unpadded = self._per_id(self._paddings(ids), offsets, batch) != ids
+        counts = torch.cat([offsets.new_zeros(1), unpadded.cumsum(0)])[offsets].diff()
         return torch.repeat_interleave(counts.clamp(min=1).double().reciprocal(), offsets.diff())
 
     def _paddings(self, ids: Tensor) -> Tensor:
-        """The id of each feature that counts for nothing; −1 where there is none."""
+        """The padding id of each feature; −1 where there is none."""
         if not self.unified:
             found = [-1 if table.padding_idx is None else table.padding_idx for table in self._tables()]
         else:
@@ -248,17 +248,17 @@ class EmbeddingCollection(nn.Module):
             found = [-1 if padding is None else padding % size for size in self.features.values()]
         return torch.tensor(found, device=ids.device)
 
-    def _per_id(self, numbers: Tensor, offsets: Tensor, batch: int) -> Tensor:
-        """A number of each feature, for each of its ids."""
-        return torch.repeat_interleave(numbers, offsets[::batch].diff()) if batch else numbers[:0]
+    def _per_id(self, values: Tensor, offsets: Tensor, batch: int) -> Tensor:
+        """Repeat the value of each feature for each of its ids."""
+        return torch.repeat_interleave(values, offsets[::batch].diff()) if batch else values[:0]
 
     def _in_one_vocabulary(self, ids: Tensor, spread: Callable[[Tensor], Tensor]) -> Tensor:
         """Ids of all features, the vocabulary of each after those before it."""
         sizes = torch.tensor(list(self.features.values()), device=ids.device)
         wrong = (ids < 0) | (ids >= spread(sizes))
         if _readable(ids) and self._only_table().check_ids is not False and bool(wrong.any()):
-            place = int(spread(torch.arange(self.num_features, device=ids.device))[wrong][0])
-            name, size = list(self.features.items())[place]
+            index = int(spread(torch.arange(self.num_features, device=ids.device))[wrong][0])
+            name, size = list(self.features.items())[index]
             raise IndexError(f"ids of feature {name!r} must lie in [0, {size}), got {int(ids[wrong][0])}.")
         return ids + spread(sizes.cumsum(0) - sizes)
 
@@ -281,7 +281,7 @@ class _FusedTables:
     """The linear tables of a collection, and their common lookup."""
 
     all_tables: Sequence[Embedding]
-    places: list[int]  # features with linear tables
+    indices: list[int]  # features with linear tables
     tables: list[LinearEmbedding]
     counting: list[tuple[int, LinearEmbedding]]
     look_up: Lookup
@@ -290,14 +290,14 @@ class _FusedTables:
     def of(cls, tables: Sequence[Embedding], names: list[str]) -> _FusedTables:
         """Those without weights; the others are looked up one by one."""
         found = [
-            (place, table)
-            for place, table in enumerate(tables)
+            (index, table)
+            for index, table in enumerate(tables)
             if isinstance(table, LinearEmbedding) and not table.is_weighted
         ]
-        counting = [(place, table) for place, table in found if table.keeps_counts]
+        counting = [(index, table) for index, table in found if table.keeps_counts]
         linear = [table for _, table in found]
-        look_up = Lookup(linear, [f"feature {names[place]!r}" for place, _ in found])
-        return cls(tables, [place for place, _ in found], linear, counting, look_up)
+        look_up = Lookup(linear, [f"feature {names[index]!r}" for index, _ in found])
+        return cls(tables, [index for index, _ in found], linear, counting, look_up)
 
 
 def _readable(ids: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""What numba is told to make of the functions in `memory`: one instruction each, or nearly. Needs numba."""
+"""How numba compiles the functions in `memory`: to about one instruction each. Needs numba."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def _sum_kind(kind: Any) -> Any:
 
 
 def _spread(builder: ir.IRBuilder, value: ir.Value, kind: Any, count: int) -> ir.Value:
-    """A float64, in every place of a run."""
+    """A float64 in every lane of a run."""
     element = _sum_type(kind)
     number = value if element == _DOUBLE else builder.fptrunc(value, element)
     run = ir.Constant(ir.VectorType(element, count), ir.Undefined)
-    for place in range(count):
-        run = builder.insert_element(run, number, ir.Constant(ir.IntType(32), place))
+    for lane in range(count):
+        run = builder.insert_element(run, number, ir.Constant(ir.IntType(32), lane))
     return run
 
 
@@ -161,8 +161,8 @@ def count_bits(typing: Any, word: Any) -> Any:
 
 def _all_places(builder: ir.IRBuilder, number: ir.Value, count: int) -> ir.Value:
     run = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
-    for place in range(count):
-        run = builder.insert_element(run, number, ir.Constant(ir.IntType(32), place))
+    for lane in range(count):
+        run = builder.insert_element(run, number, ir.Constant(ir.IntType(32), lane))
     return run
 
 
@@ -178,7 +178,7 @@ def _add_product(builder: ir.IRBuilder, into: ir.Value, step: ir.Value, scale: i
 
 @intrinsic
 def add_product(typing: Any, into: Any, first: Any, scale: Any, run: Any) -> Any:
-    """`into += scale · first`, fused. The type of `scale` is that of all numbers."""
+    """`into += scale · first`, fused. The type of `scale` is that of all values."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         step = _load(builder, arguments[1], scale, run.count)
@@ -190,7 +190,7 @@ def add_product(typing: Any, into: Any, first: Any, scale: Any, run: Any) -> Any
 
 @intrinsic
 def add_quotient(typing: Any, into: Any, first: Any, divisor: Any, scale: Any, run: Any) -> Any:
-    """`into += scale · (first / divisor)`, fused. The type of `scale` is that of all numbers."""
+    """`into += scale · (first / divisor)`, fused. The type of `scale` is that of all values."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         values = _load(builder, arguments[1], scale, run.count)
@@ -211,8 +211,8 @@ def sum_squares(typing: Any, first: Any, kind: Any, run: Any) -> Any:
         while count > 1:
             count //= 2
             halves = [
-                builder.shuffle_vector(values, values, ir.Constant(ir.VectorType(ir.IntType(32), count), places))
-                for places in (list(range(count)), list(range(count, 2 * count)))
+                builder.shuffle_vector(values, values, ir.Constant(ir.VectorType(ir.IntType(32), count), lanes))
+                for lanes in (list(range(count)), list(range(count, 2 * count)))
             ]
             values = builder.fadd(*halves)
         return builder.extract_element(values, ir.Constant(ir.IntType(32), 0))
@@ -221,8 +221,8 @@ def sum_squares(typing: Any, first: Any, kind: Any, run: Any) -> Any:
 
 
 @intrinsic
-def grow(typing: Any, place: Any, amount: Any) -> Any:
-    """Add `amount` to the number at `place`: the sum."""
+def grow(typing: Any, address: Any, amount: Any) -> Any:
+    """Add `amount` to the value at `address`, and return the sum."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = builder.inttoptr(arguments[0], _sum_type(amount).as_pointer())
@@ -233,7 +233,7 @@ def grow(typing: Any, place: Any, amount: Any) -> Any:
     return amount(types.int64, amount), generate
 
 
-# -- single numbers ----------------------------------------------------------------------------------------------------
+# -- scalars -----------------------------------------------------------------------------------------------------------
 
 
 def _reader(kind: Any) -> Any:

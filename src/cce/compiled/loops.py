@@ -3,8 +3,8 @@
 `CCE_COMPILED=0`, or a numba that cannot be imported, turns compilation off; plain torch then does all the work.
 
 numba keeps compiled functions on disk and compiles one again when its own file changes, but not when a function that it
-calls changes in another file. Loops that pass each other addresses must not go on with an old partner, so what is kept
-is bound to the text of all files of this package that have loops.
+calls changes in another file. Loops that pass each other addresses must not run with an old partner, so the cache is
+bound to the text of all files of this package that have loops.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PACKAGE = Path(__file__).resolve().parents[1]
-ROOMS = ("compiled", "indexing", "clustering", "kernels", "optim")  # whose files have loops, or numbers used in them
+PACKAGES = (
+    "compiled",
+    "indexing",
+    "clustering",
+    "kernels",
+    "optim",
+)  # with loops, or constants used in them
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -68,27 +74,27 @@ def compile_loops(function: Function) -> Function:
     except (
         RuntimeError,
         AttributeError,
-    ):  # no folder to write to, or another numba inside: every process compiles anew
+    ):  # no folder to write to, or another numba inside: every process compiles again
         return cast("Function", numba.njit(**options)(function))
 
 
 def _bind(loops: Any) -> None:
     """Let what numba keeps on disk count only while the files of the package are what they are now.
 
-    Every piece of code gets a file of its own. numba numbers them, and two processes that compile at once give two
+    Every piece of code gets its own file. numba numbers them, and two processes that compile at once give two
     pieces the same number: one would then run the other's code.
     """
-    kept = loops._cache._cache_file
-    base = kept._data_name(0).removesuffix(".0.nbc")
-    kept._source_stamp = (kept._source_stamp, digest(PACKAGE))
-    kept._data_name = lambda _: f"{base}.{uuid4().hex}.nbc"
+    cache_file = loops._cache._cache_file
+    base = cache_file._data_name(0).removesuffix(".0.nbc")
+    cache_file._source_stamp = (cache_file._source_stamp, digest(PACKAGE))
+    cache_file._data_name = lambda _: f"{base}.{uuid4().hex}.nbc"
 
 
 @cache
 def digest(package: Path) -> str:
     """Of the text of all files that have loops."""
     text = hashlib.sha256()
-    for room in ROOMS:
-        for path in sorted((package / room).rglob("*.py")):
+    for name in PACKAGES:
+        for path in sorted((package / name).rglob("*.py")):
             text.update(path.read_bytes())
     return text.hexdigest()

@@ -1,6 +1,6 @@
-"""Numbers at addresses, for compiled loops: a whole run of them is read, added and written by one instruction.
+"""Values at addresses, for compiled loops: a whole run of them is read, added and written by one instruction.
 
-A lookup touches tables of many types at many places. Compiled loops get their addresses as integers and read and write
+A lookup touches tables of many types in many arrays. Compiled loops get their addresses as integers and read and write
 through the functions here, which numba turns into single instructions. `kind` is a number whose type says how floats
 are stored (see `KINDS`), and `run` is a tuple as long as the number of floats that are handled together (see `RUNS`).
 

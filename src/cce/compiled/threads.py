@@ -1,6 +1,6 @@
 """Work spread over ordinary Python threads: compiled loops release the GIL.
 
-numba has a thread pool of its own, but that aborts when two Python threads enter it at once, and does not survive a
+numba has its own thread pool, but that aborts when two Python threads enter it at once, and does not survive a
 fork.
 """
 
@@ -25,7 +25,7 @@ _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 def parallel_for(task: Callable[[int], None], num_tasks: int) -> None:
-    """Run `task(0) … task(num_tasks - 1)` on `torch.get_num_threads()` threads; no two may write to the same place.
+    """Run `task(0) … task(num_tasks - 1)` on `torch.get_num_threads()` threads; no two may write to the same address.
 
     The caller is one of the threads.
     """
@@ -51,7 +51,7 @@ def parallel_for(task: Callable[[int], None], num_tasks: int) -> None:
 
 
 def scratch(name: str, size: int, dtype: Any) -> np.ndarray[Any, Any]:
-    """An array of at least `size` numbers that belongs to this thread until it asks for the same `name` again."""
+    """An array of at least `size` values that belongs to this thread until it asks for the same `name` again."""
     held: dict[str, np.ndarray[Any, Any]] = _own.__dict__
     if name not in held or len(held[name]) < size or held[name].dtype != dtype:
         held[name] = np.empty(size, dtype)

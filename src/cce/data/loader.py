@@ -54,8 +54,8 @@ class Loader:
         while self.position < self._num_rows:
             start = self.position
             lengths = self._next_lengths()
-            numbers = self._row_numbers(start, start + sum(lengths))
-            shares = [numbers] if self.world_size == 1 else self._shares(numbers, lengths)
+            rows = self._row_numbers(start, start + sum(lengths))
+            shares = [rows] if self.world_size == 1 else self._shares(rows, lengths)
             batch = self.rows.fetch(np.concatenate(shares))
             pieces = _cut(batch, lengths if self.world_size == 1 else [len(share) for share in shares])
             for length, piece in zip(lengths, pieces, strict=True):
@@ -100,9 +100,9 @@ class Loader:
         whole, rest = divmod(min(left, count * self.batch_size), self.batch_size)
         return [self.batch_size] * whole + ([rest] if rest else [])
 
-    def _shares(self, numbers: Rows, lengths: list[int]) -> list[Rows]:
+    def _shares(self, rows: Rows, lengths: list[int]) -> list[Rows]:
         """This rank's rows of each batch."""
-        batches = np.split(numbers, np.cumsum(lengths)[:-1])
+        batches = np.split(rows, np.cumsum(lengths)[:-1])
         rank, world_size = self.rank, self.world_size
         return [rows[len(rows) * rank // world_size : len(rows) * (rank + 1) // world_size] for rows in batches]
 

@@ -1,6 +1,6 @@
 """The manifest of a data set: what is in its folder, where it came from, and the checksums of both.
 
-A manifest is checked as a whole when it is read, so that a damaged one is refused with the name of its file.
+A manifest is checked as a whole when it is read, so that a damaged one is rejected with the name of its file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def check_files(folder: Path, manifest: dict[str, Any]) -> None:
-    """Refuse a data set with the name of the file if one is missing or has lost its end."""
+    """Reject a data set with the name of the file if one is missing or truncated."""
     for name, entry in manifest["files"].items():
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} is not complete: {name} is missing.")

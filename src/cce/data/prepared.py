@@ -24,7 +24,7 @@ class PreparedData:
 
     @classmethod
     def open(cls, path: Path | str) -> PreparedData:
-        """The data set in a folder; refused with the name of the file if one is missing or has lost its end."""
+        """The data set in a folder; rejected with the name of the file if one is missing or truncated."""
         folder = Path(path)
         manifest = read_manifest(folder)
         check_files(folder, manifest)
@@ -68,7 +68,7 @@ class PreparedData:
         )
 
     def verify(self) -> None:
-        """Read every file and refuse the first problem: a wrong checksum, shape or value."""
+        """Read every file and raise the first problem: a wrong checksum, shape or value."""
         problems = verify_data(self.path).problems
         if problems:
             raise ValueError(problems[0])

@@ -29,7 +29,7 @@ def id_dtype(num_embeddings: int) -> np.dtype[np.integer]:
 def record_dtype(schema: Schema) -> np.dtype[np.void]:
     """The record of a row: `label`, `weight`, `dense`, and the ids of one-hot features by index: `id0`, `id1`, ….
 
-    Wide numbers come first and the width is a multiple of the widest, so every number is aligned.
+    Wide values come first and the width is a multiple of the widest, so every value is aligned.
     """
     columns: list[tuple[str, np.dtype[Any], int]] = [("label", FLOAT, 1)]
     columns += [("weight", FLOAT, 1)] if schema.has_weights else []
@@ -64,7 +64,7 @@ def offsets_file(split: str, index: int) -> str:
 
 
 def map_file(path: Path, dtype: np.dtype[Any]) -> np.ndarray:
-    """The numbers of a file, read when they are touched."""
+    """The values of a file, read when they are accessed."""
     if path.stat().st_size == 0:
         return np.empty(0, dtype)  # an empty file cannot be mapped
     return np.memmap(path, dtype, mode="r").view(np.ndarray)

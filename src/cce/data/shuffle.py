@@ -63,7 +63,7 @@ class EpochShuffle:
 
 
 def shuffled(count: int, seeds: tuple[int, ...]) -> Rows:
-    """The numbers below `count` in random order: 64 random bits each, the lowest replaced by the number, sorted."""
+    """The integers below `count` in random order: 64 random bits each, the lowest replaced by the number, sorted."""
     keys = np.random.PCG64(np.random.SeedSequence(seeds)).random_raw(count)
     low = np.uint64((1 << max(count - 1, 0).bit_length()) - 1)
     keys &= ~low

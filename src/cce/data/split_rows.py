@@ -37,7 +37,7 @@ class SplitRows:
         return len(self._bytes)
 
     def fetch(self, rows: np.ndarray) -> Batch:
-        """The rows with these numbers, in this order."""
+        """The rows with these indices, in this order."""
         num_dense, num_features = len(self.schema.dense), len(self.schema.features)
         columns = {
             "label": np.empty(len(rows), np.float32),

@@ -1,7 +1,7 @@
-"""Facts about tables: what they weigh, and whether their pointers have collapsed."""
+"""Diagnostics of tables: their parameters and bytes, and whether their pointers have collapsed."""
 
-from cce.diagnostics.entropy import entropies
+from cce.diagnostics.entropy import pointer_entropies
 from cce.diagnostics.memory import summary
-from cce.diagnostics.table_collapse import Collapse, collapse
+from cce.diagnostics.table_collapse import Collapse, diagnose_collapse
 
-__all__ = ["Collapse", "collapse", "entropies", "summary"]
+__all__ = ["Collapse", "diagnose_collapse", "pointer_entropies", "summary"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from cce.checks import check_range, check_type
-from cce.clustering import pointer_entropies
+from cce.clustering import column_entropies
 from cce.embeddings import Embedding, LinearEmbedding
 from cce.indexing import Assignments, smallest_unsigned
 from cce.indexing.assignments import blocks
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_COLUMNS_FOR_ALL = 6  # beyond, the number of choices of columns explodes
 
 
-def entropies(table: Embedding, *, max_order: int | None = None) -> tuple[float, ...]:
+def pointer_entropies(table: Embedding, *, max_order: int | None = None) -> tuple[float, ...]:
     """`H_1, H_2, … H_c` in nats, of the learned pointers, or of the rows that H names where nothing is learned.
 
     `max_order` stops earlier; by default all are given up to six columns, and two beyond.
@@ -34,7 +34,7 @@ def entropies(table: Embedding, *, max_order: int | None = None) -> tuple[float,
     if max_order is None:
         max_order = num_columns if num_columns <= MAX_COLUMNS_FOR_ALL else 2
     check_range("max_order", max_order, 1, num_columns + 1)
-    return pointer_entropies(pointers, max_order)
+    return column_entropies(pointers, max_order)
 
 
 def hashed_pointers(assignments: Assignments, num_ids: int) -> Tensor:

@@ -63,7 +63,7 @@ def _state_nbytes(parameters: list[nn.Parameter], optimizer: Optimizer | None) -
 
 
 def _nbytes(tensor: Tensor) -> int:
-    """Bytes of a tensor; of a sparse one, of its rows and their numbers."""
+    """Bytes of a tensor; of a sparse one, of its indices and values."""
     if not tensor.is_sparse:
         return tensor.nbytes
     return tensor._indices().nbytes + tensor._values().nbytes

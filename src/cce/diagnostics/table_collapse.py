@@ -15,10 +15,10 @@ from cce.clustering import (
     ProductQuantizer,
     ResidualQuantizer,
     Sample,
+    column_entropies,
     count_rows,
     draw_sample,
     encode_all,
-    pointer_entropies,
 )
 from cce.diagnostics.entropy import hashed_pointers, pointer_table
 from cce.embeddings import ClusteredEmbedding
@@ -64,7 +64,7 @@ class Collapse:
 
 
 @torch.no_grad()
-def collapse(table: ClusteredEmbedding, *, generator: torch.Generator | None = None) -> Collapse:
+def diagnose_collapse(table: ClusteredEmbedding, *, generator: torch.Generator | None = None) -> Collapse:
     """Compare the pointers of a CCE table with those that product quantisation of its vectors would give now."""
     if not isinstance(table, ClusteredEmbedding):
         raise TypeError(f"table must be a ClusteredEmbedding to be judged, got {type(table).__name__}.")
@@ -73,9 +73,9 @@ def collapse(table: ClusteredEmbedding, *, generator: torch.Generator | None = N
     num_ids, num_columns = pointers.shape
     order = min(2, num_columns)
     return Collapse(
-        entropies=pointer_entropies(pointers, order),
-        golden=pointer_entropies(_quantized(table, num_ids, generator), order),
-        random=pointer_entropies(hashed_pointers(table.assignments, num_ids), order),
+        entropies=column_entropies(pointers, order),
+        golden=column_entropies(_quantized(table, num_ids, generator), order),
+        random=column_entropies(hashed_pointers(table.assignments, num_ids), order),
         dead_rows=tuple(count_rows(column, table.num_rows)[0] for column in torch.split(pointers, 1, dim=1)),
         num_rows=table.num_rows,
     )

@@ -71,20 +71,20 @@ class EmbeddingBag(nn.Module):
         bag, num_bags = self._bags(ids, offsets)  # which bag each id is in
         flat = ids.reshape(-1)
         vectors = self.table(flat)  # composed: (n, embedding_dim)
-        kept = torch.ones_like(flat, dtype=torch.bool) if self.padding_idx is None else flat != self.padding_idx
+        unpadded = torch.ones_like(flat, dtype=torch.bool) if self.padding_idx is None else flat != self.padding_idx
         if self.mode == "max":
-            return _pool_max(vectors, bag, kept, num_bags)
-        return self._pool(vectors, per_sample_weights, bag, kept, num_bags)
+            return _pool_max(vectors, bag, unpadded, num_bags)
+        return self._pool(vectors, per_sample_weights, bag, unpadded, num_bags)
 
-    def _pool(self, vectors: Tensor, weights: Tensor | None, bag: Tensor, kept: Tensor, num_bags: int) -> Tensor:
+    def _pool(self, vectors: Tensor, weights: Tensor | None, bag: Tensor, unpadded: Tensor, num_bags: int) -> Tensor:
         wide = torch.promote_types(vectors.dtype, torch.float32)  # half precision cannot count beyond a few hundred
         terms = vectors.to(wide)
         if weights is not None:
             terms = terms * weights.reshape(-1, 1).to(wide)
-        terms = torch.where(kept.unsqueeze(-1), terms, 0)
+        terms = torch.where(unpadded.unsqueeze(-1), terms, 0)
         pooled = terms.new_zeros(num_bags, self.embedding_dim).index_add(0, bag, terms)
         if self.mode == "mean":
-            counts = terms.new_zeros(num_bags).index_add(0, bag, kept.to(wide))
+            counts = terms.new_zeros(num_bags).index_add(0, bag, unpadded.to(wide))
             pooled = pooled / counts.clamp(min=1).unsqueeze(-1)
         return pooled.to(vectors.dtype)
 
@@ -99,8 +99,8 @@ class EmbeddingBag(nn.Module):
         if offsets is None:
             raise ValueError("offsets must be given when ids are 1-D.")
         starts = self._check_offsets(ids, offsets)
-        places = torch.arange(ids.shape[0], device=ids.device)
-        return torch.searchsorted(starts, places, right=True) - 1, starts.shape[0]
+        positions = torch.arange(ids.shape[0], device=ids.device)
+        return torch.searchsorted(starts, positions, right=True) - 1, starts.shape[0]
 
     def _check_offsets(self, ids: Tensor, offsets: Tensor) -> Tensor:
         """The starts of the bags, int64; values are looked at where that costs no synchronisation."""
@@ -126,8 +126,8 @@ class EmbeddingBag(nn.Module):
         return f"mode={self.mode!r}"
 
 
-def _pool_max(vectors: Tensor, bag: Tensor, kept: Tensor, num_bags: int) -> Tensor:
-    lowest = torch.where(kept.unsqueeze(-1), vectors, float("-inf"))
+def _pool_max(vectors: Tensor, bag: Tensor, unpadded: Tensor, num_bags: int) -> Tensor:
+    lowest = torch.where(unpadded.unsqueeze(-1), vectors, float("-inf"))
     start = vectors.new_full((num_bags, vectors.shape[1]), float("-inf"))
     tops = start.scatter_reduce(0, bag.unsqueeze(-1).expand_as(vectors), lowest, "amax")
     return torch.where(tops.isneginf(), 0, tops)  # empty bags
@@ -145,5 +145,5 @@ def _check_offset_values(offsets: Tensor, num_ids: int, *, include_last: bool) -
         raise ValueError(f"offsets must end at the number of ids, {num_ids}, or before it; got {last}.")
     falls = offsets[1:] < offsets[:-1]
     if falls.any():
-        place = int(falls.nonzero()[0]) + 1
-        raise ValueError(f"offsets must not fall, got {int(offsets[place])} after {int(offsets[place - 1])}.")
+        index = int(falls.nonzero()[0]) + 1
+        raise ValueError(f"offsets must not fall, got {int(offsets[index])} after {int(offsets[index - 1])}.")

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 MAX_IDS = 2**63  # ids are non-negative 64-bit integers
 DENSE_BLOCK = 1 << 16  # ids at a time in to_dense
-AMPLE = 1 << 24  # parameters: with so many, a method refuses nothing but a wrong option
+AMPLE = 1 << 24  # parameters: with so many, a method rejects nothing but a wrong option
 PRECISION = 256  # a table sized in bytes may be so much smaller than it could be, 1 in 256
 
 
 class Embedding(nn.Module, ABC):
-    """A table of `num_embeddings` vectors of `embedding_dim` numbers, stored in some smaller form.
+    """A table of `num_embeddings` vectors of `embedding_dim` values, stored in some smaller form.
 
     Ids, int32 or int64 of any shape `(*s)`, give vectors `(*s, embedding_dim)`. The id `padding_idx` always gives the
     zero vector and no gradient. `sparse=True` gives sparse gradients to what is looked up by row.
@@ -78,7 +78,7 @@ class Embedding(nn.Module, ABC):
     def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The constructor's arguments that make the largest table of at most `num_params` trainable numbers.
+        """The constructor's arguments that make the largest table of at most `num_params` parameters.
 
         `options` holds every other argument of the constructor, with its default where the caller gave none.
         """
@@ -160,7 +160,7 @@ class Embedding(nn.Module, ABC):
 
     @classmethod
     def from_budget(cls, num_embeddings: int, embedding_dim: int, *, num_params: int, **options: Any) -> Self:
-        """A table of at most `num_params` trainable numbers; `options` are other arguments of the constructor."""
+        """A table of at most `num_params` parameters; `options` are other arguments of the constructor."""
         check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
         check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
         check_range("num_params", num_params, 1, MAX_IDS)
@@ -174,7 +174,7 @@ class Embedding(nn.Module, ABC):
 
     @classmethod
     def from_table(cls, weight: Tensor, *, num_params: int, **options: Any) -> Self:
-        """A table of at most `num_params` trainable numbers that starts as near to the trained `weight` as it can."""
+        """A table of at most `num_params` parameters that starts as near to the trained `weight` as it can."""
         check_type("weight", weight, Tensor, "a Tensor")
         if weight.dim() != 2:
             raise ValueError(f"weight must have shape (num_embeddings, embedding_dim), got {tuple(weight.shape)}.")
@@ -186,7 +186,7 @@ class Embedding(nn.Module, ABC):
 
     @classmethod
     def complete_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """`options` with the constructor's defaults beside them; a wrong name is refused with the right ones."""
+        """`options` with the constructor's defaults beside them; a wrong name is rejected with the valid ones."""
         known = list(inspect.signature(cls).parameters.values())[2:]  # after num_embeddings and embedding_dim
         wrong = set(options) - {parameter.name for parameter in known}
         if wrong:
@@ -205,7 +205,7 @@ class Embedding(nn.Module, ABC):
 
     @property
     def num_params(self) -> int:
-        """Trainable numbers, exactly."""
+        """The exact number of parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @property
@@ -266,7 +266,7 @@ def most_within(limit: int, most: int, weight: Callable[[int], int]) -> int | No
 
 
 def check_budget(method: str, num_params: int, smallest: int) -> None:
-    """Refuse a budget below the smallest table of a method, and say how large that is."""
+    """Reject a budget below the smallest table of a method, and say how large that is."""
     if num_params < smallest:
         raise ValueError(
             f"num_params must be at least {smallest} for method {method!r} of these sizes, got {num_params}."
@@ -274,7 +274,7 @@ def check_budget(method: str, num_params: int, smallest: int) -> None:
 
 
 def check_weight(table: Embedding, weight: Tensor) -> None:
-    """Refuse a trained table of another shape, or of numbers that are none."""
+    """Reject a trained table of another shape, or with non-finite values."""
     check_type("weight", weight, Tensor, "a Tensor")
     expected = (table.num_embeddings, table.embedding_dim)
     if tuple(weight.shape) != expected:

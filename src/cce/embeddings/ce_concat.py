@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class CompositionalConcatEmbedding(RandomEmbedding):
-    """`T[x] = [M_1[h_1(x)] | … | M_c[h_c(x)]]` with `num_columns` tables of `embedding_dim / num_columns` numbers."""
+    """`T[x] = [M_1[h_1(x)] | … | M_c[h_c(x)]]` with `num_columns` tables of `embedding_dim / num_columns` values."""
 
     method = "ce-concat"
     option_checks = rules(num_rows=whole(1), num_columns=optional(whole(1)), split=split_check)

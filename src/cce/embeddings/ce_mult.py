@@ -59,7 +59,7 @@ class CompositionalProductEmbedding(RowEmbedding):
         return Layout(self.num_embeddings, num_tables, 1, self.embedding_dim, num_rows, sources, self.padding_idx)
 
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
-        """Refused: the nearest product of shared rows is a hard problem."""
+        """Not supported: the nearest product of shared rows is a hard problem."""
         del weight, generator
         raise ValueError("method 'ce-mult' cannot start from a trained table; ce-sum and ce-concat can.")
 

@@ -1,6 +1,6 @@
 """Compositional embeddings by sum: a row from each of several tables, added up.
 
-Shi et al. (KDD 2020), see `compositional`. Unlike in hash embeddings every function has a table of its own.
+Shi et al. (KDD 2020), see `compositional`. Unlike in hash embeddings every function has its own table.
 """
 
 from __future__ import annotations

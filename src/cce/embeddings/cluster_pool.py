@@ -20,7 +20,7 @@ SMALL_IDS = 1 << 18  # tables of fewer ids are clustered side by side, each on o
 
 
 def cluster_all(tables: Mapping[str, Clusterable], generator: torch.Generator | None = None) -> list[ClusterEvent]:
-    """Cluster every table, each with random numbers of its own; if one cannot be, none is.
+    """Cluster every table, each with its own random numbers; if one cannot be, none is.
 
     The keys say in an error which table it was.
     """

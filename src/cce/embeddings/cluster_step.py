@@ -22,12 +22,12 @@ from cce.clustering import (
     Sample,
     Source,
     churn,
+    column_entropies,
     contingency,
     count_rows,
     draw_sample,
     encode_all,
     piece_size,
-    pointer_entropies,
     vectors_of,
 )
 from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StagedClustering, StepTimer, clean_interrupts
@@ -43,7 +43,7 @@ QUANTIZERS: dict[str, type[Quantizer]] = {
     "circular": CircularQuantizer,
     "sum": ResidualQuantizer,
 }
-MAX_MEASURED = 1 << 22  # numbers of sampled ids on which change is measured and counted
+MAX_MEASURED = 1 << 22  # values of sampled vectors on which change is measured and counted
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class ClusterStep:
         return StagedClustering(event, apply)
 
     def _learn(self, counts: Tensor | None) -> tuple[Tensor, Learned]:
-        """The sampled ids, and all that the clustering changes, computed aside."""
+        """The sampled ids, and everything that the clustering changes, computed but not yet applied."""
         table, num_learned = self.table, self.table.assignments.num_learned
         with self.timer("sample"):
             ids, weights = draw_sample(
@@ -171,8 +171,8 @@ class ClusterStep:
             churn=churn(before.pointers, after.pointers),
             dead_rows=dead,
             overfull_rows=overfull,
-            entropies_before=pointer_entropies(before.pointers, order),
-            entropies_after=pointer_entropies(after.pointers, order),
+            entropies_before=column_entropies(before.pointers, order),
+            entropies_after=column_entropies(after.pointers, order),
             moved=float((after.vectors - before.vectors).norm() / before.vectors.norm().clamp(min=1e-30)),
             transfer=_transfer(table, before, after),
         )

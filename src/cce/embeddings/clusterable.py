@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class RowTransfer:
     """Which rows of a parameter changed their meaning, so that an optimizer's state can be made to follow.
 
-    Row `new_rows[i]` took over `counts[i]` ids (of a sample) from row `old_rows[i]`. Rows `restarted` began anew, as
+    Row `new_rows[i]` took over `counts[i]` ids (of a sample) from row `old_rows[i]`. Rows `restarted` began again, as
     rows `old_restarted` had been. The parameter may have another number of rows than before.
     """
 
@@ -99,7 +99,7 @@ def check_plain_parameters(table: Clusterable) -> None:
     for name in ("codebook", "projection"):
         if getattr(table, name, None) is not None and name not in table._parameters:
             raise ValueError(
-                f"{name} must be a parameter of its own to be clustered, got one computed from others: "
+                f"{name} must be a parameter to be clustered, got one computed from others: "
                 "remove the parametrization (weight_norm, spectral_norm, pruning) first."
             )
 

@@ -18,10 +18,10 @@ from cce.clustering import (
     ProductQuantizer,
     Sample,
     checked_settings,
+    column_entropies,
     count_rows,
     draw_sample,
     encode_all,
-    pointer_entropies,
 )
 from cce.embeddings.base import MAX_IDS, check_budget, check_weight
 from cce.embeddings.clusterable import (
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-MAX_MEASURED = 1 << 22  # numbers of sampled vectors on which change is measured
+MAX_MEASURED = 1 << 22  # values of sampled vectors on which change is measured
 
 
 class CollidingEmbedding(Clusterable):
-    """`T[x] = N[x] · P` with `thin_dim` numbers per id until `cluster()`; from then on `T[x] = M[p(x)]`.
+    """`T[x] = N[x] · P` with `thin_dim` values per id until `cluster()`; from then on `T[x] = M[p(x)]`.
 
-    `cluster()` replaces the parameters and can be called once. An optimizer must be told (`ClusterSchedule` does) or
-    made anew.
+    `cluster()` replaces the parameters and can be called once. An optimizer must be updated (`ClusterSchedule` does)
+    or rebuilt.
     """
 
     method = "collide"
@@ -134,7 +134,7 @@ class CollidingEmbedding(Clusterable):
             dead_rows=dead,
             overfull_rows=overfull,
             entropies_before=(),
-            entropies_after=pointer_entropies(pointers, 1),
+            entropies_after=column_entropies(pointers, 1),
             moved=moved,
             replaced={self.codebook: codebook, self.projection: None},
         )
@@ -174,7 +174,7 @@ class CollidingEmbedding(Clusterable):
     def _learned(
         self, rows: Tensor, pointers: Tensor | None, generator: torch.Generator | None = None
     ) -> tuple[nn.Parameter, Assignments]:
-        """What takes the place of the thin table: a codebook and pointers to it."""
+        """What replaces the thin table: a codebook and pointers to it."""
         assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator).to(rows.device)
         if pointers is not None:
             assignments.replace(assignments.stage(pointers), self.num_rows)

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 NUM_HIDDEN = 2
 NUM_PROBES = 1024  # ids on which the starting scale is measured
-TOLERATED_EXCESS = 0.01  # the paper rounds the width to the nearest: 64,192 numbers for a budget of 64,000
+TOLERATED_EXCESS = 0.01  # the paper rounds the width to the nearest: 64,192 parameters for a budget of 64,000
 
 
 class DeepHashEmbedding(Embedding):
     """`T[x] = W_out · mish(… mish(W_in · u(x)))` with `width` hashes `u(x)` and layers of `width`.
 
-    Every id touches every weight, so its gradients are dense: `sparse=True` is refused.
+    Every id touches every weight, so its gradients are dense: `sparse=True` is rejected.
     """
 
     method = "dhe"
@@ -66,7 +66,7 @@ class DeepHashEmbedding(Embedding):
         return functional.linear(activations, last)
 
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
-        """Refused: a network has no closed form for it."""
+        """Not supported: a network has no closed form for it."""
         del weight, generator
         raise ValueError("method 'dhe' cannot start from a trained table: its network must be trained.")
 
@@ -75,7 +75,7 @@ class DeepHashEmbedding(Embedding):
         """The layers of the network, and its hash functions."""
         del num_embeddings
         widths = [arguments["width"]] * (NUM_HIDDEN + 2) + [embedding_dim]
-        layers = {f"layers.{place}": (after, before) for place, (before, after) in enumerate(pairwise(widths))}
+        layers = {f"layers.{index}": (after, before) for index, (before, after) in enumerate(pairwise(widths))}
         return Shapes(layers, num_hashes=arguments["width"])
 
     @classmethod

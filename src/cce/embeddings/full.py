@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FullEmbedding(RandomEmbedding):
-    """`T = M`: `num_embeddings` rows of `embedding_dim` numbers."""
+    """`T = M`: `num_embeddings` rows of `embedding_dim` values."""
 
     method = "full"
 

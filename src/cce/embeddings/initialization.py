@@ -25,7 +25,7 @@ def output_variance(embedding_dim: int) -> float:
 def normal_table(
     num_rows: int, width: int, *, variance: float, generator: torch.Generator | None = None
 ) -> nn.Parameter:
-    """A trainable `(num_rows, width)` table of independent normal numbers."""
+    """A trainable `(num_rows, width)` table of independent normal values."""
     check_generator(generator)
     table = torch.randn(num_rows, width, generator=generator, device="cpu")
     return nn.Parameter(table.mul_(math.sqrt(variance)))

@@ -27,7 +27,7 @@ CG_TOLERANCE = 1e-6  # of the first residual's norm
 
 
 class RowEmbedding(Versioned, Embedding):
-    """A table whose vectors are made of rows of one codebook, which it looks up by a `Lookup` of its own."""
+    """A table whose vectors are made of rows of one codebook, which it looks up with its own `Lookup`."""
 
     codebook: nn.Parameter  # (num_rows, width)
 
@@ -42,7 +42,7 @@ class RowEmbedding(Versioned, Embedding):
         """What a lookup must know of the table."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has a lookup of its own, with other addresses."""
+        """Drop the lookup: a copy builds its own, with other addresses."""
         return {name: value for name, value in self.__dict__.items() if name != "look_up"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ class LinearEmbedding(RowEmbedding):
         return False
 
     def layout(self) -> Layout:
-        """H in the words of a lookup; where rows have weights, every row is a column of its own."""
+        """H as a lookup takes it; where rows have weights, every row is a separate column."""
         columns, terms, sources = self.sources()
         num_rows, width = self.codebook.shape
         num_ids = self.num_embeddings

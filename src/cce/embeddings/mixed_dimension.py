@@ -29,7 +29,7 @@ BISECTIONS = 100  # halvings of [0, num_embeddings]: to the last bit
 
 
 class MixedDimensionEmbedding(Embedding):
-    """`T[x] = N_b[x − start_b] · P_b`, where block `b` of consecutive ids has vectors of `block_dims[b]` numbers.
+    """`T[x] = N_b[x − start_b] · P_b`, where block `b` of consecutive ids has vectors of `block_dims[b]` values.
 
     A block of full dimension has no projection.
     """
@@ -94,8 +94,8 @@ class MixedDimensionEmbedding(Embedding):
         del num_embeddings
         blocks = list(zip(arguments["block_sizes"], arguments["block_dims"], strict=True))
         projections = [(dim, embedding_dim) for _, dim in blocks if dim < embedding_dim]
-        narrow = {f"narrow.{place}": block for place, block in enumerate(blocks)}
-        return Shapes(narrow | {f"projections.{place}": shape for place, shape in enumerate(projections)})
+        narrow = {f"narrow.{index}": block for index, block in enumerate(blocks)}
+        return Shapes(narrow | {f"projections.{index}": shape for index, shape in enumerate(projections)})
 
     @classmethod
     def size_for_budget(
@@ -121,8 +121,8 @@ def _blocks(num_ids: int, full_dim: int, scale: float, temperature: float) -> tu
     dims = [full_dim >> level for level in range(full_dim.bit_length())]
     ends = [min(num_ids, int(scale * 2 ** (level / temperature))) for level in range(len(dims) - 1)]
     sizes = [end - start for start, end in pairwise([0, *ends, num_ids])]
-    kept = [(size, dim) for size, dim in zip(sizes, dims, strict=True) if size > 0]
-    return tuple(size for size, _ in kept), tuple(dim for _, dim in kept)
+    nonempty = [(size, dim) for size, dim in zip(sizes, dims, strict=True) if size > 0]
+    return tuple(size for size, _ in nonempty), tuple(dim for _, dim in nonempty)
 
 
 def _count(sizes: Sequence[int], dims: Sequence[int], full_dim: int) -> int:

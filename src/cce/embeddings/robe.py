@@ -1,7 +1,7 @@
-"""ROBE: every vector is cut from one circular array, block by block, at hashed places.
+"""ROBE: every vector is cut from one circular array, block by block, at hashed offsets.
 
 Desai, Chou and Shrivastava, "Random offset block embedding" (MLSys 2022). The table that is not stored is laid out as
-one long row of `num_embeddings · embedding_dim` numbers and cut into blocks of `block_size`; block `b` lies at
+one long row of `num_embeddings · embedding_dim` values and cut into blocks of `block_size`; block `b` lies at
 `h(b), h(b) + 1, …` of the array, going on at its beginning when it passes the end. Blocks may overlap.
 """
 
@@ -54,7 +54,7 @@ class RobeEmbedding(RandomEmbedding):
         self.codebook = normal_table(*shape, variance=output_variance(embedding_dim), generator=generator)
 
     def sources(self) -> tuple[int, int, list[CircularPlaces]]:
-        """One place of the array for each number of the vector."""
+        """The index in the array of each value of the vector."""
         return self.embedding_dim, 1, [CircularPlaces(self.hash, self.embedding_dim, self.block_size)]
 
     @classmethod

@@ -77,7 +77,7 @@ class TableRequest:
         return self._footprint(sizes)
 
     def for_budget(self, budget: Budget) -> Footprint:
-        """The table that a budget of its own gives it; a total below the smallest table is rejected."""
+        """The table that its own budget gives it; a total below the smallest table is rejected."""
         if budget.is_full:
             return self.full
         measure, limit = ("nbytes" if budget.nbytes else "num_params"), budget.total(self.full.num_params)

@@ -48,7 +48,7 @@ class TensorTrainEmbedding(Embedding):
         self.ranks = ranks
         self.radices = _radices(num_embeddings)
         self.factors = dimension_factors(embedding_dim)
-        # an output is a sum over r_1 · r_2 products of three numbers, one from each core
+        # an output is a sum over r_1 · r_2 products of three values, one from each core
         variance = (output_variance(embedding_dim) / math.prod(ranks)) ** (1 / NUM_CORES)
         self.cores = nn.ParameterList(
             normal_table(radix, width, variance=variance, generator=generator)
@@ -85,7 +85,7 @@ class TensorTrainEmbedding(Embedding):
         """The cores."""
         widths = _widths(dimension_factors(embedding_dim), arguments["ranks"])
         cores = zip(_radices(num_embeddings), widths, strict=True)
-        return Shapes({f"cores.{place}": core for place, core in enumerate(cores)})
+        return Shapes({f"cores.{index}": core for index, core in enumerate(cores)})
 
     @classmethod
     def size_for_budget(
@@ -143,7 +143,7 @@ def _second_rank(radices: tuple[int, ...], factors: tuple[int, int, int], first:
 def _split_rank(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """`matrix ≈ left · right` with `rank` columns in `left`, the weight shared out; missing directions are zero."""
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
-    kept, missing = min(rank, len(values)), max(0, rank - len(values))
-    root = values[:kept].sqrt()
-    left, right = left[:, :kept] * root, root.unsqueeze(-1) * right[:kept]
+    num_kept, missing = min(rank, len(values)), max(0, rank - len(values))
+    root = values[:num_kept].sqrt()
+    left, right = left[:, :num_kept] * root, root.unsqueeze(-1) * right[:num_kept]
     return nn.functional.pad(left, (0, missing)), nn.functional.pad(right, (0, 0, 0, missing))

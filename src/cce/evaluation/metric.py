@@ -45,7 +45,7 @@ class SummedMetric(Metric):
 
 
 class WholeMetric(Metric):
-    """A metric that needs all rows at once, such as to rank them: they are kept."""
+    """A metric that needs all rows at once, such as to rank them: they are stored."""
 
     def __init__(self) -> None:
         self._kept: list[ScoredRows] = []

@@ -1,6 +1,6 @@
 """How well the rows of a query are ranked: NDCG and recall of the first k.
 
-Rows with equal logits have no order of their own: a score is the mean over all orders of them, as in McSherry and
+Rows with equal logits have no defined order: a score is the mean over all orders of them, as in McSherry and
 Najork 2008. Queries without positives have no score and are left out, and so are rows without a group and rows of
 weight 0. The score is the mean over queries, each weighted by the mean weight of its rows.
 """

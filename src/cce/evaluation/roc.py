@@ -70,8 +70,8 @@ class GroupedAreaUnderCurve(WholeMetric):
 
 def _count_equal(rows: ScoredRows) -> tuple[Tensor, Tensor]:
     """The weights of positives and negatives of each logit that occurs, from the lowest on."""
-    _, place = torch.unique(rows.logits, return_inverse=True)
-    return _sum_by_kind(place, int(place.max()) + 1 if len(place) else 0, rows)
+    _, inverse = torch.unique(rows.logits, return_inverse=True)
+    return _sum_by_kind(inverse, int(inverse.max()) + 1 if len(inverse) else 0, rows)
 
 
 def _sum_by_kind(index: Tensor, size: int, rows: ScoredRows) -> tuple[Tensor, Tensor]:

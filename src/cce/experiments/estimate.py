@@ -151,12 +151,12 @@ def _makespan(seconds: Sequence[float], jobs: int) -> float:
 def _disk(points: list[Point], groups: Mapping[tuple[str, int | None], list[Run]], sources: set[str], jobs: int) -> int:
     """The largest runs side by side, each with its last checkpoints, the best and one being written; and sources."""
     weights: list[int] = []
-    kept = 0
+    saved = 0
     for point, runs in zip(points, groups.values(), strict=True):
         num_checkpoints = runs[0].config.keep_last + 1
         weights += [point.checkpoint_nbytes * (num_checkpoints + 1)] * len(runs)
-        kept += sum(run.name in sources for run in runs) * point.checkpoint_nbytes * num_checkpoints
-    return kept + sum(sorted(weights)[-jobs:])
+        saved += sum(run.name in sources for run in runs) * point.checkpoint_nbytes * num_checkpoints
+    return saved + sum(sorted(weights)[-jobs:])
 
 
 def _row(point: Point) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ methods = ["full", "hash", "cce"]           # each is a series of runs: a line o
 caps = [500, 8000]
 seeds = [0, 1, 2]
 
-[series."pq"]                               # more series, each with options of its own
+[series."pq"]                               # more series, each with its own options
 method = "pq"
 start_from = "full"                         # another series: the run of the same seed
 epochs = 0
@@ -115,7 +115,7 @@ def _part(values: dict[str, Any], part: str, where: str) -> dict[str, Any]:
 
 
 def _list(values: dict[str, Any], name: str, kind: type, where: str) -> tuple[Any, ...]:
-    """A list of different words or numbers; caps are at least 1, and seeds at least 0."""
+    """A list of distinct words or numbers; caps are at least 1, and seeds at least 0."""
     found = values.get(name, [])
     if not isinstance(found, list) or not all(type(each) is kind for each in found):
         raise TypeError(f"{where} must have a list of {kind.__name__} for {name}, got {found!r}.")
@@ -140,7 +140,7 @@ def _check_series(recipe: Recipe, where: str) -> None:
     names: dict[str, str] = {}
     for name in chain(recipe.methods, recipe.series):
         if names.setdefault(file_name(name), name) != name or (name in recipe.methods and name in recipe.series):
-            raise ValueError(f"{where} must give every series a name of its own, got {name!r} twice.")
+            raise ValueError(f"{where} must give every series a distinct name, got {name!r} twice.")
     for name in recipe.series:
         here = f'{where} [series."{name}"]'
         options = _part(recipe.series, name, here)

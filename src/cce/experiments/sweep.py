@@ -54,7 +54,7 @@ class Sweep:
         self._check_begun()
 
     def folder(self, run: Run) -> RunFolder:
-        """Where a run is kept."""
+        """The folder of a run."""
         return RunFolder(self.out / "runs" / run.name)
 
     def left(self) -> list[Run]:
@@ -134,7 +134,7 @@ class Sweep:
                     )
 
     def _drop_checkpoints(self) -> None:
-        """Of finished runs nothing is resumed; those that others start from are kept until these are finished."""
+        """Remove the checkpoints of finished runs, except of those that unfinished runs start from."""
         wanted = {run.source for run in self.runs if not self._is_finished(run)}
         for run in self.runs:
             if run.name not in wanted and self._is_finished(run):

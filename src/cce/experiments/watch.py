@@ -17,7 +17,7 @@ NO_EPOCH = 0.1  # what a run without training counts for
 
 
 class Watch:
-    """Shows how far the sweep is, and tells it when a run has been finished."""
+    """Show the progress of the sweep, and report each finished run to it."""
 
     def __init__(self, sweep: Sweep, *, shown: bool) -> None:
         self.sweep = sweep

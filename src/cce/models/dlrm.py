@@ -1,4 +1,4 @@
-"""DLRM: dense numbers through a network, dot products of all pairs of vectors, and a network on top.
+"""DLRM: dense features through a network, dot products of all pairs of vectors, and a network on top.
 
 Naumov et al., "Deep learning recommendation model for personalization and recommendation systems" (2019). Sizes are
 those of the CCE paper.
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class DLRM(nn.Module):
     """A batch to logits `(batch)`.
 
-    bottom: hidden sizes of the network of dense numbers, whose output is one more vector of `embedding_dim` numbers.
+    bottom: hidden sizes of the network of dense features, whose output is one more vector of `embedding_dim` values.
     top: hidden sizes of the network that takes this vector and the dot products of all pairs to the logit.
 
-    Without dense numbers there is no bottom network, and the dot products are all that the top takes.
+    Without dense features there is no bottom network, and the dot products are all that the top takes.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class DLRM(nn.Module):
         num_dense, dim = len(schema.dense), tables.embedding_dim
         num_vectors = tables.num_features + (num_dense > 0)
         if num_vectors < 2:
-            raise ValueError("model 'dlrm' needs two features, or one and dense numbers, for a dot product; got one.")
+            raise ValueError("model 'dlrm' needs two features, or one and dense features, for a dot product; got one.")
         for name, hidden in (("bottom", bottom), ("top", top)):
             check_type(name, hidden, (list, tuple), "a list of ints")
         self.tables = tables

@@ -30,5 +30,5 @@ class GMF(nn.Module):
         self.bias = nn.Parameter(torch.zeros(()))
 
     def forward(self, batch: Batch) -> Tensor:
-        """Logits `(batch)`; dense numbers are not looked at."""
+        """Logits `(batch)`; dense features are ignored."""
         return self.tables(batch.ids, batch.offsets).prod(dim=1) @ self.weight + self.bias  # type: ignore[no-any-return]

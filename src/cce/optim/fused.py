@@ -88,15 +88,15 @@ class Tables:
         self.lines = np.array(self.columns, np.int64).reshape(-1, loops.NUM_COLUMNS)
         self.worst, self.num_entries, self.size = loops.inspect(self.lines)
         if self.worst == loops.OUTSIDE:
-            place = int((self.lines[:, loops.ORDER] == loops.OUTSIDE).argmax())
-            _refuse(self.parameters[place])
+            index = int((self.lines[:, loops.ORDER] == loops.OUTSIDE).argmax())
+            _reject(self.parameters[index])
 
     def coalesce(self) -> None:
         """Replace gradients whose rows do not strictly increase by coalesced ones."""
         if self.worst == loops.SORTED:
             return
-        for place in np.flatnonzero(self.lines[:, loops.ORDER] == loops.UNSORTED).tolist():
-            grad = self.parameters[place].grad
+        for index in np.flatnonzero(self.lines[:, loops.ORDER] == loops.UNSORTED).tolist():
+            grad = self.parameters[index].grad
             assert grad is not None
             grad = grad.coalesce()
             indices, values = grad.indices().contiguous(), grad.values().contiguous()
@@ -106,7 +106,7 @@ class Tables:
                 (loops.VALUES, values.data_ptr()),
                 (loops.COUNT, len(values)),
             ):
-                self.lines[place, column] = value
+                self.lines[index, column] = value
         self.worst, self.num_entries, self.size = loops.inspect(self.lines)
 
     def run(self, step: Callable[[int, int], None]) -> None:
@@ -126,7 +126,7 @@ def available() -> bool:
     return compiled.available and not torch.compiler.is_compiling()
 
 
-def _refuse(parameter: Tensor) -> None:
+def _reject(parameter: Tensor) -> None:
     assert parameter.grad is not None
     rows, num_rows = parameter.grad._indices()[0], len(parameter)
     wrong = rows[(rows < 0) | (rows >= num_rows)]

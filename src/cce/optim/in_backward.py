@@ -48,15 +48,15 @@ class InBackward:
         self._hooks.clear()
 
     def _attach(self) -> None:
-        for place, group in enumerate(self.optimizer.param_groups):
+        for index, group in enumerate(self.optimizer.param_groups):
             for parameter in group["params"]:
                 if parameter.requires_grad and parameter not in self._hooks:
-                    hook = parameter.register_post_accumulate_grad_hook(partial(self._update, place))
+                    hook = parameter.register_post_accumulate_grad_hook(partial(self._update, index))
                     self._hooks[parameter] = hook
 
     @torch.no_grad()
-    def _update(self, place: int, parameter: Tensor) -> None:
-        group = self.optimizer.param_groups[place]  # looked up anew: load_state_dict exchanges groups
+    def _update(self, index: int, parameter: Tensor) -> None:
+        group = self.optimizer.param_groups[index]  # looked up again: load_state_dict exchanges groups
         self.optimizer.update(group, [parameter])
         parameter.grad = None
 

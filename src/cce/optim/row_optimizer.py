@@ -1,4 +1,4 @@
-"""What `SGD` and `RowwiseAdagrad` share: the step, and checks at the door."""
+"""What `SGD` and `RowwiseAdagrad` share: the step, and argument checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RowOptimizer(Optimizer, abc.ABC):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update all parameters that have a gradient; `closure` computes gradients anew and gives the loss."""
+        """Update all parameters that have a gradient; `closure` computes gradients again and returns the loss."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -35,14 +35,14 @@ class RowOptimizer(Optimizer, abc.ABC):
 
 
 def check_not_negative(**settings: float | Tensor) -> None:
-    """Refuse settings below zero."""
+    """Reject settings below zero."""
     for name, value in settings.items():
         if isinstance(value, Tensor) and value.numel() != 1:
             raise ValueError(f"{name} must be one number, got a tensor of shape {tuple(value.shape)}.")
         check_number(name, value.item() if isinstance(value, Tensor) else value)
 
 
-def refuse_decay(group: dict[str, Any]) -> None:
-    """Weight decay shrinks every row at every step: not what a sparse gradient is for. torch refuses it as well."""
+def reject_decay(group: dict[str, Any]) -> None:
+    """Weight decay shrinks every row at every step: not what a sparse gradient is for. torch rejects it as well."""
     if group["weight_decay"] != 0:
         raise ValueError(f"weight_decay must be 0 with sparse gradients, got {group['weight_decay']}.")

@@ -16,7 +16,7 @@ from torch import Tensor
 from cce.checks import check_flag
 from cce.optim import compiled_steps as loops
 from cce.optim.fused import Fused, available
-from cce.optim.row_optimizer import RowOptimizer, check_not_negative, refuse_decay
+from cce.optim.row_optimizer import RowOptimizer, check_not_negative, reject_decay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,11 +28,11 @@ class RowwiseAdagrad(RowOptimizer):
     """`s_r += mean(g_r²)`, then `p_r -= lr · g_r / (√s_r + eps)`, for the rows `r` that have a gradient.
 
     A row is what `parameter[r]` is: a vector of a table, a number of a bias. `state[parameter]["sum"]` is `s`, of shape
-    `(rows)`, kept in float32 for parameters of 16 bits.
+    `(rows)`, stored in float32 for parameters of 16 bits.
 
     eps: added outside of the root, as in FBGEMM and torch.
     lr_decay: step `t` of a parameter has learning rate `lr / (1 + (t - 1) · lr_decay)`.
-    weight_decay: refused for sparse gradients, as by torch.
+    weight_decay: rejected for sparse gradients, as by torch.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RowwiseAdagrad(RowOptimizer):
             if grad is None:
                 continue
             if grad.is_sparse:
-                refuse_decay(group)
+                reject_decay(group)
             total = self._accumulator(group, parameter)
             loops_pay = in_loops and (grad.is_sparse or _is_wide(parameter))
             if not (loops_pay and fused.add(parameter, grad, total)):
@@ -78,11 +78,11 @@ class RowwiseAdagrad(RowOptimizer):
     def load_state_dict(self, state_dict: StateDict) -> None:
         """Go on where `state_dict` was taken. (torch alone would round the accumulators of 16-bit parameters.)"""
         super().load_state_dict(state_dict)
-        numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
+        indices = [index for group in state_dict["param_groups"] for index in group["params"]]
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
-        for number, parameter in zip(numbers, parameters, strict=True):
-            if parameter.dtype.itemsize == 2 and number in state_dict["state"]:
-                total = state_dict["state"][number]["sum"]
+        for index, parameter in zip(indices, parameters, strict=True):
+            if parameter.dtype.itemsize == 2 and index in state_dict["state"]:
+                total = state_dict["state"][index]["sum"]
                 self.state[parameter]["sum"] = total.to(parameter.device, torch.float32, copy=True)
 
     def _accumulator(self, group: dict[str, Any], parameter: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class RowwiseAdagrad(RowOptimizer):
 
 
 def _is_wide(parameter: Tensor) -> bool:
-    """Rows of several numbers. Others are Adagrad's, for which torch has its own loops."""
+    """Rows of several values. Others are Adagrad's, for which torch has its own loops."""
     return parameter.dim() > 1 and parameter.numel() > parameter.shape[0]
 
 

@@ -14,7 +14,7 @@ from torch.optim.sgd import sgd
 from cce.checks import check_flag, check_number
 from cce.optim import compiled_steps as loops
 from cce.optim.fused import Fused, available
-from cce.optim.row_optimizer import RowOptimizer, check_not_negative, refuse_decay
+from cce.optim.row_optimizer import RowOptimizer, check_not_negative, reject_decay
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +30,7 @@ class SGD(RowOptimizer):
 
     momentum: every row that ever had a gradient moves at every step, so a step costs as much as with a dense gradient.
         torch does the same sum, in a sparse buffer that grows at every step; ours is dense.
-    weight_decay: refused for sparse gradients, as by torch.
+    weight_decay: rejected for sparse gradients, as by torch.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SGD(RowOptimizer):
             if grad is None:
                 continue
             if decays and grad.is_sparse:
-                refuse_decay(group)
+                reject_decay(group)
             if not (in_loops and fused.add(parameter, grad)):
                 rest.append(parameter)
         self._step_fused(group, fused)

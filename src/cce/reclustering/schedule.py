@@ -120,15 +120,15 @@ class ClusterSchedule:
 
     def cluster(self) -> list[ClusterEvent]:
         """Cluster now, whatever the step: all tables, or none if one of them cannot be clustered."""
-        names = [readable_path(name) for name, _ in self._named_tables()]  # a table may be able to cluster only once
-        tables = {self._described(name): table for name, table in self._named_tables()}
+        named = self._named_tables()  # before: some tables can be clustered only once
+        tables = {self._described(name): table for name, table in named}
         random_state = self.generator.get_state()
         try:
             events = self._cluster(tables)
         except BaseException:
             self.generator.set_state(random_state)
             raise
-        self.clustered = names
+        self.clustered = [readable_path(name) for name, _ in named]
         for averaged in self.averages:
             restart_average(averaged, self.model)
         return events

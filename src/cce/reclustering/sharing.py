@@ -136,7 +136,7 @@ def _everything(tables: Sequence[Clusterable]) -> dict[str, Tensor]:
 
 
 class SharedCounts:
-    """Counts of ids that every process keeps of its own rows, added up before they are needed."""
+    """Id counts that every process keeps for its rows, added up before they are needed."""
 
     def __init__(self, tables: Sequence[Clusterable], ranks: Ranks) -> None:
         self.ranks = ranks

@@ -90,10 +90,10 @@ def _points(figure: Figure) -> list[dict[str, Any]]:
     """One record for each number; what a logarithmic axis cannot show is left out."""
     found = []
     for line in figure.series:
-        for place, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
+        for index, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
             if figure.log_y and y <= 0:
                 continue
-            band = {"low": line.low[place], "high": line.high[place]} if line.low else {}
+            band = {"low": line.low[index], "high": line.high[index]} if line.low else {}
             found.append({"series": line.name, "x": x, "y": y, "is_reference": line.is_reference, **band})
     return found
 

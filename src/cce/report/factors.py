@@ -6,7 +6,7 @@ logarithmic axis. "Some methods never reach baseline BCE within the number of pa
 Rates we report are based on extrapolations": a line is the optimistic bound and a parabola the pessimistic one, since
 such curves tend to be convex. What is called a loss here is any score of which less is better, with a minus otherwise.
 
-A run is compared with the full table of its own seed.
+A run is compared with the full table of the same seed.
 """
 
 from __future__ import annotations
@@ -89,15 +89,15 @@ def compression_factor(curve: Iterable[Point], baseline: float, full_size: float
     points, notes = clean(curve)
     if not points or not math.isfinite(baseline) or not full_size > 0:
         return Factor(Kind.UNKNOWN, notes=notes)
-    place = next((place for place, (_, loss) in enumerate(points) if loss <= baseline), None)
-    if place is None:
+    index = next((index for index, (_, loss) in enumerate(points) if loss <= baseline), None)
+    if index is None:
         return _extrapolated(points, baseline, full_size, notes)
-    if any(loss > baseline for _, loss in points[place:]):
+    if any(loss > baseline for _, loss in points[index:]):
         notes = (*notes, "the curve rises above the baseline again; this is where it first reaches it")
-    if place == 0:
+    if index == 0:
         factor = full_size / points[0][0]
         return Factor(Kind.AT_LEAST, factor, factor, notes)
-    factor = full_size / crossing(points[place - 1], points[place], baseline)
+    factor = full_size / crossing(points[index - 1], points[index], baseline)
     return Factor(Kind.MEASURED, factor, factor, notes)
 
 
@@ -106,7 +106,7 @@ def factor_over_seeds(
 ) -> Factor:
     """The factor of the mean curve over seeds, with the spread of the seeds' own factors.
 
-    baselines: losses of the full table, by seed. A run is compared with that of its own seed, and with their mean where
+    baselines: losses of the full table, by seed. A run is compared with that of the same seed, or with their mean if
     its seed has none. At each size differences are averaged; seeds that do not reach the baseline are left out of the
     spread.
     """
@@ -123,7 +123,7 @@ def factor_over_seeds(
 
 
 def _unpaired(seeds: Sequence[int]) -> list[str]:
-    """A note on the seeds that have no full table of their own."""
+    """A note on the seeds that have no full table."""
     if not seeds:
         return []
     words = f"seed {seeds[0]} has" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))} have"
@@ -140,8 +140,8 @@ def mean_curve(curves: Iterable[Sequence[Point]]) -> list[Point]:
             scores.setdefault(size, []).append(loss)
     means = []
     for size, found in sorted(scores.items()):
-        numbers = [loss for loss in found if math.isfinite(loss)]
-        means.append((size, math.fsum(numbers) / len(numbers) if numbers else math.nan))
+        finite = [loss for loss in found if math.isfinite(loss)]
+        means.append((size, math.fsum(finite) / len(finite) if finite else math.nan))
     return means
 
 
@@ -219,17 +219,17 @@ class Spread:
 
 
 def spread(values: Iterable[float]) -> Spread | None:
-    """The spread of the numbers among `values`; None if there is none."""
-    numbers = [value for value in values if math.isfinite(value)]
-    if not numbers:
+    """The spread of the finite `values`; None if there are none."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
         return None
-    mean = math.fsum(numbers) / len(numbers)
-    least, greatest = min(numbers), max(numbers)
+    mean = math.fsum(finite) / len(finite)
+    least, greatest = min(finite), max(finite)
     mean = min(max(mean, least), greatest)  # rounding may take it out
-    if len(numbers) == 1:
+    if len(finite) == 1:
         return Spread(1, mean, least, greatest)
-    half = half_width(numbers, mean)
-    return Spread(len(numbers), mean, least, greatest, mean - half, mean + half)
+    half = half_width(finite, mean)
+    return Spread(len(finite), mean, least, greatest, mean - half, mean + half)
 
 
 def spread_of_ratios(values: Iterable[float]) -> Spread | None:
@@ -241,11 +241,11 @@ def spread_of_ratios(values: Iterable[float]) -> Spread | None:
     return Spread(logs.count, math.exp(logs.mean), math.exp(logs.least), math.exp(logs.greatest), low, high)
 
 
-def half_width(numbers: list[float], mean: float) -> float:
-    """Half of the 95 % confidence interval of the mean of two numbers or more."""
-    freedom = len(numbers) - 1
-    deviation = math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / freedom)
-    return student_t(freedom) * deviation / math.sqrt(len(numbers))
+def half_width(values: list[float], mean: float) -> float:
+    """Half of the 95 % confidence interval of the mean of two or more values."""
+    freedom = len(values) - 1
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / freedom)
+    return student_t(freedom) * deviation / math.sqrt(len(values))
 
 
 def student_t(freedom: int) -> float:

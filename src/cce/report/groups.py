@@ -132,7 +132,7 @@ class Group:
         return None if found is None else found.mean
 
     def full_size(self, measure: str) -> float | None:
-        """The size of the full tables: of the baseline, or as ledgers tell it."""
+        """The size of the full tables: of the baseline, or from the ledgers."""
         if self.baseline is not None and (size := self.baseline.size(measure)) is not None:
             return size
         sizes = (full_size_of(record, measure) for budget in self.budgets for record in budget.records)

@@ -20,8 +20,8 @@ function remember(change) {
 function unpack({ count, columns }) {
   const rows = Array.from({ length: count }, () => ({}));
   for (const [name, column] of Object.entries(columns)) {
-    rows.forEach((row, place) => {
-      const value = column.words ? column.words[column.at[place]] : column[place];
+    rows.forEach((row, index) => {
+      const value = column.words ? column.words[column.at[index]] : column[index];
       if (value !== null) row[name] = value;
     });
   }
@@ -52,36 +52,36 @@ function setTheme(theme) {
 
 // -- charts --------------------------------------------------------------------------------------------------------
 
-async function draw(place) {
-  if (place.result) place.result.finalize();
-  place.result = place.view = null;
-  place.figure.hidden = !isShown(place);
-  if (place.figure.hidden) return;  // without a width there is nothing to fit to: it is drawn when it is shown
-  const spec = structuredClone(place.plot.spec);
-  spec.data = { values: place.rows };
+async function draw(chart) {
+  if (chart.result) chart.result.finalize();
+  chart.result = chart.view = null;
+  chart.figure.hidden = !isShown(chart);
+  if (chart.figure.hidden) return;  // without a width there is nothing to fit to: it is drawn when it is shown
+  const spec = structuredClone(chart.plot.spec);
+  spec.data = { values: chart.rows };
   spec.encoding.color.legend = null;  // the section has one for all its charts
   const options = { actions: false, renderer: "svg", config: chartTheme(), tooltip: { theme: "custom" } };
-  place.result = await window.vegaEmbed(place.element, spec, options);
-  place.view = place.result.view;
-  signal(place);
+  chart.result = await window.vegaEmbed(chart.element, spec, options);
+  chart.view = chart.result.view;
+  signal(chart);
 }
 
-function isShown(place) {
-  const choice = chosen(place.section);
-  if (place.metric && choice.metric !== null && place.metric !== choice.metric) return false;
+function isShown(chart) {
+  const choice = chosen(chart.section);
+  if (chart.metric && choice.metric !== null && chart.metric !== choice.metric) return false;
   const has = (row) => row.budget === choice.budget || row.series === "full";
-  return !place.plot.budgets || choice.budget === null || place.rows.some(has);
+  return !chart.plot.budgets || choice.budget === null || chart.rows.some(has);
 }
 
-function signal(place) {
-  const choice = chosen(place.section);
-  place.view.signal("highlight", choice.series);
-  if (place.plot.budgets && choice.budget !== null) place.view.signal("budget", choice.budget);
-  place.view.runAsync();
+function signal(chart) {
+  const choice = chosen(chart.section);
+  chart.view.signal("highlight", choice.series);
+  if (chart.plot.budgets && choice.budget !== null) chart.view.signal("budget", choice.budget);
+  chart.view.runAsync();
 }
 
 async function drawAll() {
-  for (const place of views) await draw(place);
+  for (const chart of views) await draw(chart);
   root.dataset.drawn = String(views.length);
 }
 
@@ -93,11 +93,11 @@ function chosen(section) {
 }
 
 function refresh(section) {
-  for (const place of views.filter((each) => each.section === section)) {
-    place.figure.hidden = !isShown(place);
-    if (place.figure.hidden) continue;
-    if (place.view) signal(place);
-    else draw(place);
+  for (const chart of views.filter((each) => each.section === section)) {
+    chart.figure.hidden = !isShown(chart);
+    if (chart.figure.hidden) continue;
+    if (chart.view) signal(chart);
+    else draw(chart);
   }
 }
 
@@ -123,8 +123,8 @@ function sort(table, column, direction) {
     return direction === "ascending" ? compare(first, last) : compare(last, first);
   });
   rows.forEach(([, row]) => body.append(row));
-  [...table.tHead.rows[0].cells].forEach((cell, place) => {
-    cell.setAttribute("aria-sort", place === column ? direction : "none");
+  [...table.tHead.rows[0].cells].forEach((cell, index) => {
+    cell.setAttribute("aria-sort", index === column ? direction : "none");
   });
 }
 
@@ -180,25 +180,25 @@ function showLedger(box, ledger) {
   table.className = "sortable";
   table.dataset.name = "ledger";
   const head = table.createTHead().insertRow();
-  names.forEach((name, place) => {
+  names.forEach((name, index) => {
     const cell = document.createElement("th");
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = name;
     cell.scope = "col";
     cell.setAttribute("aria-sort", "none");
-    if (place < 2) cell.className = "text";
+    if (index < 2) cell.className = "text";
     cell.append(button);
     head.append(cell);
   });
   const body = table.createTBody();
   for (const row of [total(rows), ...rows]) {
     const line = body.insertRow();
-    ledgerCells(row).forEach(([value, text], place) => {
+    ledgerCells(row).forEach(([value, text], index) => {
       const cell = line.insertCell();
       cell.textContent = text ?? value;
       if (text !== undefined) cell.dataset.value = value;
-      if (place < 2) cell.className = "text";
+      if (index < 2) cell.className = "text";
     });
   }
   const wide = document.createElement("div");
@@ -249,7 +249,7 @@ function wireSection(content) {
   if (metrics) wireList(section, metrics, "metric", () => refresh(section));
   const runs = section.querySelector("select.run");
   if (!runs) return;
-  content.ledger.forEach((ledger, place) => runs.append(new Option(ledger.label, String(place))));
+  content.ledger.forEach((ledger, index) => runs.append(new Option(ledger.label, String(index))));
   const show = () => showLedger(section.querySelector(".ledger"), content.ledger[Number(runs.value)]);
   wireList(section, runs, "run", show);
   if (content.ledger.length) show();

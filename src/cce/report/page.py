@@ -34,7 +34,7 @@ KEPT = (  # of a line of the ledger
 
 
 def make_page(found: Collected, sections: Sequence[Section], *, reload_seconds: float | None = None) -> str:
-    """The whole page; with `reload_seconds` it loads itself again so often, and keeps its place."""
+    """The whole page; with `reload_seconds` it reloads itself at this interval and keeps its scroll position."""
     values = {
         "title": escape(_title(sections)),
         "css": _resource("page.css"),
@@ -120,7 +120,7 @@ def _all_rows(plots: Sequence[Plot]) -> list[dict[str, Any]]:
 
 
 def _expectation(section: Section) -> str:
-    """Where the expected numbers come from, and the baseline that they go with."""
+    """Where the expected values come from, and the baseline that they go with."""
     if not section.expected:
         return ""
     words = [f"Expected: {section.expected.get('source', 'by the recipe')}."]
@@ -179,10 +179,10 @@ def _live_table(group: Group) -> Table:
         name = group.leading.name
         scores = [line[name] for line in run.of_kind("validation") if line.get(name) is not None]
         words = [Cell(run.name), Cell(str(run.config.get("method", ""))), Cell(budget_words(run.config))]
-        numbers = [Cell(run.config.get("seed", 0)), Cell(run.step, f"{run.step:,}")]
+        counts = [Cell(run.config.get("seed", 0)), Cell(run.step, f"{run.step:,}")]
         last = [Cell(found[-1], f"{found[-1]:.4f}") if found else Cell(None) for found in (losses, scores)]
         state = run.failure or ("under way" if run.is_running else "silent")
-        rows.append([*words, *numbers, *last, Cell(run.idle, f"{run.idle:,.0f} s"), Cell(state)])
+        rows.append([*words, *counts, *last, Cell(run.idle, f"{run.idle:,.0f} s"), Cell(state)])
     return Table("live", "Not finished", columns, rows)
 
 
@@ -213,14 +213,14 @@ def _data(section: Section) -> dict[str, Any]:
     """Charts that share their rows, such as curves of several metrics, have them once."""
     plots: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
-    places: dict[int, int] = {}
+    indices: dict[int, int] = {}
     for plot in section.plots:
         values = plot.spec["data"]["values"]
-        if id(values) not in places:
-            places[id(values)] = len(rows)
+        if id(values) not in indices:
+            indices[id(values)] = len(rows)
             rows.append(pack(values))
         spec = {name: value for name, value in plot.spec.items() if name != "data"}
-        plots[plot.name] = {"spec": spec, "rows": places[id(values)], "budgets": plot.has_budgets}
+        plots[plot.name] = {"spec": spec, "rows": indices[id(values)], "budgets": plot.has_budgets}
     return {"id": section.group.slug, "plots": plots, "rows": rows, "ledger": _ledger_data(section.group)}
 
 
@@ -245,7 +245,7 @@ def _resource(name: str) -> str:
 
 
 def pack(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Columns of values; a column of words is a list of the different ones, and places in it. `page.js` unpacks."""
+    """Columns of values; a column of words is a list of the distinct ones and indices into it. `page.js` unpacks."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"count": len(rows), "columns": {name: _column([row.get(name) for row in rows]) for name in names}}
 
@@ -253,8 +253,8 @@ def pack(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _column(values: list[Any]) -> Any:
     if any(isinstance(value, str) for value in values):
         words = list(dict.fromkeys(values))
-        places = {word: place for place, word in enumerate(words)}
-        return {"words": words, "at": [places[value] for value in values]}
+        indices = {word: index for index, word in enumerate(words)}
+        return {"words": words, "at": [indices[value] for value in values]}
     return [None if isinstance(value, float) and not math.isfinite(value) else value for value in values]
 
 

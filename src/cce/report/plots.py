@@ -77,7 +77,7 @@ def score_plot(group: Group, styles: Mapping[str, Style], info: MetricInfo, size
 
 
 def _score_rows(budget: Budget, score: str, size: str) -> list[dict[str, Any]]:
-    """One row; none without a score, or without a size, which a logarithmic axis has no place for."""
+    """One row; none without a score, or without a size, which a logarithmic axis cannot show."""
     found = budget.over_seeds(score)
     if found is None or not budget.size(size):
         return []
@@ -112,7 +112,7 @@ def _marks() -> Spec:
 
 
 def event_plot(group: Group, styles: Mapping[str, Style], name: str) -> Plot:
-    """A fact of every clustering: the mean over tables, and the band from the least to the greatest."""
+    """A measurement of every clustering: the mean over tables, and the band from the least to the greatest."""
     title, unit, about = FACTS[name]
     rows = event_rows(group, name)
     y = near("mean", unit)
@@ -194,14 +194,14 @@ def curve_rows(group: Group) -> list[Row]:
 
 
 def event_rows(group: Group, name: str) -> list[Row]:
-    """A fact of every clustering: its mean, least and greatest over tables."""
+    """A measurement of every clustering: its mean, least and greatest over tables."""
     rows: list[Row] = []
     for run, (series, budget, _, events, _) in enumerate(_runs(group)):
         for step in sorted({event["step"] for event in events if "step" in event}):
             found = spread(event[name] for event in events if event.get("step") == step and is_number(event.get(name)))
             if found is not None:
-                facts = {"mean": found.mean, "least": found.least, "greatest": found.greatest}
-                rounded = {key: round(value, 5) for key, value in facts.items()}
+                values = {"mean": found.mean, "least": found.least, "greatest": found.greatest}
+                rounded = {key: round(value, 5) for key, value in values.items()}
                 rows.append(
                     {"series": series, "budget": budget, "run": run, "step": step, "tables": found.count, **rounded}
                 )
@@ -212,10 +212,10 @@ def thin(points: Sequence[Row], leading: MetricInfo) -> list[Row]:
     """At most `MOST_POINTS` of them, evenly, with the first, the last and the best."""
     if len(points) <= MOST_POINTS:
         return list(points)
-    places = {round(place * (len(points) - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS)}
-    scored = [place for place, point in enumerate(points) if is_number(point.get(leading.name))]
-    places |= {min(scored, key=lambda place: leading.loss(points[place][leading.name]))} if scored else set()
-    return [points[place] for place in sorted(places)]
+    indices = {round(index * (len(points) - 1) / (MOST_POINTS - 1)) for index in range(MOST_POINTS)}
+    scored = [index for index, point in enumerate(points) if is_number(point.get(leading.name))]
+    indices |= {min(scored, key=lambda index: leading.loss(points[index][leading.name]))} if scored else set()
+    return [points[index] for index in sorted(indices)]
 
 
 def _runs(group: Group) -> Iterator[tuple[str, str, list[Row], list[Row], bool]]:
@@ -229,7 +229,7 @@ def _runs(group: Group) -> Iterator[tuple[str, str, list[Row], list[Row], bool]]
 
 
 def _scores(line: Row, names: Sequence[str]) -> Row:
-    """Of a validation, where it was, and the scores that are numbers."""
+    """The position of a validation and its numeric scores."""
     where = {name: round(line[name]) for name in ("step", "epoch") if is_number(line.get(name))}
     return where | {score_field(name): round(line[name], 5) for name in names if is_number(line.get(name))}
 

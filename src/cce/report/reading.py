@@ -1,7 +1,7 @@
 """What `cce report` is pointed at → records of finished runs, logs of unfinished ones, and what a recipe expects.
 
 A folder is walked for `records.jsonl` (of a sweep), `record.jsonl` (of a run), `metrics.jsonl` beside `config.toml` (of
-a run that is not finished) and `recipe.toml`. A run that is told of twice is taken once.
+a run that is not finished) and `recipe.toml`. A run that is found twice is taken once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LiveRun:
 
     @property
     def step(self) -> int:
-        """The last step that its log tells of."""
+        """The last step in its log."""
         return max((int(line.get("step", 0)) for line in self.lines), default=0)
 
 
@@ -83,7 +83,7 @@ class Collected:
 
 
 def collect(paths: Sequence[Path], *, may_be_empty: bool = False) -> Collected:
-    """Read everything at `paths`; refuse a path that is not there, and paths without a single run."""
+    """Read everything at `paths`; reject a missing path, and paths without a single run."""
     found = Collected()
     records: dict[tuple[Any, ...], RunRecord] = {}
     for path in paths:
@@ -117,7 +117,7 @@ def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord
 
 
 def _with_sources(records: list[RunRecord]) -> list[RunRecord]:
-    """A run that starts from another one of the same file is told the epochs of that one: it is compared with it."""
+    """A run that starts from another one of the same file takes over its epochs, so that the two can be compared."""
     epochs = {record.name: record.config.get("epochs") for record in records}
     return [
         replace(record, config=record.config | {SOURCE_EPOCHS: epochs[source]})
@@ -128,7 +128,7 @@ def _with_sources(records: list[RunRecord]) -> list[RunRecord]:
 
 
 def _named(record: RunRecord, file: Path, plan: dict[str, Any]) -> RunRecord:
-    """A run's own record has neither name nor series: its folder and the recipe tell them."""
+    """A run's own record has neither name nor series: they come from its folder and the recipe."""
     if record.name or file.name != RECORD:
         return record
     name = file.parent.name
@@ -154,14 +154,14 @@ def _files(path: Path) -> Iterator[Path]:
         return
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in SKIPPED)
-        place, there = Path(folder), set(names)
-        yield from (place / name for name in (RECIPE, RECORDS, RECORD) if name in there)
+        parent, there = Path(folder), set(names)
+        yield from (parent / name for name in (RECIPE, RECORDS, RECORD) if name in there)
         if {LOG, CONFIG} <= there and RECORD not in there:
-            yield place / LOG
+            yield parent / LOG
 
 
 def read_lines(path: Path, notes: list[str]) -> list[RunRecord]:
-    """The records of a file. A line that is none is refused by its number; the last may have been cut short."""
+    """The records of a file. A malformed line is rejected by its number; the last line may be cut short."""
     text = path.read_text(encoding="utf-8")
     records = []
     for number, line in enumerate(text.split("\n"), start=1):

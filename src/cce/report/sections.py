@@ -1,4 +1,4 @@
-"""A group of runs with all that is told about it: its headline, its tables and its charts."""
+"""A group of runs with everything reported about it: its headline, its tables and its charts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def headline(group: Group) -> str:
     if not group.budgets:
         return f"No run is finished yet; {len(group.live)} under way."
     if group.baseline_score is None:
-        return f"No full table among these runs, so compression factors cannot be told. {_best(group)}"
+        return f"No full table among these runs, so compression factors cannot be computed. {_best(group)}"
     factors = {name: group.factor(name, "params") for name in group.series if name != FULL}
     reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: -_value(factors[name]))
     if not factors:

@@ -58,18 +58,18 @@ class Table:
 
     def as_markdown(self) -> str:
         """The columns that are shown."""
-        places = self._shown()
-        headers = [_bar_free(self.columns[place].name) for place in places]
-        rows = [[_bar_free(str(row[place])) for place in places] for row in self.rows]
-        num_left = next((i for i, place in enumerate(places) if not self.columns[place].is_text), len(places))
+        indices = self._shown()
+        headers = [_bar_free(self.columns[index].name) for index in indices]
+        rows = [[_bar_free(str(row[index])) for index in indices] for row in self.rows]
+        num_left = next((i for i, index in enumerate(indices) if not self.columns[index].is_text), len(indices))
         return format_markdown(headers, rows, num_left=num_left) + "\n"
 
     def as_html(self) -> str:
         """The same, to be sorted by the page's script; everything is escaped."""
-        places = self._shown()
-        head = "".join(_heading(self.columns[place]) for place in places)
+        indices = self._shown()
+        head = "".join(_heading(self.columns[index]) for index in indices)
         body = "\n".join(
-            f"<tr>{''.join(_data(row[place], self.columns[place]) for place in places)}</tr>" for row in self.rows
+            f"<tr>{''.join(_data(row[index], self.columns[index]) for index in indices)}</tr>" for row in self.rows
         )
         return (
             f'<div class="wide" tabindex="0"><table class="sortable" data-name="{escape(self.name)}">'
@@ -82,7 +82,7 @@ class Table:
         return [dict(zip(names, (_plain(cell.value) for cell in row), strict=True)) for row in self.rows]
 
     def _shown(self) -> list[int]:
-        return [place for place, column in enumerate(self.columns) if column.shown]
+        return [index for index, column in enumerate(self.columns) if column.shown]
 
 
 def ratio_cell(full: float | None, size: float | None) -> Cell:

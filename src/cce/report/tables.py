@@ -155,17 +155,17 @@ def expected_value(value: Any) -> float | None:
 
 def _entries(name: str, factors: dict[str, Factor], expected: dict[str, Any], score: str) -> list[Entry]:
     """The cells of a line, each with its column; what is for the CSV file only comes last."""
-    shown, kept = [(Column("series", is_text=True), Cell(name))], []
+    shown, file_only = [(Column("series", is_text=True), Cell(name))], []
     for measure, factor in factors.items():
         about = f"times fewer than the full table, where its {score} is reached"
         notes = "; ".join(factor.notes)
         shown.append((Column(WORDS[measure], about=about), Cell(factor.value, str(factor), notes)))
         shown += _expected(name, EXPECTED.get(measure, ""), expected)
         shown += _seeds(factor) if measure == "params" else []
-        kept += _for_file(measure, factor)
+        file_only += _for_file(measure, factor)
     keys = [key for key in expected if key not in (*EXPECTED.values(), "source") and not key.startswith("full_")]
     scores = [entry for key in keys for entry in _expected(name, key, expected)]
-    return [*shown, *scores, (Column("how", is_text=True), Cell(how(factors["params"]))), *kept]
+    return [*shown, *scores, (Column("how", is_text=True), Cell(how(factors["params"]))), *file_only]
 
 
 def _seeds(factor: Factor) -> list[Entry]:
@@ -248,10 +248,10 @@ def environment_table(records: Iterable[RunRecord]) -> Table:
     """A column for each environment that runs ran in, with the number of runs."""
     found: dict[tuple[tuple[str, str], ...], int] = {}
     for record in records:
-        facts = tuple((str(name), "" if value is None else str(value)) for name, value in record.environment.items())
-        found[facts] = found.get(facts, 0) + 1
-    names = list(dict.fromkeys(name for facts in found for name, _ in facts))
+        machine = tuple((str(name), "" if value is None else str(value)) for name, value in record.environment.items())
+        found[machine] = found.get(machine, 0) + 1
+    names = list(dict.fromkeys(name for machine in found for name, _ in machine))
     columns = [Column("", is_text=True), *(Column(f"environment {i + 1}", is_text=True) for i in range(len(found)))]
     rows = [[Cell("runs"), *(Cell(count) for count in found.values())]]
-    rows += [[Cell(name), *(Cell(dict(facts).get(name, "")) for facts in found)] for name in names]
+    rows += [[Cell(name), *(Cell(dict(machine).get(name, "")) for machine in found)] for name in names]
     return Table("environment", "Environment", columns, rows)

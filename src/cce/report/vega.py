@@ -65,7 +65,7 @@ def javascript() -> str:
 
 
 def picture(spec: dict[str, Any], *, title: str, kind: str) -> bytes:
-    """A chart as SVG or PNG, with a title and a width of its own."""
+    """A chart as SVG or PNG, with its own title and width."""
     import vl_convert
 
     drawn = copy.deepcopy(spec) | {"title": title, "width": WIDTH, "config": THEME, "autosize": "pad"}
@@ -114,7 +114,7 @@ def middle_budget(rows: Sequence[Spec]) -> str:
 
 
 def number(field: str, title: str, **options: Any) -> Spec:
-    """A channel of numbers."""
+    """A numeric channel."""
     return {"field": field, "type": "quantitative", "title": title, **options}
 
 
@@ -210,13 +210,13 @@ class Style:
 def palette(names: Iterable[str]) -> dict[str, Style]:
     """A style for each name, by its rank: the usual methods have their own hues, whoever else is there."""
     wanted = sorted(set(names))
-    styles = {name: _style(place) for place, name in enumerate(FIXED) if name in wanted}
+    styles = {name: _style(index) for index, name in enumerate(FIXED) if name in wanted}
     if "full" in wanted:
         styles["full"] = Style(GREY, "square")
-    free = (place for place in count() if place >= len(FIXED) or FIXED[place] not in wanted)
+    free = (index for index in count() if index >= len(FIXED) or FIXED[index] not in wanted)
     return styles | {name: _style(next(free)) for name in wanted if name not in styles}
 
 
-def _style(place: int) -> Style:
-    """Thirteen hues and seven shapes: 91 places before a pair comes again."""
-    return Style(HUES[place % len(HUES)], SHAPES[place % len(SHAPES)])
+def _style(index: int) -> Style:
+    """Thirteen hues and seven shapes: 91 styles before a pair repeats."""
+    return Style(HUES[index % len(HUES)], SHAPES[index % len(SHAPES)])

@@ -1,4 +1,4 @@
-"""A report on disk: the page, the figures and the tables, each written aside and renamed."""
+"""A report on disk: the page, the figures and the tables, each written to a temporary file and renamed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def watch(
     *,
     seconds: float,
     figures: bool = True,
-    tell: Callable[[Collected], None] | None = None,
+    report: Callable[[Collected], None] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Told:
     """Write the page every so often; at the end, or at Ctrl-C, the whole report once more.
@@ -83,8 +83,8 @@ def watch(
             quiet = quiet + seconds if now == last and not found.num_running else 0.0
             if now != last and found.num_runs:
                 write_report(found, out, figures=False, reload_seconds=seconds)
-                if tell is not None:
-                    tell(found)
+                if report is not None:
+                    report(found)
             last = now
             sleep(seconds)
             found = collect(paths, may_be_empty=True)

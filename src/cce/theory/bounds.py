@@ -58,7 +58,7 @@ def lies_under(runs: Tensor, bound: Sequence[float], *, num_errors: float = 3.0)
     """Whether the mean of `runs` `(repetitions, steps + 1)` lies under a bound at every step, and how near it comes.
 
     How near: the largest mean / bound from the first step on. The bound is on the expectation, so a mean may exceed it
-    by `num_errors` of its own standard errors.
+    by `num_errors` of its standard errors.
     """
     if runs.dim() != 2 or runs.shape[1] != len(bound):
         raise ValueError(f"runs must have shape (repetitions, {len(bound)}), as bound has, got {tuple(runs.shape)}.")

@@ -1,4 +1,4 @@
-"""`H`, d1 × k, with a few numbers in each row: stored as the places of these numbers, never as a matrix."""
+"""`H`, d1 × k, with a few nonzero values in each row: stored as their column indices, never as a matrix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SparseFactor:
-    """Row `i` of H has `weights[i, t]` in column `rows[i, t]`, for each term t; terms at one place add up."""
+    """Row `i` of H has `weights[i, t]` in column `rows[i, t]`, for each term t; terms with the same column add up."""
 
     rows: Tensor  # (num_embeddings, terms), int64: which rows of the codebook an id uses
     weights: Tensor  # (num_embeddings, terms), float64

@@ -1,4 +1,4 @@
-"""A figure as plain data: named series of numbers, and what was claimed beside what was found."""
+"""A figure as plain data: named series of values, and what was claimed beside what was found."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, whether it held here, and the numbers that say so."""
+    """A sentence of the paper, whether it held here, and the evidence for it."""
 
     text: str
     held: bool
@@ -69,13 +69,13 @@ class Figure:
         return {**asdict(self), "held": self.held, "verdict": self.verdict}
 
     def table(self) -> str:
-        """The series side by side, at up to a dozen places, and baselines below."""
+        """The series side by side, at up to a dozen x values, and baselines below."""
         lines = [line for line in self.series if not line.is_level]
-        places = sorted({place for line in lines for place in line.x})
+        positions = sorted({position for line in lines for position in line.x})
         values = [dict(zip(line.x, line.y, strict=True)) for line in lines]
         rows = [
-            [self._tick(place), *(f"{found[place]:.4g}" if place in found else "" for found in values)]
-            for place in spread(places, MOST_LINES)
+            [self._tick(position), *(f"{found[position]:.4g}" if position in found else "" for found in values)]
+            for position in spread(positions, MOST_LINES)
         ]
         levels = [f"{line.name}: {line.y[0]:.4g}" for line in self.series if line.is_level]
         return "\n".join([format_table([self.x_label, *(line.name for line in lines)], rows), *levels])
@@ -84,15 +84,15 @@ class Figure:
         settings = ", ".join(f"{name} {value}" for name, value in self.settings.items())
         return "\n".join([self.title, settings, "", self.table(), "", *map(str, self.claims)])
 
-    def _tick(self, place: float) -> str:
-        return self.ticks[int(place)] if self.ticks else f"{place:g}"
+    def _tick(self, position: float) -> str:
+        return self.ticks[int(position)] if self.ticks else f"{position:g}"
 
 
-def spread(places: list[float], count: int) -> list[float]:
-    """At most `count` of these places: the first, the last, and some in between."""
-    if len(places) <= count:
-        return places
-    return [places[round(index * (len(places) - 1) / (count - 1))] for index in range(count)]
+def spread(positions: list[float], count: int) -> list[float]:
+    """At most `count` of these positions: the first, the last, and some in between."""
+    if len(positions) <= count:
+        return positions
+    return [positions[round(index * (len(positions) - 1) / (count - 1))] for index in range(count)]
 
 
 def steps(name: str, y: tuple[float, ...] | list[float], *, is_reference: bool = False) -> Series:

@@ -1,6 +1,6 @@
 """The least-squares problem of the paper's theory: the table `T` that minimises `‖XT − Y‖²` (Section 3).
 
-`X` has a row for each of n examples and a column for each of d1 ids; `Y` has d2 numbers for each example.
+`X` has a row for each of n examples and a column for each of d1 ids; `Y` has d2 values for each example.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LeastSquares:
             if matrix.dim() != 2 or 0 in matrix.shape:
                 raise ValueError(f"{name} must be a matrix with rows and columns, got shape {tuple(matrix.shape)}.")
             if not bool(matrix.isfinite().all()):
-                raise ValueError(f"{name} must be finite, got {int((~matrix.isfinite()).sum())} numbers that are not.")
+                raise ValueError(f"{name} must be finite, got {int((~matrix.isfinite()).sum())} non-finite values.")
         if len(x) != len(y):
             raise ValueError(f"x and y must have as many rows as each other, got {len(x)} and {len(y)}.")
         self.x = x.double()
@@ -36,7 +36,7 @@ class LeastSquares:
 
     @property
     def embedding_dim(self) -> int:
-        """The numbers of a vector, d2."""
+        """The embedding dimension, d2."""
         return self.y.shape[1]
 
     @cached_property

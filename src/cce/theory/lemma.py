@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 DISTRIBUTIONS = ("exponential", "chi-square")
-BLOCK = 1 << 20  # numbers drawn at a time
+BLOCK = 1 << 20  # values drawn at a time
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _checked_weights(weights: Sequence[float]) -> Tensor:
 
 def _draw(distribution: str, num_samples: int, num_variables: int, generator: Generator | None) -> Tensor:
     check_choice("distribution", distribution, DISTRIBUTIONS)
-    numbers = torch.empty(num_samples, num_variables, dtype=torch.float64)
+    samples = torch.empty(num_samples, num_variables, dtype=torch.float64)
     if distribution == "exponential":
-        return numbers.exponential_(generator=generator)
-    return numbers.normal_(generator=generator).square_()
+        return samples.exponential_(generator=generator)
+    return samples.normal_(generator=generator).square_()

@@ -1,6 +1,6 @@
 """The random columns of dense CCE, in four kinds (the paper's appendix, "SVD aligned noise converges faster").
 
-"iid" are standard normal numbers `G`. "smart" ones are aligned with X: with `X = UΣVᵀ` they are `VΣ⁻¹G`, so that `XG`
+"iid" are standard normal values `G`. "smart" ones are aligned with X: with `X = UΣVᵀ` they are `VΣ⁻¹G`, so that `XG`
 prefers no direction. In the "half" kinds the codebook is held to the form `[I | M']`, as in the proof of the theorem:
 the last table is taken over as it is, and only noise is added to it.
 """

@@ -1,6 +1,6 @@
 """Count sketch: a random `H` with signs (Charikar, Chen and Farach-Colton, 2002; the paper's appendix "Hashing").
 
-Row `i` has `s(i)` in column `h(i)`. With several numbers in a row, columns are split into equal segments with a hash
+Row `i` has `s(i)` in column `h(i)`. With several values in a row, columns are split into equal segments with a hash
 function into each, as the analysis of sparse Johnson–Lindenstrauss advises (Cohen, Jayram and Nelson, 2018).
 """
 

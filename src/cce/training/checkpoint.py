@@ -94,7 +94,7 @@ def write_checkpoint(folder: Path, step: int, model: Mapping[str, Tensor], state
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise OSError(f"checkpoint {path} could not be written: {reason}; those before it are kept.") from error
+        raise OSError(f"checkpoint {path} could not be written: {reason}; earlier checkpoints are intact.") from error
     return path
 
 
@@ -103,7 +103,7 @@ def _write_files(folder: Path, step: int, model: Mapping[str, Tensor], state: Ma
     plain = pack(dict(state), tensors)
     save_file(_separate(model), folder / MODEL)
     save_file(_separate(tensors), folder / TRAINING)
-    files = {name: _facts(folder / name) for name in (MODEL, TRAINING)}
+    files = {name: _file_entry(folder / name) for name in (MODEL, TRAINING)}
     body = {"format": FORMAT, "step": step, "files": files, "state": plain}
     (folder / MANIFEST).write_text(json.dumps({"sha256": _digest(body), "body": body}), encoding="utf-8")
     for name in (MODEL, TRAINING, MANIFEST):
@@ -113,10 +113,10 @@ def _write_files(folder: Path, step: int, model: Mapping[str, Tensor], state: Ma
 def read_checkpoint(path: Path) -> Checkpoint:
     """What was saved; a damaged checkpoint is rejected with the name of its damaged file."""
     body = read_manifest(path)
-    for name, facts in body["files"].items():
+    for name, entry in body["files"].items():
         if not (path / name).is_file():
             raise DamagedCheckpointError(f"{path / name} is missing: the checkpoint was damaged.")
-        if _facts(path / name) != facts:
+        if _file_entry(path / name) != entry:
             raise DamagedCheckpointError(f"{path / name} is not what was written: the checkpoint was damaged.")
     model, tensors = (_load_tensors(path / name) for name in (MODEL, TRAINING))
     with explained_misfits(path / MANIFEST):
@@ -249,7 +249,7 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return separate
 
 
-def _facts(path: Path) -> dict[str, Any]:
+def _file_entry(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 

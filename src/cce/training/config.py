@@ -234,8 +234,8 @@ class TrainConfig:
             return
         if self.cluster_times is not None:
             raise ValueError("cluster_times does not go with cluster_at_epochs, which lists all clusterings.")
-        numbers = self.cluster_at_epochs if isinstance(self.cluster_at_epochs, list) else []
-        if not numbers or not all(type(number) in (int, float) and 0 < number < math.inf for number in numbers):
+        epochs = self.cluster_at_epochs if isinstance(self.cluster_at_epochs, list) else []
+        if not epochs or not all(type(epoch) in (int, float) and 0 < epoch < math.inf for epoch in epochs):
             raise ValueError(f"cluster_at_epochs must be a list of numbers above 0, got {self.cluster_at_epochs!r}.")
 
     @property
@@ -265,7 +265,7 @@ def _toml(value: Any) -> str:
         return "{" + ", ".join(_pair(key, item) for key, item in value.items()) + "}"
     if isinstance(value, float):
         return repr(value)  # nan and inf are words of TOML's as well
-    return json.dumps(value, ensure_ascii=False)  # of strings, numbers and booleans JSON's form is TOML's
+    return json.dumps(value, ensure_ascii=False)  # for strings, numbers and booleans, JSON is valid TOML
 
 
 def _pair(key: str, value: Any) -> str:

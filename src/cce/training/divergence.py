@@ -50,8 +50,8 @@ class DivergenceGuard:
 
     def _error(self, what: str, *, step: int) -> DivergedError:
         lr = self.session.optimizers[0].param_groups[0]["lr"]
-        kept = list_checkpoints(self.folder.checkpoints)
-        where = f"the last good checkpoint is {kept[-1]}" if kept else "there is no checkpoint yet"
+        checkpoints = list_checkpoints(self.folder.checkpoints)
+        where = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
         hint = "" if self.session.config.codebook_dtype != "float16" else ", or codebook_dtype bfloat16"
         return DivergedError(
             f"{what} at step {step:,} with learning rate {lr:g}: training diverged. "

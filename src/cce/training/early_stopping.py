@@ -1,6 +1,6 @@
 """The paper's rule: stop when the best validation of an epoch is worse than that of the epoch before.
 
-What is best is told by one metric, the paper's BCE unless another is named.
+What is best is decided by one metric, the paper's BCE unless another is named.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STATE = ("best", "best_step", "this_epoch", "last_epoch")
 class EarlyStopping:
     """Hears of every validation and the end of every epoch; knows the best so far and when it is enough.
 
-    Scores are compared as losses: those of which more is better are kept with a minus.
+    Scores are compared as losses: scores of which more is better are negated.
     """
 
     def __init__(self, best_by: str = DEFAULT_BEST_BY) -> None:

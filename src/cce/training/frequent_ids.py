@@ -1,6 +1,6 @@
 """Which ids occur often enough in training for a pointer of theirs to be learned.
 
-The vector of an id that was seen twice says little about it, so clustering it tells nothing, takes centroids from ids
+The vector of an id that was seen twice says little about it, so clustering it adds nothing, takes centroids from ids
 that matter, and its pointer costs as much as any. Such ids stay hashed. `docs/results.md` has the measurement.
 """
 

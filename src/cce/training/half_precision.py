@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LOST = 2.0**-25  # the largest number that float16 rounds to zero
 LARGEST = 65504.0
-NO_SQUARES = ("sgd", "rowwise_adagrad", "asgd", "rprop")  # or they are kept in float32
+NO_SQUARES = ("sgd", "rowwise_adagrad", "asgd", "rprop")  # or they are stored in float32
 BETAS = ("adam", "adamw", "nadam", "radam", "sparse_adam")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cce.data import PreparedData
-from cce.diagnostics import collapse, summary
+from cce.diagnostics import diagnose_collapse, summary
 from cce.distributed import Ranks
 from cce.embeddings import ClusteredEmbedding
 from cce.evaluation import check_metrics, describe_metric
@@ -44,7 +44,7 @@ class Inspection:
         lines = [f"checkpoint: {self.path}", f"step {self.step:,}; model of {self.num_params:,} params", ""]
         lines += [str(self.tables), ""]
         if self.health:
-            rows = [(name, *_health_row(facts)) for name, facts in self.health.items()]
+            rows = [(name, *_health_row(found)) for name, found in self.health.items()]
             lines += [format_table(("table", "H1", "H2", "dead rows", "verdict"), rows), ""]
         if self.curve:
             lines += [_curve_table(self.curve[-6:]), f"best: step {self.best_step:,}", ""]
@@ -73,9 +73,9 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
     health = {}
     for name, table in made.named_modules():
         if isinstance(table, ClusteredEmbedding) and table.can_cluster:
-            facts = collapse(table, generator=torch.Generator().manual_seed(config.seed))
-            dead = {"dead_rows": sum(facts.dead_rows), "num_rows": facts.num_rows}
-            health[name] = {"entropies": facts.entropies, "golden": facts.golden, **dead, "verdict": facts.verdict}
+            found = diagnose_collapse(table, generator=torch.Generator().manual_seed(config.seed))
+            dead = {"dead_rows": sum(found.dead_rows), "num_rows": found.num_rows}
+            health[name] = {"entropies": found.entropies, "golden": found.golden, **dead, "verdict": found.verdict}
     return Inspection(
         path=checkpoint.path,
         step=checkpoint.step,
@@ -142,6 +142,6 @@ def _curve_table(curve: list[dict[str, float]]) -> str:
     return format_table(("step", "epoch", *(f"validation {info.title}" for info in infos)), rows)
 
 
-def _health_row(facts: dict[str, Any]) -> tuple[str, ...]:
-    entropies = [f"{value:.2f}" for value in facts["entropies"]]
-    return (*entropies, *[""] * (2 - len(entropies)), f"{facts['dead_rows']:,}", facts["verdict"])
+def _health_row(found: dict[str, Any]) -> tuple[str, ...]:
+    entropies = [f"{value:.2f}" for value in found["entropies"]]
+    return (*entropies, *[""] * (2 - len(entropies)), f"{found['dead_rows']:,}", found["verdict"])

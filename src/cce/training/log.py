@@ -25,7 +25,7 @@ class MetricsLog:
             self._board = _open_board(folder.path / "tensorboard", step)
         kept, self.damage = folder.cut_log(step)
         for line in kept if step else ():
-            if line["step"] == step:  # TensorBoard drops whole steps: what is kept of this one is written again
+            if line["step"] == step:  # TensorBoard drops whole steps: the remaining lines of this one are written again
                 self._write_board(line["kind"], step, line)
 
     def write(self, kind: str, step: int, **values: Any) -> None:

@@ -114,10 +114,10 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def _processor() -> str:
-    """Its model, as Linux tells it; elsewhere, what Python knows."""
-    facts = Path("/proc/cpuinfo")
-    if facts.exists():
-        for line in facts.read_text(encoding="utf-8").splitlines():
+    """Its model, as Linux reports it; elsewhere, what Python knows."""
+    cpu_info = Path("/proc/cpuinfo")
+    if cpu_info.exists():
+        for line in cpu_info.read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()  # ARM has no such line, and Python often no word

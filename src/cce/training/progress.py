@@ -70,7 +70,7 @@ class Progress:
 
 
 def memory_text() -> str:
-    """Resident memory of this process, where the system tells it."""
+    """Resident memory of this process, where the system reports it."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     resident = next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)

@@ -42,7 +42,7 @@ def score(
     others = [each for each in accumulators.values() if each not in summed]
     was_training = model.training
     model.eval()
-    kept, problem = [], ""
+    parts, problem = [], ""
     for first_row, rows in _scored(model, loader, device, groups, ranks):
         problem = problem or _problem(rows, first_row)
         if problem and ranks.world_size == 1:
@@ -50,12 +50,12 @@ def score(
         for metric in summed if not problem else ():
             metric.add(rows)
         if others:
-            kept.append((first_row, rows))
+            parts.append((first_row, rows))
     model.train(was_training)
     _raise_together(problem, ranks)
     for metric in summed:
         sum_over_ranks(metric.sums, ranks)
-    whole = _gather(kept, ranks) if others else ScoredRows.concatenate([])
+    whole = _gather(parts, ranks) if others else ScoredRows.concatenate([])
     for other in others:
         other.add(whole)
     return dict(broadcast({name: each.compute() for name, each in accumulators.items()}, ranks))
@@ -119,14 +119,14 @@ def _raise_together(problem: str, ranks: Ranks) -> None:
         raise ValueError(broadcast(problem, ranks, source=int(has_problem.argmax())))
 
 
-def _gather(kept: Sequence[tuple[int, ScoredRows]], ranks: Ranks) -> ScoredRows:
+def _gather(parts: Sequence[tuple[int, ScoredRows]], ranks: Ranks) -> ScoredRows:
     """The rows of all ranks in the order of the split, so that sums are the same on any number of ranks."""
-    mine = ScoredRows.concatenate([rows for _, rows in kept])
+    mine = ScoredRows.concatenate([rows for _, rows in parts])
     if ranks.world_size == 1:
         return mine
-    numbers = torch.cat([torch.arange(first, first + len(rows)) for first, rows in kept])
+    positions = torch.cat([torch.arange(first, first + len(rows)) for first, rows in parts])
     floats = gather_rows(torch.stack([mine.logits, mine.labels, mine.weights], dim=1), ranks)
-    integers = gather_rows(torch.stack([numbers, mine.groups], dim=1), ranks)
+    integers = gather_rows(torch.stack([positions, mine.groups], dim=1), ranks)
     order = integers[:, 0].argsort()
     logits, labels, weights = floats[order].unbind(1)
     return ScoredRows(logits, labels, weights, integers[order, 1])

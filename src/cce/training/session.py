@@ -149,7 +149,7 @@ class Session:
         set_learning_rate(self.optimizers, self.config.lr * factor)
 
     def save(self, folder: RunFolder) -> None:
-        """Write a checkpoint, and remove those that are no longer kept."""
+        """Write a checkpoint, and remove those that are no longer needed."""
         if self.schedule is not None:
             self.schedule.add_up_counts()
         if self.ranks.is_main:

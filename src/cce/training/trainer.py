@@ -294,8 +294,8 @@ class Trainer:
         except RuntimeError as error:
             if self.ranks.world_size == 1 or not is_lost_peer(error):
                 raise
-            kept = list_checkpoints(self.folder.checkpoints)
-            where = f"the last checkpoint is {kept[-1]}" if kept else "there is no checkpoint as yet"
+            checkpoints = list_checkpoints(self.folder.checkpoints)
+            where = f"the last checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint as yet"
             what = f"another process of this run has died; {where}; go on with {self._how_to_resume()}."
             tqdm.write(what, file=sys.stderr)  # at once: torchrun is about to end this process as well
             raise ConnectionError(what) from error

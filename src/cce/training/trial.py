@@ -1,4 +1,4 @@
-"""What a run will cost: a few steps are really taken, and nothing is kept."""
+"""What a run will cost: a few real steps, of which nothing is saved."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Trial:
 
 
 def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:
-    """Train for about so long, score one batch, and weigh a checkpoint. A run to start from is not looked for."""
+    """Train for about so long, score one batch, and measure a checkpoint. `start_from` is ignored."""
     with TemporaryDirectory() as folder:
         trainer = Trainer(replace(config, start_from=None, epochs=max(config.epochs, 1)), folder)
         trained = _trained_per_second(trainer, seconds)

@@ -54,7 +54,7 @@ def _record_problems(folder: RunFolder) -> Iterator[str]:
 
 
 def _checkpoint_problems(checkpoint: Checkpoint) -> Iterator[str]:
-    """The content of a checkpoint whose checksums are right. A model of a file of its own is not made."""
+    """The content of a checkpoint whose checksums are right. A model from a user's file is not built."""
     named = checkpoint_path(checkpoint.path.parent, checkpoint.step).name
     if checkpoint.path.name != named:
         yield f"{checkpoint.path} must be named after its step, {named}."
@@ -75,6 +75,6 @@ def _best_problems(folder: RunFolder, whole: list[Checkpoint]) -> Iterator[str]:
         best = whole[-1].best_step if whole else -1
         if best >= 0 and best not in [checkpoint.step for checkpoint in whole]:
             path = checkpoint_path(folder.checkpoints, best)
-            yield f"{path}, the best checkpoint, must be whole: the next best would take its place."
+            yield f"{path}, the best checkpoint, must be whole: the next best would replace it."
     except BAD_FILE as error:
         yield str(error)

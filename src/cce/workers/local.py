@@ -119,12 +119,12 @@ def _end_with_parent() -> None:
 def _work(function: Callable[[Task], Result], task: Task) -> Result:
     """One task. What SIGINT does says whether this process is idle, at work, or was asked to stop."""
     try:
-        if signal.signal(signal.SIGINT, signal.default_int_handler) is _refuse:
+        if signal.signal(signal.SIGINT, signal.default_int_handler) is _reject:
             raise KeyboardInterrupt
         result = function(task)
         signal.signal(signal.SIGINT, _note_idle)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, _refuse)
+        signal.signal(signal.SIGINT, _reject)
         raise
     except BaseException:
         signal.signal(signal.SIGINT, _note_idle)
@@ -133,11 +133,11 @@ def _work(function: Callable[[Task], Result], task: Task) -> Result:
 
 
 def _note_idle(number: int, frame: FrameType | None) -> None:
-    """Asked to stop between two tasks: the next is refused."""
+    """Asked to stop between two tasks: the next is rejected."""
     del number, frame
-    signal.signal(signal.SIGINT, _refuse)
+    signal.signal(signal.SIGINT, _reject)
 
 
-def _refuse(number: int, frame: FrameType | None) -> None:
+def _reject(number: int, frame: FrameType | None) -> None:
     """Nothing: it stands for a process that was asked to stop."""
     del number, frame

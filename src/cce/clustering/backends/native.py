@@ -193,7 +193,7 @@ def _search_cells(rows: Floats, centers: Floats, nearest: Longs) -> None:
 
 
 def _search_trees(rows: Floats, centers: Floats, nearest: Longs) -> None:
-    """Search few points for each centroid: each block in a tree of its own."""
+    """Search few points for each centroid: each block in its own tree."""
     size = min(LARGEST_BLOCK, max(SMALLEST_BLOCK, -(-len(rows) // torch.get_num_threads())))
     known = all_centers(centers)
 

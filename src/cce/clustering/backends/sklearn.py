@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def sklearn_kmeans(points: Tensor, init: Tensor, *, sample_weight: Tensor | None, max_iter: int, tol: float) -> KMeans:
-    """Run scikit-learn's Lloyd from `init`; its `tol` is its own, and it tells only the last inertia."""
+    """Run scikit-learn's Lloyd from `init`; its `tol` is its own, and it reports only the last inertia."""
     num_points, n_clusters = points.shape[0], init.shape[0]
     if num_points < n_clusters:
         raise ValueError(f"points must be at least n_clusters = {n_clusters} for sklearn, got {num_points}.")

@@ -61,7 +61,7 @@ class Centers(NamedTuple):
 
 
 class Near(NamedTuple):
-    """Centroids near a box, nearest first: room for all of them, used again for every box."""
+    """Centroids near a box, nearest first: space for all of them, used again for every box."""
 
     squares: Floats  # (k + padding,) from the box to each candidate
     shells: Ints  # (k + padding,) of each candidate
@@ -89,7 +89,7 @@ def all_centers(rows: Floats, moves: Floats | None = None) -> Centers:
 
 @compile_loops
 def new_near(num_centers: int, width: int) -> Near:
-    """Return empty lists with room for all centroids."""
+    """Return empty lists with space for all centroids."""
     num_blocks = (num_centers + LANES - 1) // LANES
     return Near(
         np.empty(num_blocks * LANES, np.float32),

@@ -29,7 +29,7 @@ STEP = 2  # levels from one thinning out to the next
 
 
 class Candidates(NamedTuple):
-    """Centroids that may be the nearest of some point in a box: room for all of them."""
+    """Centroids that may be the nearest of some point in a box: space for all of them."""
 
     ids: Ints  # (k,) ascending
     columns: Floats  # (width, k) their coordinates
@@ -47,9 +47,9 @@ class Scratch(NamedTuple):
 class Best(NamedTuple):
     """The points of one cell, and the nearest centroid that each has found so far."""
 
-    columns: Floats  # (width, room) their coordinates
-    bits: Ints  # (room,) of its squared distance, as an integer
-    winners: Ints  # (room,)
+    columns: Floats  # (width, capacity) their coordinates
+    bits: Ints  # (capacity,) of its squared distance, as an integer
+    winners: Ints  # (capacity,)
 
 
 @compile_loops
@@ -95,9 +95,9 @@ def at_level(lists: Candidates, level: int) -> Candidates:
 
 
 @compile_loops
-def new_best(room: int, dims: Dims) -> Best:
-    """Return room for the points of one cell."""
-    return Best(np.empty((len(dims), room), np.float32), np.empty(room, np.int32), np.zeros(room, np.int32))
+def new_best(capacity: int, dims: Dims) -> Best:
+    """Return space for the points of one cell."""
+    return Best(np.empty((len(dims), capacity), np.float32), np.empty(capacity, np.int32), np.zeros(capacity, np.int32))
 
 
 @compile_loops

@@ -159,7 +159,7 @@ def part_rows(
 def choose_cut(rows: Floats, order: Ints, begin: int, end: int, values: Floats) -> tuple[np.uint64, np.float32]:
     """Return the dimension in which a sample of the points spreads most, and the sample's median there.
 
-    `values` has room for the sample.
+    `values` has space for the sample.
     """
     num_sampled = min(values.shape[0], end - begin)
     step = (end - begin) // num_sampled

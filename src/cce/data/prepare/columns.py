@@ -53,13 +53,13 @@ class Columns:
 
     @property
     def numbers(self) -> dict[str, str]:
-        """Columns of numbers beside the dense ones, by what they are for."""
+        """Numeric columns other than the dense ones, by role."""
         roles = {"label": self.label, "weight": self.weight, "timestamp": self.timestamp, "user": self.user}
         return {role: name for role, name in roles.items() if name is not None}
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Columns whose values are kept as they are."""
+        """Columns whose values are left unchanged."""
         return (*self.categorical, *((self.group,) if self.group and self.group not in self.categorical else ()))
 
     @property

@@ -43,7 +43,7 @@ class Input:
         return self.member is None and self.path.suffix not in (".gz", ".zip")
 
     def check(self) -> None:
-        """Refuse a file that is missing or empty."""
+        """Reject a file that is missing or empty."""
         if not self.path.is_file():
             raise FileNotFoundError(f"{self.path} must be a file, and there is none.")
         if self.path.stat().st_size == 0:
@@ -71,7 +71,7 @@ class Input:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The file's text; a compressed file that is damaged or was cut short is refused by name."""
+        """The file's text; a compressed file that is damaged or truncated is rejected by name."""
         try:
             if self.member is not None:
                 with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:

@@ -49,7 +49,7 @@ class Splitting:
             raise ValueError("split_column must be given to split by column.")
 
     def adjusted(self, way: str | None, given: Mapping[str, Any]) -> Splitting:
-        """Split another `way`, or with other options; options that have no effect are refused."""
+        """Split another `way`, or with other options; options that have no effect are rejected."""
         base = self if way is None else Splitting(way, column=given.get("column"))
         unused = [name for name in given if name not in WAYS[base.way]]
         if unused:
@@ -60,7 +60,7 @@ class Splitting:
 
 @dataclass(frozen=True)
 class VocabularyRule:
-    """Which values get an id of their own."""
+    """Which values get their own id."""
 
     min_count: int = 1
     max_ids: int | None = None  # beside 0

@@ -93,12 +93,12 @@ class Preparation:
     def _pieces(self) -> list[Piece]:
         found = []
         for file, input_ in enumerate(self.job.inputs):
-            numbers: Sequence[int | None] = [None]
+            parts: Sequence[int | None] = [None]
             if input_.is_parquet:
-                numbers = range(len(parquet_groups(input_.path)))
+                parts = range(len(parquet_groups(input_.path)))
             elif input_.is_plain:
-                numbers = range(-(-input_.path.stat().st_size // self.job.block_bytes))
-            found += [(input_, file, number) for number in numbers]
+                parts = range(-(-input_.path.stat().st_size // self.job.block_bytes))
+            found += [(input_, file, part) for part in parts]
         job = self.job
         return [Piece(*piece, self.work, self.columns, job.reading, job.block_bytes) for piece in found]
 
@@ -227,7 +227,7 @@ class Preparation:
 
 
 class BadRows:
-    """Malformed rows so far, with the lines of the first; more than the job allows are refused."""
+    """Malformed rows so far, with the lines of the first; more than the job allows are rejected."""
 
     def __init__(self, job: Job) -> None:
         self.job = job

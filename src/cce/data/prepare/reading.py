@@ -1,6 +1,6 @@
 """The first step of a preparation: a piece of a raw file → blocks of columns on disk, and what was seen on the way.
 
-A block is kept in the work folder until the data set is finished. A piece whose summaries are on disk is not read
+A block is stored in the work folder until the data set is finished. A piece whose summaries are on disk is not read
 again.
 """
 
@@ -43,7 +43,7 @@ class Piece:
 
     @property
     def summary_file(self) -> Path:
-        """Where the summaries of its blocks are kept once all are written."""
+        """The file of the summaries of its blocks, once all are written."""
         return self.folder / f"{self.file:05d}-{self.number or 0:07d}.json"
 
 
@@ -90,7 +90,7 @@ def _raw_blocks(piece: Piece) -> Iterator[tuple[int, RawBlock]]:
 
 
 def _keep_block(piece: Piece, path: Path, offset: int, raw: RawBlock) -> dict[str, Any]:
-    """Write what is kept of a block; gives a summary of it."""
+    """Write the rows of a block that are used, and return its summary."""
     raw = _well_formed(raw, piece.columns, piece.reading)
     num_read = len(raw.lines)
     raw = raw.keep(_kept(raw, offset, piece))
@@ -119,7 +119,7 @@ def _keep_block(piece: Piece, path: Path, offset: int, raw: RawBlock) -> dict[st
 
 
 def _well_formed(raw: RawBlock, columns: Columns, reading: Reading) -> RawBlock:
-    """Rows whose numbers are what they must be; the others are malformed."""
+    """Rows whose values are valid; the others are malformed."""
     for name in columns.numbers.values():
         raw = _check_numbers(raw, name, np.isfinite, "a number")
     if reading.threshold is None:
@@ -144,7 +144,7 @@ def _check_numbers(raw: RawBlock, name: str, is_right: Callable[[np.ndarray], np
 
 
 def _kept(raw: RawBlock, offset: int, piece: Piece) -> np.ndarray:
-    """Which rows are kept: by label, then by a hash of the row's offset in the file."""
+    """Which rows are used: by label, then by a hash of the row's offset in the file."""
     reading = piece.reading
     labels = raw.numbers[piece.columns.label]
     kept = np.ones(len(labels), bool) if reading.drop_label is None else labels != reading.drop_label
@@ -159,7 +159,7 @@ def _labels(labels: np.ndarray, threshold: float | None) -> np.ndarray:
 
 
 def _dense(column: np.ndarray, *, log: bool) -> tuple[np.ndarray, int, int]:
-    """log(1 + x), with missing and negative numbers as 0; and how many there were of both."""
+    """log(1 + x), with missing and negative values as 0; and how many there were of each."""
     missing = ~np.isfinite(column)
     filled = np.where(missing, 0.0, column)
     if not log:

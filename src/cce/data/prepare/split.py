@@ -42,19 +42,19 @@ def split_codes(blocks: Sequence[SplitBlock], how: Splitting) -> Iterator[np.nda
     starts = np.cumsum([0, *(block.num_rows for block in blocks)])
     if how.way in ("random", "order", "none"):  # these know a row by its number, and need no other
         for block, start in zip(blocks, starts.tolist(), strict=False):
-            yield _by_number(np.arange(start, start + block.num_rows), count, how).astype(np.uint8)
+            yield _by_index(np.arange(start, start + block.num_rows), count, how).astype(np.uint8)
         return
     ways = {"last-file": _last_file, "temporal": _temporal, "column": _column, "last-two": _last_two}
     yield from np.split(ways[how.way](blocks, how).astype(np.uint8), starts[1:-1])
 
 
-def _by_number(numbers: np.ndarray, count: int, how: Splitting) -> np.ndarray:
+def _by_index(indices: np.ndarray, count: int, how: Splitting) -> np.ndarray:
     if how.way == "none":
-        return np.full(len(numbers), SPLITS.index("test"))
+        return np.full(len(indices), SPLITS.index("test"))
     if how.way == "order":
         bounds = (count - round(count * (how.validation + how.test)), count - round(count * how.test))
-        return np.searchsorted(bounds, numbers, side="right")
-    return np.searchsorted((1 - how.validation - how.test, 1 - how.test), unit_hash(numbers, how.seed), side="right")
+        return np.searchsorted(bounds, indices, side="right")
+    return np.searchsorted((1 - how.validation - how.test, 1 - how.test), unit_hash(indices, how.seed), side="right")
 
 
 def _last_file(blocks: Sequence[SplitBlock], how: Splitting) -> np.ndarray:
@@ -103,10 +103,10 @@ def _numbers(blocks: Sequence[SplitBlock], name: str) -> np.ndarray:
     return np.concatenate([load_numbers(block.path, name) for block in blocks])
 
 
-def unit_hash(numbers: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
+def unit_hash(indices: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
     """A number in [0, 1) for each number, the same whoever draws it: the finaliser of splitmix64."""
     start = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
-    bits = (numbers.astype(np.uint64) + np.uint64(1)) * _ODD + start
+    bits = (indices.astype(np.uint64) + np.uint64(1)) * _ODD + start
     bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
     bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
     bits ^= bits >> np.uint64(31)

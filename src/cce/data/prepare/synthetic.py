@@ -87,7 +87,7 @@ def _write_split(
     *,
     progress: bool,
 ) -> float:
-    """Draw and write the rows of a split in blocks, each with randomness of its own; gives the oracle's BCE."""
+    """Draw and write the rows of a split in blocks, each with its own random numbers; returns the oracle's BCE."""
     total = 0.0
     starts = range(0, num_rows, BLOCK_ROWS)
     for start in tqdm(starts, desc=split, unit="block", leave=False, disable=None if progress else True):

@@ -60,7 +60,7 @@ def vocabulary_size(path: Path) -> int:
 
 
 def split_file(block: Path) -> Path:
-    """Where the splits of a block's rows are kept."""
+    """The file of the splits of a block's rows."""
     return block.with_suffix(".split.npy")
 
 
@@ -88,9 +88,9 @@ def load_block_words(task: FeatureTask, block: Path) -> Words:
 def _rank(task: FeatureTask) -> tuple[Values, np.ndarray]:
     values, counts = _merged(_counted(task))
     values, counts = by_falling_count(values, counts)
-    kept = int(np.searchsorted(-counts, -task.rule.min_count, side="right"))
-    kept = min(kept, task.rule.max_ids or kept)
-    return values[:kept], counts[:kept]
+    num_kept = int(np.searchsorted(-counts, -task.rule.min_count, side="right"))
+    num_kept = min(num_kept, task.rule.max_ids or num_kept)
+    return values[:num_kept], counts[:num_kept]
 
 
 def _counted(task: FeatureTask) -> Iterator[tuple[Values, np.ndarray]]:

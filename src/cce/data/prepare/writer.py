@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def check_new(out: Path) -> None:
-    """Refuse to write over what is there, or below a file."""
+    """Reject a path that exists, or that lies below a file."""
     if out.exists() or out.is_symlink():
         raise FileExistsError(f"{out} must not exist already: remove it or choose another name.")
     above = next(path for path in out.absolute().parents if path.exists())
@@ -52,12 +52,12 @@ def create_files(
                 _create(folder / offsets_file(split, index), (count + 1) * OFFSET.itemsize)
 
 
-def write_at(path: Path, start: int, numbers: np.ndarray) -> None:
-    """Write numbers into a file from the `start`-th number on."""
+def write_at(path: Path, start: int, values: np.ndarray) -> None:
+    """Write values into a file from the `start`-th value on."""
     try:
         with path.open("r+b") as file:
-            file.seek(start * numbers.dtype.itemsize)
-            file.write(numbers.tobytes())
+            file.seek(start * values.dtype.itemsize)
+            file.write(values.tobytes())
     except OSError as error:
         raise plain_error(error, path) from error
 

@@ -41,8 +41,8 @@ def _block(num_rows: int, generator: np.random.Generator) -> list[np.ndarray | W
 
 def _integers(num_rows: int, generator: np.random.Generator) -> Words:
     """Counts that are mostly small, from -1 on, some of them missing."""
-    numbers = np.minimum(generator.lognormal(2, 2, num_rows), 1e6).astype(np.int32) - 1
-    values, indices = np.unique(numbers, return_inverse=True)
+    drawn = np.minimum(generator.lognormal(2, 2, num_rows), 1e6).astype(np.int32) - 1
+    values, indices = np.unique(drawn, return_inverse=True)
     return _words([str(value) for value in values.tolist()], indices, generator)
 
 

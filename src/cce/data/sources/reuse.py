@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def reuse_vocabulary(dataset: Path, raw: Path, *, max_bad_rows: int = 0) -> Job:
-    """The job of raw rows of the same kind as `dataset`. All of them are kept, and all are in the split `test`."""
+    """The job of raw rows of the same kind as `dataset`. All of them are used, and all are in the split `test`."""
     manifest = read_manifest(dataset)
     check_files(dataset, manifest)
     if manifest["kind"] == "synthetic":

@@ -27,7 +27,7 @@ TABLE = (  # the paper's
 )
 CLUSTERS = (0, 1, 3, 1, 0, 0, 2)  # which row of the codebook each row of the table has
 CODEBOOK = ((0.411, 0.648), (0.093, 0.324), (0.204, 0.878), (0.147, 0.092))
-STARTS = 20  # k-means is run from as many places, and the best is kept
+STARTS = 20  # runs of k-means from random starts, of which the best is used
 
 
 def factorisation_figure(*, seed: int = 0, quick: bool = False, progress: bool = False) -> Figure:
@@ -92,5 +92,5 @@ def _falls(lines: dict[str, tuple[float, ...]]) -> Claim:
 def _space(lines: dict[str, tuple[float, ...]]) -> Claim:
     learned, random = lines["k-means"], lines["random"]
     held = all(ours < theirs for ours, theirs in zip(learned, random, strict=True))
-    numbers = f"{learned[-1]:.3f} left over, {random[-1]:.3f} with random assignments"
-    return Claim("A approximates the column space, which random assignments do not", held, numbers)
+    evidence = f"{learned[-1]:.3f} left over, {random[-1]:.3f} with random assignments"
+    return Claim("A approximates the column space, which random assignments do not", held, evidence)

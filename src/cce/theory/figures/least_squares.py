@@ -68,7 +68,7 @@ def least_squares_figure(*, seed: int = 0, quick: bool = False, progress: bool =
 def normal_problem(
     num_examples: int, num_embeddings: int, embedding_dim: int, *, generator: torch.Generator
 ) -> LeastSquares:
-    """X and Y of standard normal numbers."""
+    """X and Y of standard normal values."""
     x = torch.randn(num_examples, num_embeddings, generator=generator, dtype=torch.float64)
     y = torch.randn(num_examples, embedding_dim, generator=generator, dtype=torch.float64)
     return LeastSquares(x, y)
@@ -117,7 +117,7 @@ def _course_claims(runs: dict[str, tuple[float, ...]], sizes: Sizes) -> tuple[Cl
     """What is said of the runs alone."""
     again = runs[FROM_OPTIMUM]
     runs = {name: line for name, line in runs.items() if name != FROM_OPTIMUM}
-    first, last = ({name: line[place] for name, line in runs.items()} for place in (1, -1))
+    first, last = ({name: line[index] for name, line in runs.items()} for index in (1, -1))
     same = [first[name] for name in (DENSE, ONE, TWO, RANDOM)]  # those of one k
     slow = {name: _late_fall(line) for name, line in runs.items() if name != DENSE}
     lines = ", ".join(f"{name} {first[name]:.3f} → {last[name]:.3g}" for name in runs)

@@ -7,7 +7,7 @@ import torch
 from cce.theory.figure import Claim, Figure, Series
 from cce.theory.lemma import DISTRIBUTIONS, Estimate, exact_ratio, simulate_ratio
 
-GRID = tuple(round(0.05 * place, 2) for place in range(1, 20))
+GRID = tuple(round(0.05 * step, 2) for step in range(1, 20))
 NUM_VARIABLES = (3, 10, 50)  # of the general lemma, with random weights
 ERRORS = 4.0  # standard errors that a simulation may be off: 1 in 16,000
 
@@ -62,8 +62,8 @@ def _lemma_claim(found: dict[str, list[Estimate]]) -> Claim:
 
 def _general_claim(found: list[Estimate]) -> Claim:
     least = min(found, key=lambda estimate: estimate.mean)
-    numbers = f"least {least.mean:.3f} ± {least.error:.3f} over n = {', '.join(map(str, NUM_VARIABLES))}"
-    return Claim("and for n variables, if p_n ≤ 1/n", all(map(_at_least_one, found)), numbers)
+    evidence = f"least {least.mean:.3f} ± {least.error:.3f} over n = {', '.join(map(str, NUM_VARIABLES))}"
+    return Claim("and for n variables, if p_n ≤ 1/n", all(map(_at_least_one, found)), evidence)
 
 
 def _formula_claim(found: dict[str, list[Estimate]], exact: dict[str, tuple[float, ...]]) -> Claim:
@@ -78,8 +78,8 @@ def _formula_claim(found: dict[str, list[Estimate]], exact: dict[str, tuple[floa
 
 def _tight_claim(exact: dict[str, tuple[float, ...]]) -> Claim:
     beyond = {name: min(line[len(GRID) // 2 + 1 :]) for name, line in exact.items()}
-    numbers = ", ".join(f"{name} {value:.3f}" for name, value in beyond.items())
-    return Claim("the condition is needed: beyond p = 1/2 it falls below 1", max(beyond.values()) < 1, numbers)
+    evidence = ", ".join(f"{name} {value:.3f}" for name, value in beyond.items())
+    return Claim("the condition is needed: beyond p = 1/2 it falls below 1", max(beyond.values()) < 1, evidence)
 
 
 def _at_least_one(estimate: Estimate) -> bool:

@@ -35,7 +35,7 @@ QUICK = Sizes(num_examples=100, num_embeddings=30, embedding_dim=5, num_rows=10,
 
 
 def noise_figure(*, seed: int = 0, quick: bool = False, progress: bool = False) -> Figure:
-    """The mean excess loss of each kind of noise, over repetitions with an X and a Y of their own."""
+    """The mean excess loss of each kind of noise, over repetitions, each with its own X and Y."""
     sizes = QUICK if quick else Sizes()
     generator = torch.Generator().manual_seed(seed)
     found: dict[str, list[list[float]]] = {name: [] for name in NOISES}
@@ -63,7 +63,7 @@ def noise_figure(*, seed: int = 0, quick: bool = False, progress: bool = False) 
 
 
 def low_rank_problem(sizes: Sizes, generator: torch.Generator) -> LeastSquares:
-    """A random X of rank `rank` plus `level` times normal numbers, and a normal Y."""
+    """A random X of rank `rank` plus `level` times normal values, and a normal Y."""
 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)

@@ -1,7 +1,7 @@
 """The paper's appendix "Table Collapse": entropies H1 and H2 of CE, CCE, product quantisation and circular clustering.
 
 The paper looked at tables trained on Criteo. Here the vectors that tables should learn are known: every id has the
-vector of its group plus some noise of its own, and groups have sizes by Zipf's law. CE, CCE and circular clustering are
+vector of its group plus independent noise, and groups have sizes by Zipf's law. CE, CCE and circular clustering are
 trained on them by gradient descent, the last two clustered in between; product quantisation is given the vectors.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from tqdm import trange
 
-from cce.diagnostics import entropies
+from cce.diagnostics import pointer_entropies
 from cce.embeddings import ClusteredEmbedding, CompositionalConcatEmbedding, ProductQuantizedEmbedding
 from cce.theory.figure import Claim, Figure, steps
 
@@ -99,18 +99,18 @@ def _follow(table: Embedding, vectors: Tensor, rounds: Iterable[int], sizes: Siz
     """Train the table, cluster it between rounds if it can be, and give its entropies after each."""
     if isinstance(table, ProductQuantizedEmbedding):
         table.fit_to(vectors, generator=generator)
-        return [entropies(table, max_order=2) for _ in rounds]
+        return [pointer_entropies(table, max_order=2) for _ in rounds]
     found = []
-    for place in rounds:
-        if place > 0 and isinstance(table, ClusteredEmbedding):
+    for index in rounds:
+        if index > 0 and isinstance(table, ClusteredEmbedding):
             table.cluster(generator=generator)
         _train(table, vectors, sizes)
-        found.append(entropies(table, max_order=2))
+        found.append(pointer_entropies(table, max_order=2))
     return found
 
 
 def _train(table: Embedding, vectors: Tensor, sizes: Sizes) -> None:
-    """Fit the codebook to the vectors of all ids; the optimizer starts anew, as pointers have changed."""
+    """Fit the codebook to the vectors of all ids; the optimizer starts again, as pointers have changed."""
     ids = torch.arange(len(vectors))
     optimizer = torch.optim.Adam(table.parameters(), lr=sizes.learning_rate)
     for _ in range(sizes.num_steps):
@@ -133,7 +133,7 @@ def _claims(found: dict[str, Entropies], errors: dict[str, float], sizes: Sizes)
     most = math.log(sizes.num_rows), min(2 * math.log(sizes.num_rows), math.log(sizes.num_embeddings))
     (ce1, ce2), (cce1, cce2), (pq1, pq2), (_, circular2) = (_end(found[name]) for name in (CE, CCE, PQ, CIRCULAR))
     low1, low2 = (1 - CLOSE) * pq1, (1 - CLOSE) * pq2
-    since = next((place for place, (_, h2) in enumerate(found[CIRCULAR]) if h2 < low2), None)
+    since = next((index for index, (_, h2) in enumerate(found[CIRCULAR]) if h2 < low2), None)
     return (
         Claim(
             "the entropies of CE are near their largest",

@@ -1,6 +1,6 @@
 """The columns of a block of rows, in memory and on disk.
 
-Columns of words are kept as a *dictionary*, the values of a block once each, and an index for each row (-1: missing).
+Columns of words are stored as a *dictionary*, the values of a block once each, and an index for each row (-1: missing).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Words:
 
 @dataclass
 class RawBlock:
-    """Some rows as they were read. `lines` are their numbers in the block, from 0; `bad` are lines that are no rows."""
+    """Some rows as they were read. `lines` are their indices in the block, from 0; `bad` are malformed lines."""
 
     numbers: dict[str, Array]  # float64 columns, NaN where missing
     words: dict[str, Words]
@@ -50,7 +50,7 @@ class RawBlock:
 
 
 class NotNumbersError(ValueError):
-    """A column of numbers holds something else."""
+    """A numeric column holds something else."""
 
 
 # -- from arrow --------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def save_block(path: Path, numbers: Mapping[str, Array], words: Mapping[str, Wor
 
 
 def load_numbers(path: Path, name: str) -> Array:
-    """One column of numbers."""
+    """One numeric column."""
     return _load_column(path, name).to_numpy(zero_copy_only=False)
 
 

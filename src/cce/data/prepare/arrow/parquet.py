@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def parquet_errors(path: Path) -> Iterator[None]:
-    """Refuse a damaged Parquet file by name."""
+    """Reject a damaged Parquet file by name."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def hex_words(values: Values, modulus: int | None) -> Values:
-    """Hexadecimal words of at most eight digits as numbers, taken modulo `modulus`."""
+    """Hexadecimal words of at most eight digits as integers, taken modulo `modulus`."""
     words = pc.utf8_lpad(values, 8, "0")
     if not pc.all(pc.match_substring_regex(words, "^[0-9a-fA-F]{8}$")).as_py() and len(words):
         wrong = words.filter(pc.invert(pc.match_substring_regex(words, "^[0-9a-fA-F]{8}$")))
@@ -24,8 +24,8 @@ def hex_words(values: Values, modulus: int | None) -> Values:
         )
     digits = np.frombuffer("".join(words.to_pylist()).encode(), np.uint8).reshape(-1, 8).astype(np.int64)
     digits = np.where(digits > ord("9"), (digits | 32) - ord("a") + 10, digits - ord("0"))
-    numbers = (digits << np.arange(28, -1, -4)).sum(1)
-    return pa.array(numbers % modulus if modulus else numbers, pa.int64())
+    integers = (digits << np.arange(28, -1, -4)).sum(1)
+    return pa.array(integers % modulus if modulus else integers, pa.int64())
 
 
 def merge_counts(pairs: Iterable[tuple[Values, Array]]) -> tuple[Values, Array]:
