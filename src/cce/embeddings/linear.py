@@ -110,7 +110,8 @@ class LinearEmbedding(RowEmbedding):
         columns, terms, _ = self.sources()
         weights = self.weights(ids.long())
         assert weights is not None
-        pieces = rows.view(len(ids), columns, terms, -1) * weights.to(rows.dtype).unsqueeze(-1)
+        pieces = rows.view(len(ids), columns, terms, rows.shape[1] // (columns * terms))  # there may be no ids
+        pieces = pieces * weights.to(rows.dtype).unsqueeze(-1)
         vectors = pieces.sum(dim=-2).flatten(start_dim=1)
         if self.padding_idx is None:
             return vectors
