@@ -15,8 +15,7 @@ import torch
 from cce.checks import check_range, check_type
 from cce.clustering import column_entropies
 from cce.embeddings import Embedding, LinearEmbedding
-from cce.indexing import Assignments, smallest_unsigned
-from cce.indexing.assignments import blocks
+from cce.indexing import Assignments, blocks, smallest_unsigned
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
 from cce.footprint import Footprint
-from cce.indexing import IndexModule, check_ids
-from cce.indexing.assignments import blocks
+from cce.indexing import IndexModule, blocks, check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -22,8 +22,7 @@ from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import choice, file_name, optional, rules, whole
 from cce.embeddings.shapes import Shapes
-from cce.indexing import Assignments, IdCounts, MultiplyShift, smallest_unsigned
-from cce.indexing.sources import HashedRows, LearnedRows, RowSource
+from cce.indexing import Assignments, HashedRows, IdCounts, LearnedRows, MultiplyShift, RowSource, smallest_unsigned
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cce.embeddings.compositional import piece_shape
-from cce.indexing.multiply_shift import stack_rows
+from cce.indexing import stack_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,7 @@ from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
-from cce.indexing import MultiplyShift
-from cce.indexing.sources import HashedRows
+from cce.indexing import HashedRows, MultiplyShift
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

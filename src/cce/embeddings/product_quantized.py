@@ -27,8 +27,7 @@ from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
-from cce.indexing import Assignments
-from cce.indexing.sources import LearnedRows
+from cce.indexing import Assignments, LearnedRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cce.indexing.assignments import pointer_nbytes
-from cce.indexing.multiply_shift import SEED_BYTES
+from cce.indexing import SEED_BYTES, pointer_nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from cce.compiled import parallel_for, scratch
-from cce.compiled.memory import KINDS
+from cce.compiled import KINDS, parallel_for, scratch
 from cce.kernels.cpu import loops
 from cce.kernels.cpu.deduplicate import CHUNK
 from cce.kernels.cpu.rows import BLOCK

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cce.compiled.memory import KINDS, RUNS, longest_run
-from cce.indexing.sources import Slot, SlotKind, describe
+from cce.compiled import KINDS, RUNS, longest_run
+from cce.indexing import Slot, SlotKind, describe
 from cce.kernels.cpu import loops
 from cce.kernels.cpu import rows as slot_columns
 from cce.kernels.cpu.deduplicate import CHUNK
@@ -19,7 +19,7 @@ from cce.kernels.cpu.rows import BLOCK
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cce.indexing.state import Version
+    from cce.indexing import Version
     from cce.kernels.layout import Layout
 
 Array = np.ndarray[Any, Any]
