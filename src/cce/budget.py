@@ -121,7 +121,7 @@ def make_budget(
 
 
 def check_given(budget: Budget) -> None:
-    """Reject a budget that is none, where tables are to become smaller."""
+    """Reject a budget without a limit, where tables are to become smaller."""
     if budget.is_full:
         raise ValueError(f"give one of {_listed(MEASURES)}, or a budget, got none.")
 

@@ -92,7 +92,7 @@ class _Group:
 
     @property
     def name(self) -> str:
-        """Of the table, or of all that share it."""
+        """The name of the module, or of all modules that share the weight."""
         return " = ".join(self.modules) or "(model)"
 
     @property

@@ -104,7 +104,7 @@ def write_records(records: Iterable[RunRecord], path: Path) -> None:
 
 
 def read_records(path: Path) -> list[RunRecord]:
-    """The records of a file of JSON lines; a line that is none is rejected with its number."""
+    """The records of a file of JSON lines; a malformed line is rejected with its number."""
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
         try:

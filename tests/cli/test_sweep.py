@@ -251,4 +251,4 @@ def test_help_has_examples(capsys):
         main(["sweep", "--help"])
     out = capsys.readouterr().out
     assert "cce sweep recipes/quick.toml --jobs 2" in out
-    assert "goes on with the same command" in out
+    assert "The same command resumes a sweep" in out

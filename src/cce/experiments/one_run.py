@@ -27,14 +27,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Ended:
-    """How it went. Neither: the run is finished."""
+    """The outcome of a run. With neither field set, the run is finished."""
 
     is_postponed: bool = False  # another process trains it, or the run that it starts from
     failure: str | None = None
 
 
 def run_one(task: Task) -> Ended:
-    """Train one run to its end, or go on with it. Other processes may be asked to do the same run."""
+    """Train one run to its end, or resume it. Other processes may be asked to do the same run."""
     try:
         with task.folder.lock(wait=task.wait):
             return _run_alone(task)

@@ -37,7 +37,7 @@ class Outcome:
 
 
 class Sweep:
-    """The runs of a recipe in the folder `out`. Finished ones are not run again; one that was killed goes on.
+    """The runs of a recipe in the folder `out`. Finished runs are not run again; a killed one is resumed.
 
     only: series to run, with the runs that these start from; without it, all.
     """
@@ -65,7 +65,7 @@ class Sweep:
 
     @staticmethod
     def threads(jobs: int, engine: str = "local") -> int:
-        """Of each run: its share of this machine's cores; on a cluster, which counts cores itself, one."""
+        """The threads of each run: its share of this machine's cores; one on a cluster, which counts cores itself."""
         check_range("jobs", jobs, 1, 2**16)
         return max(1, num_cores() // jobs) if engine == "local" else 1
 

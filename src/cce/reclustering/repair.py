@@ -1,4 +1,4 @@
-"""An optimizer's memory of rows, made to follow when a clustering gives the rows another meaning.
+"""Repair of an optimizer's state by row, after a clustering has given the rows another meaning.
 
 Left alone, Adam would push a new centroid along the momentum of whatever row was there before, and Adagrad would
 freeze a new helper row because of gradients it never had.

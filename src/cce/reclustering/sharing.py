@@ -105,7 +105,7 @@ def _plain(event: ClusterEvent) -> dict[str, Any]:
 
 
 def _optimizer_state(table: nn.Module, optimizers: Sequence[Optimizer]) -> list[dict[str, Any]]:
-    """For each optimizer, what it remembers of each parameter."""
+    """The state of each parameter, by optimizer."""
     named = list(table.named_parameters())
     return [{name: dict(optimizer.state[p]) for name, p in named if p in optimizer.state} for optimizer in optimizers]
 
@@ -144,7 +144,7 @@ class SharedCounts:
         self.known = [counts.clone() for counts in self.counts]  # what all ranks know already
 
     def add_up(self) -> None:
-        """Let every rank have the counts of all."""
+        """Sum the counts of all ranks, on every rank."""
         if self.ranks.world_size == 1:
             return
         for counts, known in zip(self.counts, self.known, strict=True):

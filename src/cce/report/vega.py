@@ -140,7 +140,7 @@ def round_numbers(low: float, high: float) -> list[float]:
 
 
 def band(channel: Spec, kind: str, opacity: float) -> Spec:
-    """From the least to the greatest: an area, or a rule where there is but one point."""
+    """From the least to the greatest: an area, or a rule if there is only one point."""
     ends = {"y": channel | {"field": "least"}, "y2": {"field": "greatest"}, "opacity": bright(opacity)}
     return {"mark": {"type": kind, "strokeWidth": 2}, "encoding": ends}
 

@@ -246,7 +246,7 @@ class Trainer:
         self.progress = Progress(total, shown=shown, first_row=session.rows_trained, name=self.config.method)
 
     def close(self) -> None:
-        """Finish what is shown and logged, leave the other processes, and let go of the folder."""
+        """Finish what is shown and logged, leave the other processes, and unlock the folder."""
         self.progress.close()
         self.log.close()
         self.session.parallel.close()
@@ -295,7 +295,7 @@ class Trainer:
             if self.ranks.world_size == 1 or not is_lost_peer(error):
                 raise
             checkpoints = list_checkpoints(self.folder.checkpoints)
-            where = f"the last checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint as yet"
+            where = f"the last checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
             what = f"another process of this run has died; {where}; go on with {self._how_to_resume()}."
             tqdm.write(what, file=sys.stderr)  # at once: torchrun is about to end this process as well
             raise ConnectionError(what) from error
