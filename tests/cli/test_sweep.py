@@ -1,4 +1,4 @@
-"""`cce sweep` as it is typed: recipes, Ctrl-C, failures, and what it refuses."""
+"""`cce sweep` as it is typed: recipes, Ctrl-C, failures, and what it rejects."""
 
 import json
 import os

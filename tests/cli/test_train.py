@@ -1,4 +1,4 @@
-"""`cce train` as it is typed: options, files, resuming, and what it refuses."""
+"""`cce train` as it is typed: options, files, resuming, and what it rejects."""
 
 import json
 import os

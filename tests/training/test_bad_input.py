@@ -90,7 +90,7 @@ def assert_one_line(text, *parts):
         assert part in text
 
 
-# -- options that only a data set and a model can refuse ---------------------------------------------------------------
+# -- options that only a data set and a model can reject ---------------------------------------------------------------
 
 RUNS = [
     ({"method": "ccee"}, ValueError, "method must be one of full, hash,"),
