@@ -97,7 +97,7 @@ class _Group:
 
     @property
     def first(self) -> nn.Embedding | nn.EmbeddingBag:
-        """One of them: they agree in all that matters."""
+        """One of the modules, which agree in everything that matters."""
         return next(iter(self.modules.values()))
 
 

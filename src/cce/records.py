@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One training run: what was asked, what it weighs, what it scored, how long it took."""
+    """One training run: its options, sizes, scores and durations."""
 
     method: str
     seed: int

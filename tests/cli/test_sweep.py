@@ -230,7 +230,7 @@ def test_ctrl_c_saves_every_run_under_way_and_says_how_to_go_on(here, data, jobs
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=100)
     assert (process.returncode, out) == (130, "")
-    message = "0 of 9 runs are finished, the others are saved as far as they are; go on with the same command"
+    message = "0 of 9 runs are finished, the others are saved as far as they are; resume with the same command"
     assert err.splitlines()[-1] == f"cce sweep: {message}"
     assert "Traceback" not in err
     assert len(under_way) == jobs

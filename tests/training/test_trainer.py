@@ -92,7 +92,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(whole, data, tmp
 
 @pytest.mark.parametrize("stop", [1, 4, 13, 14])
 def test_a_run_that_was_stopped_ends_with_the_same_bits(whole, data, tmp_path, stop):
-    with pytest.raises(KeyboardInterrupt, match=f"saved after step {stop}; go on with `cce train --resume"):
+    with pytest.raises(KeyboardInterrupt, match=f"saved after step {stop}; resume with `cce train --resume"):
         stopping_trainer(data, tmp_path / "run", stop).run()
     Trainer.resume(tmp_path / "run").run()
     assert_same_end(whole[0], tmp_path / "run")
@@ -340,7 +340,7 @@ def test_another_data_set_is_rejected(whole, data, tmp_path):
 
 
 def test_a_folder_that_holds_a_run_is_rejected(whole, data):
-    with pytest.raises(FileExistsError, match="holds a run: give another folder, or go on with `cce train --resume"):
+    with pytest.raises(FileExistsError, match="holds a run: give another folder, or resume with `cce train --resume"):
         Trainer(tiny_config(data), whole[0])
 
 

@@ -173,7 +173,7 @@ def _split_options(source: Source) -> tuple[Option, ...]:
         Option("split", f"how rows are held out (default: {source.default_split})", choices=source.splits),
         Option("validation", f"share of rows for validation {shares}", type=float),
         Option("test", f"share of rows for the test {shares}", type=float),
-        Option("seed", "seed of all that is random (default: 0)", type=int),
+        Option("seed", "seed of everything random (default: 0)", type=int),
     )
 
 

@@ -198,7 +198,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     def size_for_bytes(
         cls, num_embeddings: int, embedding_dim: int, nbytes: int, options: Mapping[str, Any], *, itemsize: int = 4
     ) -> dict[str, Any]:
-        """Rows, and how many ids have learned pointers, where that is not said.
+        """Choose the rows, and the number of ids with learned pointers if it is not given.
 
         Pointers of all ids if half of the bytes hold them, or else as many as half holds: the first ids, which are the
         most frequent. The codebook has the rest. Whatever the best division is, neither has less than half of it.

@@ -41,7 +41,7 @@ class MetricInfo:
     home: str = ""  # "module:class" of the accumulator
     about: str = ""
     by_group: bool = False  # needs a feature that names the group or query of a row
-    takes_k: bool = False  # is asked for as NAME@K
+    takes_k: bool = False  # is named as NAME@K
     k: int | None = None
 
     def create(self, *, streaming: bool = False) -> Metric:

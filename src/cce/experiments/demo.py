@@ -73,7 +73,7 @@ def run_demo(config: DemoConfig, out: Path, *, progress: bool = True) -> tuple[l
 
 
 def demo_table(records: Sequence[RunRecord], oracle_bce: float, *, markdown: bool = False) -> str:
-    """What each table weighs and scores; the first record is the full table."""
+    """The size and scores of each table; the first record is the full table."""
     full = records[0]
     rows = [
         (

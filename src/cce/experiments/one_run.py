@@ -62,7 +62,7 @@ def _train(task: Task) -> Ended:
     try:
         trainer = _trainer(task.run.config, task.folder)
         trainer.run(name=task.run.name, series=task.run.series)
-    except Exception as error:  # noqa: BLE001 - the other runs go on
+    except Exception as error:  # noqa: BLE001 - the other runs continue
         write_atomic(task.folder.error, traceback.format_exc())
         return Ended(failure=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
     task.folder.error.unlink(missing_ok=True)

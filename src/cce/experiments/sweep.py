@@ -70,7 +70,7 @@ class Sweep:
         return max(1, num_cores() // jobs) if engine == "local" else 1
 
     def run(self, *, jobs: int = 1, engine: str = "local", progress: bool = False) -> Outcome:
-        """Run what is left, `jobs` at a time, each with its share of the cores."""
+        """Run the unfinished runs, `jobs` at a time, each with its share of the cores."""
         tasks = [self._task(run, self.threads(jobs, engine)) for run in self.left()]
         workers = open_engine(engine, jobs)
         if self.recipe:
@@ -84,7 +84,7 @@ class Sweep:
             finished = len(self.chosen) - len(self.left())
             raise KeyboardInterrupt(
                 f"{finished} of {len(self.chosen)} runs are finished, the others are saved as far as they are; "
-                "go on with the same command"
+                "resume with the same command"
             ) from None
         return Outcome(read_records(self.out / RECORDS), failures)
 

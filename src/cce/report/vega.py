@@ -208,7 +208,7 @@ class Style:
 
 
 def palette(names: Iterable[str]) -> dict[str, Style]:
-    """A style for each name, by its rank: the usual methods have their own hues, whoever else is there."""
+    """A style for each name, by its rank: the usual methods have fixed hues."""
     wanted = sorted(set(names))
     styles = {name: _style(index) for index, name in enumerate(FIXED) if name in wanted}
     if "full" in wanted:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cce.schema import Batch
     from cce.training.config import TrainConfig
 
-WARM_UP = 3  # steps that are not timed: loops are compiled, and memory is asked for
+WARM_UP = 3  # steps that are not timed: loops are compiled, and memory is allocated
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class VocabularyRule:
     """Which values get their own id."""
 
     min_count: int = 1
-    max_ids: int | None = None  # beside 0
+    max_ids: int | None = None  # besides 0
     source: str = "train"  # or "all": the rows that are counted
 
     def __post_init__(self) -> None:

@@ -258,6 +258,6 @@ def prepare_data(job: Job, out: Path, *, engine: Any, progress: bool = True) -> 
         preparation = Preparation(job, out, engine, progress=progress)
         try:
             return preparation.run()
-        except (ValueError, TypeError, FileNotFoundError, FileExistsError):  # there is nothing to go on with
+        except (ValueError, TypeError, FileNotFoundError, FileExistsError):  # there is nothing to resume
             clear_folder(temporary_folder(out))
             raise

@@ -104,7 +104,7 @@ def _numbers(blocks: Sequence[SplitBlock], name: str) -> np.ndarray:
 
 
 def unit_hash(indices: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
-    """A number in [0, 1) for each number, the same whoever draws it: the finaliser of splitmix64."""
+    """A hash in [0, 1) of each index, by the finaliser of splitmix64."""
     start = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     bits = (indices.astype(np.uint64) + np.uint64(1)) * _ODD + start
     bits = (bits ^ (bits >> np.uint64(30))) * _FIRST

@@ -114,7 +114,7 @@ def _baseline(num_rows: int, num_ones: int = 1) -> str:
 
 
 def _course_claims(runs: dict[str, tuple[float, ...]], sizes: Sizes) -> tuple[Claim, ...]:
-    """What is said of the runs alone."""
+    """The claims about the runs alone."""
     again = runs[FROM_OPTIMUM]
     runs = {name: line for name, line in runs.items() if name != FROM_OPTIMUM}
     first, last = ({name: line[index] for name, line in runs.items()} for index in (1, -1))
