@@ -1,8 +1,8 @@
 """A clustering shared out over processes: each clusters some of the tables, and all take over the results.
 
 What is sent of a table is its state, and the optimizers' state of its rows, which its owner has repaired already. All
-processes draw the same random numbers for a table, whichever clusters it, so the result does not depend on their number;
-at the end their tables are compared to the bit. No table changes before every process has computed its share: all
+processes draw the same random numbers for a table, whichever clusters it, so the result does not depend on how
+many they are; at the end their tables are compared to the bit. No table changes before every process has computed its share: all
 tables are clustered or none.
 """
 
