@@ -2,8 +2,8 @@
 
 What is sent of a table is its state, and the optimizers' state of its rows, which its owner has repaired already. All
 processes draw the same random numbers for a table, whichever clusters it, so the result does not depend on how
-many they are; at the end their tables are compared to the bit. No table changes before every process has computed its share: all
-tables are clustered or none.
+many they are; at the end their tables are compared to the bit. No table changes before every process has
+computed its share: all tables are clustered or none.
 """
 
 from __future__ import annotations
