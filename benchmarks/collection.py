@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
 
 
 def _candidates(sizes: tuple[int, ...], cap: int) -> dict[str, Callable[[Tensor, Tensor], Callable[[], None]]]:
-    names = {f"C{place}": size for place, size in enumerate(sizes)}
+    names = {f"C{index}": size for index, size in enumerate(sizes)}
     bags = nn.ModuleList(nn.EmbeddingBag(size, DIM, sparse=True, mode="sum") for size in sizes)
     ours = cce.EmbeddingCollection(names, DIM, method="cce", cap=cap, seed=0)
     ours_sparse = cce.EmbeddingCollection(names, DIM, method="cce", cap=cap, seed=0, sparse=True)
@@ -109,7 +109,7 @@ def _plain(collection: cce.EmbeddingCollection, ids: Tensor) -> Tensor:
 def _torchrec(sizes: tuple[int, ...]) -> tuple[nn.Module, Any, str]:
     from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor
 
-    keys = [f"C{place}" for place in range(len(sizes))]
+    keys = [f"C{index}" for index in range(len(sizes))]
     configs = [
         EmbeddingBagConfig(name=key, embedding_dim=DIM, num_embeddings=size, feature_names=[key])
         for key, size in zip(keys, sizes, strict=True)

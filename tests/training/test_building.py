@@ -73,7 +73,7 @@ def test_schedules_are_chosen_by_the_epochs_and_the_preset(data):
     assert steps(data, cluster_at_epochs=[0.5, 1.25]) == {50, 125}
 
 
-def test_a_wrong_method_is_refused(data):
+def test_a_wrong_method_is_rejected(data):
     with pytest.raises(ValueError, match="method"):
         built(data, method="cees")
 

@@ -185,7 +185,7 @@ class Embedding(nn.Module, ABC):
 
     @classmethod
     def complete_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """`options` with the constructor's defaults beside them; a wrong name is rejected with the valid ones."""
+        """`options` completed with the constructor's defaults; a wrong name is rejected with the valid ones."""
         known = list(inspect.signature(cls).parameters.values())[2:]  # after num_embeddings and embedding_dim
         wrong = set(options) - {parameter.name for parameter in known}
         if wrong:
@@ -241,7 +241,7 @@ class Embedding(nn.Module, ABC):
 def most_within(limit: int, most: int, weight: Callable[[int], int]) -> int | None:
     """Nearly the largest number up to `most` whose weight is within the limit: at most one in 256 less.
 
-    A number whose weight is a ValueError is too small; None if all that are light enough are.
+    A number whose weight raises a ValueError is too small; None if every number within the limit is.
     """
 
     def is_too_heavy(number: int) -> bool:

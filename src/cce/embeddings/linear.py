@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ID_TYPES = (torch.int32, torch.int64)
 MAX_CG_STEPS = 100
-BLOCK_VALUES = 1 << 21  # of the table that are looked at together
+BLOCK_VALUES = 1 << 21  # of the table that are read together
 CG_TOLERANCE = 1e-6  # of the first residual's norm
 
 

@@ -97,7 +97,7 @@ class ProductQuantizedEmbedding(LinearEmbedding):
     def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """As many rows in every codebook as the budget holds."""
+        """Size every codebook to the most rows within the budget."""
         del num_embeddings
         num_columns, width = piece_shape(embedding_dim, options["num_columns"], summed=options["residual"])
         check_budget(cls.method, num_params, num_columns * width)

@@ -1,4 +1,4 @@
-"""The tensors of a table, by shape: said once, so that constructors make them and footprints count them."""
+"""The tensors of a table, by shape: defined once, so that constructors make them and footprints count them."""
 
 from __future__ import annotations
 

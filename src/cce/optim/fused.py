@@ -67,7 +67,7 @@ class Fused:
         return True
 
     def check(self) -> list[Tables]:
-        """All that there is to do; nothing may be written before all of it is checked."""
+        """Check all tables and return them; nothing may be written before all are checked."""
         for tables in self.tables.values():
             tables.check()
         return list(self.tables.values())

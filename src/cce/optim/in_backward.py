@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def apply_in_backward(optimizer: RowOptimizer) -> InBackward:
-    """From now on `loss.backward()` updates the parameters of `optimizer`, and leaves no gradients behind.
+    """Let `loss.backward()` update the parameters of `optimizer` and leave no gradients behind.
 
     Go on calling `optimizer.step()`: learning-rate schedules count it, and it takes in parameters that came later.
     `remove()` on what is returned ends it. Every `backward` is a step. So there is no accumulation over several of
