@@ -92,7 +92,9 @@ def test_full_alone_needs_no_budget_but_still_refuses_two():
 
 @pytest.mark.parametrize("compression", [0.99, 0, -4, float("nan")])
 def test_a_compression_below_one_is_refused(compression):
-    with pytest.raises(ValueError, match=re.escape(f"compression must be a finite number of at least 1, got {compression}.")):
+    with pytest.raises(
+        ValueError, match=re.escape(f"compression must be a finite number of at least 1, got {compression}.")
+    ):
         cce.create_embedding("hash", 100, 8, compression=compression)
 
 
