@@ -134,7 +134,7 @@ def visited(run):
 
 
 @needs_numba
-@pytest.mark.parametrize(("sparse", "most_functions"), [(False, 40), (True, 48)])
+@pytest.mark.parametrize(("sparse", "most_functions"), [(False, 40), (True, 50)])
 def test_the_journey_of_a_batch_is_short(sparse, most_functions):
     """A step of training with two features, however fast, must also be easy to follow."""
     tables = cce.EmbeddingCollection({"a": 700, "b": 300}, 16, cap=1600, seed=0, sparse=sparse)
@@ -149,5 +149,5 @@ def test_the_journey_of_a_batch_is_short(sparse, most_functions):
     calls = visited(step)
     files = [file for file, _ in calls]
     assert len(set(calls)) <= most_functions
-    assert len(set(files)) <= 13
-    assert sum(before != after for before, after in itertools.pairwise(files)) <= 34
+    assert len(set(files)) <= 14
+    assert sum(before != after for before, after in itertools.pairwise(files)) <= 38
