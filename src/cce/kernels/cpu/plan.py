@@ -82,6 +82,13 @@ class LaunchPlan:
             and [codebook.shape for codebook in codebooks] == self.shapes
         )
 
+    def fits(self, codebooks: Sequence[Tensor]) -> bool:
+        """Whether rows of the plan may be written to in these codebooks."""
+        return all(
+            codebook.shape == shape and codebook.is_contiguous() and codebook.is_cpu
+            for codebook, shape in zip(codebooks, self.shapes, strict=True)
+        )
+
     def bind(self, codebooks: Sequence[Tensor]) -> Launch:
         """The plan for these codebooks, of one float type and on the CPU; the last launch is remembered."""
         copies = [codebook for codebook in codebooks if not codebook.is_contiguous()]
