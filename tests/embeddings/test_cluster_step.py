@@ -6,6 +6,7 @@ import resource
 import shutil
 import signal
 import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
@@ -70,9 +71,10 @@ def test_an_interrupt_at_any_moment_leaves_the_old_table_or_the_new_one(backend)
     settings = cce.ClusterSettings(backend=backend)
     reference = cce.ClusteredEmbedding(3000, 8, num_rows=50, settings=settings, generator=generator())
     old = state_of(reference)
+    started = time.perf_counter()
     reference.cluster(generator=generator(1))
-    new, outcomes = state_of(reference), set()
-    for delay in [0.0005 * 1.35**i for i in range(24)]:
+    new, outcomes, seconds = state_of(reference), set(), time.perf_counter() - started
+    for delay in [0.0005, *(seconds * share / 8 for share in range(1, 16))]:  # a busy machine may need twice the time
         table = cce.ClusteredEmbedding(3000, 8, num_rows=50, settings=settings, generator=generator())
         cluster_interrupted_after(delay, table)
         found = [name for name, state in (("old", old), ("new", new)) if same(state, table.state_dict())]
