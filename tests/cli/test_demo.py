@@ -113,7 +113,7 @@ def test_a_word_for_a_number_is_refused_by_name(capsys):
     assert caught.value.code == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines()[-1] == "cce demo: error: argument --rows: invalid int value: 'many'"
+    assert err == "cce demo: argument --rows: invalid int value: 'many'; see `cce demo --help`.\n"
 
 
 def test_too_few_rows_to_test_on_are_refused_by_name(capsys, tmp_path):

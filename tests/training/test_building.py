@@ -26,12 +26,12 @@ def test_the_seed_alone_makes_the_model(data):
 
 
 def test_budgets_and_options_reach_the_tables(data):
-    options = {"num_columns": 2, "settings": {"start": "k-means++"}}
+    options = {"num_columns": 2, "settings": {"init": "k-means++"}}
     _, model = built(data, method_options=options)
     table = model.tables.tables["c0"]
     assert isinstance(table, cce.ClusteredEmbedding)
     assert table.num_columns == 2
-    assert table.settings.start == "k-means++"
+    assert table.settings.init == "k-means++"
     assert table.num_params <= 320
     assert built(data, method="full", cap=None)[1].tables.num_params == (121 + 61 + 31) * 8
 
