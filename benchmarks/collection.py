@@ -61,18 +61,22 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
 
 
 def _candidates(sizes: tuple[int, ...], cap: int) -> dict[str, Callable[[Tensor, Tensor], Callable[[], None]]]:
-    names = {f"C{place}": size for place, size in enumerate(sizes)}
+    names = {f"C{index}": size for index, size in enumerate(sizes)}
     bags = nn.ModuleList(nn.EmbeddingBag(size, DIM, sparse=True, mode="sum") for size in sizes)
     ours = cce.EmbeddingCollection(names, DIM, method="cce", cap=cap, seed=0)
     ours_sparse = cce.EmbeddingCollection(names, DIM, method="cce", cap=cap, seed=0, sparse=True)
-    for mine, other in zip(ours_sparse.tables.values(), ours.tables.values(), strict=True):
-        if isinstance(mine, cce.ClusteredEmbedding):  # one copy of the pointers will do
-            mine.assignments.pointers = other.assignments.pointers  # type: ignore[union-attr]
+    ours_stepped = cce.EmbeddingCollection(names, DIM, method="cce", cap=cap, seed=0)
+    for copy in (ours_sparse, ours_stepped):
+        for mine, other in zip(copy.tables.values(), ours.tables.values(), strict=True):
+            if isinstance(mine, cce.ClusteredEmbedding):  # one copy of the pointers will do
+                mine.assignments.pointers = other.assignments.pointers  # type: ignore[union-attr]
     candidates: dict[str, Any] = {
         PEER: (bags, lambda ids: torch.stack([bag(ids[:, f, None]) for f, bag in enumerate(bags)], dim=1), "torch"),
         "cce, one call, sparse, cce.optim.SGD": (ours_sparse, ours_sparse, "cce"),
         "cce, one call, sparse, torch SGD": (ours_sparse, ours_sparse, "torch"),
         "cce, one call, dense, torch SGD": (ours, ours, "torch"),
+        "cce, one call, dense, cce.optim.SGD": (ours, ours, "cce"),
+        "cce, one call, SGD in backward": (ours_stepped, ours_stepped, "in backward"),
         "cce, 26 calls, sparse, torch SGD": (
             ours_sparse,
             lambda ids: torch.stack([table(ids[:, f]) for f, table in enumerate(ours_sparse.tables.values())], dim=1),
@@ -86,8 +90,13 @@ def _candidates(sizes: tuple[int, ...], cap: int) -> dict[str, Callable[[Tensor,
 
 
 def _maker(tables: nn.Module, look_up: Any, kind: str) -> Callable[[Tensor, Tensor], Callable[[], None]]:
-    optimizers = {"torch": torch.optim.SGD, "cce": cce.optim.SGD}
-    optimizer = optimizers[kind](tables.parameters(), lr=0.01)
+    optimizer: torch.optim.Optimizer
+    if kind == "torch":
+        optimizer = torch.optim.SGD(tables.parameters(), lr=0.01)
+    else:
+        optimizer = ours = cce.optim.SGD(tables.parameters(), lr=0.01)
+        if kind == "in backward":
+            cce.optim.apply_in_backward(ours)
 
     def make(ids: Tensor, grad: Tensor) -> Callable[[], None]:
         def run() -> None:
@@ -109,7 +118,7 @@ def _plain(collection: cce.EmbeddingCollection, ids: Tensor) -> Tensor:
 def _torchrec(sizes: tuple[int, ...]) -> tuple[nn.Module, Any, str]:
     from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor
 
-    keys = [f"C{place}" for place in range(len(sizes))]
+    keys = [f"C{index}" for index in range(len(sizes))]
     configs = [
         EmbeddingBagConfig(name=key, embedding_dim=DIM, num_embeddings=size, feature_names=[key])
         for key, size in zip(keys, sizes, strict=True)

@@ -79,8 +79,8 @@ def _rows_per_second(batches: Iterator[Any]) -> float:
 def _columns(data: PreparedData) -> list[np.ndarray]:
     """Each column in memory by itself."""
     records = np.fromfile(data.path / "train.rows", data.rows("train")._dtype)
-    ids = [np.ascontiguousarray(records[f"id{place}"]) for place in range(len(SIZES))]
-    dense = [np.ascontiguousarray(records["dense"][:, place]) for place in range(13)]
+    ids = [np.ascontiguousarray(records[f"id{index}"]) for index in range(len(SIZES))]
+    dense = [np.ascontiguousarray(records["dense"][:, index]) for index in range(13)]
     return [*ids, *dense, np.ascontiguousarray(records["label"])]
 
 
@@ -89,10 +89,10 @@ def _by_columns(columns: list[np.ndarray], num_rows: int, batch_size: int) -> It
     for start in range(0, num_rows, batch_size):
         rows = order.rows(start, min(start + batch_size, num_rows))
         ids, dense = np.empty((len(rows), 26), np.int64), np.empty((len(rows), 13), np.float32)
-        for place in range(26):
-            ids[:, place] = columns[place].take(rows)
-        for place in range(13):
-            dense[:, place] = columns[26 + place].take(rows)
+        for index in range(26):
+            ids[:, index] = columns[index].take(rows)
+        for index in range(13):
+            dense[:, index] = columns[26 + index].take(rows)
         yield torch.from_numpy(ids), torch.from_numpy(dense), torch.from_numpy(columns[39].take(rows))
 
 

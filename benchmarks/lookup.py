@@ -2,8 +2,9 @@
 
     python -m benchmarks.lookup [--quick]
 
-A table of 1,000,000 ids and 16 numbers, compressed to 128,000 numbers. `nn.Embedding(sparse=True)` leaves the summing
-of gradients to the optimizer; the last column therefore adds a step of SGD to both.
+A table of 1,000,000 ids and 16 values, compressed to 128,000 parameters. `nn.Embedding(sparse=True)` leaves the summing
+of gradients to the optimizer; another column therefore adds a step of SGD to both, torch's and ours. The last column is
+inference: forward without gradients.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
                     figures += _measure(num_ids, batch, traffic, rounds)
     finally:
         torch.set_num_threads(threads)
-    headers = ("table", "threads", "batch", "ids", "ms", "x sparse", "x sparse, with SGD")
+    headers = ("table", "threads", "batch", "ids", "ms", "x sparse", "x sparse, with SGD", "x inference")
     print(f"{num_ids:,} ids, dim {DIM}, {NUM_PARAMS:,} params, forward + backward")
     print(format_table(headers, [_row(figure) for figure in figures]))
     if not options.quick:
@@ -65,8 +66,10 @@ def _measure(num_ids: int, batch: int, traffic: str, rounds: int) -> list[dict[s
     slow = {"nn.Embedding": max(3, rounds // 10), "cce, plain torch": max(3, rounds // 10)}
     steps = {name: _step(table, ids, grad) for name, table in tables.items()}
     with_sgd = {f"{name} + SGD": _step(table, ids, grad, step=True) for name, table in tables.items()}
+    inference = {f"{name} alone": _inference(table, ids) for name, table in tables.items()}
     steps["cce, plain torch"] = _plain_step(tables["cce"], ids, grad)
-    fast = {name: step for name, step in (steps | with_sgd).items() if name.removesuffix(" + SGD") not in slow}
+    every = steps | with_sgd | inference
+    fast = {name: step for name, step in every.items() if name.partition(" + ")[0] not in slow}
     seconds = medians(fast, rounds=rounds, burst=5)
     seconds |= medians({name: steps[name] for name in slow}, rounds=min(slow.values()), burst=3)
     return [
@@ -80,6 +83,9 @@ def _measure(num_ids: int, batch: int, traffic: str, rounds: int) -> list[dict[s
             "times_sparse_with_sgd": seconds[f"{name} + SGD"] / seconds[f"{PEER} + SGD"]
             if f"{name} + SGD" in seconds
             else None,
+            "times_inference": seconds[f"{name} alone"] / seconds[f"{PEER} alone"]
+            if f"{name} alone" in seconds
+            else None,
         }
         for name in steps
     ]
@@ -91,13 +97,22 @@ def _table(method: str, num_ids: int, *, sparse: bool = False) -> nn.Module:
 
 
 def _step(table: nn.Module, ids: Tensor, grad: Tensor, *, step: bool = False) -> Callable[[], None]:
-    optimizer = torch.optim.SGD(table.parameters(), lr=0.01)
+    kind: Any = torch.optim.SGD if isinstance(table, nn.Embedding) else cce.optim.SGD
+    optimizer = kind(table.parameters(), lr=0.01)
 
     def run() -> None:
         table.zero_grad(set_to_none=True)
         table(ids).backward(grad)
         if step:
             optimizer.step()
+
+    return run
+
+
+def _inference(table: nn.Module, ids: Tensor) -> Callable[[], None]:
+    def run() -> None:
+        with torch.no_grad():
+            table(ids)
 
     return run
 
@@ -113,7 +128,7 @@ def _plain_step(table: nn.Module, ids: Tensor, grad: Tensor) -> Callable[[], Non
 
 
 def _row(figure: dict[str, Any]) -> tuple[str, ...]:
-    with_sgd = figure["times_sparse_with_sgd"]
+    others = (figure["times_sparse_with_sgd"], figure["times_inference"])
     return (
         figure["table"],
         str(figure["threads"]),
@@ -121,7 +136,7 @@ def _row(figure: dict[str, Any]) -> tuple[str, ...]:
         figure["traffic"],
         f"{figure['ms']:.3f}",
         f"{figure['times_sparse']:.2f}",
-        "" if with_sgd is None else f"{with_sgd:.2f}",
+        *("" if times is None else f"{times:.2f}" for times in others),
     )
 
 

@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     warnings.filterwarnings("ignore", "Sparse invariant checks")  # from torch's own Adagrad
     sizes = tuple(min(size, 10_000) for size in CRITEO_SIZES) if options.quick else CRITEO_SIZES
     rounds, cap = (3, 8000) if options.quick else (61, CAP)
-    features = {f"C{place}": size for place, size in enumerate(sizes)}
+    features = {f"C{index}": size for index, size in enumerate(sizes)}
     tables = cce.EmbeddingCollection(features, DIM, method="cce", cap=cap, sparse=True, seed=0)
     figures: list[dict[str, Any]] = []
     num_threads = torch.get_num_threads()

@@ -16,9 +16,9 @@ def draw_ids(traffic: str, num_ids: int, count: int, generator: torch.Generator)
     """`count` ids below `num_ids`; by "zipf", id `i` comes in proportion to `1 / (i + 1)`."""
     if traffic == "uniform":
         return torch.randint(0, num_ids, (count,), generator=generator)
-    # the sum of 1/i up to n is nearly log n: draw its place and turn it back into an id
-    places = torch.rand(count, generator=generator, dtype=torch.float64)
-    return ((num_ids + 1.0) ** places).long().sub_(1).clamp_(0, num_ids - 1)
+    # the sum of 1/i up to n is nearly log n: draw the exponent and turn it back into an id
+    exponents = torch.rand(count, generator=generator, dtype=torch.float64)
+    return ((num_ids + 1.0) ** exponents).long().sub_(1).clamp_(0, num_ids - 1)
 
 
 def draw_batch(traffic: str, sizes: tuple[int, ...], count: int, generator: torch.Generator) -> Tensor:

@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     options = parser.parse_args(argv)
     sizes, seconds = ((128, 2_048), 0.3) if options.quick else ((128, 2_048, 16_384), 8.0)
     largest = 20_000 if options.quick else 1_000_000
-    vocabularies = (largest, largest // 2, *[max(10, largest // 4**place) for place in range(24)])
+    vocabularies = (largest, largest // 2, *[max(10, largest // 4**index) for index in range(24)])
     with tempfile.TemporaryDirectory() as folder:
         rows = 20_000 if options.quick else 200_000
         config = SyntheticConfig(num_rows=rows, vocabulary_sizes=vocabularies, num_dense=13)

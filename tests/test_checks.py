@@ -13,7 +13,7 @@ def test_an_integer_inside_the_range_passes(value):
 
 
 @pytest.mark.parametrize("value", [2, 10, -1, 10**30])
-def test_an_integer_outside_the_range_is_refused_with_name_range_and_value(value):
+def test_an_integer_outside_the_range_is_rejected_with_name_range_and_value(value):
     with pytest.raises(ValueError, match=re.escape(f"num_rows must lie in [3, 10), got {value}.")):
         check_range("num_rows", value, 3, 10)
 
@@ -49,7 +49,7 @@ def test_a_range_that_ends_at_zero_or_below_is_shown_as_it_is(high):
         (None, "None of type NoneType"),
     ],
 )
-def test_what_is_not_an_int_is_refused_with_its_type(value, shown):
+def test_what_is_not_an_int_is_rejected_with_its_type(value, shown):
     with pytest.raises(TypeError, match=re.escape(f"num_rows must be an int, got {shown}.")):
         check_range("num_rows", value, 1, 10)
 
@@ -65,7 +65,7 @@ def test_choices_may_be_the_keys_of_a_dictionary():
 
 
 @pytest.mark.parametrize("value", ["Mean", "", None, 3, ["sum"]])
-def test_a_wrong_word_is_refused_with_the_right_ones(value):
+def test_a_wrong_word_is_rejected_with_the_right_ones(value):
     with pytest.raises(ValueError, match=re.escape(f"mode must be one of sum, mean; got {value!r}.")):
         check_choice("mode", value, ("sum", "mean"))
 
@@ -76,7 +76,7 @@ def test_a_divisor_passes(parts):
 
 
 @pytest.mark.parametrize("parts", [5, 24])
-def test_an_uneven_cut_is_refused_with_both_numbers(parts):
+def test_an_uneven_cut_is_rejected_with_both_numbers(parts):
     message = f"embedding_dim must be a multiple of num_columns, got embedding_dim=12 and num_columns={parts}."
     with pytest.raises(ValueError, match=re.escape(message)):
         check_divides("num_columns", parts, "embedding_dim", 12)

@@ -112,7 +112,7 @@ def test_a_name_is_the_whole_name():
     assert [table.name for table in plan.compressed] == ["item"]
 
 
-def test_a_name_that_matches_nothing_is_refused():
+def test_a_name_that_matches_nothing_is_rejected():
     with pytest.raises(ValueError, match=r"names must match tables .*user_table, item_table.*, got 'typo\*'"):
         cce.compress(Named(), method="hash", compression=10, names=["user_table", "typo*"])
 
@@ -262,7 +262,7 @@ def test_a_model_that_is_itself_a_table_says_what_to_use():
         cce.compress(nn.Embedding(9_000, 16), compression=10)
 
 
-def test_a_model_without_tables_is_refused():
+def test_a_model_without_tables_is_rejected():
     with pytest.raises(ValueError, match="model must have a table to swap, got none"):
         cce.compress(nn.Linear(3, 3), compression=10)
 

@@ -87,6 +87,21 @@ def test_a_package_imports_only_packages_above_it():
     assert wrong == []
 
 
+def test_a_package_is_imported_through_its_init_and_nothing_inside_it():
+    wrong, seen = [], 0
+    for path in files():
+        for name in sorted(imports(path)):
+            package, *inside = name.removeprefix("cce.").split(".")
+            if not name.startswith("cce.") or package not in PACKAGES or package == package_of(path):
+                continue
+            seen += 1
+            public = getattr(importlib.import_module(f"cce.{package}"), "__all__", inside[-1:])
+            if len(inside) > 1 or not set(inside) <= set(public):
+                wrong.append(f"{path.relative_to(SOURCE)} imports {name}")
+    assert seen >= 600
+    assert wrong == []
+
+
 def test_files_and_records_and_text_and_checks_do_without_torch():
     for name in ("version", "checks", "text", "files", "signals", "records", "run_folder"):
         assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()

@@ -28,14 +28,14 @@ def test_a_schema_knows_its_sizes():
     assert not Schema((Feature("user", 100),)).is_multi_hot
 
 
-def test_a_feature_without_ids_or_with_a_number_for_a_name_is_refused():
+def test_a_feature_without_ids_or_with_a_number_for_a_name_is_rejected():
     with pytest.raises(ValueError, match=re.escape("num_embeddings of feature 'user' must lie in [1, 2**63), got 0.")):
         Feature("user", 0)
     with pytest.raises(TypeError, match="name of a feature must be a str, got 3 of type int"):
         Feature(3, 3)
 
 
-def test_a_name_given_twice_is_refused():
+def test_a_name_given_twice_is_rejected():
     with pytest.raises(ValueError, match="columns must have distinct names, got 'age' twice"):
         Schema((Feature("age", 3),), ("age",))
 

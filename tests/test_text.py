@@ -39,7 +39,7 @@ def test_rows_may_come_from_a_generator():
     assert format_markdown(HEADERS, (row for row in ROWS)) == format_markdown(HEADERS, ROWS)
 
 
-def test_a_row_with_a_cell_too_few_is_refused():
+def test_a_row_with_a_cell_too_few_is_rejected():
     with pytest.raises(ValueError, match="shorter"):
         format_table(HEADERS, [("user", 1)])
 

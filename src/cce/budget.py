@@ -31,7 +31,7 @@ class Budget:
     power: exponent of the vocabulary, or of the traffic, with rule="power".
     traffic: by feature, with rule="power": what the shares are in proportion to, instead of vocabularies.
     num_learned: by feature, how many ids (the first, which are the most frequent) have learned pointers, where the
-        method has any; the rest stay hashed and cost nothing. Where it is not said, all have, or with `nbytes` as many
+        method has any; the rest stay hashed and cost nothing. By default all have, or with `nbytes` as many
         as half of a table's bytes hold.
     """
 
@@ -110,18 +110,18 @@ def make_budget(
     nbytes: int | None,
     compression: float | None,
 ) -> Budget:
-    """`budget`, or the one that is said by one of the four."""
+    """`budget`, or the one given by one of the four limits."""
     check_type("budget", budget, (Budget, type(None)), "a cce.Budget")
-    said = Budget(cap, num_params, nbytes, compression)
+    given = Budget(cap, num_params, nbytes, compression)
     if budget is None:
-        return said
-    if not said.is_full:
-        raise ValueError(f"give budget or {_listed(MEASURES, 'or')}, got budget={budget} and {said}.")
+        return given
+    if not given.is_full:
+        raise ValueError(f"give budget or {_listed(MEASURES, 'or')}, got budget={budget} and {given}.")
     return budget
 
 
 def check_given(budget: Budget) -> None:
-    """Reject a budget that is none, where tables are to become smaller."""
+    """Reject a budget without a limit, where tables are to become smaller."""
     if budget.is_full:
         raise ValueError(f"give one of {_listed(MEASURES)}, or a budget, got none.")
 

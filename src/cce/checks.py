@@ -16,7 +16,7 @@ MOST_SHOWN = 80  # characters of a value in an error
 def check_range(name: str, value: int, low: int, high: int) -> None:
     """Reject an integer outside `[low, high)`."""
     try:
-        whole = operator.index(value)  # numpy's integers are welcome
+        whole = operator.index(value)  # numpy's integers are accepted
     except TypeError:
         whole = None
     if whole is None or isinstance(value, bool):

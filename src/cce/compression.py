@@ -92,12 +92,12 @@ class _Group:
 
     @property
     def name(self) -> str:
-        """Of the table, or of all that share it."""
+        """The name of the module, or of all modules that share the weight."""
         return " = ".join(self.modules) or "(model)"
 
     @property
     def first(self) -> nn.Embedding | nn.EmbeddingBag:
-        """One of them: they agree in all that matters."""
+        """One of the modules, which agree in everything that matters."""
         return next(iter(self.modules.values()))
 
 

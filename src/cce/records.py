@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One training run: what was asked, what it weighs, what it scored, how long it took."""
+    """One training run: its options, sizes, scores and durations."""
 
     method: str
     seed: int
@@ -104,7 +104,7 @@ def write_records(records: Iterable[RunRecord], path: Path) -> None:
 
 
 def read_records(path: Path) -> list[RunRecord]:
-    """The records of a file of JSON lines; a line that is none is rejected with its number."""
+    """The records of a file of JSON lines; a malformed line is rejected with its number."""
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
         try:

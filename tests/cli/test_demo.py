@@ -1,4 +1,4 @@
-"""`cce demo` as it is typed: what it prints, what it writes, and what it refuses."""
+"""`cce demo` as it is typed: what it prints, what it writes, and what it rejects."""
 
 import json
 import signal
@@ -107,7 +107,7 @@ def test_a_folder_that_cannot_be_made_is_one_line_and_exit_2(capsys, tmp_path):
     assert len(err.splitlines()) == 1
 
 
-def test_a_word_for_a_number_is_refused_by_name(capsys):
+def test_a_word_for_a_number_is_rejected_by_name(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["demo", "--rows", "many"])
     assert caught.value.code == 2
@@ -116,12 +116,12 @@ def test_a_word_for_a_number_is_refused_by_name(capsys):
     assert err == "cce demo: argument --rows: invalid int value: 'many'; see `cce demo --help`.\n"
 
 
-def test_too_few_rows_to_test_on_are_refused_by_name(capsys, tmp_path):
+def test_too_few_rows_to_test_on_are_rejected_by_name(capsys, tmp_path):
     assert main(["demo", "--rows", "1", "--epochs", "1", "--caps", "160", "--out", str(tmp_path / "x")]) == 2
     assert "rows" in capsys.readouterr().err
 
 
-def test_a_seed_beyond_64_bits_is_refused_by_name(capsys, tmp_path):
+def test_a_seed_beyond_64_bits_is_rejected_by_name(capsys, tmp_path):
     assert main(["demo", "--rows", "128", "--seed", str(2**70), "--out", str(tmp_path / "x")]) == 2
     assert "seed" in capsys.readouterr().err
 

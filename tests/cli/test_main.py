@@ -30,7 +30,7 @@ def test_help_names_every_verb(capsys):
     assert "demo" in out
 
 
-def test_an_unknown_verb_is_refused_with_the_right_ones(capsys):
+def test_an_unknown_verb_is_rejected_with_the_right_ones(capsys):
     code, out, err = exits(["dmeo"], capsys)
     assert (code, out) == (2, "")
     assert err.startswith("cce: argument VERB: invalid choice: 'dmeo' (choose from ")
@@ -39,13 +39,13 @@ def test_an_unknown_verb_is_refused_with_the_right_ones(capsys):
     assert err.count("\n") == 1
 
 
-def test_no_verb_is_refused(capsys):
+def test_no_verb_is_rejected(capsys):
     code, out, err = exits([], capsys)
     assert (code, out) == (2, "")
     assert err == "cce: the following arguments are required: VERB; see `cce --help`.\n"
 
 
-def test_an_unknown_option_is_refused_by_name(capsys):
+def test_an_unknown_option_is_rejected_by_name(capsys):
     code, out, err = exits(["demo", "--colour", "blue"], capsys)
     assert (code, out) == (2, "")
     assert err == "cce: unrecognized arguments: --colour blue; see `cce --help`.\n"

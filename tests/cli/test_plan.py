@@ -63,27 +63,27 @@ def test_a_prepared_data_set_brings_its_own_sizes(capsys, tmp_path):
         (("1000", "--num-params", "1"), "num_params must be at least 32 for method 'cce' of these sizes, got 1."),
     ],
 )
-def test_what_cannot_be_planned_is_refused_in_one_line(capsys, words, said):
+def test_what_cannot_be_planned_is_rejected_in_one_line(capsys, words, said):
     code, out, err = typed(capsys, *words)
     assert (code, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
 
 
-def test_two_budgets_are_refused(capsys):
+def test_two_budgets_are_rejected(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["plan", "100", "--cap", "10", "--num-params", "10"])
     assert stop.value.code == 2
     assert "not allowed with" in capsys.readouterr().err
 
 
-def test_a_rule_that_is_none_is_refused(capsys):
+def test_a_rule_that_is_none_is_rejected(capsys):
     with pytest.raises(SystemExit):
         main(["plan", "100", "--rule", "none"])
     assert "argument --rule: invalid choice: 'none'" in capsys.readouterr().err
 
 
-def test_bytes_without_a_number_are_refused(capsys):
+def test_bytes_without_a_number_are_rejected(capsys):
     with pytest.raises(SystemExit):
         main(["plan", "100", "--nbytes", "lots"])
     assert "bytes must be a number with a unit such as 50MB, got 'lots'." in capsys.readouterr().err

@@ -21,8 +21,8 @@ def prepared(capsys, *arguments):
     return json.loads(out)
 
 
-def refused(capsys, *arguments):
-    """The one line that a refused preparation prints."""
+def rejected(capsys, *arguments):
+    """The one line that a rejected preparation prints."""
     assert main(["prepare", *map(str, arguments)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -109,30 +109,30 @@ def test_the_printed_summary_tells_everything(tmp_path, capsys):
 
 def test_what_is_wrong_is_one_line(tmp_path, capsys):
     train, out = tmp_path / "train.txt", tmp_path / "out"
-    assert "train.txt must be a file, and there is none." in refused(capsys, "criteo-kaggle", train, out)
+    assert "train.txt must be a file, and there is none." in rejected(capsys, "criteo-kaggle", train, out)
     train.touch()
-    assert "train.txt must hold rows, and it is empty." in refused(capsys, "criteo-kaggle", train, out)
+    assert "train.txt must hold rows, and it is empty." in rejected(capsys, "criteo-kaggle", train, out)
     train.write_text("1\t2\t3\n")
-    assert "line 1: expected 40 columns, got 3" in refused(capsys, "criteo-kaggle", train, out)
+    assert "line 1: expected 40 columns, got 3" in rejected(capsys, "criteo-kaggle", train, out)
     train.write_text("click" + "\t1" * 13 + "\t68fd1e64" * 26 + "\n")
-    assert "line 1: label must be a number, got 'click'" in refused(capsys, "criteo-kaggle", train, out)
+    assert "line 1: label must be a number, got 'click'" in rejected(capsys, "criteo-kaggle", train, out)
     train.write_text("1" + "\t1" * 13 + "\tnothex" * 26 + "\n")
-    assert "must be a hexadecimal word of at most 8 digits" in refused(capsys, "criteo-kaggle", train, out)
+    assert "must be a hexadecimal word of at most 8 digits" in rejected(capsys, "criteo-kaggle", train, out)
     write_criteo_text(train, 500)
     (tmp_path / "cut.gz").write_bytes(gzip.compress(train.read_bytes())[:-100])
-    assert "cut.gz was cut short" in refused(capsys, "criteo-kaggle", tmp_path / "cut.gz", out)
-    assert "engine must be local, ray" in refused(capsys, "criteo-kaggle", train, out, "--engine", "dask")
-    assert "min_count must lie in" in refused(capsys, "criteo-kaggle", train, out, "--min-count", 0)
-    assert "KIND must be one of criteo-kaggle, " in refused(capsys)
-    assert "must be a data set made by `cce prepare`" in refused(capsys, "--reuse-vocabulary", tmp_path, train, out)
+    assert "cut.gz was cut short" in rejected(capsys, "criteo-kaggle", tmp_path / "cut.gz", out)
+    assert "engine must be local, ray" in rejected(capsys, "criteo-kaggle", train, out, "--engine", "dask")
+    assert "min_count must lie in" in rejected(capsys, "criteo-kaggle", train, out, "--min-count", 0)
+    assert "KIND must be one of criteo-kaggle, " in rejected(capsys)
+    assert "must be a data set made by `cce prepare`" in rejected(capsys, "--reuse-vocabulary", tmp_path, train, out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.gz", "train.txt"]
     out.mkdir()
-    assert "out must not exist already" in refused(capsys, "synthetic", out)
+    assert "out must not exist already" in rejected(capsys, "synthetic", out)
 
 
 def test_without_pyarrow_one_is_told_what_to_install(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    error = refused(capsys, "criteo-kaggle", tmp_path / "x", tmp_path / "out")
+    error = rejected(capsys, "criteo-kaggle", tmp_path / "x", tmp_path / "out")
     assert "pip install 'clustered-embeddings[data]'" in error
 
 

@@ -1,4 +1,4 @@
-"""`cce report` as it is typed: what it prints, what it writes, and what it refuses."""
+"""`cce report` as it is typed: what it prints, what it writes, and what it rejects."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""`cce sweep` as it is typed: recipes, Ctrl-C, failures, and what it refuses."""
+"""`cce sweep` as it is typed: recipes, Ctrl-C, failures, and what it rejects."""
 
 import json
 import os
@@ -230,7 +230,7 @@ def test_ctrl_c_saves_every_run_under_way_and_says_how_to_go_on(here, data, jobs
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=100)
     assert (process.returncode, out) == (130, "")
-    message = "0 of 9 runs are finished, the others are saved as far as they are; go on with the same command"
+    message = "0 of 9 runs are finished, the others are saved as far as they are; resume with the same command"
     assert err.splitlines()[-1] == f"cce sweep: {message}"
     assert "Traceback" not in err
     assert len(under_way) == jobs
@@ -251,4 +251,4 @@ def test_help_has_examples(capsys):
         main(["sweep", "--help"])
     out = capsys.readouterr().out
     assert "cce sweep recipes/quick.toml --jobs 2" in out
-    assert "goes on with the same command" in out
+    assert "The same command resumes a sweep" in out

@@ -1,4 +1,4 @@
-"""`cce theory` as it is typed: what it prints, what it writes, and what it refuses."""
+"""`cce theory` as it is typed: what it prints, what it writes, and what it rejects."""
 
 import json
 from pathlib import Path
@@ -106,13 +106,13 @@ def test_without_altair_there_is_data_and_a_hint(tmp_path, capsys, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["lemma.json"]
 
 
-def test_a_wrong_seed_is_refused_in_one_line(tmp_path, capsys):
+def test_a_wrong_seed_is_rejected_in_one_line(tmp_path, capsys):
     assert main(["theory", "lemma", "--seed", "-1", "--out", str(tmp_path / "new")]) == 2
     assert capsys.readouterr().err == "cce theory: seed must lie in [0, 2**63), got -1.\n"
     assert not (tmp_path / "new").exists()
 
 
-def test_an_unknown_name_is_refused_with_the_right_ones(capsys):
+def test_an_unknown_name_is_rejected_with_the_right_ones(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["theory", "gravity"])
     assert caught.value.code == 2

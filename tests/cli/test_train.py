@@ -1,4 +1,4 @@
-"""`cce train` as it is typed: options, files, resuming, and what it refuses."""
+"""`cce train` as it is typed: options, files, resuming, and what it rejects."""
 
 import json
 import os
@@ -115,7 +115,7 @@ def test_a_model_of_ones_own_is_trained(data, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["DATA"], "give one of cap, num_params and compression with method 'cce', got none."),
+        (["DATA"], "give one of cap, num_params, nbytes and compression with method 'cce', got none."),
         (["nowhere", "--cap", "8"], "must be a data set made by `cce prepare`, got no manifest.json there."),
         (["--cap", "8"], "data must be given: the folder of a data set made by `cce prepare`."),
         (
@@ -154,7 +154,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(data, tmp_path):
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.splitlines()[-1].endswith(f"go on with `cce train --resume {tmp_path / 'run'}`")
+    assert err.splitlines()[-1].endswith(f"resume with `cce train --resume {tmp_path / 'run'}`")
     assert "Traceback" not in err
 
 

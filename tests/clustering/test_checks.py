@@ -1,4 +1,4 @@
-"""What points and weights are refused, and in which words."""
+"""What points and weights are rejected, and in which words."""
 
 import math
 
@@ -9,19 +9,19 @@ from cce.clustering.checks import check_same_space, checked_points, checked_weig
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_points_that_are_not_finite_are_refused_with_their_number(bad):
+def test_points_that_are_not_finite_are_rejected_with_their_number(bad):
     points = torch.zeros(10, 3)
     points[4, 1] = points[4, 2] = points[7, 0] = bad
     with pytest.raises(ValueError, match="points must be finite, got NaN or inf in 2 of 10 rows"):
         checked_points(points)
 
 
-def test_points_whose_squares_would_overflow_are_refused():
+def test_points_whose_squares_would_overflow_are_rejected():
     with pytest.raises(ValueError, match=r"init must lie within ±1e\+18, got 1e\+19"):
         checked_points(torch.tensor([[1e19]]), "init")
 
 
-def test_points_of_other_shapes_and_types_are_refused():
+def test_points_of_other_shapes_and_types_are_rejected():
     with pytest.raises(ValueError, match=r"points must have shape \(n, width\) with width >= 1, got \(4,\)"):
         checked_points(torch.zeros(4))
     with pytest.raises(TypeError, match=r"points must be a floating-point tensor, got torch\.int64"):
@@ -34,7 +34,7 @@ def test_points_become_contiguous_float32_rows():
     assert rows.is_contiguous()
 
 
-def test_centroids_of_another_device_are_refused():
+def test_centroids_of_another_device_are_rejected():
     with pytest.raises(ValueError, match="init must be on the device of points, cpu, got meta"):
         check_same_space(torch.zeros(2, 3), torch.zeros(2, 3, device="meta"), "init")
 

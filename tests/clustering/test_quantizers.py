@@ -218,7 +218,7 @@ def test_a_sample_by_frequency_takes_the_ids_that_occur():
 
 
 @pytest.mark.parametrize("options", [{"sampling": "frequency"}, {"weighted": True}])
-def test_settings_that_need_counts_are_refused_without_them(options):
+def test_settings_that_need_counts_are_rejected_without_them(options):
     settings = ClusterSettings(**options)
     assert settings.needs_counts
     with pytest.raises(ValueError, match=re.escape("counts must be given, or tracked by the table")):

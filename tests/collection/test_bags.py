@@ -28,7 +28,7 @@ def test_features_without_weights_count_once_beside_those_that_have_some():
         ([(IDS, torch.tensor([], dtype=torch.int64))], "rise from 0 to the number of ids, 3"),
     ],
 )
-def test_offsets_that_do_not_end_with_the_ids_are_refused(columns, message):
+def test_offsets_that_do_not_end_with_the_ids_are_rejected(columns, message):
     with pytest.raises(ValueError, match=message):
         join_bags(columns)
 

@@ -39,12 +39,12 @@ def test_a_dictionary_of_tables_is_used_by_the_names():
 
 
 def test_a_collection_takes_any_names_and_its_state_loads():
-    sizes = {name: 50 + place for place, name in enumerate(HARD)}
+    sizes = {name: 50 + index for index, name in enumerate(HARD)}
     collection = cce.EmbeddingCollection(sizes, 4, cap=40, seed=0)
     ids = torch.stack([torch.randint(size, (7,)) for size in sizes.values()], dim=1)
     vectors = collection(ids)
-    for place, name in enumerate(HARD):
-        torch.testing.assert_close(vectors[:, place], collection.tables[name](ids[:, place]))
+    for index, name in enumerate(HARD):
+        torch.testing.assert_close(vectors[:, index], collection.tables[name](ids[:, index]))
         assert collection.get_submodule(f"tables.{module_key(name)}") is collection.tables[name]
     other = cce.EmbeddingCollection(sizes, 4, cap=40, seed=1)
     other.load_state_dict(collection.state_dict())

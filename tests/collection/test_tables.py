@@ -38,8 +38,8 @@ def bags_of(batch, longest=4, seed=1):
 def pooled_apart(collection, ids, offsets, weights=None, mode="sum"):
     """The definition: an EmbeddingBag around each table."""
     batch, vectors = (len(offsets) - 1) // len(FEATURES), []
-    for place, table in enumerate(collection.tables.values()):
-        own = offsets[place * batch : (place + 1) * batch + 1]
+    for index, table in enumerate(collection.tables.values()):
+        own = offsets[index * batch : (index + 1) * batch + 1]
         first, last = int(own[0]), int(own[-1])
         bag = cce.EmbeddingBag(table, mode=mode, include_last_offset=True)
         vectors.append(bag(ids[first:last], own - first, None if weights is None else weights[first:last]))
@@ -62,7 +62,7 @@ def gradients(collection, vectors, upstream):
 def test_it_equals_its_single_tables(method, padding_idx):
     collection, ids = make(method, padding_idx=padding_idx), ids_of(300)
     tables = list(collection.tables.values())
-    expected = torch.stack([table(ids[:, place]) for place, table in enumerate(tables)], dim=1)
+    expected = torch.stack([table(ids[:, index]) for index, table in enumerate(tables)], dim=1)
     assert torch.equal(collection(ids), expected)
     upstream = torch.randn(300, 3, DIM, generator=seeded(2))
     found, right = gradients(collection, collection(ids), upstream), gradients(collection, expected, upstream)
@@ -72,7 +72,7 @@ def test_it_equals_its_single_tables(method, padding_idx):
 
 def test_weighted_tables_stand_between_the_others():
     collection, ids = make(METHODS | {"item": "hash"}, options={"hash": {"signed": True}}), ids_of(30)
-    expected = [table(ids[:, place]) for place, table in enumerate(collection.tables.values())]
+    expected = [table(ids[:, index]) for index, table in enumerate(collection.tables.values())]
     assert torch.equal(collection(ids), torch.stack(expected, dim=1))
 
 
@@ -86,7 +86,7 @@ def test_batches_of_any_size_and_type(batch):
 
 def test_a_dictionary_by_name_is_the_same_in_any_order():
     collection, ids = make(), ids_of(30)
-    by_name = {name: ids[:, place] for place, name in enumerate(FEATURES)}
+    by_name = {name: ids[:, index] for index, name in enumerate(FEATURES)}
     assert torch.equal(collection(dict(reversed(by_name.items()))), collection(ids))
 
 
@@ -110,7 +110,7 @@ def test_threads_do_not_show(num_threads, threads):
     num_threads(threads)
     collection, ids = make(), ids_of(9000)
     vectors = collection(ids)
-    single = torch.stack([t(ids[:, place]) for place, t in enumerate(collection.tables.values())], dim=1)
+    single = torch.stack([t(ids[:, index]) for index, t in enumerate(collection.tables.values())], dim=1)
     assert torch.equal(vectors, single)
 
 
@@ -139,7 +139,7 @@ def test_an_id_out_of_range_is_named_with_its_feature(wrong, unified):
         ),
     ],
 )
-def test_wrong_ids_are_refused(ids, error, message):
+def test_wrong_ids_are_rejected(ids, error, message):
     with pytest.raises(error, match=message):
         make()(ids)
 
@@ -228,7 +228,7 @@ def test_a_dictionary_of_bags_and_of_single_ids():
 
 def test_a_dictionary_s_bags_keep_away_from_the_default_device():
     collection, ids = make(), ids_of(2)
-    bags = {name: (ids[:, place], torch.tensor([0, 1, 2])) for place, name in enumerate(FEATURES)}
+    bags = {name: (ids[:, index], torch.tensor([0, 1, 2])) for index, name in enumerate(FEATURES)}
     bags["day"] = ids[:, 2]
     with torch.device("meta"):
         assert torch.equal(collection(bags), collection(ids))
@@ -249,7 +249,7 @@ def test_a_dictionary_s_bags_keep_away_from_the_default_device():
         ((torch.zeros(4, 3, dtype=torch.int64), None, torch.ones(4, 3)), "per_sample_weights go with offsets"),
     ],
 )
-def test_wrong_bags_are_refused(arguments, message):
+def test_wrong_bags_are_rejected(arguments, message):
     with pytest.raises(ValueError, match=message):
         make()(*arguments)
     if len(arguments) == 2 and arguments[0].dim() == 1:
@@ -284,13 +284,13 @@ def test_a_unified_table_pads_and_pools_every_feature(pooling, padding_idx):
     batch, starts = 40, [0, 700, 1000]
     paddings = [None if padding_idx is None else padding_idx % n for n in FEATURES.values()]
     table, found = collection.tables["all"], collection(ids, offsets)
-    for place in range(3):
+    for index in range(3):
         for row in range(batch):
-            bag = ids[offsets[place * batch + row] : offsets[place * batch + row + 1]]
-            kept = bag[bag != (-1 if paddings[place] is None else paddings[place])]
-            total = table(kept + starts[place]).sum(0)
+            bag = ids[offsets[index * batch + row] : offsets[index * batch + row + 1]]
+            kept = bag[bag != (-1 if paddings[index] is None else paddings[index])]
+            total = table(kept + starts[index]).sum(0)
             expected = total / max(1, len(kept)) if pooling == "mean" else total
-            torch.testing.assert_close(found[row, place], expected)
+            torch.testing.assert_close(found[row, index], expected)
     single = ids_of(20)
     single[:, 2] = 3 if padding_idx == 3 else 6
     assert bool(collection(single)[:, 2].any()) is (padding_idx is None)
@@ -388,7 +388,7 @@ def test_torch_compile_gives_the_same():
         ({"a": 0}, r"features: the number of ids of 'a' must lie in \[1"),
     ],
 )
-def test_wrong_features_are_refused(features, message):
+def test_wrong_features_are_rejected(features, message):
     with pytest.raises(ValueError, match=message):
         EmbeddingCollection(features, 4)
 

@@ -286,7 +286,7 @@ RECORD = np.dtype(
         "itemsize": 16,
     }
 )
-MANIFESTS = {  # refused by whoever opens the data set
+MANIFESTS = {  # rejected by whoever opens the data set
     "no manifest": (lambda folder: (folder / "manifest.json").unlink(), ["data must be a data set made by `cce prepare`"]),
     "cut short": (cut("manifest.json"), ["manifest.json must be JSON", "damaged"]),
     "empty": (replaced("manifest.json", b""), ["manifest.json must be JSON", "damaged"]),
@@ -343,7 +343,7 @@ CONTENTS = {  # found by whoever reads all of it
     "a vocabulary of another size": (sealed_again(lambda folder: pq.write_table(pa.table({"value": ["a"], "count": [1]}), folder / "vocabulary" / "000.parquet")), ["vocabulary/000.parquet must have 5 values for 'user', got 1"]),
     "a vocabulary of text": (sealed_again(replaced("vocabulary/001.parquet", b"a,b\n")), ["vocabulary/001.parquet must be a whole Parquet file"]),
 }  # fmt: skip
-OLD_DATA = {  # refused by a preparation with the ids of an old data set
+OLD_DATA = {  # rejected by a preparation with the ids of an old data set
     "no data set": (lambda folder: shutil.rmtree(folder), ["data must be a data set made by `cce prepare`"]),
     "of an unknown kind": (changed("kind", value="avazu"), ["kind of", "manifest.json must be one of", "got 'avazu'"]),
     "a synthetic one": (changed("kind", value="synthetic"), ["data must have been made from raw rows, got a synthetic data set"]),
@@ -397,7 +397,7 @@ def exit_code(words):
 
 
 def told(words, capsys):
-    """The one line of an input that is refused, by a verb or by the parser of its words."""
+    """The one line of an input that is rejected, by a verb or by the parser of its words."""
     assert exit_code(words) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -420,14 +420,14 @@ def test_there_are_many_cases():
 
 
 @pytest.mark.parametrize(("files", "words", "fragments"), CASES, ids=NAMES)
-def test_it_is_refused_with_one_clear_line_and_nothing_is_left(files, words, fragments, here, capsys):
+def test_it_is_rejected_with_one_clear_line_and_nothing_is_left(files, words, fragments, here, capsys):
     write_files(here, files)
     check(words, fragments, here, capsys)
 
 
 @pytest.mark.parametrize("words", [VERIFY, LIKE], ids=["verify", "like"])
 @pytest.mark.parametrize(("damage", "fragments"), MANIFESTS.values(), ids=MANIFESTS)
-def test_a_damaged_manifest_is_refused(words, damage, fragments, good, here, capsys):
+def test_a_damaged_manifest_is_rejected(words, damage, fragments, good, here, capsys):
     shutil.copytree(good, here, dirs_exist_ok=True)
     damage(here / "data")
     check(words, fragments, here, capsys)
@@ -451,13 +451,13 @@ def test_damaged_values_are_found(damage, fragments, good, here, capsys):
 
 
 @pytest.mark.parametrize(("damage", "fragments"), OLD_DATA.values(), ids=OLD_DATA)
-def test_an_old_data_set_that_cannot_be_followed_is_refused(damage, fragments, good, here, capsys):
+def test_an_old_data_set_that_cannot_be_followed_is_rejected(damage, fragments, good, here, capsys):
     shutil.copytree(good, here, dirs_exist_ok=True)
     damage(here / "data")
     check(LIKE, fragments, here, capsys)
 
 
-def test_new_rows_without_the_columns_of_the_old_are_refused(good, here, capsys):
+def test_new_rows_without_the_columns_of_the_old_are_rejected(good, here, capsys):
     shutil.copytree(good / "data", here / "data")
     (here / "a.csv").write_text("y,user\n1,u\n")
     check(LIKE, ["a.csv must have a column 'w'; it has y, user"], here, capsys)

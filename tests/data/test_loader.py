@@ -89,8 +89,8 @@ def test_bags_stay_with_their_rows(data, batch_size):
         rows, count = batch.labels.long().tolist(), len(batch)
         assert batch.ids[:count].tolist() == rows
         assert batch.offsets.shape == (2 * count + 1,)
-        for place, row in enumerate(rows):
-            bag = batch.ids[batch.offsets[count + place] : batch.offsets[count + place + 1]]
+        for index, row in enumerate(rows):
+            bag = batch.ids[batch.offsets[count + index] : batch.offsets[count + index + 1]]
             assert bag.tolist() == [row] * (row % 4)
 
 
@@ -141,7 +141,7 @@ def test_setting_the_current_epoch_keeps_the_position(data):
     assert (batches.state_dict()["epoch"], batches.state_dict()["position"]) == (5, 0)
 
 
-def test_a_position_of_another_order_is_refused(data):
+def test_a_position_of_another_order_is_rejected(data):
     state = loader(data).state_dict()
     with pytest.raises(ValueError, match=re.escape("seed must be that of the saved position, 3, got 4.")):
         loader(data, seed=4).load_state_dict(state)
@@ -160,7 +160,7 @@ def test_a_position_of_another_order_is_refused(data):
         ({"seed": -1}, "seed must lie in [0, 2**63), got -1."),
     ],
 )
-def test_impossible_sizes_are_refused_by_name(data, options, message):
+def test_impossible_sizes_are_rejected_by_name(data, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         loader(data, **options)
 

@@ -1,4 +1,4 @@
-"""Manifests: read, or refused with the reason."""
+"""Manifests: read, or rejected with the reason."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ def test_a_folder_without_a_manifest_is_no_data_set(tmp_path):
         read_manifest(tmp_path)
 
 
-def test_a_manifest_of_another_format_is_refused(tmp_path):
+def test_a_manifest_of_another_format_is_rejected(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps({"format": FORMAT + 1}))
     with pytest.raises(ValueError, match=rf"manifest\.json must be as .*: format must be {FORMAT}, got {FORMAT + 1}"):
         read_manifest(tmp_path)

@@ -1,4 +1,4 @@
-"""A prepared data set: opened if it is whole, refused by the name of the file if not."""
+"""A prepared data set: opened if it is whole, rejected by the name of the file if not."""
 
 import re
 
@@ -21,7 +21,7 @@ def test_it_knows_its_splits_and_rows(data):
     assert len(data.loader("train", batch_size=50)) == 4
 
 
-def test_an_unknown_split_is_refused_with_the_right_ones(data):
+def test_an_unknown_split_is_rejected_with_the_right_ones(data):
     for method in (data.num_rows, data.rows, lambda split: data.loader(split, batch_size=2)):
         with pytest.raises(ValueError, match="split must be one of train, validation, test; got 'dev'"):
             method("dev")

@@ -20,13 +20,13 @@ def test_ids_take_the_smallest_type_that_holds_the_last(num_embeddings, name):
 
 @given(st.lists(st.sampled_from([5, 300, 70_000, 2**33]), max_size=12), st.integers(0, 5), st.booleans())
 def test_every_number_of_a_record_is_aligned_and_has_bytes_of_its_own(sizes, num_dense, has_weights):
-    features = tuple(Feature(f"c{place}", size) for place, size in enumerate(sizes))
+    features = tuple(Feature(f"c{index}", size) for index, size in enumerate(sizes))
     dtype = record_dtype(Schema(features, tuple(f"d{i}" for i in range(num_dense)), has_weights))
     assert set(dtype.names) == {
         "label",
         *(["weight"] if has_weights else []),
         *(["dense"] if num_dense else []),
-        *(f"id{place}" for place in range(len(sizes))),
+        *(f"id{index}" for index in range(len(sizes))),
     }
     taken = set()
     for name in dtype.names:

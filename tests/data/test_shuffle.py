@@ -51,11 +51,11 @@ def test_windows_are_shuffled_each_in_its_own_way():
 
 
 def test_a_short_last_block_may_come_anywhere():
-    places = set()
+    indices = set()
     for epoch in range(30):
         rows = EpochShuffle(95, seed=0, epoch=epoch, block_rows=10, window_rows=10).rows(0, 95)
-        places.add(int(np.flatnonzero(rows == 94)[0]) // 10)
-    assert len(places) > 5
+        indices.add(int(np.flatnonzero(rows == 94)[0]) // 10)
+    assert len(indices) > 5
 
 
 def test_the_order_is_the_same_for_ever():

@@ -20,8 +20,8 @@ def written(tmp_path):
     records = np.zeros(NUM_ROWS, record_dtype(ONE_HOT))
     records["label"], records["weight"] = generator.random((2, NUM_ROWS))
     records["dense"] = generator.random((NUM_ROWS, 2))
-    for place, feature in enumerate(ONE_HOT.features):
-        records[f"id{place}"] = generator.integers(0, feature.num_embeddings, NUM_ROWS)
+    for index, feature in enumerate(ONE_HOT.features):
+        records[f"id{index}"] = generator.integers(0, feature.num_embeddings, NUM_ROWS)
     create_files(tmp_path, ONE_HOT, {"train": NUM_ROWS})
     write_at(tmp_path / rows_file("train"), 0, records)
     return tmp_path, records
@@ -34,8 +34,8 @@ def test_any_rows_come_as_they_were_written(written):
     assert batch.labels.numpy().tolist() == records["label"][rows].tolist()
     assert batch.weights.numpy().tolist() == records["weight"][rows].tolist()
     assert batch.dense.numpy().tolist() == records["dense"][rows].tolist()
-    for place in range(3):
-        assert batch.ids[:, place].tolist() == records[f"id{place}"][rows].tolist()
+    for index in range(3):
+        assert batch.ids[:, index].tolist() == records[f"id{index}"][rows].tolist()
     assert (batch.ids.dtype, batch.dense.dtype, batch.labels.dtype) == (torch.int64, torch.float32, torch.float32)
 
 
@@ -46,14 +46,14 @@ def test_no_rows_are_a_batch_too(written):
 
 def test_bags_come_feature_by_feature(tmp_path):
     bags = {1: [[5, 299], [], [7], [1, 2, 3]], 2: [[], [8, 8], [], [1]]}
-    create_files(tmp_path, BAGS, {"test": 4}, {("test", place): sum(map(len, some)) for place, some in bags.items()})
+    create_files(tmp_path, BAGS, {"test": 4}, {("test", index): sum(map(len, some)) for index, some in bags.items()})
     records = np.zeros(4, record_dtype(BAGS))
     records["id0"] = [11, 22, 33, 44]
     write_at(tmp_path / rows_file("test"), 0, records)
-    for place, some in bags.items():
-        kind = id_dtype(BAGS.features[place].num_embeddings)
-        write_at(tmp_path / values_file("test", place), 0, np.concatenate(some).astype(kind))
-        write_at(tmp_path / offsets_file("test", place), 1, np.cumsum([len(bag) for bag in some]))
+    for index, some in bags.items():
+        kind = id_dtype(BAGS.features[index].num_embeddings)
+        write_at(tmp_path / values_file("test", index), 0, np.concatenate(some).astype(kind))
+        write_at(tmp_path / offsets_file("test", index), 1, np.cumsum([len(bag) for bag in some]))
     batch = SplitRows(tmp_path, "test", BAGS).fetch(np.array([3, 1, 0]))
     assert batch.ids.tolist() == [44, 22, 11, 1, 2, 3, 5, 299, 1, 8, 8]
     assert batch.offsets.tolist() == [0, 1, 2, 3, 6, 6, 8, 9, 11, 11]

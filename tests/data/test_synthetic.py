@@ -134,7 +134,7 @@ def test_no_rows_are_a_sample_too(clicks):
     assert clicks.sample(0).ids.shape == (0, 3)
 
 
-def test_no_features_are_refused():
+def test_no_features_are_rejected():
     with pytest.raises(ValueError, match=re.escape("number of vocabulary_sizes must lie in [1, 2**31), got 0.")):
         SyntheticClicks(())
 
@@ -178,13 +178,13 @@ def test_logits_spread_by_three_whatever_is_planted(num_informative):
 
 
 @pytest.mark.parametrize("num_informative", [0, 4])
-def test_more_planted_features_than_features_are_refused(num_informative):
+def test_more_planted_features_than_features_are_rejected(num_informative):
     with pytest.raises(ValueError, match=re.escape(f"num_informative must lie in [1, 4), got {num_informative}.")):
         planted(num_informative=num_informative)
 
 
 @pytest.mark.parametrize("num_clusters", [0, -1])
-def test_no_clusters_are_refused(num_clusters):
+def test_no_clusters_are_rejected(num_clusters):
     with pytest.raises(ValueError, match=re.escape(f"num_clusters must lie in [1, 2**31), got {num_clusters}.")):
         SyntheticClicks((10, 10), num_clusters=num_clusters)
     with pytest.raises(TypeError, match=r"num_clusters must be an int, got 2\.5 of type float"):
@@ -199,6 +199,6 @@ def test_no_clusters_are_refused(num_clusters):
         (lambda: SyntheticClicks((10, 10)).sample(-1), "num_rows"),
     ],
 )
-def test_other_impossible_sizes_are_refused_by_name(make, name):
+def test_other_impossible_sizes_are_rejected_by_name(make, name):
     with pytest.raises(ValueError, match=name):
         make()

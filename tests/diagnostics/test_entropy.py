@@ -110,7 +110,7 @@ def test_max_order_stops_earlier():
 
 
 @pytest.mark.parametrize("max_order", [0, -1, 5])
-def test_a_wrong_max_order_is_refused_with_its_range(max_order):
+def test_a_wrong_max_order_is_rejected_with_its_range(max_order):
     table = table_with(torch.zeros(10, 4, dtype=torch.int64))
     with pytest.raises(ValueError, match=re.escape(f"max_order must lie in [1, 5), got {max_order}.")):
         cce.pointer_entropies(table, max_order=max_order)
@@ -169,7 +169,7 @@ def test_the_full_table_has_the_most():
 
 
 @pytest.mark.parametrize("method", ["dhe", "tt", "ce-mult", "mixed-dim", "collide"])
-def test_a_method_that_looks_up_no_rows_is_refused_by_name(method):
+def test_a_method_that_looks_up_no_rows_is_rejected_by_name(method):
     table = cce.create_embedding(method, 200, 8, compression=2, seed=0)
     with pytest.raises(TypeError, match=f"table must look up rows to have entropies; method '{method}' does not."):
         cce.pointer_entropies(table)

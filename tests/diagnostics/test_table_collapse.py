@@ -79,7 +79,7 @@ def test_every_way_to_combine_is_judged_by_its_own_quantiser():
         assert len(found.golden) == 2
 
 
-def test_other_tables_are_refused():
+def test_other_tables_are_rejected():
     with pytest.raises(TypeError, match="must be a ClusteredEmbedding to be judged, got ProductQuantized"):
         cce.diagnose_collapse(cce.ProductQuantizedEmbedding(10, 4, num_rows=2))
 

@@ -104,7 +104,7 @@ def test_a_process_that_dies_ends_all_with_a_clear_message(data, tmp_path):
     result = two_processes("die", data, tmp_path)
     assert result.returncode != 0
     last = tmp_path / "died" / "checkpoints" / "step-0000000006"
-    how = f"go on with `cce train --resume {tmp_path / 'died'}`."
+    how = f"resume with `cce train --resume {tmp_path / 'died'}`."
     assert f"another process of this run has died; the last checkpoint is {last}; {how}\n" in result.stderr
     assert read_checkpoint(last).step == 6
 

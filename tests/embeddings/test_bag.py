@@ -296,13 +296,13 @@ def test_it_tells_its_sizes_and_takes_the_mean_by_default_as_torch_does():
     assert bag.extra_repr() == "mode='mean'"
 
 
-def test_an_unknown_mode_is_refused_with_the_known_ones():
+def test_an_unknown_mode_is_rejected_with_the_known_ones():
     with pytest.raises(ValueError, match=re.escape("mode must be one of sum, mean, max; got 'median'.")):
         EmbeddingBag(FullEmbedding(NUM_IDS, DIM), mode="median")
 
 
 @pytest.mark.parametrize("padding_idx", [20, -21])
-def test_padding_outside_the_vocabulary_is_refused(padding_idx):
+def test_padding_outside_the_vocabulary_is_rejected(padding_idx):
     with pytest.raises(ValueError, match=re.escape(f"padding_idx must lie in [-20, 20), got {padding_idx}.")):
         EmbeddingBag(FullEmbedding(NUM_IDS, DIM), padding_idx=padding_idx)
 
@@ -330,7 +330,7 @@ WRONG_CALLS = {
 
 
 @pytest.mark.parametrize(("args", "message"), WRONG_CALLS.values(), ids=WRONG_CALLS.keys())
-def test_a_wrong_call_is_refused_with_the_rule_and_the_value(args, message):
+def test_a_wrong_call_is_rejected_with_the_rule_and_the_value(args, message):
     bag, _ = twins(mode="sum")
     with pytest.raises(ValueError, match=re.escape(message)):
         bag(*args)
@@ -344,7 +344,7 @@ def test_a_wrong_call_is_refused_with_the_rule_and_the_value(args, message):
         ([0, 11], "offsets must end at the number of ids, 10, or before it; got 11."),
     ],
 )
-def test_a_wrong_last_offset_is_refused(offsets, message):
+def test_a_wrong_last_offset_is_rejected(offsets, message):
     bag, _ = twins(mode="sum", include_last_offset=True)
     with pytest.raises(ValueError, match=re.escape(message)):
         bag(IDS, torch.tensor(offsets, dtype=torch.int64))
@@ -358,7 +358,7 @@ def test_weights_of_single_ids_need_the_sum(mode):
 
 
 @pytest.mark.parametrize(("ids", "weights"), [(IDS, torch.ones(9)), (IDS.view(2, 5), torch.ones(10))])
-def test_weights_of_another_shape_are_refused_with_both_shapes(ids, weights):
+def test_weights_of_another_shape_are_rejected_with_both_shapes(ids, weights):
     bag, _ = twins(mode="sum")
     shapes = f"got {tuple(weights.shape)} for {tuple(ids.shape)}."
     with pytest.raises(ValueError, match=re.escape(f"per_sample_weights must have the shape of ids, {shapes}")):
@@ -374,7 +374,7 @@ def test_weights_of_another_shape_are_refused_with_both_shapes(ids, weights):
         ([[True]], TypeError, "ids must be int32 or int64 in [0, 20), got torch.bool (the first is True)."),
     ],
 )
-def test_wrong_ids_are_refused_by_the_table(ids, error, message):
+def test_wrong_ids_are_rejected_by_the_table(ids, error, message):
     bag, _ = twins(mode="sum")
     with pytest.raises(error, match=re.escape(message)):
         bag(torch.tensor(ids))

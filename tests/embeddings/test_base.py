@@ -64,11 +64,11 @@ def test_printing_shows_sizes_and_padding():
 @pytest.mark.parametrize(
     ("sizes", "message"), [((0, 4), "num_embeddings must lie"), ((4, 0), "embedding_dim must lie")]
 )
-def test_sizes_below_one_are_refused(sizes, message):
+def test_sizes_below_one_are_rejected(sizes, message):
     with pytest.raises(ValueError, match=message):
         cce.FullEmbedding(*sizes)
 
 
-def test_a_padding_idx_outside_the_vocabulary_is_refused():
+def test_a_padding_idx_outside_the_vocabulary_is_rejected():
     with pytest.raises(ValueError, match=r"padding_idx must lie in \[-10, 10\), got 10"):
         table(padding_idx=10)

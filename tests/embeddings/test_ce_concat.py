@@ -39,7 +39,7 @@ class TestQuotientRemainder(LinearContract):
         assert len(torch.unique(self.make().to_dense(), dim=0)) == 1000
 
 
-def test_columns_that_do_not_divide_the_dimension_are_refused_by_name():
+def test_columns_that_do_not_divide_the_dimension_are_rejected_by_name():
     message = "embedding_dim must be a multiple of num_columns, got embedding_dim=10 and num_columns=4"
     with pytest.raises(ValueError, match=message):
         cce.CompositionalConcatEmbedding(100, 10, num_rows=5, num_columns=4)

@@ -147,7 +147,7 @@ def test_frequency_settings_need_counts():
     table.cluster(counts=torch.arange(100))
 
 
-def test_counts_of_another_length_are_refused():
+def test_counts_of_another_length_are_rejected():
     settings = cce.ClusterSettings(sampling="frequency", points_per_row=1)
     table = cce.ClusteredEmbedding(100, 4, num_rows=2, settings=settings)
     with pytest.raises(ValueError, match=r"counts must have shape \(100,\)"):

@@ -80,12 +80,12 @@ def test_one_table_by_quotient_and_remainder_must_hold_all_ids():
 
 @pytest.mark.parametrize("split", ["hash", "quotient-remainder"])
 @pytest.mark.parametrize("num_rows", [0, -1, 2**31])
-def test_rows_out_of_range_are_refused(split, num_rows):
+def test_rows_out_of_range_are_rejected(split, num_rows):
     with pytest.raises(ValueError, match=re.escape(f"num_rows must lie in [1, 2**31), got {num_rows}.")):
         cce.CompositionalSumEmbedding(1000, 4, num_rows=num_rows, split=split)
 
 
-def test_a_wrong_split_is_refused_with_the_right_ones():
+def test_a_wrong_split_is_rejected_with_the_right_ones():
     with pytest.raises(ValueError, match=re.escape("split must be one of hash, quotient-remainder; got 'modulo'.")):
         cce.CompositionalSumEmbedding(1000, 4, num_rows=10, split="modulo")
 
@@ -95,13 +95,13 @@ def test_a_hashed_budget_is_cut_evenly():
     assert sizes == {"num_rows": 10}  # 120 of 127: eleven rows would be 132
 
 
-def test_a_budget_below_one_row_each_is_refused():
+def test_a_budget_below_one_row_each_is_rejected():
     message = "num_params must be at least 12 for method 'ce-sum' of these sizes, got 11."
     with pytest.raises(ValueError, match=re.escape(message)):
         size_split("ce-sum", "hash", 1000, num_tables=3, width=4, num_params=11)
 
 
-def test_a_budget_below_the_balanced_split_is_refused():
+def test_a_budget_below_the_balanced_split_is_rejected():
     message = "num_params must be at least 256 for method 'ce-mult' of these sizes, got 255."  # (32 + 32) · 4
     with pytest.raises(ValueError, match=re.escape(message)):
         size_split("ce-mult", "quotient-remainder", 1000, num_tables=2, width=4, num_params=255)

@@ -113,7 +113,7 @@ def test_a_hashed_row_becomes_the_mean_of_its_ids_also_beyond_a_block():
 
 
 @pytest.mark.parametrize("shape", [(NUM_IDS, DIM + 1), (NUM_IDS - 1, DIM), (NUM_IDS * DIM,)])
-def test_a_trained_table_of_another_shape_is_refused_with_both_shapes(shape):
+def test_a_trained_table_of_another_shape_is_rejected_with_both_shapes(shape):
     table = TABLES["hash"]()
     with pytest.raises(ValueError, match=re.escape(f"weight must have shape (40, 6), got {shape}.")):
         table.fit_to(torch.zeros(shape))

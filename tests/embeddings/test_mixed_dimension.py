@@ -52,11 +52,11 @@ def test_a_table_of_low_rank_is_recovered():
         ((5, 5), (8, 9), r"block_dims must lie in \[1, 9\)"),
     ],
 )
-def test_wrong_blocks_are_refused(sizes, dims, message):
+def test_wrong_blocks_are_rejected(sizes, dims, message):
     with pytest.raises(ValueError, match=message):
         cce.MixedDimensionEmbedding(10, 8, block_sizes=sizes, block_dims=dims)
 
 
-def test_a_wrong_temperature_is_refused():
+def test_a_wrong_temperature_is_rejected():
     with pytest.raises(ValueError, match=r"temperature must lie in \[0.05, 1\], got 0"):
         cce.create_embedding("mixed-dim", 100, 8, compression=2, temperature=0)

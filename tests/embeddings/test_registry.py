@@ -50,7 +50,7 @@ def test_the_list_is_a_copy():
 
 
 @pytest.mark.parametrize("wrong", ["CCE", "", "hashing", None])
-def test_a_wrong_name_is_refused_with_the_right_ones(wrong):
+def test_a_wrong_name_is_rejected_with_the_right_ones(wrong):
     message = f"method must be one of {', '.join(NAMES)}; got {wrong!r}."
     with pytest.raises(ValueError, match=re.escape(message)):
         cce.create_embedding(wrong, 100, 8, compression=2)
@@ -66,7 +66,7 @@ def test_num_params_and_compression_are_two_ways_to_say_the_same():
     assert same_state(by_count, by_ratio)
 
 
-def test_no_budget_or_two_are_refused():
+def test_no_budget_or_two_are_rejected():
     with pytest.raises(ValueError, match="give one of cap, num_params, nbytes and compression, or a budget, got none"):
         cce.create_embedding("hash", 100, 8)
     with pytest.raises(ValueError, match=r"nbytes and compression, got num_params=100 and compression=2\.5\."):
@@ -75,14 +75,14 @@ def test_no_budget_or_two_are_refused():
         cce.create_embedding("hash", 100, 8, budget=cce.Budget(cap=3), num_params=4)
 
 
-def test_full_alone_needs_no_budget_but_still_refuses_two():
+def test_full_alone_needs_no_budget_but_still_rejects_two():
     assert cce.create_embedding("full", 10, 4).num_params == 40
     with pytest.raises(ValueError, match="got num_params=40 and compression=1"):
         cce.create_embedding("full", 10, 4, num_params=40, compression=1)
 
 
 @pytest.mark.parametrize("compression", [0.99, 0, -4, float("nan")])
-def test_a_compression_below_one_is_refused(compression):
+def test_a_compression_below_one_is_rejected(compression):
     with pytest.raises(
         ValueError, match=re.escape(f"compression must be a finite number of at least 1, got {compression}.")
     ):
@@ -90,18 +90,18 @@ def test_a_compression_below_one_is_refused(compression):
 
 
 @pytest.mark.parametrize("num_params", [0, -1, 2**63])
-def test_a_budget_out_of_range_is_refused(num_params):
+def test_a_budget_out_of_range_is_rejected(num_params):
     with pytest.raises(ValueError, match=re.escape(f"num_params must lie in [1, 2**63), got {num_params}.")):
         cce.create_embedding("hash", 100, 8, num_params=num_params)
 
 
-def test_a_budget_that_is_no_integer_is_refused():
+def test_a_budget_that_is_no_integer_is_rejected():
     with pytest.raises(TypeError, match=r"num_params must be an int, got 100\.0 of type float"):
         cce.create_embedding("hash", 100, 8, num_params=100.0)
 
 
 @pytest.mark.parametrize(("sizes", "name"), [((0, 8), "num_embeddings"), ((100, 0), "embedding_dim")])
-def test_an_empty_table_is_refused(sizes, name):
+def test_an_empty_table_is_rejected(sizes, name):
     with pytest.raises(ValueError, match=re.escape(f"{name} must lie in [1, 2**63), got 0.")):
         cce.create_embedding("cce", *sizes, compression=2)
 
@@ -158,7 +158,7 @@ def test_without_either_torchs_own_seed_decides():
 
 
 @pytest.mark.parametrize("seed", [0, 7])
-def test_a_seed_and_a_generator_are_refused(seed):
+def test_a_seed_and_a_generator_are_rejected(seed):
     with pytest.raises(ValueError, match=f"give one of seed and generator, got seed={seed} and a generator."):
         cce.create_embedding("hash", 100, 8, compression=4, seed=seed, generator=torch.Generator())
 
@@ -197,7 +197,7 @@ def test_options_reach_the_class():
     assert table.padding_idx == 2
 
 
-def test_an_option_of_another_method_is_refused_even_where_the_full_table_fits():
+def test_an_option_of_another_method_is_rejected_even_where_the_full_table_fits():
     message = (
         "method 'hash' has no option 'num_columns'; its options are num_rows, signed, padding_idx, sparse, generator"
     )
@@ -215,7 +215,7 @@ def test_the_callers_options_are_not_changed():
 @pytest.mark.parametrize(
     ("method", "name"), [("hash", "num_rows"), ("cce", "num_rows"), ("robe", "size"), ("dhe", "width")]
 )
-def test_a_size_beside_a_budget_is_refused(method, name):
+def test_a_size_beside_a_budget_is_rejected(method, name):
     message = f"{name} follows from the budget: leave it out, got {name}=5."
     with pytest.raises(ValueError, match=re.escape(message)):
         cce.create_embedding(method, 1000, 8, compression=4, **{name: 5})

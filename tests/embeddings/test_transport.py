@@ -82,10 +82,10 @@ class Vectors(Dataset):
     def __len__(self):
         return len(self.tables)
 
-    def __getitem__(self, place):
+    def __getitem__(self, index):
         ids = some_ids(300, 2, high=300)
         with torch.no_grad():
-            module = self.tables[place]
+            module = self.tables[index]
             return module(ids if isinstance(module, cce.EmbeddingCollection) else ids[:, 0])
 
 

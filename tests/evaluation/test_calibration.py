@@ -39,8 +39,8 @@ def test_calibration_is_the_mean_prediction_over_the_mean_label(rows):
 def test_the_calibration_error_is_the_mean_gap_of_15_bins(rows):
     predicted, labels, weights = as_numpy(rows)
     error = 0.0
-    for place in range(15):
-        mine = (predicted >= place / 15) & (predicted < (place + 1) / 15)
+    for index in range(15):
+        mine = (predicted >= index / 15) & (predicted < (index + 1) / 15)
         if mine.any():
             gap = np.average(predicted[mine], weights=weights[mine]) - np.average(labels[mine], weights=weights[mine])
             error += abs(gap) * weights[mine].sum() / weights.sum()

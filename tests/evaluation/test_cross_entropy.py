@@ -40,7 +40,7 @@ def test_bce_of_extreme_logits_stays_finite(logit, label, loss):
     assert binary_cross_entropy(torch.tensor([logit]), torch.tensor([label])) == loss
 
 
-def test_bce_of_other_shapes_is_refused_with_both():
+def test_bce_of_other_shapes_is_rejected_with_both():
     with pytest.raises(ValueError, match=r"labels must have the shape of logits, \[2\], got \[3\]\."):
         binary_cross_entropy(torch.zeros(2), torch.zeros(3))
 

@@ -75,7 +75,7 @@ def test_auc_takes_labels_of_any_type():
         ([], "0 positive and 0 negative"),
     ],
 )
-def test_auc_of_labels_of_one_kind_is_refused_with_their_numbers(labels, found):
+def test_auc_of_labels_of_one_kind_is_rejected_with_their_numbers(labels, found):
     with pytest.raises(ValueError, match=f"auc needs labels of both kinds, got {found}."):
         auc(torch.zeros(len(labels)), torch.tensor(labels))
 

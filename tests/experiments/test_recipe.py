@@ -1,4 +1,4 @@
-"""Recipes: what is read, what is refused, and that every recipe of the repository gives runs."""
+"""Recipes: what is read, what is rejected, and that every recipe of the repository gives runs."""
 
 import shlex
 import tomllib
@@ -106,7 +106,7 @@ SERIES = {"method": "pq", "caps": [1]}
         ({"expected": {"bce": {"cce": "0.4"}}}, "bce of cce must be a number, or from and to, got '0.4'."),
     ],
 )
-def test_what_is_wrong_is_refused_with_a_hint(parts, message):
+def test_what_is_wrong_is_rejected_with_a_hint(parts, message):
     series = {"series": {}} if "sweep" in parts else {}
     with pytest.raises((ValueError, TypeError), match=message):
         make_recipe("test", changed(**({"expected": {}} | series | parts)), where="the recipe")

@@ -65,13 +65,13 @@ def test_budgets_that_give_the_same_tables_are_run_once():
     assert [run.name for run in found] == ["cce-cap1-seed0", "cce-cap64-seed0"]
 
 
-def test_a_source_that_has_no_such_budget_is_refused():
+def test_a_source_that_has_no_such_budget_is_rejected():
     series = {"again": RECIPE["series"]["again"] | {"caps": [64]}}
     with pytest.raises(ValueError, match="start_from of 'again' needs a run cce-cap64-seed1, but its series has no"):
         list_runs(make_recipe("test", RECIPE | {"series": series}), "data", VOCABULARIES)
 
 
-def test_an_unknown_method_and_an_unknown_option_are_refused():
+def test_an_unknown_method_and_an_unknown_option_are_rejected():
     recipe = RECIPE | {"sweep": {"methods": ["cees"], "caps": [64]}, "series": {}}
     with pytest.raises(ValueError, match=r"method must be one of .*; got 'cees'"):
         list_runs(make_recipe("test", recipe), "data", VOCABULARIES)

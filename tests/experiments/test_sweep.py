@@ -156,7 +156,7 @@ def test_a_run_whose_source_fails_is_told_as_such(data, tmp_path):
     assert set(outcome.failures) == {"full-seed0", "pq-cap320-seed0"}
 
 
-def test_a_changed_recipe_is_refused_and_new_seeds_are_not(whole, data):
+def test_a_changed_recipe_is_rejected_and_new_seeds_are_not(whole, data):
     with pytest.raises(ValueError, match=r"out must be a new folder, .*: full-seed0 in .* with another epochs, lr."):
         Sweep(tiny_runs(data, train=TRAIN | {"lr": 0.02, "epochs": 3}), whole[0])
     sweep = {"methods": ["full", "cce"], "caps": [320, 640], "seeds": [0, 1]}
@@ -186,7 +186,7 @@ def test_a_source_is_trained_again_if_its_checkpoints_are_needed_once_more(whole
     assert [essence(record) for record in records] == [essence(record) for record in whole[1][1:]]
 
 
-def test_unknown_series_and_jobs_are_refused(data, tmp_path):
+def test_unknown_series_and_jobs_are_rejected(data, tmp_path):
     with pytest.raises(ValueError, match=r"only must name series of the recipe \(full, cce, pq\), got 'ccee'."):
         Sweep(tiny_runs(data), tmp_path, only=["cce", "ccee"])
     with pytest.raises(ValueError, match="jobs must lie in"):

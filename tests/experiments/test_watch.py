@@ -16,7 +16,7 @@ def sweep(data, tmp_path):
     return Sweep(tiny_runs(data, series={}), tmp_path)
 
 
-def place(sweep, series, **files):
+def put(sweep, series, **files):
     run = next(run for run in sweep.runs if run.series == series)
     sweep.folder(run).path.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
@@ -27,10 +27,10 @@ def test_epochs_are_counted_over_all_runs(sweep):
     watch = Watch(sweep, shown=False)
     assert watch._bar.total == 4
     assert watch._look() == 0
-    place(sweep, "full", record='{"name": "full-seed0"}\n')
-    place(sweep, "cce", metrics=LINE * 2 + '{"kind": "train", "step": 5}\n')  # of three validations an epoch
+    put(sweep, "full", record='{"name": "full-seed0"}\n')
+    put(sweep, "cce", metrics=LINE * 2 + '{"kind": "train", "step": 5}\n')  # of three validations an epoch
     assert watch._look() == pytest.approx(2 + 2 / 3)
-    place(sweep, "cce", metrics=LINE * 12)
+    put(sweep, "cce", metrics=LINE * 12)
     assert watch._look() == pytest.approx(2 + 2)
 
 
@@ -45,13 +45,13 @@ def test_records_are_gathered_while_it_looks_and_written_only_if_there_is_a_new_
     assert path.read_text() == ""
     watch._look()
     assert path.stat().st_mtime_ns == first.st_mtime_ns
-    place(sweep, "full", record='{"name": "full-seed0"}\n')
+    put(sweep, "full", record='{"name": "full-seed0"}\n')
     watch._look()
     assert path.read_text() == '{"name": "full-seed0"}\n'
 
 
 def test_time_left_is_told_from_what_is_done_now_and_not_before(sweep):
-    place(sweep, "full", record='{"name": "full-seed0"}\n')
+    put(sweep, "full", record='{"name": "full-seed0"}\n')
     with Watch(sweep, shown=False) as watch:
         assert watch._bar.initial == 2
     assert not watch._thread.is_alive()
@@ -60,7 +60,7 @@ def test_time_left_is_told_from_what_is_done_now_and_not_before(sweep):
 def test_the_bar_shows_runs_epochs_and_time_left(sweep, capsys, monkeypatch):
     watch = Watch(replace_terminal(sweep, monkeypatch), shown=True)
     with watch:
-        place(sweep, "full", record='{"name": "full-seed0"}\n')
+        put(sweep, "full", record='{"name": "full-seed0"}\n')
     shown = capsys.readouterr().err
     assert "0 of 2 runs:   0%" in shown
     assert "1 of 2 runs:  50%" in shown
@@ -79,5 +79,5 @@ def replace_terminal(sweep, monkeypatch):
 def test_another_number_of_validations_is_another_share(data, tmp_path):
     runs = [replace(run, config=replace(run.config, validations_per_epoch=4)) for run in tiny_runs(data)]
     sweep = Sweep(runs, tmp_path)
-    place(sweep, "cce", metrics=LINE)
+    put(sweep, "cce", metrics=LINE)
     assert Watch(sweep, shown=False)._look() == 0.25

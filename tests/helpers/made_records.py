@@ -101,9 +101,9 @@ def _bce(method: str, cap: int | None, seed: int) -> float:
 def _curve(score: float) -> list[dict[str, float]]:
     """Twelve validations of two epochs, the best at the end of the second."""
     curve = []
-    for place in range(12):
-        bce = score + 0.06 * math.exp(-0.45 * place)
-        curve.append({"step": 500 * (place + 1), "epoch": 1 + place // 6, "bce": bce, "auc": 1.15 - 0.8 * bce})
+    for index in range(12):
+        bce = score + 0.06 * math.exp(-0.45 * index)
+        curve.append({"step": 500 * (index + 1), "epoch": 1 + index // 6, "bce": bce, "auc": 1.15 - 0.8 * bce})
     return curve
 
 
@@ -114,11 +114,11 @@ def _events(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "kind": "cluster",
             "step": step,
             "table": table["name"],
-            "churn": churn + 0.02 * place,
-            "H1": 5.1 + 0.1 * place,
+            "churn": churn + 0.02 * index,
+            "H1": 5.1 + 0.1 * index,
         }
-        | {"H2": 9.6 + 0.1 * place, "dead_rows": 0, "moved": 0.3, "seconds": 0.5, "num_ids": table["num_embeddings"]}
+        | {"H2": 9.6 + 0.1 * index, "dead_rows": 0, "moved": 0.3, "seconds": 0.5, "num_ids": table["num_embeddings"]}
         for step, churn in ((1500, 0.9), (3000, 0.45), (4500, 0.3))
-        for place, table in enumerate(tables)
+        for index, table in enumerate(tables)
         if table["method"] == "cce"
     ]

@@ -53,7 +53,7 @@ def vocabulary_of(values, *, min_count=1, max_ids=None):
     counts = Counter(value for value in values if value not in ("", None))
     ranked = sorted(counts, key=lambda value: (-counts[value], value.encode() if isinstance(value, str) else value))
     kept = [value for value in ranked if counts[value] >= min_count][:max_ids]
-    return {value: place + 1 for place, value in enumerate(kept)}
+    return {value: index + 1 for index, value in enumerate(kept)}
 
 
 def log1p_or_zero(text):

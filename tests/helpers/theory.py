@@ -31,7 +31,7 @@ def planted_problem(num_examples, num_embeddings, embedding_dim, *, num_clusters
 def dense_matrix(factor):
     """H as a matrix, number by number."""
     matrix = torch.zeros(len(factor.rows), factor.num_rows, dtype=torch.float64)
-    for row, (places, weights) in enumerate(zip(factor.rows.tolist(), factor.weights.tolist(), strict=True)):
-        for place, weight in zip(places, weights, strict=True):
-            matrix[row, place] += weight
+    for row, (indices, weights) in enumerate(zip(factor.rows.tolist(), factor.weights.tolist(), strict=True)):
+        for index, weight in zip(indices, weights, strict=True):
+            matrix[row, index] += weight
     return matrix

@@ -72,10 +72,10 @@ def everything(session):
     """All tensors that the ranks share. Counts are each rank's own until a clustering or a checkpoint adds them up."""
     tensors = {name: tensor for name, tensor in session.model.state_dict().items() if not name.endswith("counts")}
     for optimizer in session.optimizers:
-        for place, state in optimizer.state_dict()["state"].items():
+        for index, state in optimizer.state_dict()["state"].items():
             for name, value in state.items():
                 if isinstance(value, torch.Tensor):
-                    tensors[f"{name} of parameter {place}"] = value
+                    tensors[f"{name} of parameter {index}"] = value
     return dict(sorted(tensors.items()))  # ranks repair their optimizers in different orders
 
 

@@ -1,7 +1,10 @@
 """The one way into lookups: the same answer by whichever backend."""
 
 import copy
+import itertools
+import os
 import pickle
+import sys
 
 import pytest
 import torch
@@ -111,3 +114,40 @@ def test_that_numba_is_missing_is_said_once(monkeypatch):
 
 
 # -- the journey -------------------------------------------------------------------------------------------------------
+
+
+def visited(run):
+    """Functions of the package, without comprehensions, that a call runs, in order: their files and names."""
+    root, calls = os.path.dirname(cce.__file__), []
+
+    def note(frame, event, _):
+        name = frame.f_code.co_name
+        if event == "call" and frame.f_code.co_filename.startswith(root) and not name.startswith("<"):
+            calls.append((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@needs_numba
+@pytest.mark.parametrize(("sparse", "most_functions"), [(False, 40), (True, 50)])
+def test_the_journey_of_a_batch_is_short(sparse, most_functions):
+    """A step of training with two features, however fast, must also be easy to follow."""
+    tables = cce.EmbeddingCollection({"a": 700, "b": 300}, 16, cap=1600, seed=0, sparse=sparse)
+    optimizer, ids = cce.optim.SGD(tables.parameters(), lr=0.1), some_ids(30, 2, high=300)
+
+    def step():
+        optimizer.zero_grad()
+        tables(ids).sum().backward()
+        optimizer.step()
+
+    step()
+    calls = visited(step)
+    files = [file for file, _ in calls]
+    assert len(set(calls)) <= most_functions
+    assert len(set(files)) <= 14
+    assert sum(before != after for before, after in itertools.pairwise(files)) <= 38

@@ -38,9 +38,9 @@ def by_hand(model, dense, ids):
         vectors, inputs = [dense, *vectors], [dense]
     pairs = [vectors[i] @ vectors[j] for i in range(len(vectors)) for j in range(i)]
     value = torch.cat([*inputs, torch.stack(pairs)])
-    for place, (weight, bias) in enumerate(layers(model.top), start=1):
+    for index, (weight, bias) in enumerate(layers(model.top), start=1):
         value = weight @ value + bias
-        value = relu(value) if place < len(layers(model.top)) else value
+        value = relu(value) if index < len(layers(model.top)) else value
     return value[0]
 
 
@@ -77,7 +77,7 @@ def test_the_same_generator_gives_the_same_start():
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
 
 
-def test_one_vector_alone_is_refused():
+def test_one_vector_alone_is_rejected():
     with pytest.raises(ValueError, match="model 'dlrm' needs two features, or one and dense features"):
         made((), FEATURES[:1])
     assert made(("x",), FEATURES[:1])(batch(num_dense=1, num_features=1)).shape == (6,)

@@ -24,7 +24,7 @@ def batch(rows=5):
 
 
 def vectors(made, some):
-    return [table.to_dense(some.ids[:, place]) for place, table in enumerate(made.tables.tables.values())]
+    return [table.to_dense(some.ids[:, index]) for index, table in enumerate(made.tables.tables.values())]
 
 
 def test_starts_as_the_plain_dot_product():
@@ -52,7 +52,7 @@ def test_bags_are_pooled():
     torch.testing.assert_close(made(bags)[0], (u * v * made.weight).sum() + 0.25)
 
 
-def test_another_number_of_features_is_refused():
+def test_another_number_of_features_is_rejected():
     schema = Schema((Feature("user", 9),))
     with pytest.raises(ValueError, match="model 'gmf' needs exactly 2 features, got 1"):
         GMF(schema, EmbeddingCollection(schema.vocabulary_sizes, 4, method="full"))

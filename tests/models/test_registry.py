@@ -56,12 +56,12 @@ def test_a_class_in_a_file_is_a_model(mine):
         ("nowhere.py:Sum", FileNotFoundError, "model must name a file that is there, got 'nowhere.py'"),
     ],
 )
-def test_a_wrong_name_is_refused(name, kind, message):
+def test_a_wrong_name_is_rejected(name, kind, message):
     with pytest.raises(kind, match=message):
         create_model(name, SCHEMA, tables())
 
 
-def test_a_wrong_content_of_the_file_is_refused(mine):
+def test_a_wrong_content_of_the_file_is_rejected(mine):
     with pytest.raises(ValueError, match=r"model names 'Product', but .*mine.py has no such class or function"):
         create_model(mine + "Product", SCHEMA, tables())
     with pytest.raises(TypeError, match="must make a torch module, got int"):

@@ -65,7 +65,7 @@ def test_gradients_of_other_forms_give_the_same(kind):
 
 @pytest.mark.parametrize("kind", [SGD, RowwiseAdagrad])
 @pytest.mark.parametrize("row", [-1, 5, 2**40])
-def test_a_row_that_is_not_there_is_refused_and_nothing_written(kind, row):
+def test_a_row_that_is_not_there_is_rejected_and_nothing_written(kind, row):
     good, bad, other = nn.Parameter(torch.zeros(5, 4)), nn.Parameter(torch.zeros(5, 4)), nn.Parameter(torch.zeros(3))
     good.grad, bad.grad = sparse_gradient(good, [0, 1]), sparse_gradient(bad, [0, row, 2], is_coalesced=True)
     other.grad = torch.ones(3)

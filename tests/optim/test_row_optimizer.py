@@ -182,9 +182,9 @@ def test_optimizers_are_used_by_the_name_of_their_room():
 
 def test_parameters_keep_their_place_in_memory(path):
     parameters = make_parameters([(5, 4)])
-    place = parameters[0].data_ptr()
+    address = parameters[0].data_ptr()
     give_gradients(parameters, "sorted", seed=0)
     RowwiseAdagrad(parameters).step()
-    assert parameters[0].data_ptr() == place
+    assert parameters[0].data_ptr() == address
     assert isinstance(parameters[0], nn.Parameter)
-    assert copies(parameters)[0].data_ptr() != place
+    assert copies(parameters)[0].data_ptr() != address

@@ -88,7 +88,7 @@ def test_weight_decay_reaches_wide_rows():
     torch.testing.assert_close(parameter.detach(), torch.full((2, 4), 1.5))
 
 
-def test_weight_decay_with_sparse_gradients_is_refused(path):
+def test_weight_decay_with_sparse_gradients_is_rejected(path):
     parameters = make_parameters([(10, 4)])
     give_gradients(parameters, "sorted", seed=0)
     with pytest.raises(ValueError, match=r"weight_decay must be 0 with sparse gradients, got 0\.1\."):
@@ -200,7 +200,7 @@ def test_a_loaded_state_goes_on_as_the_first_would_have(path, form):
     assert equal(ours, again)
 
 
-def test_a_state_of_torch_s_adagrad_is_taken_over_for_rows_of_one_number_and_refused_for_others():
+def test_a_state_of_torch_s_adagrad_is_taken_over_for_rows_of_one_number_and_rejected_for_others():
     for shape in ((5,), (5, 5)):
         theirs = make_parameters([shape])
         other = torch.optim.Adagrad(theirs, lr=0.1, lr_decay=0.5)
@@ -232,6 +232,6 @@ def test_a_group_added_later_starts_at_its_own_accumulator_value():
 
 
 @pytest.mark.parametrize("name", ["lr", "eps", "lr_decay", "weight_decay", "initial_accumulator_value"])
-def test_settings_below_zero_are_refused(name):
+def test_settings_below_zero_are_rejected(name):
     with pytest.raises(ValueError, match=rf"{name} must be a finite number of at least 0, got -0\.5\."):
         RowwiseAdagrad(make_parameters([(2, 2)]), **{name: -0.5})

@@ -81,7 +81,7 @@ def test_a_row_without_gradient_goes_on_by_its_momentum():
     assert parameter[:, 0].tolist() == [-1.5, -1.0, 0.0]
 
 
-def test_weight_decay_with_sparse_gradients_is_refused_as_by_torch(path):
+def test_weight_decay_with_sparse_gradients_is_rejected_as_by_torch(path):
     (parameter,) = make_parameters([(10, 4)])
     give_gradients([parameter], "sorted", seed=0)
     before = parameter.detach().clone()
@@ -167,6 +167,6 @@ def test_a_state_of_torch_s_own_is_taken_over_sparse_buffers_included():
         ({"nesterov": True}, r"nesterov needs momentum > 0 and dampening 0, got momentum=0 and dampening=0\."),
     ],
 )
-def test_wrong_settings_are_refused(options, message):
+def test_wrong_settings_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         SGD(make_parameters([(2, 2)]), **options)

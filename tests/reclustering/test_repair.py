@@ -286,7 +286,7 @@ def test_gradients_of_the_old_rows_are_dropped():
     assert table.codebook.grad is None
 
 
-def test_a_wrong_policy_is_refused():
+def test_a_wrong_policy_is_rejected():
     table = make()
     with pytest.raises(ValueError, match="policy must be one of transfer, reset, keep; got 'hope'"):
         cce.repair_optimizer(torch.optim.SGD(table.parameters()), table.cluster(), policy="hope")

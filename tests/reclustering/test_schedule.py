@@ -169,13 +169,13 @@ def test_several_optimizers_may_share_the_model():
     assert not optimizers[0].state[model.user.codebook]["exp_avg"][event.transfer.restarted].any()
 
 
-def test_an_optimizer_without_the_tables_is_refused_at_once():
+def test_an_optimizer_without_the_tables_is_rejected_at_once():
     model = Model()
     with pytest.raises(ValueError, match="optimizer must hold the parameters of every clustered table"):
         cce.ClusterSchedule(model, torch.optim.Adam(model.full.parameters()), every=1)
 
 
-def test_settings_that_need_counts_are_refused_at_once():
+def test_settings_that_need_counts_are_rejected_at_once():
     settings = cce.ClusterSettings(weighted=True)
     with pytest.raises(ValueError, match="settings that need counts need track_counts=True"):
         cce.ClusterSchedule(nn.Sequential(cce.ClusteredEmbedding(50, 4, num_rows=3, settings=settings)), every=1)

@@ -70,8 +70,8 @@ class Visit:
     def wait(self):
         self.page.wait_for_selector("html[data-drawn]", timeout=60_000)
 
-    def column(self, table, place):
-        return self.page.locator(f"{table} tbody tr td:nth-child({place})").all_text_contents()
+    def column(self, table, index):
+        return self.page.locator(f"{table} tbody tr td:nth-child({index})").all_text_contents()
 
 
 @pytest.fixture
@@ -97,8 +97,8 @@ def test_charts_are_drawn_and_nothing_is_fetched_or_amiss(visit, report):
     assert seen.page.locator(f"{GROUP} figure").count() == 10
     figures = seen.page.locator(f"{GROUP} figure:visible")
     assert figures.count() == 7
-    for place in range(7):
-        figure = figures.nth(place)
+    for index in range(7):
+        figure = figures.nth(index)
         assert figure.locator("svg").count() == 1
         assert figure.locator("svg .mark-symbol path, svg .mark-line path").count() > 0
         assert figure.locator("svg").bounding_box()["width"] > 250

@@ -145,13 +145,13 @@ def test_records_of_old_make_a_page():
 @needs_vega
 def test_a_page_of_hundreds_of_runs_stays_small():
     methods = ("cce", "hash", "ce-concat", "robe", "dhe", "hash-embedding", "tt", "ce-sum", "ce-mult", "collide")
-    caps = [500 * 2**place for place in range(13)] + [700 * 2**place for place in range(13)]
+    caps = [500 * 2**index for index in range(13)] + [700 * 2**index for index in range(13)]
     records = made_records(methods, caps)
     assert len(records) == 783
     for record in records:
-        record.curve[:] = [scores | {"step": scores["step"] + place} for place in range(5) for scores in record.curve]
+        record.curve[:] = [scores | {"step": scores["step"] + index} for index in range(5) for scores in record.curve]
         record.tables[:] = [
-            table | {"name": f"{table['name']}{place}"} for place in range(5) for table in record.tables
+            table | {"name": f"{table['name']}{index}"} for index in range(5) for table in record.tables
         ]
     assert len(records[5].curve) == 60
     assert len(page_of(Collected(records=records)).encode()) < 3_000_000
@@ -191,8 +191,8 @@ def unpack(packed):
     """What `unpack` of page.js does, in Python."""
     rows = [{} for _ in range(packed["count"])]
     for name, column in packed["columns"].items():
-        for place, row in enumerate(rows):
-            value = column["words"][column["at"][place]] if isinstance(column, dict) else column[place]
+        for index, row in enumerate(rows):
+            value = column["words"][column["at"][index]] if isinstance(column, dict) else column[index]
             if value is not None:
                 row[name] = value
     return rows

@@ -170,7 +170,7 @@ def test_old_records_without_ledger_and_events_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["{", "[1]", '{"method": "cce"}', '"word"'])
-def test_a_line_that_is_no_record_is_refused_by_its_number(tmp_path, line):
+def test_a_line_that_is_no_record_is_rejected_by_its_number(tmp_path, line):
     path = tmp_path / "records.jsonl"
     path.write_text(made_record("cce", 500).to_json() + f"\n{line}\n")
     with pytest.raises(ValueError, match=r"records\.jsonl:2 is not a record of a run: "):
@@ -185,13 +185,13 @@ def test_a_last_line_without_an_end_is_left_out_with_a_note(tmp_path):
     assert found.notes == [f"{tmp_path}/records.jsonl:2 was cut short, and is left out."]
 
 
-def test_a_folder_without_runs_is_refused_unless_they_are_waited_for(tmp_path):
+def test_a_folder_without_runs_is_rejected_unless_they_are_waited_for(tmp_path):
     with pytest.raises(ValueError, match="there are no runs in "):
         collect([tmp_path])
     assert collect([tmp_path], may_be_empty=True).num_runs == 0
 
 
-def test_a_path_that_is_not_there_is_refused(tmp_path):
+def test_a_path_that_is_not_there_is_rejected(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere is not there"):
         collect([tmp_path / "nowhere"])
 

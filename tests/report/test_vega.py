@@ -108,7 +108,7 @@ def test_all_methods_and_one_more_series_have_colours_of_their_own():
 
 
 def test_beyond_the_hues_no_two_are_drawn_alike():
-    styles = palette([f"series {place}" for place in range(40)] + ["full", "cce"])
+    styles = palette([f"series {index}" for index in range(40)] + ["full", "cce"])
     assert len(styles) == 42
     assert len({(style.colour, style.shape) for style in styles.values()}) == 42
 

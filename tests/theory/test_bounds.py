@@ -52,7 +52,7 @@ def test_a_mean_may_exceed_a_bound_by_its_own_error_only():
     assert not lies_under(spread, [-1.0, 3.0])[0]
 
 
-def test_wrong_numbers_are_refused():
+def test_wrong_numbers_are_rejected():
     problem = problem_of(30, 5, 2)
     with pytest.raises(ValueError, match=r"num_rows must lie in \[3, 5\), got 5"):
         theorem_bound(problem, 5, 1)

@@ -10,7 +10,7 @@ from helpers.theory import normal, problem_of
 SPECTRA = {
     "normal": (200, 20, None),
     "equal": (100, 12, [1.0] * 12),
-    "geometric": (100, 12, [2.0**-place for place in range(12)]),
+    "geometric": (100, 12, [2.0**-index for index in range(12)]),
     "one small": (60, 10, [1.0] * 9 + [0.05]),
     "one large": (60, 10, [30.0] + [1.0] * 9),
 }

@@ -57,6 +57,6 @@ def test_a_table_of_zeros_is_an_ordinary_one(way):
     assert int(factor.rows.max()) < 4
 
 
-def test_an_unknown_way_is_refused():
+def test_an_unknown_way_is_rejected():
     with pytest.raises(ValueError, match="way must be one of k-means, random-codebook; got 'means'"):
         factorise(normal(5, 2), 2, way="means")

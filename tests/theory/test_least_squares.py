@@ -70,6 +70,6 @@ def test_columns_that_are_zero_or_depend_on_each_other_are_no_trouble():
         ((5, 2), (4, 2), r"x and y must have as many rows as each other, got 5 and 4\."),
     ],
 )
-def test_what_is_no_problem_is_refused(x, y, message):
+def test_what_is_no_problem_is_rejected(x, y, message):
     with pytest.raises(ValueError, match=message):
         LeastSquares(torch.zeros(x), torch.zeros(y))

@@ -24,9 +24,9 @@ def test_the_formula_is_the_integral(distribution, p):
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_it_is_above_1_before_a_half_and_below_after(distribution):
-    assert all(exact_ratio(place / 100, distribution) > 1 for place in range(1, 50))
+    assert all(exact_ratio(index / 100, distribution) > 1 for index in range(1, 50))
     assert exact_ratio(0.5, distribution) == pytest.approx(1)
-    assert all(exact_ratio(place / 100, distribution) < 1 for place in range(51, 100))
+    assert all(exact_ratio(index / 100, distribution) < 1 for index in range(51, 100))
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
@@ -55,12 +55,12 @@ def test_samples_are_drawn_in_blocks_of_any_size():
 
 
 @pytest.mark.parametrize("weights", [(1.0,), (0.5, 0.6), (-0.5, 1.5)])
-def test_what_are_no_weights_is_refused(weights):
+def test_what_are_no_weights_is_rejected(weights):
     with pytest.raises(ValueError, match="weights must be two or more numbers, none negative, with sum 1, got "):
         simulate_ratio(weights, "exponential", num_samples=10)
 
 
-def test_what_is_unknown_is_refused():
+def test_what_is_unknown_is_rejected():
     with pytest.raises(ValueError, match="distribution must be one of exponential, chi-square; got 'normal'"):
         simulate_ratio((0.5, 0.5), "normal", num_samples=10)
     with pytest.raises(ValueError, match=r"p must lie in \(0, 1\), got 0"):

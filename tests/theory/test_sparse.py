@@ -122,7 +122,7 @@ def test_fewer_examples_than_ids_are_no_trouble():
     assert run.excesses[-1] < problem.signal
 
 
-def test_wrong_sizes_are_refused():
+def test_wrong_sizes_are_rejected():
     problem = problem_of(60, 10, 2)
     with pytest.raises(ValueError, match=r"num_rows must lie in \[1, 2\*\*31\), got 0"):
         sparse_cce(problem, 0, num_steps=1)

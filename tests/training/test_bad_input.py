@@ -35,7 +35,7 @@ OPTIONS = [
     ({"cap": None, "compression": "10"}, TypeError, "compression must be a float | None, got '10'."),
     ({"cap": None, "compression": 0.5}, ValueError, "compression must be finite and at least 1, got 0.5."),
     ({"cap": None, "compression": NAN}, ValueError, "compression must be finite and at least 1, got nan."),
-    ({"cap": None}, ValueError, "give one of cap, num_params and compression with method 'cce', got none."),
+    ({"cap": None}, ValueError, "give one of cap, num_params, nbytes and compression with method 'cce', got none."),
     ({"lr": "0.1"}, TypeError, "lr must be a float, got '0.1'."),
     ({"lr": True}, TypeError, "lr must be a float, got True."),
     ({"lr": INF}, ValueError, "lr must be at least 0, got inf."),
@@ -90,7 +90,7 @@ def assert_one_line(text, *parts):
         assert part in text
 
 
-# -- options that only a data set and a model can refuse ---------------------------------------------------------------
+# -- options that only a data set and a model can reject ---------------------------------------------------------------
 
 RUNS = [
     ({"method": "ccee"}, ValueError, "method must be one of full, hash,"),
@@ -189,7 +189,7 @@ WORDS = [
     ((*TRAIN, "--threads", "1000000000000"), "threads must lie in [1, 2**16), got 1000000000000."),
     ((*TRAIN[:-1], "good.py"), "good.py must be a folder, got a file."),
     ((*TRAIN[:-1], "DATA"), "which holds a data set."),
-    ((*TRAIN[:-1], "RUN"), "holds a run: give another folder, or go on with `cce train --resume"),
+    ((*TRAIN[:-1], "RUN"), "holds a run: give another folder, or resume with `cce train --resume"),
     ((*TRAIN, "--num-learned", "c0=x"), "num_learned of 'c0' must be an int, got 'x' of type str."),
     (("train",), "data must be given: the folder of a data set made by `cce prepare`."),
     (("train", "nowhere", *TRAIN[2:]), "nowhere must be a data set made by `cce prepare`, got no manifest.json there."),

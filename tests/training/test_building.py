@@ -36,6 +36,15 @@ def test_budgets_and_options_reach_the_tables(data):
     assert built(data, method="full", cap=None)[1].tables.num_params == (121 + 61 + 31) * 8
 
 
+@pytest.mark.parametrize("rule", ["cap", "proportional"])
+def test_a_budget_in_bytes_and_its_rule_reach_the_tables(data, rule):
+    config, model = built(data, cap=None, nbytes=5_000, budget_rule=rule, preset="paper")
+    assert config.budget == cce.Budget(nbytes=5_000, rule=rule)
+    assert 4_500 < model.tables.nbytes <= 5_000
+    planned = cce.plan_tables(model.tables.features, 8, budget=config.budget)
+    assert [table.nbytes for table in model.tables.tables.values()] == [table.nbytes for table in planned.tables]
+
+
 @pytest.mark.parametrize(
     ("changes", "num_columns"),
     [({}, 8), ({"preset": "paper"}, 4), ({"method_options": {"num_columns": 2}}, 2), ({"embedding_dim": 12}, 4)],
@@ -64,7 +73,7 @@ def test_schedules_are_chosen_by_the_epochs_and_the_preset(data):
     assert steps(data, cluster_at_epochs=[0.5, 1.25]) == {50, 125}
 
 
-def test_a_wrong_method_is_refused(data):
+def test_a_wrong_method_is_rejected(data):
     with pytest.raises(ValueError, match="method"):
         built(data, method="cees")
 

@@ -73,7 +73,7 @@ def test_damage_is_named_and_the_one_before_it_used(folder, name, damage):
     assert name in damages[0]
 
 
-def test_a_folder_without_a_whole_one_is_refused(tmp_path):
+def test_a_folder_without_a_whole_one_is_rejected(tmp_path):
     with pytest.raises(FileNotFoundError, match="must hold a whole checkpoint, got none"):
         read_latest(tmp_path)
 

@@ -15,7 +15,7 @@ from helpers.runs import tiny_config
 def counted_by_hand(data):
     batch = next(iter(data.loader("train", batch_size=10**6, shuffle=False)))
     sizes = data.schema.vocabulary_sizes.values()
-    return [torch.bincount(batch.ids[:, place], minlength=size) for place, size in enumerate(sizes)]
+    return [torch.bincount(batch.ids[:, index], minlength=size) for index, size in enumerate(sizes)]
 
 
 def test_ids_are_counted_in_the_training_rows(data, monkeypatch):

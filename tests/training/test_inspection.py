@@ -75,7 +75,7 @@ def test_the_code_of_a_saved_model_is_run_only_if_it_is_trusted_or_given_again(d
     assert not ran.exists()  # the new run names a model of its own
 
 
-def test_what_does_not_fit_is_refused(run, data, tmp_path):
+def test_what_does_not_fit_is_rejected(run, data, tmp_path):
     with pytest.raises(FileNotFoundError, match="must be a run or a checkpoint, got no whole checkpoint there"):
         inspect_checkpoint(tmp_path)
     other = tiny_data(tmp_path / "other", vocabulary_sizes=(50, 60, 30))

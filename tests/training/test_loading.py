@@ -120,17 +120,17 @@ def test_cce_may_start_from_a_trained_table_as_well(trained, data):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"embedding_dim": 4}, "must name a run with a table 'tables.tables.c0' of 4 numbers a vector"),
-        ({"unified": True}, "must name a run with a table 'tables.tables.all' of 8 numbers a vector"),
+        ({"embedding_dim": 4}, "must name a run with a table 'tables.tables.c0' of embedding_dim=4"),
+        ({"unified": True}, "must name a run with a table 'tables.tables.all' of embedding_dim=8"),
         ({"model_options": {"bottom": [8, 8], "top": [8]}}, "start_from must name a run of the same model, but"),
     ],
 )
-def test_what_does_not_fit_is_refused(trained, data, changes, message):
+def test_what_does_not_fit_is_rejected(trained, data, changes, message):
     with pytest.raises((ValueError, RuntimeError), match=message):
         started(data, trained[0], **changes)
 
 
-def test_another_data_set_and_no_run_are_refused(trained, data, tmp_path):
+def test_another_data_set_and_no_run_are_rejected(trained, data, tmp_path):
     other = tiny_data(tmp_path / "other", vocabulary_sizes=(50, 60, 30))
     with pytest.raises(ValueError, match=r"start_from must name a run on the same data set, got .* had other columns"):
         started(other, trained[0])

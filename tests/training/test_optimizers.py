@@ -75,7 +75,7 @@ def test_a_line_and_a_cosine_fall_to_zero_after_the_warm_up():
     assert learning_rate_factor(99, schedule="cosine", warmup_steps=0, total_steps=10) == pytest.approx(0)
 
 
-def test_a_wrong_name_is_refused():
+def test_a_wrong_name_is_rejected():
     with pytest.raises(ValueError, match="schedule must be one of constant, linear, cosine; got 'step'"):
         factors("step")
 

@@ -23,13 +23,13 @@ def test_a_file_holds_what_was_written(tmp_path):
     ("name", "nearest"),
     [("batchsize", "batch_size"), ("learning_schedule", "lr_schedule"), ("clusters_every", "cluster_every")],
 )
-def test_a_wrong_name_is_refused_with_the_nearest_right_one(tmp_path, name, nearest):
+def test_a_wrong_name_is_rejected_with_the_nearest_right_one(tmp_path, name, nearest):
     (tmp_path / "run.toml").write_text(f"{name} = 3\n")
     with pytest.raises(ValueError, match=f"an option that is not known, '{name}': did you mean '{nearest}'"):
         read_toml(tmp_path / "run.toml")
 
 
-def test_a_name_unlike_any_is_refused_with_all_of_them():
+def test_a_name_unlike_any_is_rejected_with_all_of_them():
     with pytest.raises(ValueError, match="'zzzz': the options are data, model, "):
         make_config({"data": "d", "zzzz": 1})
 

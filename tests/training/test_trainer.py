@@ -24,7 +24,7 @@ def last_bits(out):
     checkpoint = read_checkpoint(list_checkpoints(out / "checkpoints")[-1])
     optimizer = checkpoint.state["optimizers"][0]["state"]
     tensors = dict(checkpoint.model)
-    tensors |= {f"{place}.{name}": value for place, state in optimizer.items() for name, value in state.items()}
+    tensors |= {f"{index}.{name}": value for index, state in optimizer.items() for name, value in state.items()}
     tensors |= {"random": checkpoint.state["random"]["torch"], "schedule": checkpoint.state["schedule"]["generator"]}
     return checkpoint.step, tensors, checkpoint.state["curve"], checkpoint.state["stopping"]
 
@@ -92,7 +92,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(whole, data, tmp
 
 @pytest.mark.parametrize("stop", [1, 4, 13, 14])
 def test_a_run_that_was_stopped_ends_with_the_same_bits(whole, data, tmp_path, stop):
-    with pytest.raises(KeyboardInterrupt, match=f"saved after step {stop}; go on with `cce train --resume"):
+    with pytest.raises(KeyboardInterrupt, match=f"saved after step {stop}; resume with `cce train --resume"):
         stopping_trainer(data, tmp_path / "run", stop).run()
     Trainer.resume(tmp_path / "run").run()
     assert_same_end(whole[0], tmp_path / "run")
@@ -120,7 +120,7 @@ from cce.training import checkpoint, Trainer
 from cce.embeddings import cluster_step, clustered
 from cce.training.options import make_config, read_toml
 
-MOMENTS = {
+KILL_POINTS = {
     "step": (Trainer, "_after_step"),
     "assign": (cluster_step, "encode_all"),  # inside a clustering, before anything has changed
     "swap": (clustered.ClusteredEmbedding, "_resize"),  # half-way through the swap
@@ -131,8 +131,8 @@ MOMENTS = {
 }
 
 def run_and_die(kind, count, out):
-    place, name = MOMENTS[kind]
-    function, seen = getattr(place, name), [0]
+    owner, name = KILL_POINTS[kind]
+    function, seen = getattr(owner, name), [0]
 
     def wrapper(*args, **kwargs):
         seen[0] += 1
@@ -140,7 +140,7 @@ def run_and_die(kind, count, out):
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*args, **kwargs)
 
-    setattr(place, name, wrapper)
+    setattr(owner, name, wrapper)
     Trainer(make_config(read_toml(Path(sys.argv[1]))), out).run()
 
 for case in sys.argv[3:]:
@@ -150,25 +150,25 @@ for case in sys.argv[3:]:
         os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL, case
 """
-MOMENTS = ("step-2", "step-13", "assign-2", "swap-3", "repair-3", "write-5", "rename-7", "prune-8")
+KILL_POINTS = ("step-2", "step-13", "assign-2", "swap-3", "repair-3", "write-5", "rename-7", "prune-8")
 
 
 @pytest.fixture(scope="module")
 def killed(data, tmp_path_factory):
-    """A folder of runs that were killed with SIGKILL, each at a moment of its own; one process forks all of them."""
+    """A folder of runs that were killed with SIGKILL, each at a different point; one process forks all of them."""
     folder = tmp_path_factory.mktemp("killed")
     (folder / "config.toml").write_text(tiny_config(data).to_toml())
-    command = [sys.executable, "-c", KILLED, str(folder / "config.toml"), str(folder), *MOMENTS]
+    command = [sys.executable, "-c", KILLED, str(folder / "config.toml"), str(folder), *KILL_POINTS]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     return folder
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_run_that_was_killed_ends_with_the_same_bits(whole, killed, moment):
-    Trainer.resume(killed / moment).run()
-    assert_same_end(whole[0], killed / moment)
-    assert not list((killed / moment / "checkpoints").glob("*.part"))
+@pytest.mark.parametrize("point", KILL_POINTS)
+def test_a_run_that_was_killed_ends_with_the_same_bits(whole, killed, point):
+    Trainer.resume(killed / point).run()
+    assert_same_end(whole[0], killed / point)
+    assert not list((killed / point / "checkpoints").glob("*.part"))
 
 
 def crashing_trainer(data, out, step, **changes):
@@ -331,7 +331,7 @@ def test_half_precision_trains_about_as_well(whole, data, tmp_path):
     assert record.scores["bce"] == pytest.approx(whole[1].scores["bce"], abs=0.05)
 
 
-def test_another_data_set_is_refused(whole, data, tmp_path):
+def test_another_data_set_is_rejected(whole, data, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         stopping_trainer(data, tmp_path / "run", 4).run()
     other = tiny_data(tmp_path / "other", seed=1)
@@ -339,8 +339,8 @@ def test_another_data_set_is_refused(whole, data, tmp_path):
         Trainer.resume(tmp_path / "run", data=str(other))
 
 
-def test_a_folder_that_holds_a_run_is_refused(whole, data):
-    with pytest.raises(FileExistsError, match="holds a run: give another folder, or go on with `cce train --resume"):
+def test_a_folder_that_holds_a_run_is_rejected(whole, data):
+    with pytest.raises(FileExistsError, match="holds a run: give another folder, or resume with `cce train --resume"):
         Trainer(tiny_config(data), whole[0])
 
 

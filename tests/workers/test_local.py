@@ -34,7 +34,7 @@ def test_two_jobs_work_in_others_and_keep_the_order():
             list(engine.map(fail, range(3)))
 
 
-def test_an_unknown_engine_and_no_jobs_are_refused():
+def test_an_unknown_engine_and_no_jobs_are_rejected():
     with pytest.raises(ValueError, match="engine must be local, ray or ray://host:port, got 'spark'"):
         open_engine("spark")
     with pytest.raises(ValueError, match="jobs must lie in"):

@@ -40,7 +40,7 @@ def add_verb(verbs: Any) -> None:
         "prepare",
         help="turn raw click logs into a data set that trains",
         description="Turn raw click logs into a data set: rows, vocabularies, splits, and a manifest with checksums. "
-        "A preparation that was interrupted goes on where it was if it is started again.",
+        "A preparation that was interrupted resumes when it is started again.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -74,7 +74,7 @@ class _RecipeParser(argparse.ArgumentParser):
 
 
 def prepare(options: argparse.Namespace) -> dict[str, Any]:
-    """Prepare; gives a summary."""
+    """Prepare the data set and return a summary."""
     if options.kind == "synthetic":
         return _run_synthetic(options)
     job, out = _job(options)
@@ -82,7 +82,7 @@ def prepare(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def prepare_head(options: argparse.Namespace, folder: Path) -> float:
-    """Prepare the first rows only, in `folder / "data"`; gives how many times more there are, about."""
+    """Prepare the first rows only, in `folder / "data"`; return about how many times more there are."""
     if options.kind == "synthetic":
         num_rows = min(options.rows, HEAD_ROWS)
         _run_synthetic(argparse.Namespace(**{**vars(options), "rows": num_rows, "out": folder / "data"}))
@@ -173,7 +173,7 @@ def _split_options(source: Source) -> tuple[Option, ...]:
         Option("split", f"how rows are held out (default: {source.default_split})", choices=source.splits),
         Option("validation", f"share of rows for validation {shares}", type=float),
         Option("test", f"share of rows for the test {shares}", type=float),
-        Option("seed", "seed of all that is random (default: 0)", type=int),
+        Option("seed", "seed of everything random (default: 0)", type=int),
     )
 
 

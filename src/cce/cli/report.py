@@ -44,7 +44,7 @@ def add_verb(verbs: Any) -> None:
         const=SECONDS,
         default=None,
         metavar="SECONDS",
-        help=f"write the page again every so often until all runs are finished (default: {SECONDS:.0f})",
+        help=f"write the page again every SECONDS until all runs are finished (default: {SECONDS:.0f})",
     )
     parser.add_argument("--json", action="store_true", help="print tables and paths as JSON")
     parser.set_defaults(run=run)

@@ -23,7 +23,7 @@ EXAMPLE = """examples:
   cce sweep recipes/bookcrossing.toml --out runs/bookcrossing --jobs 2
   cce sweep recipes/kaggle.toml --data runs/kaggle --dry-run
 
-A sweep that was stopped goes on with the same command: finished runs are kept, and a killed one is resumed."""
+The same command resumes a sweep that was stopped: finished runs are skipped, and a killed one is resumed."""
 
 
 def add_verb(verbs: Any) -> None:
@@ -32,7 +32,7 @@ def add_verb(verbs: Any) -> None:
         "sweep",
         help="run a recipe: many methods, budgets and seeds",
         description="Run all runs of a recipe (a TOML file) and keep a record of each in OUT/records.jsonl. Raw data "
-        "is looked for as the recipe names it, and in the folder CCE_DATA; it is prepared once.",
+        "is searched for at the path in the recipe, and in the folder CCE_DATA; it is prepared once.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

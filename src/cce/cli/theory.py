@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
 def _make(name: str, options: argparse.Namespace) -> tuple[Figure, list[Path]]:
     """A figure and its files."""
     from cce.report import can_draw_figures, draw_figure
-    from cce.theory.figures import FIGURES
+    from cce.theory import FIGURES
 
     figure = FIGURES[name](seed=options.seed, quick=options.quick, progress=not options.json)
     return figure, [_write(figure, options.out), *(draw_figure(figure, options.out) if can_draw_figures() else ())]

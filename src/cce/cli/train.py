@@ -1,4 +1,4 @@
-"""`cce train`: train a model on a prepared data set, or go on with a run that was stopped."""
+"""`cce train`: train a model on a prepared data set, or resume a run that was stopped."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def add_verb(verbs: Any) -> None:
         "train",
         help="train a model with tables of any kind and size",
         description="Train a model on a data set that `cce prepare` made. Checkpoints, the log and the record are "
-        "saved in the folder of the run. Ctrl-C saves; a run that was stopped or killed goes on with --resume and ends "
-        "as it would have.",
+        "saved in the folder of the run. Ctrl-C saves; --resume continues a run that was stopped or killed, which then "
+        "ends as it would have.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("data", nargs="?", default=None, help="folder of a data set made by `cce prepare`")
     parser.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/DATA-METHOD)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of options")
-    parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with the run in this folder")
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
     parser.add_argument("--json", action="store_true", help="print the record as JSON, and no progress")
     about = "with --resume: run the code that the run names as its model; without it, --model must name it again"
     parser.add_argument("--trust-model", action="store_true", help=about)

@@ -1,4 +1,4 @@
-"""Two clusterings compared, and one looked at: churn, entropies, dead and overfull rows."""
+"""Statistics of one clustering and of two compared: churn, entropies, dead and overfull rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def contingency(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _joint_entropy(pointers: Tensor) -> float:
-    """Of the joint distribution of columns `(n, j)`."""
+    """The entropy of the joint distribution of columns `(n, j)`."""
     code = pointers[:, 0].long()
     for stored in pointers.unbind(1)[1:]:  # renumbered at each step, so that codes never overflow
         column = stored.long()

@@ -20,8 +20,7 @@ from cce.clustering.progress import Progress
 from cce.clustering.sampling import vectors_of
 from cce.clustering.settings import checked_settings
 from cce.compiled import parallel_for
-from cce.indexing import smallest_unsigned
-from cce.indexing.assignments import blocks
+from cce.indexing import blocks, smallest_unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable

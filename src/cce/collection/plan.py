@@ -14,7 +14,7 @@ from cce.footprint import Footprint, Footprints
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MAX_HALVINGS = 200  # of the range in which the scale of a budget is sought
+MAX_HALVINGS = 200  # of the range in which the scale of a budget is searched
 BYTE_PRECISION = 1e-4  # of the scale of a budget in bytes, which takes longer to try
 
 MethodOf = str | Mapping[str, str] | Callable[[str, int], str]  # one name, names by feature, or a rule (name, ids)
@@ -81,7 +81,7 @@ def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
 
 
 def _learned(name: str, num_ids: int, options: Mapping[str, Any], budget: Budget) -> dict[str, int]:
-    """How many ids of a feature have learned pointers, where that is said and the method has any."""
+    """How many ids of a feature have learned pointers, if it is given and the method has any."""
     learned = budget.num_learned or {}
     if name not in learned or "num_learned" not in options:
         return {}

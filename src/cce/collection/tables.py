@@ -152,17 +152,18 @@ class EmbeddingCollection(nn.Module):
     # -- one id for each feature ---------------------------------------------------------------------------------------
 
     def _one_each(self, ids: Tensor) -> Tensor:
-        if ids.dim() != 2 or ids.shape[1] != self.num_features:
-            raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
+        num_features = len(self.features)
+        if ids.dim() != 2 or ids.shape[1] != num_features:
+            raise ValueError(f"ids must have shape (batch, {num_features}), got {tuple(ids.shape)}.")
         if self.unified:
             vectors = self._only_table()(self._in_one_vocabulary(ids, lambda values: values.expand_as(ids)))
             return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]
         fused = self._fused_tables()
         if fused is None or not fused.tables:
             return torch.stack([table(ids[:, index]) for index, table in enumerate(self._tables())], dim=1)
-        if len(fused.tables) < self.num_features:
+        if len(fused.tables) < num_features:
             return self._mixed(fused, ids)
-        vectors = fused.look_up(ids, shape=(len(ids), self.num_features, self.embedding_dim))
+        vectors = fused.look_up(ids, shape=(len(ids), num_features, self.embedding_dim))
         for index, table in fused.counting:
             table.count(ids[:, index])  # after they were checked
         return vectors
@@ -264,7 +265,7 @@ class EmbeddingCollection(nn.Module):
 
     def _fused_tables(self) -> _FusedTables | None:
         """The tables that are looked up together; noted again when a table was replaced, but not by a tracer."""
-        tables = self._tables()
+        tables: list[Embedding] = list(self.tables._modules.values())  # type: ignore[arg-type]
         if self._fused is None or self._fused.all_tables != tables:
             if torch.compiler.is_compiling():
                 return None

@@ -79,7 +79,7 @@ def compile_loops(function: Function) -> Function:
 
 
 def _bind(loops: Any) -> None:
-    """Let what numba keeps on disk count only while the files of the package are what they are now.
+    """Bind the cache of numba on disk to the current text of the package's files.
 
     Every piece of code gets its own file. numba numbers them, and two processes that compile at once give two
     pieces the same number: one would then run the other's code.
@@ -92,7 +92,7 @@ def _bind(loops: Any) -> None:
 
 @cache
 def digest(package: Path) -> str:
-    """Of the text of all files that have loops."""
+    """The digest of the text of all files with loops."""
     text = hashlib.sha256()
     for name in PACKAGES:
         for path in sorted((package / name).rglob("*.py")):

@@ -74,11 +74,11 @@ class Loader:
             self.epoch, self.position = epoch, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the next batch begins, and what must be the same for it to be the same."""
+        """The position of the next batch, and the options that it depends on."""
         return {"epoch": self.epoch, "position": self.position, **self._settings()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken, on any number of ranks."""
+        """Continue where `state` was taken, on any number of ranks."""
         for name, value in self._settings().items():
             if state[name] != value:
                 raise ValueError(f"{name} must be that of the saved position, {state[name]!r}, got {value!r}.")

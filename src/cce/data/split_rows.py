@@ -17,7 +17,7 @@ DECODED_ROWS = 2048  # at once: all columns of so many rows stay in the cache of
 
 
 class SplitRows:
-    """The rows of one split, memory-mapped: nothing is read before it is asked for."""
+    """The rows of one split, memory-mapped: rows are read on access."""
 
     def __init__(self, folder: Path, split: str, schema: Schema) -> None:
         self.schema = schema

@@ -92,7 +92,7 @@ class SyntheticClicks:
 
 
 def _scale(num_informative: int, latent_dim: int) -> float:
-    """Of cluster vectors, so that logits have standard deviation 3."""
+    """The scale of cluster vectors, such that logits have standard deviation 3."""
     if num_informative == 1:
         return 3.0 / math.sqrt(latent_dim)
     num_pairs = num_informative * (num_informative - 1) / 2

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-CHUNK = 1 << 18  # rows or ids that are looked at together
+CHUNK = 1 << 18  # rows or ids that are checked together
 
 
 @dataclass
 class Verification:
-    """What was looked at, and what is wrong with it: one line each."""
+    """What was checked, and its problems, one line each."""
 
     kind: str  # of folder: data, run
     path: str
@@ -55,7 +55,7 @@ def verify_data(folder: Path) -> Verification:
 
 
 def _check_file(path: Path, entry: dict[str, Any], problems: list[str]) -> bool:
-    """Whether a file has its size, so that its values can be looked at."""
+    """Whether a file has its size, so that its values can be read."""
     if not path.is_file():
         problems.append(f"{path} must be there, and it is missing.")
         return False

@@ -15,8 +15,7 @@ import torch
 from cce.checks import check_range, check_type
 from cce.clustering import column_entropies
 from cce.embeddings import Embedding, LinearEmbedding
-from cce.indexing import Assignments, smallest_unsigned
-from cce.indexing.assignments import blocks
+from cce.indexing import Assignments, blocks, smallest_unsigned
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +37,7 @@ def pointer_entropies(table: Embedding, *, max_order: int | None = None) -> tupl
 
 
 def hashed_pointers(assignments: Assignments, num_ids: int) -> Tensor:
-    """Where the first `num_ids` ids would point if nothing were learned, in the smallest type."""
+    """The pointers of the first `num_ids` ids before any clustering, in the smallest type."""
     hashes, dtype = assignments.hash, smallest_unsigned(assignments.num_rows)
     device = hashes.seeds.device
     return torch.cat([hashes(ids.to(device)).cpu().to(dtype) for ids in blocks(num_ids)])

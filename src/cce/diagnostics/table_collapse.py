@@ -1,4 +1,4 @@
-"""Has a table collapsed? Its entropies beside what they could be and what they should be.
+"""Diagnosis of table collapse: the entropies of a table beside their bounds and their expected values.
 
 Too high an entropy says that nothing was learned: the pointers are as good as random. Too low a one says that columns
 or rows have collapsed. What to expect is what product quantisation of the same vectors gives: the paper's "golden

@@ -48,7 +48,7 @@ class ParallelModel:
         return self._wrapped.no_sync() if when and self._wrapped is not None else nullcontext()
 
     def close(self) -> None:
-        """Let go of the wrapper: it must outlive neither the group of processes nor the shapes of the parameters."""
+        """Release the wrapper: it must outlive neither the group of processes nor the shapes of the parameters."""
         if self._wrapped is not None:
             self._wrapped = None
             gc.collect()  # it is part of cycles, and holds on to where gradients were added up

@@ -103,7 +103,7 @@ class EmbeddingBag(nn.Module):
         return torch.searchsorted(starts, positions, right=True) - 1, starts.shape[0]
 
     def _check_offsets(self, ids: Tensor, offsets: Tensor) -> Tensor:
-        """The starts of the bags, int64; values are looked at where that costs no synchronisation."""
+        """The starts of the bags, int64; values are checked where that needs no synchronisation."""
         if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"offsets must be a 1-D int32 or int64 tensor, got {offsets.dtype} of {offsets.dim()}-D.")
         if self.include_last_offset and offsets.numel() == 0:

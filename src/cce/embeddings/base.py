@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
 from cce.footprint import Footprint
-from cce.indexing import IndexModule, check_ids
-from cce.indexing.assignments import blocks
+from cce.indexing import IndexModule, blocks, check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -186,7 +185,7 @@ class Embedding(nn.Module, ABC):
 
     @classmethod
     def complete_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """`options` with the constructor's defaults beside them; a wrong name is rejected with the valid ones."""
+        """`options` completed with the constructor's defaults; a wrong name is rejected with the valid ones."""
         known = list(inspect.signature(cls).parameters.values())[2:]  # after num_embeddings and embedding_dim
         wrong = set(options) - {parameter.name for parameter in known}
         if wrong:
@@ -242,7 +241,7 @@ class Embedding(nn.Module, ABC):
 def most_within(limit: int, most: int, weight: Callable[[int], int]) -> int | None:
     """Nearly the largest number up to `most` whose weight is within the limit: at most one in 256 less.
 
-    A number whose weight is a ValueError is too small; None if all that are light enough are.
+    A number whose weight raises a ValueError is too small; None if every number within the limit is.
     """
 
     def is_too_heavy(number: int) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
     from cce.embeddings.shapes import Shapes
-    from cce.indexing.sources import RowSource
+    from cce.indexing import RowSource
 
 
 class CompositionalConcatEmbedding(RandomEmbedding):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from cce.embeddings.shapes import Shapes
-    from cce.indexing.sources import RowSource
+    from cce.indexing import RowSource
 
 
 class CompositionalSumEmbedding(RandomEmbedding):

@@ -31,8 +31,7 @@ from cce.clustering import (
     vectors_of,
 )
 from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StagedClustering, StepTimer, clean_interrupts
-from cce.indexing import MultiplyShift
-from cce.indexing.assignments import blocks
+from cce.indexing import MultiplyShift, blocks
 from cce.kernels import gather_sum
 
 if TYPE_CHECKING:

@@ -135,7 +135,7 @@ class StepTimer:
 
 @contextmanager
 def clean_interrupts() -> Iterator[None]:
-    """Let a Ctrl-C that arrives inside a compiled loop look like any other: numba wraps it in SystemErrors."""
+    """Raise KeyboardInterrupt for a Ctrl-C inside a compiled loop, which numba wraps in SystemErrors."""
     try:
         yield
     except SystemError as error:

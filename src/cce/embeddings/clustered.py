@@ -22,8 +22,7 @@ from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import choice, file_name, optional, rules, whole
 from cce.embeddings.shapes import Shapes
-from cce.indexing import Assignments, IdCounts, MultiplyShift, smallest_unsigned
-from cce.indexing.sources import HashedRows, LearnedRows, RowSource
+from cce.indexing import Assignments, HashedRows, IdCounts, LearnedRows, MultiplyShift, RowSource, smallest_unsigned
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.codebook = normal_table(*layout.shape, variance=variance, generator=generator)
 
     def codebook_layout(self, num_rows: int | None = None) -> CodebookLayout:
-        """Where its tables lie in the codebook, now or with another number of rows."""
+        """The layout of its tables in the codebook, now or with another number of rows."""
         rows = self.num_rows if num_rows is None else num_rows
         return CodebookLayout(self.num_columns, self.num_helpers, rows, self.width, is_sum=self.combine == "sum")
 
@@ -131,11 +130,11 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
 
     @property
     def keeps_counts(self) -> bool:
-        """Where that was asked for."""
+        """Whether ids are counted in training."""
         return self.counts is not None
 
     def count(self, ids: Tensor) -> None:
-        """Count the ids of training, where that is wanted."""
+        """Count the ids of training, if counts are tracked."""
         if self.counts is not None and self.training and torch.is_grad_enabled():
             self.counts.add(ids.reshape(-1), ignored=self.padding_idx)
 
@@ -173,7 +172,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """As many rows in every table, helpers included, as the budget holds."""
+        """Size every table, helpers included, to the most rows within the budget."""
         del num_embeddings
         one = CodebookLayout.of(embedding_dim, dict(options) | {"num_rows": 1, "first_rows": None})
         per_row = one.num_tables * one.width
@@ -191,14 +190,14 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
 
     @classmethod
     def smallest_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """No pointers, unless it is said how many."""
+        """The options of the smallest table: no pointers, unless `num_learned` is given."""
         return {} if options["num_learned"] is not None else {"num_learned": 0}
 
     @classmethod
     def size_for_bytes(
         cls, num_embeddings: int, embedding_dim: int, nbytes: int, options: Mapping[str, Any], *, itemsize: int = 4
     ) -> dict[str, Any]:
-        """Rows, and how many ids have learned pointers, where that is not said.
+        """Choose the rows, and the number of ids with learned pointers if it is not given.
 
         Pointers of all ids if half of the bytes hold them, or else as many as half holds: the first ids, which are the
         most frequent. The codebook has the rest. Whatever the best division is, neither has less than half of it.

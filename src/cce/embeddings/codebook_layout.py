@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cce.embeddings.compositional import piece_shape
-from cce.indexing.multiply_shift import stack_rows
+from cce.indexing import stack_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ class CodebookLayout:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the codebook."""
+        """The shape of the codebook."""
         return self.num_tables * self.num_rows, self.width
 
     @property
@@ -64,7 +64,7 @@ class CodebookLayout:
         return [table for table in range(self.num_tables) if table % self.num_terms]
 
     def first_rows(self, tables: list[int]) -> list[int]:
-        """Where these tables begin in the codebook."""
+        """The first rows of these tables in the codebook."""
         return [table * self.num_rows for table in tables]
 
     def arrange(self, learned: Tensor, hashed: Tensor) -> Tensor:

@@ -13,8 +13,15 @@ from cce.checks import check_divides, check_range
 from cce.embeddings.base import check_budget
 from cce.embeddings.options import choice
 from cce.embeddings.shapes import Shapes
-from cce.indexing import MultiplyShift, QuotientRemainder, balanced_radices, radices_within
-from cce.indexing.sources import DigitRows, HashedRows, RowSource
+from cce.indexing import (
+    DigitRows,
+    HashedRows,
+    MultiplyShift,
+    QuotientRemainder,
+    RowSource,
+    balanced_radices,
+    radices_within,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from cce.embeddings.base import check_budget
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.shapes import Shapes
-from cce.indexing.sources import OwnRow
+from cce.indexing import OwnRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

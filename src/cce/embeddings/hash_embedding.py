@@ -17,8 +17,7 @@ from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
-from cce.indexing import MultiplyShift
-from cce.indexing.sources import HashedRows
+from cce.indexing import HashedRows, MultiplyShift
 from cce.kernels import gather_rows
 
 if TYPE_CHECKING:

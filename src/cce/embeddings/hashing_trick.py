@@ -13,8 +13,7 @@ from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
-from cce.indexing import MultiplyShift
-from cce.indexing.sources import HashedRows
+from cce.indexing import HashedRows, MultiplyShift
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +70,7 @@ class HashingTrickEmbedding(RandomEmbedding):
     def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """As many rows as the budget holds."""
+        """Size the table to the most rows within the budget."""
         del num_embeddings, options
         check_budget(cls.method, num_params, embedding_dim)
         return {"num_rows": num_params // embedding_dim}

@@ -9,20 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import MAX_IDS, Embedding, check_weight
-from cce.indexing import check_ids
-from cce.indexing.assignments import blocks
-from cce.indexing.sources import rows_of
-from cce.indexing.state import Versioned
+from cce.indexing import Versioned, blocks, check_ids, rows_of
 from cce.kernels import Layout, Lookup, gather_sum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cce.indexing.sources import RowSource
+    from cce.indexing import RowSource
 
 ID_TYPES = (torch.int32, torch.int64)
 MAX_CG_STEPS = 100
-BLOCK_VALUES = 1 << 21  # of the table that are looked at together
+BLOCK_VALUES = 1 << 21  # of the table that are read together
 CG_TOLERANCE = 1e-6  # of the first residual's norm
 
 

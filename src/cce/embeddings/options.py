@@ -1,4 +1,4 @@
-"""Rules for the options of a method, said once: sizing by a budget and the constructor both ask them."""
+"""Rules for the options of a method, which sizing by a budget and the constructor share."""
 
 from __future__ import annotations
 

@@ -27,8 +27,7 @@ from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
-from cce.indexing import Assignments
-from cce.indexing.sources import LearnedRows
+from cce.indexing import Assignments, LearnedRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,7 +97,7 @@ class ProductQuantizedEmbedding(LinearEmbedding):
     def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """As many rows in every codebook as the budget holds."""
+        """Size every codebook to the most rows within the budget."""
         del num_embeddings
         num_columns, width = piece_shape(embedding_dim, options["num_columns"], summed=options["residual"])
         check_budget(cls.method, num_params, num_columns * width)

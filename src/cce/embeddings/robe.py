@@ -16,8 +16,7 @@ from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
-from cce.indexing import MultiplyShift
-from cce.indexing.sources import CircularPlaces
+from cce.indexing import CircularPlaces, MultiplyShift
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The tensors of a table, by shape: said once, so that constructors make them and footprints count them."""
+"""The tensors of a table, by shape: defined once, so that constructors make them and footprints count them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cce.indexing.assignments import pointer_nbytes
-from cce.indexing.multiply_shift import SEED_BYTES
+from cce.indexing import SEED_BYTES, pointer_nbytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

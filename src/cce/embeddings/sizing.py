@@ -1,4 +1,4 @@
-"""One table that is asked for, and the table that a budget gives it."""
+"""A request for one table, and the table that a budget gives it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableRequest:
-    """A table of a method, and all that is known of it but its size."""
+    """A request for a table of a method: everything but its size."""
 
     kind: type[Embedding]
     num_embeddings: int

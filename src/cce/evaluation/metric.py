@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Metric(ABC):
-    """Reads rows in any number of batches, then gives the score of all of them."""
+    """An accumulator: reads rows in any number of batches, then returns the score of all of them."""
 
     streaming: ClassVar[type[SummedMetric] | None] = None  # an approximation in bounded memory
 

@@ -41,7 +41,7 @@ class MetricInfo:
     home: str = ""  # "module:class" of the accumulator
     about: str = ""
     by_group: bool = False  # needs a feature that names the group or query of a row
-    takes_k: bool = False  # is asked for as NAME@K
+    takes_k: bool = False  # is named as NAME@K
     k: int | None = None
 
     def create(self, *, streaming: bool = False) -> Metric:
@@ -59,7 +59,7 @@ class MetricInfo:
         return losses.get(self.better, math.nan)
 
     def format(self, score: float | None, digits: int = 4) -> str:
-        """The score with so many digits; a dash where there is none."""
+        """The score with `digits` decimals; a dash if it is missing."""
         return "–" if score is None or math.isnan(score) else f"{score:.{digits}f}"
 
 
@@ -108,7 +108,7 @@ def find_metric(name: str) -> MetricInfo:
 
 
 def describe_metric(name: str) -> MetricInfo:
-    """As `find_metric`; a name of someone else's record that is not known here has itself as title and no direction."""
+    """Find a metric as `find_metric` does; an unknown name gets itself as title and no direction."""
     try:
         return find_metric(name)
     except ValueError:

@@ -90,7 +90,7 @@ def _area(positives: Tensor, negatives: Tensor) -> float:
 
 
 def _pairs_in_order(rows: ScoredRows, group: Tensor, num_groups: int) -> Tensor:
-    """For each group, the weight of its pairs in order, ties counting half."""
+    """The weight of the correctly ordered pairs of each group; ties count half."""
     _, logit = torch.unique(rows.logits, return_inverse=True)
     num_logits = int(logit.max()) + 1 if len(logit) else 1
     runs, run = torch.unique(group * num_logits + logit, return_inverse=True)  # by group, then by logit

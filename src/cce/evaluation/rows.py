@@ -25,7 +25,7 @@ class ScoredRows:
     def of(
         cls, logits: Tensor, labels: Tensor, weights: Tensor | None = None, groups: Tensor | None = None
     ) -> ScoredRows:
-        """Rows on the CPU; unless it is said, they all count the same and belong to no group."""
+        """Rows on the CPU; by default they have equal weights and belong to no group."""
         weights = torch.ones_like(logits) if weights is None else weights
         groups = torch.full(logits.shape, -1) if groups is None else groups
         return cls(logits.cpu(), labels.cpu(), weights.cpu(), groups.cpu())

@@ -73,7 +73,7 @@ def run_demo(config: DemoConfig, out: Path, *, progress: bool = True) -> tuple[l
 
 
 def demo_table(records: Sequence[RunRecord], oracle_bce: float, *, markdown: bool = False) -> str:
-    """What each table weighs and scores; the first record is the full table."""
+    """The size and scores of each table; the first record is the full table."""
     full = records[0]
     rows = [
         (
@@ -94,7 +94,7 @@ def demo_table(records: Sequence[RunRecord], oracle_bce: float, *, markdown: boo
 
 
 def write_report(records: Sequence[RunRecord], oracle_bce: float, folder: Path) -> Path:
-    """`report.md` and `records.jsonl` in `folder`; gives the report's path."""
+    """Write `report.md` and `records.jsonl` to `folder`; return the report's path."""
     write_records(records, folder / "records.jsonl")
     config = ", ".join(f"{name} {value}" for name, value in records[-1].config.items() if value not in (None, {}))
     names = [_name(record.method, record.config.get("cap")) for record in records]

@@ -60,7 +60,7 @@ class Estimate:
     jobs: int
     seconds: float  # with so many jobs
     disk_nbytes: int  # of checkpoints, at most at a time
-    factor: float | None = None  # how many times more rows there are than were looked at; None: all were
+    factor: float | None = None  # total rows per row read; None: all rows were read
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -134,7 +134,7 @@ def _split_sizes(data: PreparedData, first_rows: FirstRows | None) -> dict[str, 
 
 
 def _seconds(run: Run, splits: Mapping[str, int], num_rows: int, trial: Trial) -> float:
-    """Of training, validations and the test."""
+    """The seconds of training, validations and the test."""
     num_validations = num_rows / splits["train"] * run.config.validations_per_epoch
     num_scored = num_validations * splits["validation"] + (splits["test"] if run.config.test else 0)
     return num_rows / trial.trained_per_second + num_scored / trial.scored_per_second

@@ -27,14 +27,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Ended:
-    """How it went. Neither: the run is finished."""
+    """The outcome of a run. With neither field set, the run is finished."""
 
     is_postponed: bool = False  # another process trains it, or the run that it starts from
     failure: str | None = None
 
 
 def run_one(task: Task) -> Ended:
-    """Train one run to its end, or go on with it. Other processes may be asked to do the same run."""
+    """Train one run to its end, or resume it. Other processes may be asked to do the same run."""
     try:
         with task.folder.lock(wait=task.wait):
             return _run_alone(task)
@@ -62,7 +62,7 @@ def _train(task: Task) -> Ended:
     try:
         trainer = _trainer(task.run.config, task.folder)
         trainer.run(name=task.run.name, series=task.run.series)
-    except Exception as error:  # noqa: BLE001 - the other runs go on
+    except Exception as error:  # noqa: BLE001 - the other runs continue
         write_atomic(task.folder.error, traceback.format_exc())
         return Ended(failure=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
     task.folder.error.unlink(missing_ok=True)

@@ -37,7 +37,7 @@ class Outcome:
 
 
 class Sweep:
-    """The runs of a recipe in the folder `out`. Finished ones are not run again; one that was killed goes on.
+    """The runs of a recipe in the folder `out`. Finished runs are not run again; a killed one is resumed.
 
     only: series to run, with the runs that these start from; without it, all.
     """
@@ -65,12 +65,12 @@ class Sweep:
 
     @staticmethod
     def threads(jobs: int, engine: str = "local") -> int:
-        """Of each run: its share of this machine's cores; on a cluster, which counts cores itself, one."""
+        """The threads of each run: its share of this machine's cores; one on a cluster, which counts cores itself."""
         check_range("jobs", jobs, 1, 2**16)
         return max(1, num_cores() // jobs) if engine == "local" else 1
 
     def run(self, *, jobs: int = 1, engine: str = "local", progress: bool = False) -> Outcome:
-        """Run what is left, `jobs` at a time, each with its share of the cores."""
+        """Run the unfinished runs, `jobs` at a time, each with its share of the cores."""
         tasks = [self._task(run, self.threads(jobs, engine)) for run in self.left()]
         workers = open_engine(engine, jobs)
         if self.recipe:
@@ -84,7 +84,7 @@ class Sweep:
             finished = len(self.chosen) - len(self.left())
             raise KeyboardInterrupt(
                 f"{finished} of {len(self.chosen)} runs are finished, the others are saved as far as they are; "
-                "go on with the same command"
+                "resume with the same command"
             ) from None
         return Outcome(read_records(self.out / RECORDS), failures)
 

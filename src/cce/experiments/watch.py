@@ -1,4 +1,4 @@
-"""How far a sweep is: looked up in the folders of its runs now and then, whoever trains them."""
+"""The progress of a sweep, polled from the folders of its runs, whichever process trains them."""
 
 from __future__ import annotations
 

@@ -1,27 +1,58 @@
 """H: which rows of the codebook an id points to, by hashing, by arithmetic, or learned."""
 
-from cce.indexing.assignments import Assignments, smallest_unsigned
+from cce.indexing.assignments import Assignments, blocks, pointer_nbytes, smallest_unsigned
 from cce.indexing.counts import IdCounts
 from cce.indexing.ids import check_ids
-from cce.indexing.multiply_shift import MultiplyShift, hash32
+from cce.indexing.multiply_shift import MIX_1, MIX_2, SEED_BYTES, MultiplyShift, hash32, stack_rows
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
 from cce.indexing.randomness import check_generator, make_generator
-from cce.indexing.state import IndexModule
+from cce.indexing.sources import (
+    CircularPlaces,
+    DigitRows,
+    HashedRows,
+    LearnedRows,
+    OwnRow,
+    RowSource,
+    Slot,
+    SlotKind,
+    describe,
+    rows_of,
+)
+from cce.indexing.state import IndexModule, Version, Versioned, versions_of
 from cce.indexing.unit_interval import UnitInterval
 
 __all__ = [
+    "MIX_1",
+    "MIX_2",
+    "SEED_BYTES",
     "Assignments",
+    "CircularPlaces",
+    "DigitRows",
+    "HashedRows",
     "IdCounts",
     "IndexModule",
+    "LearnedRows",
     "MultiplyShift",
+    "OwnRow",
     "QuotientRemainder",
+    "RowSource",
+    "Slot",
+    "SlotKind",
     "UnitInterval",
+    "Version",
+    "Versioned",
     "balanced_radices",
+    "blocks",
     "check_generator",
     "check_ids",
+    "describe",
     "hash32",
     "make_generator",
     "mixed_radix_digits",
+    "pointer_nbytes",
     "radices_within",
+    "rows_of",
     "smallest_unsigned",
+    "stack_rows",
+    "versions_of",
 ]

@@ -20,9 +20,8 @@ import torch
 from torch import Tensor
 
 from cce import compiled
-from cce.compiled.memory import KINDS
-from cce.indexing.ids import check_ids
-from cce.indexing.state import versions_of
+from cce.compiled import KINDS
+from cce.indexing import check_ids, versions_of
 from cce.kernels import cpu, operator
 from cce.kernels.cpu.lookup import is_eager
 from cce.kernels.cpu.plan import MAX_ROWS, LaunchPlan

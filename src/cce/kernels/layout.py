@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cce.indexing.sources import rows_of
+from cce.indexing import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-    from cce.indexing.sources import RowSource
+    from cce.indexing import RowSource
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from cce.kernels.cpu.deduplicate import CHUNK
-from cce.kernels.cpu.gradients import gradients
+from cce.kernels.cpu.gradients import dense_gradients
 from cce.kernels.cpu.lookup import forward
 from cce.kernels.cpu.plan import sum_type
 from cce.kernels.cpu.rows import BLOCK
@@ -81,7 +81,7 @@ def _scatter(
     assert len(rows) == size  # or loops would read what lies behind them
     lists = starts, names.numpy(), listed.numpy()
     saved = SavedForBackward(plan, grad.dtype, sum_type(grad.dtype), batch, grad.shape, None, rows.numpy(), *lists)
-    found = gradients(saved, grad, needed, sparse=False)
+    found = dense_gradients(saved, grad, needed)
     return [grad.new_empty(0) if gradient is None else gradient for gradient in found]
 
 

@@ -58,7 +58,7 @@ class RowwiseAdagrad(RowOptimizer):
         super().__init__(params, {**defaults, "maximize": maximize})
 
     def update(self, group: dict[str, Any], parameters: Iterable[Tensor]) -> None:
-        """All that compiled loops can do in one pass, the rest in plain torch."""
+        """Update what compiled loops can in one pass, and the rest in plain torch."""
         fused, rest = Fused(), []
         in_loops = available() and group["weight_decay"] == 0
         for parameter in parameters:

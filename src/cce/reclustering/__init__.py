@@ -1,4 +1,4 @@
-"""A model and its optimizer, re-clustered: all that a training loop of one's own needs.
+"""A model and its optimizer, re-clustered: everything that a custom training loop needs.
 
 When to cluster, what becomes of the optimizer's state and of averaged copies, and how several processes share the work.
 """

@@ -2,7 +2,7 @@
 
 After a clustering a row means something else, so an average over steps before and after it means nothing. The rule:
 at a clustering the averaged copies of the clustered tables restart at the model's tables. The rest of the model, whose
-weights keep their meaning, goes on being averaged.
+weights keep their meaning, is still averaged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WRAPPERS = ("module", "_orig_mod")  # what AveragedModel, DDP and torch.compile 
 
 
 def restart_average(averaged: nn.Module, model: nn.Module) -> None:
-    """Let the clusterable tables of `averaged` restart at those of `model`: rows, pointers and hash functions."""
+    """Restart the clusterable tables of `averaged` from those of `model`: rows, pointers and hash functions."""
     for copy, table in paired_tables(averaged, model):
         copy.load_state_dict(table.state_dict())
 

@@ -1,4 +1,4 @@
-"""An optimizer's memory of rows, made to follow when a clustering gives the rows another meaning.
+"""Repair of an optimizer's state by row, after a clustering has given the rows another meaning.
 
 Left alone, Adam would push a new centroid along the momentum of whatever row was there before, and Adagrad would
 freeze a new helper row because of gradients it never had.
@@ -80,7 +80,7 @@ def _replace_parameter(optimizer: Optimizer, old: nn.Parameter, new: nn.Paramete
 
 
 def _restart(optimizer: Optimizer, parameter: nn.Parameter) -> None:
-    """Forget all state of `parameter`. Optimizers that make state at construction (Adagrad) are asked for a new one."""
+    """Reset the state of `parameter`. Optimizers that create state at construction (Adagrad) create it again."""
     optimizer.state.pop(parameter, None)
     group = _group_of(optimizer, parameter) or {}
     settings = {name: group.get(name, default) for name, default in optimizer.defaults.items()}

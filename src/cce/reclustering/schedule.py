@@ -112,7 +112,7 @@ class ClusterSchedule:
 
     @property
     def next_step(self) -> int | None:
-        """The next step after which tables are clustered; None if there is none."""
+        """The next step after which tables are clustered, or None."""
         if self.steps is not None:
             return min((step for step in self.steps if step > self.num_steps), default=None)
         assert self.every is not None
@@ -155,7 +155,7 @@ class ClusterSchedule:
         return f"table {readable_path(name)!r}{of_feature}" if name else "the table"
 
     def add_up_counts(self) -> None:
-        """Let every rank know how often ids occurred on all ranks; before a checkpoint, too."""
+        """Sum the id counts over all ranks; call this before a checkpoint, too."""
         self._counts.add_up()
 
     def tables(self) -> list[Clusterable]:

@@ -1,9 +1,9 @@
 """A clustering shared out over processes: each clusters some of the tables, and all take over the results.
 
 What is sent of a table is its state, and the optimizers' state of its rows, which its owner has repaired already. All
-processes draw the same random numbers for a table, whoever clusters it, so the result does not depend on how many they
-are; at the end their tables are compared to the bit. No table changes before every process has computed its share: all
-tables are clustered or none.
+processes draw the same random numbers for a table, whichever clusters it, so the result does not depend on how
+many they are; at the end their tables are compared to the bit. No table changes before every process has
+computed its share: all tables are clustered or none.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _plain(event: ClusterEvent) -> dict[str, Any]:
 
 
 def _optimizer_state(table: nn.Module, optimizers: Sequence[Optimizer]) -> list[dict[str, Any]]:
-    """For each optimizer, what it remembers of each parameter."""
+    """The state of each parameter, by optimizer."""
     named = list(table.named_parameters())
     return [{name: dict(optimizer.state[p]) for name, p in named if p in optimizer.state} for optimizer in optimizers]
 
@@ -144,7 +144,7 @@ class SharedCounts:
         self.known = [counts.clone() for counts in self.counts]  # what all ranks know already
 
     def add_up(self) -> None:
-        """Let every rank have the counts of all."""
+        """Sum the counts of all ranks, on every rank."""
         if self.ranks.world_size == 1:
             return
         for counts, known in zip(self.counts, self.known, strict=True):

@@ -10,7 +10,7 @@ from cce.files import replace_file
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cce.theory.figure import Figure
+    from cce.theory import Figure
 
 SIZE = (560, 340)
 SCALE = 2.0  # of the PNG

@@ -215,7 +215,7 @@ def series_by_name(run: str, plan: dict[str, Any]) -> str:
 
 
 def _slug(series: str) -> str:
-    """As sweeps name the folders of their runs."""
+    """The name of a series as sweeps write it in the folders of its runs."""
     return re.sub(r"[^a-z0-9.]+", "-", series.lower()).strip("-")
 
 

@@ -54,7 +54,7 @@ SUMMED = (
 
 
 def summary_table(group: Group) -> Table:
-    """A line for each series and budget: what it weighs, every score there is, and what it cost."""
+    """A line for each series and budget: its size, all scores, and its cost."""
     scores = [column for info in group.metrics for column in _score_columns(group, info)]
     rows = [[*_sizes(group, each), *_scores(group, each), *_costs(group, each)] for each in group.budgets]
     return Table(f"{group.slug}-summary", "Summary", [*SIZES, *scores, *COSTS], rows)
@@ -214,7 +214,7 @@ def _expected_cell(value: Any, *, is_ratio: bool) -> Cell:
 
 
 def ledger_table(group: Group) -> Table:
-    """All tables of the run of the lowest seed; seeds weigh the same."""
+    """All tables of the run of the lowest seed; seeds have equal sizes."""
     columns = [*(Column(name, is_text=True) for name in LEDGER_WORDS), *(Column(name) for name in LEDGER_NUMBERS)]
     rows = [
         [Cell(budget.series), Cell(budget.label), *cells]

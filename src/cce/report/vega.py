@@ -140,7 +140,7 @@ def round_numbers(low: float, high: float) -> list[float]:
 
 
 def band(channel: Spec, kind: str, opacity: float) -> Spec:
-    """From the least to the greatest: an area, or a rule where there is but one point."""
+    """From the least to the greatest: an area, or a rule if there is only one point."""
     ends = {"y": channel | {"field": "least"}, "y2": {"field": "greatest"}, "opacity": bright(opacity)}
     return {"mark": {"type": kind, "strokeWidth": 2}, "encoding": ends}
 
@@ -208,7 +208,7 @@ class Style:
 
 
 def palette(names: Iterable[str]) -> dict[str, Style]:
-    """A style for each name, by its rank: the usual methods have their own hues, whoever else is there."""
+    """A style for each name, by its rank: the usual methods have fixed hues."""
     wanted = sorted(set(names))
     styles = {name: _style(index) for index, name in enumerate(FIXED) if name in wanted}
     if "full" in wanted:

@@ -72,7 +72,7 @@ def watch(
     report: Callable[[Collected], None] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Told:
-    """Write the page every so often; at the end, or at Ctrl-C, the whole report once more.
+    """Write the page every `seconds`; at the end, or at Ctrl-C, write the whole report.
 
     It ends when nothing more can come, or when no run is under way and nothing has changed for `PATIENCE` seconds.
     """

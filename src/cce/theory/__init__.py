@@ -5,6 +5,7 @@ from cce.theory.dense import dense_cce
 from cce.theory.factor import SparseFactor
 from cce.theory.factorise import factorise
 from cce.theory.figure import Claim, Figure, Series
+from cce.theory.figures import FIGURES
 from cce.theory.least_squares import LeastSquares
 from cce.theory.lemma import exact_ratio, simulate_ratio
 from cce.theory.run import Run
@@ -12,6 +13,7 @@ from cce.theory.sketch import count_sketch
 from cce.theory.sparse import SparseRun, clustered_optimum, sparse_cce
 
 __all__ = [
+    "FIGURES",
     "Claim",
     "Figure",
     "LeastSquares",

@@ -52,6 +52,6 @@ def _step(problem: LeastSquares, table: Tensor, noise: Tensor) -> Tensor:
 
 
 def _half_step(problem: LeastSquares, table: Tensor, noise: Tensor) -> Tensor:
-    """With `M = [I | M']`: the table stays, and the noise is fitted to what is left over."""
+    """Fit with `M = [I | M']`: the table stays, and the noise is fitted to what is left over."""
     left = problem.y - problem.x @ table
     return table + noise @ problem.solve(problem.x @ noise, left)

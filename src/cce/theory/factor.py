@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from cce.kernels.gather_sum import gather_sum
+from cce.kernels import gather_sum
 
 if TYPE_CHECKING:
     from torch import Tensor

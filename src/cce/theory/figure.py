@@ -65,7 +65,7 @@ class Figure:
         return "held" if not missed else f"did not hold: {missed} of {len(self.claims)} claims"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON takes it."""
+        """The figure as values that JSON can hold."""
         return {**asdict(self), "held": self.held, "verdict": self.verdict}
 
     def table(self) -> str:

@@ -73,7 +73,7 @@ class LeastSquares:
 
     @cached_property
     def singular_values(self) -> Tensor:
-        """Of X, largest first."""
+        """The singular values of X, largest first."""
         values: Tensor = torch.linalg.svdvals(self.reduced.x)
         return values
 

@@ -190,7 +190,7 @@ def prune_checkpoints(folder: Path, *, keep_last: int, best_step: int) -> None:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies."""
+    """The path of the checkpoint of a step."""
     return folder / f"step-{step:010d}"
 
 
@@ -237,7 +237,7 @@ def _remove(path: Path) -> None:
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """On the CPU, without gaps, and none sharing memory with another, as safetensors needs them."""
+    """Copy tensors to the CPU, contiguous and without shared memory, as safetensors needs them."""
     seen: set[int] = set()
     separate = {}
     for name, tensor in tensors.items():

@@ -223,7 +223,7 @@ class TrainConfig:
             raise ValueError("optimizer 'sparse_adam' must have sparse=True, got sparse=False.")
 
     def _check_when(self) -> None:
-        """When to cluster is said in one way."""
+        """Check that when to cluster is given in one way."""
         ways = {"cluster_every": self.cluster_every, "cluster_at_epochs": self.cluster_at_epochs}
         given = [name for name, value in ways.items() if value is not None]
         given += [f"cluster_schedule={self.cluster_schedule!r}"] if self.cluster_schedule != "auto" else []

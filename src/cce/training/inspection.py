@@ -1,4 +1,4 @@
-"""Saved runs looked at, and scored: what `cce inspect` and `cce evaluate` do."""
+"""Inspection and scoring of saved runs: what `cce inspect` and `cce evaluate` do."""
 
 from __future__ import annotations
 

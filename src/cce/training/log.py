@@ -1,4 +1,4 @@
-"""The log of a run: one JSON line for everything that happens, and TensorBoard's files if wanted."""
+"""The log of a run: one JSON line for everything that happens, and TensorBoard's files if requested."""
 
 from __future__ import annotations
 

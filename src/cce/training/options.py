@@ -60,7 +60,7 @@ def make_config(values: Mapping[str, Any]) -> TrainConfig:
 
 
 def _typed(name: str, value: Any) -> Any:
-    """An int where a float is asked for is a float; any other type is left to the checks."""
+    """Convert an int to a float where a float is expected; any other type is left to the checks."""
     wanted = next(each.type for each in fields(TrainConfig) if each.name == name)
     if "float" in str(wanted) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

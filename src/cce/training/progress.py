@@ -42,7 +42,7 @@ class Progress:
         )
 
     def update(self, rows: int, **notes: str) -> None:
-        """So many rows more; `notes` are shown beside them."""
+        """Advance by a number of rows; `notes` are shown beside them."""
         self.rows += rows
         self._notes |= notes
         if self._bar is not None:

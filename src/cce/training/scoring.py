@@ -34,7 +34,7 @@ def score(
 ) -> Scores:
     """Score all rows; every rank its share, and all get the same result.
 
-    groups: gives the group of each row, for metrics by group. streaming: keep no rows, where a metric can do without.
+    groups: gives the group of each row, for metrics by group. streaming: store no rows, where a metric allows it.
     """
     ranks = Ranks() if ranks is None else ranks
     accumulators = {info.name: info.create(streaming=streaming) for info in map(find_metric, metrics)}

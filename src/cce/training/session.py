@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """All that changes while a run goes on. `weights` are those of a saved model."""
+    """Everything that changes during a run. `weights` are those of a saved model."""
 
     def __init__(
         self, config: TrainConfig, data: PreparedData, *, ranks: Ranks, weights: dict[str, Tensor] | None = None
@@ -223,7 +223,7 @@ def _check_begun(checkpoint: Checkpoint, config: TrainConfig) -> None:
 
 
 def fingerprint(data: PreparedData) -> str:
-    """Of a data set: its manifest holds the checksums of all its files."""
+    """The checksum of a data set: its manifest holds the checksums of all its files."""
     return hashlib.sha256((data.path / MANIFEST).read_bytes()).hexdigest()
 
 

@@ -56,7 +56,9 @@ class Trainer:
     ) -> None:
         with self._alone(RunFolder(Path(out)), Ranks() if ranks is None else ranks, lock=lock):
             if self.ranks.is_main and self.folder.is_begun:
-                raise FileExistsError(f"{out} holds a run: give another folder, or go on with {self._how_to_resume()}.")
+                raise FileExistsError(
+                    f"{out} holds a run: give another folder, or resume with {self._how_to_resume()}."
+                )
             if (self.folder.path / MANIFEST).exists():
                 raise FileExistsError(f"out must be the folder of a run, got {str(out)!r}, which holds a data set.")
             self._open(config)
@@ -246,7 +248,7 @@ class Trainer:
         self.progress = Progress(total, shown=shown, first_row=session.rows_trained, name=self.config.method)
 
     def close(self) -> None:
-        """Finish what is shown and logged, leave the other processes, and let go of the folder."""
+        """Finish what is shown and logged, leave the other processes, and unlock the folder."""
         self.progress.close()
         self.log.close()
         self.session.parallel.close()
@@ -281,7 +283,7 @@ class Trainer:
         session = self.session
         if self.is_to_stop and not session.is_done:
             self._save()
-            raise KeyboardInterrupt(f"saved after step {session.step:,}; go on with {self._how_to_resume()}")
+            raise KeyboardInterrupt(f"saved after step {session.step:,}; resume with {self._how_to_resume()}")
 
     def _how_to_resume(self) -> str:
         return f"`cce train --resume {self.folder.path}`"
@@ -295,8 +297,8 @@ class Trainer:
             if self.ranks.world_size == 1 or not is_lost_peer(error):
                 raise
             checkpoints = list_checkpoints(self.folder.checkpoints)
-            where = f"the last checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint as yet"
-            what = f"another process of this run has died; {where}; go on with {self._how_to_resume()}."
+            where = f"the last checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
+            what = f"another process of this run has died; {where}; resume with {self._how_to_resume()}."
             tqdm.write(what, file=sys.stderr)  # at once: torchrun is about to end this process as well
             raise ConnectionError(what) from error
         finally:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cce.schema import Batch
     from cce.training.config import TrainConfig
 
-WARM_UP = 3  # steps that are not timed: loops are compiled, and memory is asked for
+WARM_UP = 3  # steps that are not timed: loops are compiled, and memory is allocated
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Trial:
 
 
 def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:
-    """Train for about so long, score one batch, and measure a checkpoint. `start_from` is ignored."""
+    """Train for about `seconds`, score one batch, and measure a checkpoint. `start_from` is ignored."""
     with TemporaryDirectory() as folder:
         trainer = Trainer(replace(config, start_from=None, epochs=max(config.epochs, 1)), folder)
         trained = _trained_per_second(trainer, seconds)
@@ -47,7 +47,7 @@ def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:
 
 
 def _trained_per_second(trainer: Trainer, seconds: float) -> float:
-    """Of rows, in steps after the first ones; of an epoch of few steps, in all of them."""
+    """Rows trained per second after the first steps, or in all steps of a short epoch."""
     batches, clock = trainer.session.batches(), trainer.session.stopwatch.seconds
     first = _train(trainer, islice(batches, WARM_UP), float("inf"))
     warm_up = clock["train"]
@@ -56,7 +56,7 @@ def _trained_per_second(trainer: Trainer, seconds: float) -> float:
 
 
 def _train(trainer: Trainer, batches: Iterable[tuple[list[Batch], int]], until: float) -> int:
-    """Train until the clock of training says so; gives the number of rows."""
+    """Train until the training clock reads `until`; return the number of rows."""
     rows = 0
     for pieces, num_rows in batches:
         trainer.train_step(pieces, num_rows)

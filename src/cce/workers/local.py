@@ -133,11 +133,11 @@ def _work(function: Callable[[Task], Result], task: Task) -> Result:
 
 
 def _note_idle(number: int, frame: FrameType | None) -> None:
-    """Asked to stop between two tasks: the next is rejected."""
+    """Handle a stop request between two tasks: reject the next task."""
     del number, frame
     signal.signal(signal.SIGINT, _reject)
 
 
 def _reject(number: int, frame: FrameType | None) -> None:
-    """Nothing: it stands for a process that was asked to stop."""
+    """Do nothing: marks a process that was asked to stop."""
     del number, frame

@@ -21,7 +21,7 @@ def test_the_same_start_leads_where_ours_leads():
         assert torch.allclose(ours.centroids, theirs.centroids, atol=1e-3)
 
 
-def test_fewer_points_than_clusters_are_refused():
+def test_fewer_points_than_clusters_are_rejected():
     with pytest.raises(ValueError, match="points must be at least n_clusters = 5 for sklearn, got 3"):
         kmeans(torch.zeros(3, 2), 5, backend="sklearn")
 

@@ -1,4 +1,4 @@
-"""What columns mean: roles, order, and what is refused."""
+"""What columns mean: roles, order, and what is rejected."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_columns_are_read_once_each_and_features_keep_their_order():
     assert Columns("y", ("a",), group="g").words == ("a", "g")
 
 
-def test_a_table_without_features_is_refused():
+def test_a_table_without_features_is_rejected():
     with pytest.raises(ValueError, match="categorical must name at least one column, got none"):
         Columns("y", ())
 
@@ -28,6 +28,6 @@ def test_a_table_without_features_is_refused():
         ({"modulus": 0}, r"modulus must lie in \[1, 2\*\*32\), got 0"),
     ],
 )
-def test_impossible_ways_to_read_are_refused_by_name(options, message):
+def test_impossible_ways_to_read_are_rejected_by_name(options, message):
     with pytest.raises(ValueError, match=message):
         Reading(**options)

@@ -26,10 +26,10 @@ def write_all(folder, text):
 def test_blocks_are_the_lines_that_begin_in_them(tmp_path_factory, lengths, ends_in_newline, block_bytes):
     text = b"\n".join(b"x" * length for length in lengths) + (b"\n" if ends_in_newline and lengths else b"")
     plain, gz, zipped = write_all(tmp_path_factory.mktemp("inputs"), text)
-    expected, place = {}, 0
+    expected, offset = {}, 0
     for line in text.splitlines(keepends=True):
-        expected.setdefault(place // block_bytes, (place, []))[1].append(line)
-        place += len(line)
+        expected.setdefault(offset // block_bytes, (offset, []))[1].append(line)
+        offset += len(line)
     blocks = [(start, b"".join(lines)) for start, lines in expected.values()]
     assert list(gz.blocks(block_bytes)) == list(zipped.blocks(block_bytes)) == list(plain.blocks(block_bytes)) == blocks
     alone = [plain.block(number, block_bytes) for number in range(-(-len(text) // block_bytes))]

@@ -1,4 +1,4 @@
-"""Jobs: options that are used or refused, and the columns that a split needs."""
+"""Jobs: options that are used or rejected, and the columns that a split needs."""
 
 import os
 from dataclasses import replace
@@ -30,12 +30,12 @@ def job_of(**changes):
         ({"way": "column"}, "split_column must be given to split by column"),
     ],
 )
-def test_impossible_splits_are_refused(options, message):
+def test_impossible_splits_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         Splitting(**options)
 
 
-def test_options_of_a_split_are_used_or_refused():
+def test_options_of_a_split_are_used_or_rejected():
     default = Splitting()
     assert default.adjusted(None, {}) == default
     assert default.adjusted(None, {"seed": 3, "test": 0.2}) == Splitting("random", test=0.2, seed=3)
@@ -59,7 +59,7 @@ def test_options_of_a_split_are_used_or_refused():
         ({"source": "test"}, "vocabulary_from must be one of train, all; got 'test'"),
     ],
 )
-def test_impossible_rules_are_refused(options, message):
+def test_impossible_rules_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         VocabularyRule(**options)
 
@@ -85,7 +85,7 @@ def test_columns_of_the_split_are_read_and_no_others():
         ({"splitting": Splitting("last-two"), "columns": replace(COLUMNS, user=None)}, "user must name a column to"),
     ],
 )
-def test_impossible_jobs_are_refused(changes, message):
+def test_impossible_jobs_are_rejected(changes, message):
     with pytest.raises(ValueError, match=message):
         job_of(**changes)
 

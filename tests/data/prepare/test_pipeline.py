@@ -170,7 +170,7 @@ def test_two_commands_into_one_folder_give_the_data_of_one_of_them(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "train.txt"]
 
 
-def test_malformed_rows_are_refused_with_their_lines(raw, tmp_path):
+def test_malformed_rows_are_rejected_with_their_lines(raw, tmp_path):
     path = damaged(tmp_path, raw, {3: "1\t2", 333: "yes" + "\t" * 39, 650: ""})
     message = (
         f"malformed rows must be at most max_bad_rows=0, got 1 or more. {path}, line 3: expected 40 columns, got 2"
@@ -214,7 +214,7 @@ def test_a_full_disk_is_told_and_leaves_no_data_set(raw, tmp_path, step, monkeyp
     run(job_of(raw), tmp_path / "out")  # and goes on when there is space
 
 
-def test_files_without_rows_are_refused(tmp_path):
+def test_files_without_rows_are_rejected(tmp_path):
     (tmp_path / "train.txt").touch()
     with pytest.raises(ValueError, match=r"train\.txt must hold rows, and it is empty"):
         run(job_of(tmp_path / "train.txt"), tmp_path / "out")

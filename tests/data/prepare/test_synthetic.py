@@ -70,6 +70,6 @@ def test_a_failure_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_too_few_rows_are_refused():
+def test_too_few_rows_are_rejected():
     with pytest.raises(ValueError, match="num_rows must lie in"):
         SyntheticConfig(num_rows=5)

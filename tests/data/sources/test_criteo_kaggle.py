@@ -58,10 +58,10 @@ def test_a_random_split_and_gzip(raw, tmp_path):
 def test_counts_of_missing_and_negative_numbers_are_told(raw, tmp_path):
     data = run(criteo_kaggle_job(raw), tmp_path / "out")
     lines = criteo_lines(raw / "train.txt")
-    for place in range(13):
-        column = [line[1 + place] for line in lines]
+    for index in range(13):
+        column = [line[1 + index] for line in lines]
         told = {"missing": column.count(""), "negative": sum(x.startswith("-") for x in column)}
-        assert data.manifest["dense"][f"I{place + 1}"] == told
+        assert data.manifest["dense"][f"I{index + 1}"] == told
 
 
 def test_a_folder_without_the_file_is_told_by_name(tmp_path):

@@ -41,6 +41,6 @@ def test_blocks_and_seeds_differ(tmp_path, monkeypatch):
     assert len(a) == len({tuple(line) for line in a}) == 250
 
 
-def test_no_rows_are_refused(tmp_path):
+def test_no_rows_are_rejected(tmp_path):
     with pytest.raises(ValueError, match="num_rows must lie in"):
         write_criteo_text(tmp_path / "a", 0)

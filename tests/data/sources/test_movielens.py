@@ -29,11 +29,11 @@ def expected_splits():
     splits = {"train": [], "validation": [], "test": []}
     held_out = {}
     for user in {row[0] for row in kept}:
-        own = sorted((row[3], place) for place, row in enumerate(kept) if row[0] == user)
-        for (_, place), split in zip(own[1:][-2:], ["validation", "test"][-len(own[1:][-2:]) :], strict=True):
-            held_out[place] = split
-    for place, row in enumerate(kept):
-        splits[held_out.get(place, "train")].append(row)
+        own = sorted((row[3], index) for index, row in enumerate(kept) if row[0] == user)
+        for (_, index), split in zip(own[1:][-2:], ["validation", "test"][-len(own[1:][-2:]) :], strict=True):
+            held_out[index] = split
+    for index, row in enumerate(kept):
+        splits[held_out.get(index, "train")].append(row)
     return splits
 
 
@@ -76,7 +76,7 @@ def test_half_stars_below_four_are_negative(tmp_path):
     assert [row[0] for row in rows_of(data, "test")] == [1]
 
 
-def test_what_holds_no_ratings_is_refused(tmp_path):
+def test_what_holds_no_ratings_is_rejected(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"must be or hold one of u\.data, ratings\.dat, ratings\.csv"):
         movielens_job(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"ml\.zip must be a file, and there is none"):

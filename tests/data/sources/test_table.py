@@ -63,8 +63,8 @@ def test_bags_and_weights_are_as_by_hand(tmp_path):
     batch = next(iter(data.loader("train", batch_size=80, shuffle=False)))
     tags = vocabulary_of([tag for row in ROWS[:80] for tag in row[2].split("|")])
     assert batch.weights.tolist() == [row[6] for row in ROWS[:80]]
-    for place, row in enumerate(ROWS[:80]):
-        bag = batch.ids[batch.offsets[80 + place] : batch.offsets[80 + place + 1]].tolist()
+    for index, row in enumerate(ROWS[:80]):
+        bag = batch.ids[batch.offsets[80 + index] : batch.offsets[80 + index + 1]].tolist()
         assert bag == [tags[tag] for tag in row[2].split("|") if tag]
     assert data.schema.features[1].multi_hot
 
@@ -116,10 +116,10 @@ def test_any_words_come_back_from_the_vocabulary(tmp_path_factory, rows):
     (folder / "a.csv").write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
     job = table_job(folder / "a.csv", Columns("y", ("a", "b")), splitting=Splitting("order", 0, 0))
     data = run(job, folder / "out")
-    for place in range(2):
-        vocabulary = [None, *pq.read_table(folder / "out" / f"vocabulary/00{place}.parquet")["value"].to_pylist()]
-        words = [vocabulary[row[2][place]] for row in rows_of(data, "train")]
-        assert words == [row[1 + place] or None for row in rows]
+    for index in range(2):
+        vocabulary = [None, *pq.read_table(folder / "out" / f"vocabulary/00{index}.parquet")["value"].to_pylist()]
+        words = [vocabulary[row[2][index]] for row in rows_of(data, "train")]
+        assert words == [row[1 + index] or None for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -137,21 +137,21 @@ def test_any_words_come_back_from_the_vocabulary(tmp_path_factory, rows):
         (lambda p: run(table_job(p, Columns("user", ("fold",))), p.with_name("o")), r"user must be a number, got 'u0'"),
     ],
 )
-def test_what_cannot_be_is_refused(tmp_path, make, message):
+def test_what_cannot_be_is_rejected(tmp_path, make, message):
     path = write_csv(tmp_path / "a.csv", HEADER, ROWS)
     (tmp_path / "b.json").write_text("{}")
     with pytest.raises(ValueError, match=message):
         make(path)
 
 
-def test_files_with_other_columns_are_refused(tmp_path):
+def test_files_with_other_columns_are_rejected(tmp_path):
     write_csv(tmp_path / "1.csv", HEADER, ROWS)
     write_csv(tmp_path / "2.csv", HEADER[:-1], [row[:-1] for row in ROWS])
     with pytest.raises(ValueError, match=r"files must have the same columns, and .*2\.csv has others than .*1\.csv"):
         table_job(tmp_path, columns())
 
 
-def test_a_folder_without_tables_is_refused(tmp_path):
+def test_a_folder_without_tables_is_rejected(tmp_path):
     with pytest.raises(FileNotFoundError, match="must hold files that end in"):
         table_job(tmp_path, columns())
 

@@ -6,7 +6,7 @@ import torch
 from cce import compiled
 from cce.kernels import Bags
 from cce.kernels.cpu import LaunchPlan
-from cce.kernels.cpu.gradients import differentiable_gradients, gradients
+from cce.kernels.cpu.gradients import dense_gradients, differentiable_gradients, sparse_gradients
 from helpers.linear_tables import TABLES, run_forward, seeded, some_ids
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
@@ -24,8 +24,8 @@ def test_all_three_ways_agree(jagged, num_ids, needed):
         ids, bags = ids.flatten(), Bags(offsets if num_ids else offsets[:1], num_ids // 2, torch.rand(2 * num_ids))
     vectors, saved = run_forward(plan.bind(codebooks), ids, bags)
     grad = torch.randn(vectors.shape, generator=seeded(1))
-    dense, sparse = (gradients(saved, grad, needed, sparse=sparse) for sparse in (False, True))
-    plain = differentiable_gradients(saved, grad, needed)
+    ways = dense_gradients, sparse_gradients, differentiable_gradients
+    dense, sparse, plain = (way(saved, grad, needed) for way in ways)
     for need, one, other, third in zip(needed, dense, sparse, plain, strict=True):
         if not need:
             assert one is other is third is None

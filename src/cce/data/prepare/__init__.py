@@ -1,1 +1,1 @@
-"""From raw files to a prepared data set. What is public is in `cce.data`; reading raw files is the job of `sources`."""
+"""Preparation of raw files to a data set. The public names are in `cce.data`; `sources` reads raw files."""

@@ -114,7 +114,7 @@ class Input:
 
 
 def _first_line_at(stream: IO[bytes], offset: int) -> int:
-    """Where the first line begins that does not begin before `offset`."""
+    """The start of the first line that begins at or after `offset`."""
     if offset == 0:
         return 0
     stream.seek(offset - 1)

@@ -63,7 +63,7 @@ class VocabularyRule:
     """Which values get their own id."""
 
     min_count: int = 1
-    max_ids: int | None = None  # beside 0
+    max_ids: int | None = None  # besides 0
     source: str = "train"  # or "all": the rows that are counted
 
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class Job:
         return self.columns.for_split(self.splitting.way, self.splitting.column)
 
     def useful_jobs(self) -> int:
-        """As many processes as there are cores, but none for less than 64 MB: each takes a second to start."""
+        """One process per core, but none for less than 64 MB: each takes a second to start."""
         size = sum(path.stat().st_size for path in {input_.path for input_ in self.inputs} if path.exists())
         return max(1, min(num_cores(), size >> 26))
 

@@ -1,8 +1,8 @@
-"""From raw files to a prepared data set, in steps that each leave their results on disk.
+"""Preparation of raw files to a data set, in steps that each leave their results on disk.
 
 1. *Read*: every piece of the input becomes blocks of columns. 2. *Split*: every row is given its split. 3. *Number*:
 for each feature, values are counted and given ids. 4. *Encode*: every block becomes records in the files of its
-splits. Then the files are sealed and renamed. A preparation that was killed goes on after its last finished piece,
+splits. Then the files are sealed and renamed. A preparation that was killed resumes after its last finished piece,
 provided that its inputs and options are the same.
 """
 
@@ -40,7 +40,7 @@ class Preparation:
         self.work, self.data = temporary_folder(out) / "work", temporary_folder(out) / "data"
 
     def run(self) -> dict[str, Any]:
-        """Do what is left to do; gives the manifest."""
+        """Run the remaining steps; return the manifest."""
         self._begin()
         paths = list(dict.fromkeys(input_.path for input_ in self.job.inputs))
         inputs = list(self._map("checksums", checksum, paths))
@@ -171,7 +171,7 @@ class Preparation:
             pass
 
     def _bag_sizes(self, names: list[str], schema: Schema) -> dict[tuple[str, int], np.ndarray]:
-        """For each split and multi-hot feature, the ids in each block."""
+        """The number of ids in each block, by split and multi-hot feature."""
         sizes: dict[tuple[str, int], np.ndarray] = {}
         for index, feature in enumerate(schema.features):
             if feature.multi_hot:
@@ -252,12 +252,12 @@ class BadRows:
 
 
 def prepare_data(job: Job, out: Path, *, engine: Any, progress: bool = True) -> dict[str, Any]:
-    """Prepare the job's data set in the folder `out`; gives its manifest. One process at a time does so."""
+    """Prepare the job's data set in the folder `out`; return its manifest. One process at a time can do so."""
     check_new(out)
     with lock_folder(temporary_folder(out), temporary=True):
         preparation = Preparation(job, out, engine, progress=progress)
         try:
             return preparation.run()
-        except (ValueError, TypeError, FileNotFoundError, FileExistsError):  # there is nothing to go on with
+        except (ValueError, TypeError, FileNotFoundError, FileExistsError):  # there is nothing to resume
             clear_folder(temporary_folder(out))
             raise

@@ -48,7 +48,7 @@ class Piece:
 
 
 def read_piece(piece: Piece) -> list[dict[str, Any]]:
-    """Read and keep the blocks of a piece; gives a summary of each, in order."""
+    """Read and store the blocks of a piece; return a summary of each, in order."""
     if piece.summary_file.exists():
         summaries: list[dict[str, Any]] = json.loads(piece.summary_file.read_text(encoding="utf-8"))
         return summaries

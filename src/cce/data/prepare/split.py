@@ -37,7 +37,7 @@ class SplitBlock:
 
 
 def split_codes(blocks: Sequence[SplitBlock], how: Splitting) -> Iterator[np.ndarray]:
-    """For each block, the index in `SPLITS` of each of its rows."""
+    """The index in `SPLITS` of each row, block by block."""
     count = sum(block.num_rows for block in blocks)
     starts = np.cumsum([0, *(block.num_rows for block in blocks)])
     if how.way in ("random", "order", "none"):  # these know a row by its number, and need no other
@@ -86,7 +86,7 @@ def _column(blocks: Sequence[SplitBlock], how: Splitting) -> np.ndarray:
 
 
 def _last_two(blocks: Sequence[SplitBlock], how: Splitting) -> np.ndarray:
-    """By time, and among equal times in file order. A user's first row is always for training."""
+    """Split by time, equal times in file order. A user's first row is always for training."""
     del how
     users, times = _numbers(blocks, "user"), _numbers(blocks, "timestamp")
     order = np.lexsort((np.arange(len(users)), times, users))
@@ -104,7 +104,7 @@ def _numbers(blocks: Sequence[SplitBlock], name: str) -> np.ndarray:
 
 
 def unit_hash(indices: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
-    """A number in [0, 1) for each number, the same whoever draws it: the finaliser of splitmix64."""
+    """A hash in [0, 1) of each index, by the finaliser of splitmix64."""
     start = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     bits = (indices.astype(np.uint64) + np.uint64(1)) * _ODD + start
     bits = (bits ^ (bits >> np.uint64(30))) * _FIRST

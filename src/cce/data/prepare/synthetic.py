@@ -41,7 +41,7 @@ class SyntheticConfig:
 
 
 def prepare_synthetic(out: Path, config: SyntheticConfig, *, progress: bool = True) -> dict[str, Any]:
-    """Write the data set and give its manifest. Id 0 is never drawn: the most frequent id of a feature is 1."""
+    """Write the data set and return its manifest. Id 0 is never drawn: the most frequent id of a feature is 1."""
     check_new(out)
     with lock_folder(temporary_folder(out), temporary=True):
         try:
@@ -87,7 +87,7 @@ def _write_split(
     *,
     progress: bool,
 ) -> float:
-    """Draw and write the rows of a split in blocks, each with its own random numbers; returns the oracle's BCE."""
+    """Draw and write the rows of a split in blocks, each with its own random numbers; return the oracle's BCE."""
     total = 0.0
     starts = range(0, num_rows, BLOCK_ROWS)
     for start in tqdm(starts, desc=split, unit="block", leave=False, disable=None if progress else True):

@@ -65,7 +65,7 @@ def split_file(block: Path) -> Path:
 
 
 def number_values(task: FeatureTask) -> dict[str, Any]:
-    """Count, give ids, and write down the id of every value of every block; gives a summary."""
+    """Count values, assign ids, and write the id of every value of every block; return a summary."""
     done = task.ids.with_suffix(".json")
     if done.exists():
         known: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))

@@ -63,7 +63,7 @@ def write_at(path: Path, start: int, values: np.ndarray) -> None:
 
 
 def seal(folder: Path, out: Path, schema: Schema, contents: Mapping[str, Any]) -> dict[str, Any]:
-    """Checksum the files, write the manifest, and give the folder its name."""
+    """Checksum the files, write the manifest, and rename the folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
         _sync(path)

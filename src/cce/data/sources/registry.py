@@ -41,7 +41,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Source:
-    """A raw format. `make(raw, options)` gives the job of a path, `reuse(raw, columns, reading)` that of new rows of
+    """A raw format. `make(raw, options)` returns the job of a path, `reuse(raw, columns, reading)` that of new rows of
     the same kind as those of a prepared data set.
     """
 
@@ -74,7 +74,7 @@ class Source:
 
 
 def register_source(source: Source) -> Source:
-    """Make a source known by its name; gives it back."""
+    """Register a source by its name and return it."""
     if source.name in SOURCES:
         raise ValueError(f"name of a source must be its own, got {source.name!r}, which is taken.")
     SOURCES[source.name] = source

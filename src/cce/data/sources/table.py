@@ -103,7 +103,7 @@ TABLE = Source(
         Option("timestamp", "the column to split by time", metavar="COLUMN"),
         Option("weight", "the column of row weights", metavar="COLUMN"),
         Option("threshold", "labels from here on are 1, and below 0", type=float),
-        Option("missing", "words that stand for a missing value, beside none", metavar="VALUE", is_list=True),
+        Option("missing", "words that stand for a missing value, besides the empty one", metavar="VALUE", is_list=True),
         Option("split_column", "the column of --split column", metavar="COLUMN"),
         Option("validation_values", "its values for validation", metavar="VALUE", is_list=True),
         Option("test_values", "its values for the test; others are for training", metavar="VALUE", is_list=True),

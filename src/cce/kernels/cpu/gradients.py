@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from cce.compiled import parallel_for, scratch
-from cce.compiled.memory import KINDS
+from cce.compiled import KINDS, parallel_for, scratch
 from cce.kernels.cpu import loops
 from cce.kernels.cpu.deduplicate import CHUNK
+from cce.kernels.cpu.row_steps import RowSums
 from cce.kernels.cpu.rows import BLOCK
 from cce.kernels.cpu.saved import into_blocks, zeros
 from cce.kernels.cpu.used_rows import list_features, renumber_features
@@ -29,42 +30,68 @@ PARALLEL_SLOTS = 1 << 18  # below so many rows to fetch, handing work to threads
 SPARSEST = 1 << 10  # rows of a codebook for each row used, beyond which the used rows are sorted instead of marked
 
 
-def gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool], *, sparse: bool) -> list[Tensor | None]:
-    """The gradient of each codebook that needs one."""
-    if grad.dtype is not saved.sums or not grad.is_contiguous():
-        grad = grad.to(saved.sums).contiguous()
-    return (_sparse_gradients if sparse else _dense_gradients)(saved, grad, needed)
-
-
-def _dense_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
+def dense_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
     """As large as the codebooks."""
-    sums = saved.sums
+    sums, dtype = saved.sums, saved.dtype
     tables = [zeros(shape, sums) if need else None for shape, need in zip(saved.plan.shapes, needed, strict=True)]
-    _scatter(saved, grad, saved.rows, tables, needed)
-    return tables if saved.dtype is sums else [table if table is None else table.to(saved.dtype) for table in tables]
+    addresses = np.array([0 if table is None else table.data_ptr() for table in tables], np.int64)
+    _scatter(saved, grad, saved.rows, addresses, needed)
+    return tables if dtype is sums else [table if table is None else table.to(dtype) for table in tables]
 
 
-def _sparse_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
-    """Coalesced: the rows that were used are numbered, and gradients summed in a table of those rows alone."""
-    numbered, shapes = np.empty_like(saved.rows), saved.plan.shapes
-    sorts = [need and _is_huge(saved, place) for place, need in enumerate(needed)]
-    used: list[Tensor | None] = [
-        _sort_rows(saved, place, numbered) if is_huge else None for place, is_huge in enumerate(sorts)
-    ]
-    marked = [place for place, need in enumerate(needed) if need and not sorts[place]]
-    for place, rows in zip(marked, _mark_rows(saved, marked, numbered), strict=True):
-        used[place] = rows
-    lengths = [0 if rows is None else len(rows) * width for rows, (_, width) in zip(used, shapes, strict=True)]
-    parts = torch.split(zeros((sum(lengths),), saved.sums), lengths)
-    tables = [
-        None if rows is None else part.view(-1, width)
-        for rows, part, (_, width) in zip(used, parts, shapes, strict=True)
-    ]
-    _scatter(saved, grad, numbered, tables, needed)
+def sparse_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
+    """Coalesced: the rows that were used, and their sums."""
+    sums = _sum_used_rows(saved, grad, needed)
+    assert sums.rows is not None
+    indices = torch.split(sums.rows.unsqueeze(0), np.diff(sums.first_rows).tolist(), dim=1)
+    values = torch.split(sums.values.to(saved.dtype), np.diff(sums.first_values).tolist())
     return [
-        None if rows is None or table is None else _coalesced(rows, table.to(saved.dtype), shape)
-        for rows, table, shape in zip(used, tables, shapes, strict=True)
+        torch.sparse_coo_tensor(index, value.view(-1, shape[1]), shape, check_invariants=False, is_coalesced=True)
+        if need
+        else None
+        for index, value, shape, need in zip(indices, values, saved.plan.shapes, needed, strict=True)
     ]
+
+
+def sum_rows(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> RowSums:
+    """Sums of gradients for a step on all rows that were used, or on all there are where that is less work."""
+    num_rows = [rows if need else 0 for (rows, _), need in zip(saved.plan.shapes, needed, strict=True)]
+    if len(saved.rows) < sum(num_rows):
+        return _sum_used_rows(saved, grad, needed)
+    first_rows = np.array([0, *accumulate(num_rows)], np.int64)
+    values, first_values = _sum_into(saved, grad, saved.rows, first_rows, needed)
+    return RowSums(None, first_rows, values, first_values)
+
+
+def _sum_used_rows(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> RowSums:
+    """The rows that were used are numbered, and gradients summed in a table of those rows alone."""
+    numbered = np.empty_like(saved.rows)
+    sorts = [need and _is_huge(saved, place) for place, need in enumerate(needed)]
+    marked = [place for place, need in enumerate(needed) if need and not sorts[place]]
+    rows, counts = _mark_rows(saved, marked, numbered)
+    if any(sorts):
+        parts = list(torch.split(rows, counts.tolist()))
+        for place, is_huge in enumerate(sorts):
+            if is_huge:
+                parts[place] = _sort_rows(saved, place, numbered)
+        rows, counts = torch.cat(parts), np.array([len(part) for part in parts], np.int64)
+    first_rows = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=first_rows[1:])
+    values, first_values = _sum_into(saved, grad, numbered, first_rows, needed)
+    return RowSums(rows, first_rows, values, first_values)
+
+
+def _sum_into(
+    saved: SavedForBackward, grad: Tensor, rows: Array, first_rows: Array, needed: Sequence[bool]
+) -> tuple[Tensor, Array]:
+    """Sums in tables one after the other, with as many rows as `first_rows` says; and where each table starts."""
+    widths = np.array([width for _, width in saved.plan.shapes], np.int64)
+    first_values = np.zeros(len(first_rows), np.int64)
+    np.cumsum(np.diff(first_rows) * widths, out=first_values[1:])
+    values = zeros((int(first_values[-1]),), saved.sums)
+    addresses = values.data_ptr() + first_values[:-1] * values.itemsize
+    _scatter(saved, grad, rows, addresses, needed)
+    return values, first_values
 
 
 def differentiable_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
@@ -77,10 +104,6 @@ def differentiable_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequ
     ]
 
 
-def _coalesced(rows: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    return torch.sparse_coo_tensor(rows.unsqueeze(0), values, shape, check_invariants=False, is_coalesced=True)
-
-
 def _is_huge(saved: SavedForBackward, place: int) -> bool:
     """Whether a table has so many rows that the few used ones are better sorted than marked."""
     num_rows, _ = saved.plan.shapes[place]
@@ -89,10 +112,8 @@ def _is_huge(saved: SavedForBackward, place: int) -> bool:
     return num_rows > SPARSEST * saved.counts[place] * saved.plan.num_slots[place]
 
 
-def _mark_rows(saved: SavedForBackward, places: list[int], numbered: Array) -> Sequence[Tensor]:
-    """The rows that features used, in order; `numbered` gets the index of each row among them."""
-    if not places:
-        return []
+def _mark_rows(saved: SavedForBackward, places: list[int], numbered: Array) -> tuple[Tensor, Array]:
+    """The rows that features used, in order, and how many; `numbered` gets the index of each row among them."""
     plan = saved.plan
     num_words = np.zeros(plan.num_features + 1, np.int64)
     num_words[1:][places] = [-(-plan.shapes[place][0] // 64) for place in places]
@@ -111,7 +132,7 @@ def _mark_rows(saved: SavedForBackward, places: list[int], numbered: Array) -> S
     ends = counts.cumsum()
     used = torch.empty(int(ends[-1]), dtype=torch.int64, device="cpu")
     list_features(np.array(places, np.int64), bits, words, ends, used.numpy())
-    return [rows for place, rows in enumerate(torch.split(used, counts[1:].tolist())) if num_words[place + 1]]
+    return used, counts[1:]
 
 
 def _sort_rows(saved: SavedForBackward, place: int, numbered: Array) -> Tensor:
@@ -130,13 +151,12 @@ def _sort_rows(saved: SavedForBackward, place: int, numbered: Array) -> Tensor:
     return torch.from_numpy(used.astype(np.int64))
 
 
-def _scatter(
-    saved: SavedForBackward, grad: Tensor, rows: Array, tables: Sequence[Tensor | None], needed: Sequence[bool]
-) -> None:
-    """Sum gradients into the rows of those `tables` that are needed."""
+def _scatter(saved: SavedForBackward, grad: Tensor, rows: Array, addresses: Array, needed: Sequence[bool]) -> None:
+    """Sum gradients into the rows of the tables at `addresses`, of those that are needed."""
+    if grad.dtype is not saved.sums or not grad.is_contiguous():
+        grad = grad.to(saved.sums).contiguous()
     plan, item = saved.plan, grad.itemsize
-    addresses = np.array([0 if table is None else table.data_ptr() for table in tables], dtype=np.int64)
-    all_wanted = all(needed)
+    wanted = None if all(needed) else np.array(needed)
     upstream = (grad.data_ptr(), plan.dim * item, item, KINDS[grad.dtype])
     scatter: Any = loops.scatter if saved.bags is None else loops.scatter_bags
     more = (saved.names, saved.listed) if saved.bags is None else saved.bags.arrays()
@@ -144,8 +164,8 @@ def _scatter(
     def run(share: WorkShare) -> None:
         workspace = scratch("vectors", plan.chunk_values * item, np.uint8)
         for specialisation, features, units in share:
-            if not all_wanted:
-                units = units[addresses[features[units[:, loops.FEATURE], loops.PLACE]] != 0]  # noqa: PLW2901
+            if wanted is not None:
+                units = units[wanted[features[units[:, loops.FEATURE], loops.PLACE]]]  # noqa: PLW2901
             batch = (features, units, saved.batch, rows, saved.starts, *more, workspace, addresses)
             scatter(*batch, *upstream, specialisation)
 

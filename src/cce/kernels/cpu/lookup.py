@@ -17,8 +17,15 @@ from torch.autograd import forward_ad
 from cce.compiled import parallel_for, scratch
 from cce.kernels.cpu import loops
 from cce.kernels.cpu.deduplicate import CHUNK
-from cce.kernels.cpu.gradients import PARALLEL_SLOTS, differentiable_gradients, gradients
+from cce.kernels.cpu.gradients import (
+    PARALLEL_SLOTS,
+    dense_gradients,
+    differentiable_gradients,
+    sparse_gradients,
+    sum_rows,
+)
 from cce.kernels.cpu.plan import row_starts
+from cce.kernels.cpu.row_steps import find_step
 from cce.kernels.cpu.rows import BLOCK
 from cce.kernels.cpu.saved import NO_NAMES, NOTHING_LISTED, SavedForBackward, count_ids, zeros
 
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cce.kernels.cpu.plan import Launch, LaunchPlan
+    from cce.kernels.cpu.row_steps import RowStep
     from cce.kernels.cpu.saved import Bags
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +41,7 @@ Array = np.ndarray[Any, Any]
 NOT_SAVED = np.empty(0, np.int64)
 NUM_OTHERS = 5  # arguments of the lookup before the codebooks
 NO_GRADIENTS = (None,) * NUM_OTHERS
+_ANCHOR = torch.zeros((), device="cpu", requires_grad=True)  # that lets autograd call a backward pass
 
 
 def is_eager() -> bool:
@@ -60,12 +69,16 @@ def look_up(
     """
     if shape is None:
         shape = (ids.shape[0] if bags is None else bags.batch, launch.plan.dim)
-    if torch.is_grad_enabled() or forward_ad._current_level >= 0:
-        for codebook in codebooks:
-            if codebook.requires_grad or forward_ad._current_level >= 0:
-                vectors: Tensor = _LookUp.apply(launch, ids, bags, shape, sparse, *codebooks)  # type: ignore[no-untyped-call]
-                return vectors
-    return forward(launch, ids, bags, shape, save=False)[0]
+    is_dual = forward_ad._current_level >= 0
+    if not is_dual and not (torch.is_grad_enabled() and True in [codebook.requires_grad for codebook in codebooks]):
+        return forward(launch, ids, bags, shape, save=False)[0]
+    step = None if launch.copies or is_dual else find_step(codebooks)
+    vectors: Tensor
+    if step is None:
+        vectors = _LookUp.apply(launch, ids, bags, shape, sparse, *codebooks)  # type: ignore[no-untyped-call]
+    else:
+        vectors = _LookUpAndStep.apply(launch, ids, bags, shape, step, codebooks, _ANCHOR)  # type: ignore[no-untyped-call]
+    return vectors
 
 
 class _LookUp(torch.autograd.Function):
@@ -95,7 +108,7 @@ class _LookUp(torch.autograd.Function):
         is_differentiated = torch.is_grad_enabled() and grad.requires_grad  # a gradient of the gradient is wanted
         if is_differentiated or not is_eager() or is_legacy_batchedtensor(grad):  # is_grads_batched
             return *NO_GRADIENTS, *differentiable_gradients(saved, grad, needed)
-        return *NO_GRADIENTS, *gradients(saved, grad, needed, sparse=ctx.sparse)
+        return *NO_GRADIENTS, *(sparse_gradients if ctx.sparse else dense_gradients)(saved, grad, needed)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
@@ -105,6 +118,41 @@ class _LookUp(torch.autograd.Function):
             for tangent, shape in zip(tangents[NUM_OTHERS:], saved.plan.shapes, strict=True)
         ]
         return forward(saved.plan.bind(moved), ctx.ids, saved.bags, saved.shape, save=False)[0]
+
+
+class _LookUpAndStep(torch.autograd.Function):
+    """A lookup whose backward pass is the step of an optimizer. For autograd its only input is an anchor."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        launch: Launch,
+        ids: Tensor,
+        bags: Bags | None,
+        shape: Sequence[int],
+        step: RowStep,
+        codebooks: Sequence[Tensor],
+        anchor: Tensor,
+    ) -> Tensor:
+        del anchor
+        vectors, ctx.saved = forward(launch, ids, bags, shape, save=True)
+        ctx.step, ctx.codebooks = step, codebooks
+        if bags is not None:
+            ctx.save_for_backward(bags.offsets, bags.weights)
+        return vectors
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, ...]:
+        saved: SavedForBackward = ctx.saved
+        if (torch.is_grad_enabled() and grad.requires_grad) or not is_eager() or is_legacy_batchedtensor(grad):
+            raise RuntimeError("gradients of gradients need ordinary steps, got a step that is applied in backward.")
+        if saved.bags is not None:
+            _ = ctx.saved_tensors
+        if not saved.plan.fits(ctx.codebooks):
+            raise RuntimeError("the tables changed their shapes between forward and backward.")
+        needed = [codebook.requires_grad for codebook in ctx.codebooks]
+        ctx.step.take(ctx.codebooks, sum_rows(saved, grad, needed))
+        return (None,) * 7
 
 
 # -- forward -----------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cce.compiled.memory import KINDS, RUNS, longest_run
-from cce.indexing.sources import Slot, SlotKind, describe
+from cce.compiled import KINDS, RUNS, longest_run
+from cce.indexing import Slot, SlotKind, describe
 from cce.kernels.cpu import loops
 from cce.kernels.cpu import rows as slot_columns
 from cce.kernels.cpu.deduplicate import CHUNK
@@ -19,7 +19,7 @@ from cce.kernels.cpu.rows import BLOCK
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cce.indexing.state import Version
+    from cce.indexing import Version
     from cce.kernels.layout import Layout
 
 Array = np.ndarray[Any, Any]
@@ -80,6 +80,13 @@ class LaunchPlan:
             [version.count for version in self._versions] == self._counts
             and [tensor.data_ptr() for tensor in self.state] == self._addresses
             and [codebook.shape for codebook in codebooks] == self.shapes
+        )
+
+    def fits(self, codebooks: Sequence[Tensor]) -> bool:
+        """Whether rows of the plan may be written to in these codebooks."""
+        return all(
+            codebook.shape == shape and codebook.is_contiguous() and codebook.is_cpu
+            for codebook, shape in zip(codebooks, self.shapes, strict=True)
         )
 
     def bind(self, codebooks: Sequence[Tensor]) -> Launch:

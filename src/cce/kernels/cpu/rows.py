@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.indexing.multiply_shift import MIX_1, MIX_2
-from cce.indexing.sources import SlotKind
+from cce.indexing import MIX_1, MIX_2, SlotKind
 
 Array = np.ndarray[Any, Any]
 

@@ -26,7 +26,7 @@ ZERO = 0.01  # of what the best table explains
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the problem and of the codebooks; the paper gives those of X and Y."""
+    """Sizes of the problem and of the codebooks; the paper gives those of X and Y."""
 
     num_examples: int = 10_000
     num_embeddings: int = 1_000
@@ -114,7 +114,7 @@ def _baseline(num_rows: int, num_ones: int = 1) -> str:
 
 
 def _course_claims(runs: dict[str, tuple[float, ...]], sizes: Sizes) -> tuple[Claim, ...]:
-    """What is said of the runs alone."""
+    """The claims about the runs alone."""
     again = runs[FROM_OPTIMUM]
     runs = {name: line for name, line in runs.items() if name != FROM_OPTIMUM}
     first, last = ({name: line[index] for name, line in runs.items()} for index in (1, -1))
@@ -149,7 +149,7 @@ def _course_claims(runs: dict[str, tuple[float, ...]], sizes: Sizes) -> tuple[Cl
 
 
 def _late_fall(line: tuple[float, ...]) -> float:
-    """By which part the mean falls from the third quarter to the fourth."""
+    """The fraction by which the mean falls from the third quarter to the fourth."""
     quarter = len(line) // 4
     third, fourth = sum(line[-2 * quarter : -quarter]), sum(line[-quarter:])
     return 1 - fourth / third

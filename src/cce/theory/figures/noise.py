@@ -19,7 +19,7 @@ from cce.theory.noise import NOISES
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of X and Y; `level` is the size of the noise in X beside its rank-10 part."""
+    """Sizes of X and Y; `level` is the size of the noise in X beside its rank-10 part."""
 
     num_examples: int = 200
     num_embeddings: int = 50

@@ -36,7 +36,7 @@ Entropies = list[tuple[float, ...]]  # H1 and H2, after 0, 1, 2, … clusterings
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the tables and of their training."""
+    """Sizes of the tables and of their training."""
 
     num_embeddings: int = 1_000
     embedding_dim: int = 16
@@ -96,7 +96,7 @@ def _tables(sizes: Sizes, generator: Generator) -> dict[str, Embedding]:
 
 
 def _follow(table: Embedding, vectors: Tensor, rounds: Iterable[int], sizes: Sizes, generator: Generator) -> Entropies:
-    """Train the table, cluster it between rounds if it can be, and give its entropies after each."""
+    """Train the table, cluster it between rounds if it can be, and return its entropies after each."""
     if isinstance(table, ProductQuantizedEmbedding):
         table.fit_to(vectors, generator=generator)
         return [pointer_entropies(table, max_order=2) for _ in rounds]

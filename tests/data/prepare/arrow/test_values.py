@@ -26,7 +26,7 @@ def test_counts_are_merged_and_ranked_as_by_hand(blocks):
     everything = [value for block in blocks for value in block]
     assert counts.tolist() == [everything.count(value) for value in values.to_pylist()]
     named = [value for value in values.to_pylist() if value]
-    assert {value: place + 1 for place, value in enumerate(named)} == vocabulary_of(everything)
+    assert {value: index + 1 for index, value in enumerate(named)} == vocabulary_of(everything)
 
 
 def test_values_that_are_not_found_are_minus_one():

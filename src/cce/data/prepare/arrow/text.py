@@ -1,4 +1,4 @@
-"""Text: whole lines into columns, with the lines that are no rows; and columns into lines, for made files."""
+"""Text files: parse lines into columns, report malformed lines, and write columns as lines for synthetic files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def parse_text(text: bytes, columns: Columns, reading: Reading) -> RawBlock:
 
 
 def _parse_with_care(text: bytes, columns: Columns, reading: Reading) -> RawBlock:
-    """As above for text in which some line is no text or some number is none: all is read as words first."""
+    """Parse text with malformed lines or numbers: all columns are read as words first."""
     bad: list[tuple[int, str]] = []
     text, no_text = _without_binary_lines(text)
     try:
