@@ -122,6 +122,15 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_the_guide_for_contributors_shows_eight_changes_in_files_that_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    assert len(re.findall(r"^## Add an? ", text, re.MULTILINE)) == 8
+    named = set(re.findall(r"`((?:src|tests)/[\w/]+\.py)`", text))
+    made_up = {"src/cce/evaluation/brier.py", "tests/embeddings/test_modulo.py"}
+    assert len(named) >= 18
+    assert {path for path in named - made_up if not (ROOT / path).exists()} == set()
+
+
 def test_files_named_by_the_paper_map_exist():
     named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "paper-map.md").read_text()))
     assert len(named) >= 12

@@ -201,6 +201,20 @@ def test_type_checkers_see_the_same_names_as_users():
     assert imported - {"annotations", "import_module", "TYPE_CHECKING", "Any"} == set(cce.__all__)
 
 
+def test_what_torch_names_too_says_how_its_constructor_differs():
+    torch = importlib.import_module("torch")
+    public = {name: getattr(cce, name) for name in cce.__all__} | vars(cce.optim)
+    shared = {
+        name: value
+        for name, value in public.items()
+        if inspect.isclass(value) and any(hasattr(module, name) for module in (torch.nn, torch.optim))
+    }
+    assert set(shared) == {"Embedding", "EmbeddingBag", "SGD"}
+    for value in shared.values():
+        opening = " ".join((value.__doc__ or "").split("\n    Ids")[0].split())
+        assert "The constructor differs from torch's" in opening, value
+
+
 def test_every_method_is_public():
     embeddings = importlib.import_module("cce.embeddings")
     assert {kind.__name__ for kind in embeddings.METHODS.values()} <= set(cce.__all__)

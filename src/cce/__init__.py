@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cce.clustering import ClusterSettings
     from cce.collection import EmbeddingCollection, plan_tables
     from cce.compression import compress
+    from cce.data import PreparedData
     from cce.diagnostics import Collapse, diagnose_collapse, pointer_entropies, summary
     from cce.embeddings import (
         Clusterable,
@@ -41,11 +42,14 @@ if TYPE_CHECKING:
     from cce.footprint import Footprint, Footprints
     from cce.models import DLRM, GMF, create_model
     from cce.reclustering import ClusterSchedule, paper_schedule, repair_optimizer, restart_average
+    from cce.records import RunRecord
+    from cce.schema import Batch, Feature, Schema
     from cce.training import TrainConfig, Trainer
 
 __all__ = [
     "DLRM",
     "GMF",
+    "Batch",
     "Budget",
     "ClusterEvent",
     "ClusterSchedule",
@@ -61,14 +65,18 @@ __all__ = [
     "Embedding",
     "EmbeddingBag",
     "EmbeddingCollection",
+    "Feature",
     "Footprint",
     "Footprints",
     "FullEmbedding",
     "HashEmbedding",
     "HashingTrickEmbedding",
     "MixedDimensionEmbedding",
+    "PreparedData",
     "ProductQuantizedEmbedding",
     "RobeEmbedding",
+    "RunRecord",
+    "Schema",
     "TensorTrainEmbedding",
     "TrainConfig",
     "Trainer",
@@ -90,13 +98,18 @@ __all__ = [
 _HOMES = {
     "DLRM": "cce.models",
     "GMF": "cce.models",
+    "Batch": "cce.schema",
     "Budget": "cce.budget",
     "ClusterSchedule": "cce.reclustering",
     "ClusterSettings": "cce.clustering",
     "Collapse": "cce.diagnostics",
     "EmbeddingCollection": "cce.collection",
+    "Feature": "cce.schema",
     "Footprint": "cce.footprint",
     "Footprints": "cce.footprint",
+    "PreparedData": "cce.data",
+    "RunRecord": "cce.records",
+    "Schema": "cce.schema",
     "TrainConfig": "cce.training",
     "Trainer": "cce.training",
     "compress": "cce.compression",

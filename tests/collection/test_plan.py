@@ -101,6 +101,9 @@ def test_without_a_budget_tables_are_full():
     plan = plan_tables(SIZES, 16)
     assert {table.method for table in plan.tables} == {"full"}
     assert plan.num_params == sum(SIZES.values()) * 16
+    assert str(plan).count("no budget was given") == len(SIZES)
+    assert "no budget" not in str(plan_tables(SIZES, 16, method="full"))
+    assert "no budget" not in str(plan_tables(SIZES, 16, compression=1))
 
 
 def test_the_rules_share_out_as_they_say():

@@ -393,6 +393,12 @@ def test_wrong_features_are_rejected(features, message):
         EmbeddingCollection(features, 4)
 
 
+def test_a_collection_without_a_budget_says_so():
+    assert "full tables: no budget was given" in repr(EmbeddingCollection({"a": 5, "b": 9}, 4))
+    for budget in ({"method": "full"}, {"cap": 8, "method": "hash"}, {"compression": 1}):
+        assert "no budget" not in repr(EmbeddingCollection({"a": 5, "b": 9}, 4, **budget))
+
+
 # -- clustering --------------------------------------------------------------------------------------------------------
 
 

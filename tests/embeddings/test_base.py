@@ -72,3 +72,17 @@ def test_sizes_below_one_are_rejected(sizes, message):
 def test_a_padding_idx_outside_the_vocabulary_is_rejected():
     with pytest.raises(ValueError, match=r"padding_idx must lie in \[-10, 10\), got 10"):
         table(padding_idx=10)
+
+
+def test_a_table_that_has_a_weight_of_its_own_gives_it():
+    made = table()
+    made.weight = torch.nn.Parameter(torch.ones(3))
+    assert torch.equal(made.weight, torch.ones(3))
+
+
+def test_the_hint_at_weight_does_not_disturb_a_parametrized_codebook():
+    made = cce.HashingTrickEmbedding(10, 4, num_rows=3)
+    before = made.to_dense()
+    torch.nn.utils.parametrize.register_parametrization(made, "codebook", torch.nn.Softplus())
+    assert not hasattr(made, "weight")
+    torch.testing.assert_close(made.to_dense(), torch.nn.functional.softplus(before))

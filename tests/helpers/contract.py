@@ -243,6 +243,14 @@ class EmbeddingContract:
         for name, tensor in averaged.module.state_dict().items():
             assert torch.equal(tensor, table.state_dict()[name]) == (name not in weights)
 
+    def test_weight_is_answered_with_a_hint(self):
+        table = self.make()
+        with pytest.raises(AttributeError, match=rf"'{type(table).__name__}' .* 'weight': to_dense\(\) gives"):
+            table.weight  # noqa: B018
+        assert not hasattr(table, "weight")
+        with pytest.raises(AttributeError, match=r"has no attribute 'colour'$"):
+            table.colour  # noqa: B018
+
     # -- randomness ------------------------------------------------------------------------------------------------
 
     def test_equal_seeds_give_equal_bits(self):

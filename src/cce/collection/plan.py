@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cce.budget import Budget, make_budget
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 MAX_HALVINGS = 200  # of the range in which the scale of a budget is searched
 BYTE_PRECISION = 1e-4  # of the scale of a budget in bytes, which takes longer to try
+
+NO_BUDGET = "no budget was given"  # why a table is kept in full
 
 MethodOf = str | Mapping[str, str] | Callable[[str, int], str]  # one name, names by feature, or a rule (name, ids)
 
@@ -40,6 +43,7 @@ def plan_tables(
     itemsize: bytes of a parameter.
 
     A feature whose full table fits in its share keeps its full table. None gets less than its method's smallest table.
+    Without a budget all tables are full, and the plan, when printed, says why.
     """
     check_vocabularies("vocabularies", vocabularies)
     check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
@@ -60,13 +64,18 @@ def plan_tables(
 def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprint]:
     """The tables of a budget, one for each request."""
     if budget.is_full:
-        return [request.full for request in requests]
+        return [_unlimited(request) for request in requests]
     if len(requests) < 2:
         return [request.for_budget(budget) for request in requests]
     limit = budget.total(sum(request.full.num_params for request in requests))
     if budget.cap is not None:
         return [request.within(limit) for request in requests]
     return _largest_within(requests, _shares(budget, requests), limit, "nbytes" if budget.nbytes else "num_params")
+
+
+def _unlimited(request: TableRequest) -> Footprint:
+    """The full table; where another method was asked for, with the reason why it is not used."""
+    return request.full if request.kind.method == "full" else replace(request.full, reason=NO_BUDGET)
 
 
 def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:

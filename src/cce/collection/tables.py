@@ -18,7 +18,7 @@ from torch._C._functorch import peek_interpreter_stack
 from cce.checks import check_choice, check_flag, check_range, check_type, shown
 from cce.collection.bags import Jagged, check_bags, check_equal_lengths, join_bags
 from cce.collection.names import TableDict
-from cce.collection.plan import MethodOf, check_vocabularies, plan_tables
+from cce.collection.plan import NO_BUDGET, MethodOf, check_vocabularies, plan_tables
 from cce.embeddings import (
     Clusterable,
     ClusterEvent,
@@ -42,6 +42,8 @@ Pooling = Literal["sum", "mean"]
 
 class EmbeddingCollection(nn.Module):
     """Tables of `features` (names and vocabulary sizes) within one budget: see `Budget` for how it is shared out.
+
+    Without a budget all tables are full, whatever the method, and `print` says so.
 
     Ids `(batch, features)` give vectors `(batch, features, embedding_dim)`, one column for each feature in order.
     Features with several ids an example come as `ids` `(n)` with `offsets` `(features · batch + 1)`, feature after
@@ -274,7 +276,8 @@ class EmbeddingCollection(nn.Module):
 
     def extra_repr(self) -> str:
         """What `print` shows."""
-        return f"num_features={self.num_features}, embedding_dim={self.embedding_dim}, num_params={self.num_params}"
+        sizes = f"num_features={self.num_features}, embedding_dim={self.embedding_dim}, num_params={self.num_params}"
+        return f"{sizes}, full tables: {NO_BUDGET}" if any(table.reason for table in self.plan.tables) else sizes
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,9 @@ Mode = Literal["sum", "mean", "max"]
 class EmbeddingBag(nn.Module):
     """`torch.nn.EmbeddingBag`'s call around any `table`.
 
+    The constructor differs from torch's: it takes a table rather than its sizes, and options of the table
+    (`sparse`, the start) are given to that.
+
     Ids `(n)` with `offsets` `(bags)`, or ids `(bags, length)`, give vectors `(bags, embedding_dim)`. Ids equal to
     `padding_idx` (by default the table's) are left out of the pool and its mean; an empty bag gives zeros.
     """

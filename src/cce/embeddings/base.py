@@ -28,6 +28,9 @@ PRECISION = 256  # a table sized in bytes may be so much smaller than it could b
 class Embedding(nn.Module, ABC):
     """A table of `num_embeddings` vectors of `embedding_dim` values, stored in some smaller form.
 
+    The constructor differs from torch's: a class of ours is told its sizes, such as `num_rows`, and has no `max_norm`,
+    `norm_type`, `scale_grad_by_freq` and `_weight`; `create_embedding` and `from_budget` find the sizes.
+
     Ids, int32 or int64 of any shape `(*s)`, give vectors `(*s, embedding_dim)`. The id `padding_idx` always gives the
     zero vector and no gradient. `sparse=True` gives sparse gradients to what is looked up by row.
 
@@ -229,6 +232,17 @@ class Embedding(nn.Module, ABC):
             return self(ids)  # type: ignore[no-any-return]
         device = next(self.parameters()).device
         return torch.cat([self(block.to(device)) for block in blocks(self.num_embeddings, DENSE_BLOCK)])
+
+    def __getattr__(self, name: str) -> Tensor | nn.Module:
+        try:
+            return nn.Module.__getattr__(self, name)
+        except AttributeError:
+            if name != "weight":
+                raise
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute 'weight': "
+            "to_dense() gives the whole table, to_dense(ids) some rows of it."
+        )
 
     def extra_repr(self) -> str:
         """What `print` shows."""

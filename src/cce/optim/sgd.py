@@ -28,6 +28,9 @@ SETTINGS = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize
 class SGD(RowOptimizer):
     """`p -= lr · g` for the rows that have a gradient; with `torch.optim.SGD`'s options and results.
 
+    The constructor differs from torch's: all options after `lr` are given by name, and `foreach`, `fused` and
+    `differentiable` are absent.
+
     momentum: every row that ever had a gradient moves at every step, so a step costs as much as with a dense gradient.
         torch does the same sum, in a sparse buffer that grows at every step; ours is dense.
     weight_decay: rejected for sparse gradients, as by torch.
