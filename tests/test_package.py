@@ -92,7 +92,7 @@ def test_a_package_is_imported_through_its_init_and_nothing_inside_it():
     for path in files():
         for name in sorted(imports(path)):
             package, *inside = name.removeprefix("cce.").split(".")
-            if not name.startswith("cce.") or package not in ROOMS or package == room_of(path):
+            if not name.startswith("cce.") or package not in PACKAGES or package == package_of(path):
                 continue
             seen += 1
             public = getattr(importlib.import_module(f"cce.{package}"), "__all__", inside[-1:])
