@@ -52,7 +52,7 @@ def test_from_table_keeps_dtype_and_options():
 
 
 def test_a_size_that_follows_from_the_budget_is_not_overwritten_in_silence():
-    with pytest.raises(ValueError, match="num_rows follows from num_params here: leave it out, got num_rows=5"):
+    with pytest.raises(ValueError, match="num_rows follows from the budget: leave it out, got num_rows=5"):
         cce.HashingTrickEmbedding.from_budget(100, 4, num_params=40, num_rows=5)
     assert cce.HashingTrickEmbedding.from_budget(100, 4, num_params=40, num_rows=10).num_params == 40
 
