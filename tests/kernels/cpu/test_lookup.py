@@ -533,6 +533,7 @@ def test_workers_that_are_forked_after_a_lookup_look_up_too_and_the_interpreter_
 
 SMALL_WORK = """
 import os, torch, cce
+torch.set_num_threads(1)
 table = cce.create_embedding("cce", 100_000, 16, num_params=128_000, seed=0, sparse={sparse})
 tables = cce.EmbeddingCollection({{"user": 100_000}}, 16, cap=128_000, seed=0, sparse={sparse})
 ids, grad, offsets = torch.arange(2048), torch.ones(2048, 16), torch.arange(0, 2049)
@@ -547,7 +548,6 @@ def work():
         tables(*inputs).backward(grad.unsqueeze(1))
     table(ids.int())
 
-torch.set_num_threads(1)
 work()  # compiling starts a thread of its own
 torch.set_num_threads(2)  # torch starts its other thread when it is first asked for
 before = len(os.listdir("/proc/self/task"))
