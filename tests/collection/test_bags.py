@@ -23,7 +23,7 @@ def test_features_without_weights_count_once_beside_those_that_have_some():
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ([(IDS, torch.tensor([0, 1])), torch.tensor([1, 2])], r"batch \+ 1 numbers, got batches of \[1, 2\]"),
+        ([(IDS, torch.tensor([0, 1])), torch.tensor([1, 2])], r"batch \+ 1 values, got batches of \[1, 2\]"),
         ([(IDS, torch.tensor([0, 1, 2])), torch.tensor([1, 2])], "rise from 0 to the number of ids, 3"),
         ([(IDS, torch.tensor([], dtype=torch.int64))], "rise from 0 to the number of ids, 3"),
     ],

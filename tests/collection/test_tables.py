@@ -237,7 +237,7 @@ def test_a_dictionary_s_bags_keep_away_from_the_default_device():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((torch.zeros(4, dtype=torch.int64), torch.tensor([0, 1, 2, 3, 4])), "features · batch \\+ 1 numbers"),
+        ((torch.zeros(4, dtype=torch.int64), torch.tensor([0, 1, 2, 3, 4])), "features · batch \\+ 1 values"),
         ((torch.zeros(4, dtype=torch.int64), torch.tensor([0, 1, 2, 3])), "rise from 0 to the number of ids, 4"),
         ((torch.zeros(4, dtype=torch.int64), torch.tensor([0, 3, 2, 4])), "rise from 0 to the number of ids, 4"),
         ((torch.zeros(4, dtype=torch.int64), torch.tensor([1, 2, 3, 4])), "rise from 0 to the number of ids, 4"),

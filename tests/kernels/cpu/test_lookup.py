@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import weakref
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -225,14 +224,24 @@ def test_a_default_device_does_not_catch_the_vectors():
     assert table.codebook.grad.device.type == "cpu"
 
 
-class AnyTable(SimpleNamespace):
-    """A table with the given attributes; a class of its own, because a lookup holds it by a weak reference."""
+class RowsOfNothing:
+    """A table of very many rows that take no memory."""
+
+    sparse, check_ids = False, None
+
+    def __init__(self, num_rows):
+        self.codebook = torch.empty(num_rows, 0)
+
+    def layout(self):
+        return Layout(5, 1, 1, 0, len(self.codebook), (OwnRow(5),))
+
+    def modules(self):
+        return iter(())
 
 
 def test_a_codebook_of_too_many_rows_for_int32_goes_to_plain_torch():
     for num_rows, is_compiled in ((2**31 + 1, False), (2**31, True)):
-        layout, codebook = Layout(5, 1, 1, 0, num_rows, (OwnRow(5),)), torch.empty(num_rows, 0)
-        table = AnyTable(codebook=codebook, sparse=False, check_ids=None, layout=lambda: layout, modules=list)  # noqa: B023
+        table = RowsOfNothing(num_rows)
         look_up_rows = Lookup([table])
         assert look_up_rows(torch.tensor([[3]])).shape == (1, 0)
         assert (look_up_rows.plan is not None) is is_compiled
