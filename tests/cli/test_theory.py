@@ -8,7 +8,7 @@ import pytest
 from cce.cli import main
 from cce.cli.theory import NAMES
 from cce.report import charts
-from cce.theory import Claim, Figure
+from cce.theory import FIGURES, Claim, Figure
 from cce.theory.figure import steps
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,13 +28,12 @@ def figures(monkeypatch):
         return figure
 
     monkeypatch.setattr(charts, "find_spec", lambda name: None)
-    monkeypatch.setattr("cce.theory.figures.FIGURES", {name: make(name) for name in NAMES})
+    for name in NAMES:
+        monkeypatch.setitem(FIGURES, name, make(name))
     return asked
 
 
 def test_the_names_are_those_of_the_figures():
-    from cce.theory.figures import FIGURES
-
     assert list(NAMES) == list(FIGURES)
 
 
