@@ -6,8 +6,9 @@ import sys
 import time
 
 import pytest
+import torch
 
-from cce.clustering import progress
+from cce.clustering import kmeans, progress
 from cce.clustering.progress import Progress
 
 BIG = """
@@ -54,3 +55,16 @@ def test_short_work_is_silent(capsys):
 @pytest.mark.parametrize(("seconds", "text"), [(12, "12 s"), (99, "99 s"), (150, "2 min"), (7200, "2.0 h")])
 def test_times_are_readable(seconds, text):
     assert progress._readable(seconds) == text
+
+
+@pytest.mark.filterwarnings("ignore:two fits in plain torch")
+def test_a_progress_that_is_given_goes_on_over_several_fits(monkeypatch):
+    monkeypatch.setattr(progress, "MEASURED", 0.0)
+    monkeypatch.setattr(progress, "LONG", 0.0)
+    points = torch.randn(500, 4, generator=torch.Generator().manual_seed(0))
+    with Progress("two fits", 2 * 500 * 4 * 3) as shared:
+        for num_fits in (1, 2):
+            kmeans(points, 4, init=points[:4], max_iter=3, backend="torch", progress=shared)
+            assert shared.num_done == num_fits * 500 * 4 * 3
+            assert not shared._bar.disable  # a bar that was closed is disabled
+    assert shared._bar.disable
