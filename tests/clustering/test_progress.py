@@ -40,8 +40,16 @@ def test_a_clustering_of_many_ids_in_plain_torch_says_why_and_how_long_and_shows
 
 def test_the_estimate_is_what_is_left_at_the_speed_so_far(monkeypatch):
     monkeypatch.setattr(progress, "MEASURED", 0.0)
-    with Progress("work", 1000) as work, pytest.warns(UserWarning, match=r"work in plain torch may take up to 2\d s"):
-        work.add(100, 2.0)
+    many = progress.MANY
+    with Progress("work", many) as work, pytest.warns(UserWarning, match=r"work in plain torch may take up to 2\d s"):
+        work.add(many // 10, 2.0)
+
+
+def test_small_work_is_silent_however_busy_the_machine_is(capsys):
+    with Progress("work", progress.MANY - 1) as work:
+        work.add(10, 60.0)
+    assert work._bar is None
+    assert capsys.readouterr().err == ""
 
 
 def test_short_work_is_silent(capsys):
@@ -61,6 +69,7 @@ def test_times_are_readable(seconds, text):
 def test_a_progress_that_is_given_goes_on_over_several_fits(monkeypatch):
     monkeypatch.setattr(progress, "MEASURED", 0.0)
     monkeypatch.setattr(progress, "LONG", 0.0)
+    monkeypatch.setattr(progress, "MANY", 0)
     points = torch.randn(500, 4, generator=torch.Generator().manual_seed(0))
     with Progress("two fits", 2 * 500 * 4 * 3) as shared:
         for num_fits in (1, 2):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MEASURED = 0.25  # seconds of work from which the rest is estimated
 LONG = 10.0  # seconds of work that are worth a warning
+MANY = 1 << 29  # pairs below which work is short; an estimate that says otherwise was made on a busy machine
 BAR = "{desc}: {percentage:3.0f}% |{bar:20}| {elapsed} of at most {remaining} more"
 
 
@@ -51,7 +52,7 @@ class Progress:
                 self._announce((now - self._started) * self.num_pairs / self.num_done)
 
     def _announce(self, seconds: float) -> None:
-        if seconds < LONG:
+        if seconds < LONG or self.num_pairs < MANY:
             return
         reason = compiled.why_plain or 'backend "torch"'
         warnings.warn(f"{self.work} in plain torch may take up to {_readable(seconds)} ({reason}).", stacklevel=2)
