@@ -16,7 +16,7 @@ demo: $(VENV)/installed  ## train a small recommender with three kinds of table;
 test: lint  ## everything that CI checks
 	$(PYTEST) --dist loadfile
 
-test-fast: $(VENV)/installed-dev  ## the tests that one runs while working: under a minute
+test-fast: $(VENV)/installed-dev  ## the tests that one runs while working: all but the slow ones
 	$(PYTEST) -q -m 'not slow'
 
 test-settings: $(VENV)/installed-dev  ## what a machine could disturb, as on other machines; SETTINGS='avx2 generic' for some
