@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUMS = ("embeddings", "kernels", "clustering", "optim", "collection", "models", "theory", "test_docs.py")
 RUNS = ("training", "distributed")
 FILES = ("cli", "data", "experiments", "report", "test_records.py", "test_package.py", "test_examples.py")
-QUICK = ("--maxfail", "20", "-m", "not slow")
+WHOLE = ("--maxfail", "20", "--numprocesses", "auto", "--maxprocesses", "4", "--dist", "loadfile")
 CHEAP = ("-k", "bits or threads or loss_curve or another_number_of_processes")  # slow or not
 
 
@@ -32,7 +32,7 @@ class Setting:
     about: str
     environment: dict[str, str]
     parts: tuple[str, ...]
-    options: tuple[str, ...] = QUICK
+    options: tuple[str, ...] = WHOLE
     is_elsewhere: bool = field(default=False)  # in a copy of the checkout, with a strict umask
 
 

@@ -14,6 +14,7 @@ sizes = st.integers(1, 10**12)
 ratios = st.floats(1, 1e9) | st.integers(1, 10**9) | st.fractions(1, 1000)
 
 
+@pytest.mark.slow
 @given(full=sizes, compression=ratios)
 @example(full=11, compression=1.1)
 @example(full=10**12, compression=1)

@@ -282,6 +282,7 @@ def test_starting_from_trained_weights_comes_nearer_than_chance(method):
         assert error < 0.05  # clusters are what these can find
 
 
+@pytest.mark.slow
 def test_a_frozen_table_stays_frozen_when_it_starts_from_its_weights():
     model = nn.Sequential(frozen())
     cce.compress(model, compression=10, start="trained")

@@ -93,6 +93,7 @@ def test_the_drawn_event_ends_at_the_means_of_its_clusters():
         assert centroid == pytest.approx(tuple(sum(values) / len(members) for values in zip(*members, strict=True)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", [100, 10_000])
 def test_drawn_bytes_are_those_of_a_real_table(compression):
     table = cce.create_embedding("cce", 1_000_000, 16, compression=compression, seed=0)
@@ -101,6 +102,7 @@ def test_drawn_bytes_are_those_of_a_real_table(compression):
     assert table.pointer_nbytes == pytest.approx(pointers, abs=1_000)  # seeds of hash functions are not drawn
 
 
+@pytest.mark.slow
 def test_the_sizes_of_the_overview_are_those_of_a_real_table():
     table = cce.create_embedding("cce", 1_000_000, 16, compression=COMPRESSION, seed=0)
     assert (table.num_rows, table.num_columns, table.num_params) == (NUM_ROWS, len(COLUMNS), 8_000)
@@ -143,6 +145,7 @@ def overlap(one, other):
     return left < right2 and left2 < right and top + 3 < bottom2 and top2 + 3 < bottom
 
 
+@pytest.mark.slow
 def test_texts_stay_inside_and_apart(browser):
     page = browser.new_page()
     for name in DRAWINGS:

@@ -138,6 +138,7 @@ def test_a_waiting_thread_gets_it_when_it_is_released(tmp_path):
     assert order == ["first", "second"]
 
 
+@pytest.mark.slow
 def test_processes_that_make_and_remove_the_folder_exclude_each_other(tmp_path):
     count = tmp_path / "count"
     count.write_text("0")

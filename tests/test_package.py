@@ -74,6 +74,7 @@ def test_everything_in_the_package_is_listed():
     assert len(names) >= 17
 
 
+@pytest.mark.slow
 def test_a_package_imports_only_packages_above_it():
     order = {name: index for index, name in enumerate((*PACKAGES, *ENTRY_POINTS))}
     wrong, seen = [], 0
@@ -87,6 +88,7 @@ def test_a_package_imports_only_packages_above_it():
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_a_package_is_imported_through_its_init_and_nothing_inside_it():
     wrong, seen = [], 0
     for path in files():
@@ -107,6 +109,7 @@ def test_files_and_records_and_text_and_checks_do_without_torch():
         assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()
 
 
+@pytest.mark.slow
 def test_each_package_that_may_be_missing_is_imported_in_one_file():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     required = {requirement.partition(">")[0] for requirement in project["dependencies"]}
@@ -127,6 +130,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
     assert {package: paths for package, paths in importers.items() if len(paths) > 1} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -169,6 +173,7 @@ def test_preparing_does_without_torch_and_training_without_pyarrow():
         assert result.returncode == 0, code
 
 
+@pytest.mark.slow
 def test_help_from_the_shell_comes_at_once():
     started = time.perf_counter()
     result = python("-X", "importtime", "-m", "cce", "--help")
@@ -235,6 +240,7 @@ def test_the_version_is_that_of_the_installed_package():
 # -- habits ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_and_nobody_exits_outside_the_command_line():
     wrong = [
         f"{path.relative_to(SOURCE)}:{node.lineno}"
@@ -246,6 +252,7 @@ def test_nothing_is_printed_and_nobody_exits_outside_the_command_line():
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_every_file_begins_with_what_it_is():
     assert [str(path) for path in files() if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))] == []
 

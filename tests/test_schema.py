@@ -13,6 +13,7 @@ from cce.schema import Batch, Feature, Schema
 SCHEMA = Schema((Feature("user", 100), Feature("tags", 7, multi_hot=True)), ("age",), has_weights=True)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.text(min_size=1), st.integers(1, 2**62), st.booleans()), unique_by=lambda f: f[0]),
     st.booleans(),

@@ -18,6 +18,7 @@ def run(tmp_path_factory):
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_a_run_is_told_in_words_and_in_json(run, capsys):
     assert main(["inspect", str(run)]) == 0
     out = capsys.readouterr().out

@@ -51,6 +51,7 @@ def test_an_unknown_option_is_rejected_by_name(capsys):
     assert err == "cce: unrecognized arguments: --colour blue; see `cce --help`.\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

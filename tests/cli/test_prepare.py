@@ -31,6 +31,7 @@ def rejected(capsys, *arguments):
     return err
 
 
+@pytest.mark.slow
 def test_criteo_kaggle(tmp_path, capsys):
     write_criteo_text(tmp_path / "train.txt", 700)
     summary = prepared(capsys, "criteo-kaggle", tmp_path / "train.txt", tmp_path / "out", "--max-ids", 5)
@@ -43,6 +44,7 @@ def test_criteo_kaggle(tmp_path, capsys):
     assert (new["splits"], new["features"]) == ({"test": 700}, summary["features"])
 
 
+@pytest.mark.slow
 def test_criteo_terabyte(tmp_path, capsys):
     for day in range(2):
         write_criteo_text(tmp_path / "days" / f"day_{day}", 200, seed=day)

@@ -35,6 +35,7 @@ def test_it_prints_the_headline_and_where_the_page_is(sweep, capsys):
     assert err == ""
 
 
+@pytest.mark.slow
 @needs_vega
 def test_json_is_all_that_stdout_holds(sweep, tmp_path, capsys):
     assert main(["report", str(sweep), "--json", "--no-figures", "--out", str(tmp_path / "out")]) == 0
@@ -49,6 +50,7 @@ def test_json_is_all_that_stdout_holds(sweep, tmp_path, capsys):
     assert err == ""
 
 
+@pytest.mark.slow
 @needs_vega
 def test_several_paths_and_a_file(sweep, tmp_path, capsys):
     write_records([made_record("robe", 500)], tmp_path / "more.jsonl")

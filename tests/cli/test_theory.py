@@ -52,6 +52,7 @@ def test_it_prints_numbers_and_claims_and_writes_data_and_pictures(tmp_path, cap
     assert err == ""
 
 
+@pytest.mark.slow
 def test_json_is_all_that_stdout_holds(tmp_path, capsys):
     assert main(["theory", "factorisation", "--quick", "--seed", "3", "--json", "--out", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
@@ -98,6 +99,7 @@ def test_help_has_every_name_and_all(capsys):
     assert {line[0] for line in lines if line} >= {*NAMES, "all"}
 
 
+@pytest.mark.slow
 def test_without_altair_there_is_data_and_a_hint(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(charts, "find_spec", lambda name: None)
     assert main(["theory", "lemma", "--quick", "--out", str(tmp_path)]) == 0

@@ -36,6 +36,7 @@ def data(tmp_path_factory):
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
     words = ["--preset", "paper", "--out", str(tmp_path / "run")]
     assert main(["train", str(data), *SMALL, *words]) == 0
@@ -51,6 +52,7 @@ def test_it_trains_and_tells_what_came_of_it(data, tmp_path, capsys):
     assert (config.optimizer, config.lr, config.cluster_schedule) == ("sgd", 0.1, "auto")
 
 
+@pytest.mark.slow
 def test_metrics_are_options_and_the_leading_one_says_what_is_best(data, tmp_path, capsys):
     words = ["--metrics", "auc", "recall@3", "--best-by", "auc", "--group-by", "c2", "--out", str(tmp_path / "run")]
     assert main(["train", str(data), *SMALL, *words]) == 0
@@ -62,6 +64,7 @@ def test_metrics_are_options_and_the_leading_one_says_what_is_best(data, tmp_pat
     assert lines[2].startswith("test: AUC 0.")
 
 
+@pytest.mark.slow
 def test_json_is_all_that_stdout_holds_and_a_run_goes_on(data, tmp_path, capsys):
     out = str(tmp_path / "run")
     assert main(["train", str(data), *SMALL, "--out", out, "--max-steps", "6", "--json"]) == 0
@@ -75,6 +78,7 @@ def test_json_is_all_that_stdout_holds_and_a_run_goes_on(data, tmp_path, capsys)
     assert second["curve"][-1]["step"] == 13
 
 
+@pytest.mark.slow
 def test_a_file_has_the_same_names_and_the_command_line_goes_first(data, tmp_path, capsys):
     (tmp_path / "run.toml").write_text(tiny_config(data, seed=3).to_toml())
     arguments = ["--config", str(tmp_path / "run.toml"), "--max-steps", "2", "--out", str(tmp_path / "run"), "--json"]
@@ -83,6 +87,7 @@ def test_a_file_has_the_same_names_and_the_command_line_goes_first(data, tmp_pat
     assert (config["seed"], config["max_steps"], config["cap"]) == (3, 2, 320)
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_is_trained(data, tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
         "from torch import nn\n"

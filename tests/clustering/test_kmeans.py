@@ -242,6 +242,7 @@ def test_fewer_points_than_clusters_are_taken_again():
     assert begin(torch.ones(3, 2), 5, init="k-means++").shape == (5, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", OURS)
 def test_a_warm_start_goes_on_where_the_last_fit_ended_and_stops_where_inertia_has_settled(backend):
     points = torch.randn(5000, 4, generator=seeded(19))

@@ -20,6 +20,7 @@ def brute_force(points, centroids):
     return torch.from_numpy(total.argmin(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["torch", "native"])
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 8, 9, 16, 32])
 @pytest.mark.parametrize(("num_points", "num_centroids"), [(1, 1), (700, 1), (5, 900), (3000, 37), (3000, 640)])
@@ -30,6 +31,7 @@ def test_nearest_centroids_equal_brute_force(backend, width, num_points, num_cen
     assert torch.equal(nearest_centroid(points, centroids, backend=backend), brute_force(points, centroids))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10_000),

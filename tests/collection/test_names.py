@@ -38,6 +38,7 @@ def test_a_dictionary_of_tables_is_used_by_the_names():
     assert len(tables) == 0
 
 
+@pytest.mark.slow
 def test_a_collection_takes_any_names_and_its_state_loads():
     sizes = {name: 50 + index for index, name in enumerate(HARD)}
     collection = cce.EmbeddingCollection(sizes, 4, cap=40, seed=0)

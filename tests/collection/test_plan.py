@@ -187,6 +187,7 @@ def test_it_prints_a_row_for_each_table_and_one_for_all():
     assert data["largest_table"]["compression"] == pytest.approx(80, rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_plan_of_huge_vocabularies_allocates_nothing():
     plan = plan_tables({f"f{i}": 10**9 for i in range(26)}, 128, nbytes=200 * 2**30)
     assert plan.nbytes <= 200 * 2**30
@@ -238,6 +239,7 @@ def two_tables():
     return torch.nn.ModuleDict({"user": torch.nn.Embedding(100_000, 16), "item": torch.nn.Embedding(20_000, 16)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "budget",
     [

@@ -349,6 +349,7 @@ def test_a_replaced_table_is_looked_up_from_then_on():
         collection(torch.tensor([[0, 0, 6]]))
 
 
+@pytest.mark.slow
 def test_other_tables_and_modes_of_training_leave_its_launch_plan_alone():
     collection, other, ids = make(), make(), ids_of(30)
     collection(ids)
@@ -402,6 +403,7 @@ def test_a_collection_without_a_budget_says_so():
 # -- clustering --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_clustering_has_the_same_bits_on_any_number_of_threads(num_threads):
     states = []
     for threads in (1, 2, 3):
@@ -414,6 +416,7 @@ def test_clustering_has_the_same_bits_on_any_number_of_threads(num_threads):
         assert all(torch.equal(tensor, states[0][name]) for name, tensor in other.items())
 
 
+@pytest.mark.slow
 def test_a_schedule_clusters_it_and_repairs_the_optimizer():
     torch.manual_seed(0)
     model = torch.nn.Sequential(make(), torch.nn.Flatten(), torch.nn.Linear(48, 1))

@@ -88,6 +88,7 @@ def test_plain_torch_does_the_same_work_and_says_once_why(case, tmp_path):
         assert torch.equal(value, table.state_dict()[name]), name
 
 
+@pytest.mark.slow
 def test_a_setting_that_is_neither_0_nor_1_is_named():
     program = [sys.executable, "-c", "import cce.compiled"]
     environment = {**os.environ, "CCE_COMPILED": "no"}

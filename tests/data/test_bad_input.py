@@ -465,6 +465,7 @@ def test_new_rows_without_the_columns_of_the_old_are_rejected(good, here, capsys
     check(("verify", "nothing"), ["must be a folder, got 'nothing'"], here, capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["latin-1", "stars without a threshold", "only carriage returns", "a trillion jobs"])
 def test_the_same_holds_in_a_process_of_its_own(name, here):
     files, words, fragments = CASES[NAMES.index(name)]
@@ -479,6 +480,7 @@ def test_the_same_holds_in_a_process_of_its_own(name, here):
     assert snapshot(here) == before
 
 
+@pytest.mark.slow
 def test_bad_rows_that_other_processes_read_are_told_as_well(here, capsys):
     write_criteo_text(here / "days" / "day_0", 300)
     (here / "days" / "day_1").write_text(kaggle_line() * 5 + kaggle_line("7"))

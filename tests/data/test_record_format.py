@@ -18,6 +18,7 @@ def test_ids_take_the_smallest_type_that_holds_the_last(num_embeddings, name):
     assert np.array([num_embeddings - 1]).astype(id_dtype(num_embeddings))[0] == num_embeddings - 1
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([5, 300, 70_000, 2**33]), max_size=12), st.integers(0, 5), st.booleans())
 def test_every_number_of_a_record_is_aligned_and_has_bytes_of_its_own(sizes, num_dense, has_weights):
     features = tuple(Feature(f"c{index}", size) for index, size in enumerate(sizes))

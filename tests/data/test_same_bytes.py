@@ -84,6 +84,7 @@ def raw(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_preparation_gives_the_bytes_that_it_always_gave(name, raw, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(raw)
@@ -92,6 +93,7 @@ def test_a_preparation_gives_the_bytes_that_it_always_gave(name, raw, tmp_path, 
     assert digest(tmp_path / "out") == DIGESTS[name]
 
 
+@pytest.mark.slow
 def test_new_rows_have_the_ids_of_the_old_data_set(raw, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(raw)
     old, out = str(tmp_path / "old"), str(tmp_path / "out")

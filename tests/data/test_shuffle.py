@@ -10,6 +10,7 @@ from cce.data.shuffle import EpochShuffle, shuffled
 SIZES = st.tuples(st.integers(0, 200), st.integers(1, 20), st.integers(1, 60))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(SIZES, st.integers(0, 3), st.integers(0, 3))
 def test_every_row_comes_once_whatever_the_sizes(sizes, seed, epoch):
@@ -18,6 +19,7 @@ def test_every_row_comes_once_whatever_the_sizes(sizes, seed, epoch):
     assert sorted(order.rows(0, num_rows).tolist()) == list(range(num_rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(SIZES, st.data())
 def test_a_stretch_is_that_of_the_whole(sizes, data):

@@ -39,6 +39,7 @@ def expected_bce_and_its_noise(probabilities, logits, num_rows):
     return float(mean.mean()), math.sqrt(float(variance.mean()) / num_rows)
 
 
+@pytest.mark.slow
 def test_a_sample_has_an_id_of_each_feature_and_a_label_a_row(sample):
     assert (sample.ids.shape, sample.ids.dtype) == ((40_000, 3), torch.int64)
     assert (sample.labels.shape, sample.labels.dtype) == ((40_000,), torch.float32)
@@ -48,6 +49,7 @@ def test_a_sample_has_an_id_of_each_feature_and_a_label_a_row(sample):
         assert (column.min(), column.max()) == (0, size - 1)
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_rows_and_other_seeds_others(clicks, sample):
     same = planted().sample(40_000, generator=generator(1))
     for field in ("ids", "labels", "probabilities"):
@@ -61,6 +63,7 @@ def test_one_generator_gives_new_rows_each_time(clicks):
     assert not torch.equal(clicks.sample(100, generator=g).ids, clicks.sample(100, generator=g).ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zipf", [0.0, 0.7, 1.0, 1.5])
 def test_ids_follow_zipfs_law(zipf):
     ids = planted((40, 25), zipf=zipf).sample(100_000, generator=generator(3)).ids
@@ -90,6 +93,7 @@ def test_the_logit_is_the_sum_of_dot_products_over_pairs_of_features(clicks, sam
         assert probability == pytest.approx(1 / (1 + math.exp(-logit)), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_clusters_decide_alone(clicks, sample):
     combination = sum(4**f * clicks.clusters[f][sample.ids[:, f]] for f in range(3))
     assert len(combination.unique()) == 64
@@ -155,6 +159,7 @@ def test_features_beyond_the_planted_ones_are_noise():
         assert probability == pytest.approx(1 / (1 + math.exp(-float(user @ item))), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_dense_numbers_add_to_the_logit():
     clicks = planted(num_dense=4)
     sample = clicks.sample(2000, generator=generator(1))
@@ -168,6 +173,7 @@ def test_dense_numbers_add_to_the_logit():
     assert clicks.dense_weights.abs().min() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_informative", [1, 2, 26])
 def test_logits_spread_by_three_whatever_is_planted(num_informative):
     clicks = SyntheticClicks(

@@ -47,6 +47,7 @@ def test_every_problem_is_listed(made):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [0, 262_143, 262_144, 299_999])
 def test_values_are_found_in_every_chunk(tmp_path, row):
     config = SyntheticConfig(num_rows=400_000, vocabulary_sizes=(300,), num_dense=0)

@@ -83,6 +83,7 @@ def test_one_id_has_no_entropy():
     assert cce.pointer_entropies(table_with([[3, 1, 2]])) == (0, 0, 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 4).flatmap(lambda c: st.lists(st.lists(st.integers(0, 5), min_size=c, max_size=c), min_size=1)))
 def test_equals_counting_and_never_falls_with_the_order(pointers):
@@ -182,6 +183,7 @@ def test_learning_to_collide_has_entropies_once_it_has_clustered():
     assert cce.pointer_entropies(table) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_clustering_planted_clusters_ends_at_the_entropy_of_the_clusters():
     settings = cce.ClusterSettings(init="k-means++")
     table = cce.ClusteredEmbedding(120, 4, num_rows=3, num_columns=1, num_helpers=0, settings=settings)

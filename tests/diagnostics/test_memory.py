@@ -159,6 +159,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizers_state_by_hand(name):
     make, state_of = OPTIMIZERS[name]
@@ -184,6 +185,7 @@ def test_gradients_by_hand():
     assert total.training_nbytes == total.nbytes + 1600 + 120
 
 
+@pytest.mark.slow
 def test_before_its_first_step_adam_holds_nothing(model):
     optimizer = torch.optim.Adam(model.parameters())
     assert cce.summary(model, optimizer).total.optimizer_nbytes == 0

@@ -16,6 +16,7 @@ def table(**options):
     return cce.ClusteredEmbedding(2_000, 8, num_rows=16, num_columns=4, generator=generator(), **options)
 
 
+@pytest.mark.slow
 def test_fresh_pointers_are_as_spread_as_random_ones():
     found = cce.diagnose_collapse(table(), generator=generator())
     assert found.entropies == pytest.approx(found.random)
@@ -23,6 +24,7 @@ def test_fresh_pointers_are_as_spread_as_random_ones():
     assert "as spread as random pointers" in found.verdict
 
 
+@pytest.mark.slow
 def test_a_collapse_right_after_a_clustering_shows_in_its_dead_rows():
     """The vectors are then centroids, and product quantisation of them finds the same pointers."""
     clustered = table()
@@ -33,6 +35,7 @@ def test_a_collapse_right_after_a_clustering_shows_in_its_dead_rows():
     )
 
 
+@pytest.mark.slow
 def test_after_a_clustering_the_table_is_what_product_quantisation_gives():
     clustered = table()
     with torch.no_grad():  # skewed vectors, so that learned pointers differ from random ones

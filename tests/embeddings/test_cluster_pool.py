@@ -49,6 +49,7 @@ def test_if_one_table_cannot_be_clustered_none_is_and_it_is_named(monkeypatch, s
         torch.testing.assert_close(tensor, kept, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small_ids", [0, 200, 10**9])
 def test_neither_threads_nor_which_tables_are_small_can_be_seen(num_threads, monkeypatch, small_ids):
     monkeypatch.setattr(cluster_pool, "SMALL_IDS", small_ids)

@@ -100,6 +100,7 @@ def test_the_table_is_never_in_memory():
     assert sum(asked[4:]) == 10_000
 
 
+@pytest.mark.slow
 def test_a_source_is_asked_for_small_pieces_of_a_large_block():
     table = cce.ClusteredEmbedding(100_000, 64, num_rows=4, generator=generator())
     asked = []
@@ -206,6 +207,7 @@ def test_tracked_counts_serve_a_clustering():
     assert table.cluster().num_ids == 100
 
 
+@pytest.mark.slow
 def test_pointers_mapped_from_a_file_are_replaced_whole(tmp_path):
     file = tmp_path / "pointers"
     table = cce.ClusteredEmbedding(1000, 8, num_rows=300, pointer_file=file, generator=generator())
@@ -237,6 +239,7 @@ def test_padding_is_not_counted():
     assert table.counts.counts[[0, 7]].tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_counting_compiles_and_does_without_learned_ids():
     torch.compiler.reset()
     table = cce.ClusteredEmbedding(50, 4, num_rows=4, track_counts=True)

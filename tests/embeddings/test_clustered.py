@@ -109,6 +109,7 @@ def test_clustering_recovers_planted_groups_from_under_the_helper_s_noise():
         assert together.max(0).values.sum() / 3000 > 0.9  # most ids of a group share a row
 
 
+@pytest.mark.slow
 def test_every_id_points_at_the_centroid_nearest_to_its_old_vector_whatever_the_block_size():
     results = []
     for block_size in (7, 1000, 10**6):
@@ -219,6 +220,7 @@ def test_more_rows_before_the_first_clustering_than_after():
     assert torch.equal(twin.to_dense(), table.to_dense())
 
 
+@pytest.mark.slow
 def test_tables_seeded_by_product_quantisation():
     weight = torch.randn(2000, 8, generator=torch.Generator().manual_seed(0))
     seeded = cce.ClusteredEmbedding.from_table(weight, num_params=16 * 50, generator=torch.Generator().manual_seed(1))

@@ -28,6 +28,7 @@ def test_the_paper_s_example():
     assert table.num_params == 64_192
 
 
+@pytest.mark.slow
 def test_small_budgets_are_never_exceeded_by_much():
     for budget in range(20, 400):
         table = cce.create_embedding("dhe", 1000, 16, num_params=budget)

@@ -102,6 +102,7 @@ def test_a_table_of_zeros_gives_a_codebook_of_zeros(make):
     assert not table.codebook.any()
 
 
+@pytest.mark.slow
 def test_a_hashed_row_becomes_the_mean_of_its_ids_also_beyond_a_block():
     num_ids = BLOCK + 1000
     table = HashingTrickEmbedding(num_ids, 1, num_rows=3, generator=seeded())

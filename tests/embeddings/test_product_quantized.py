@@ -42,6 +42,7 @@ def test_a_table_of_few_distinct_rows_is_kept_exactly():
     torch.testing.assert_close(table.to_dense(), weight)
 
 
+@pytest.mark.slow
 def test_more_rows_come_nearer():
     weight = torch.randn(2000, 8, generator=torch.Generator().manual_seed(1))
     errors = [
@@ -51,6 +52,7 @@ def test_more_rows_come_nearer():
     assert errors[0] > 1.3 * errors[1] > 1.3 * 1.3 * errors[2]
 
 
+@pytest.mark.slow
 def test_every_id_points_at_its_nearest_row_whatever_the_block_size():
     weight = torch.randn(1003, 8, generator=torch.Generator().manual_seed(1))
     tables = [

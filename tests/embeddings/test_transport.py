@@ -89,6 +89,7 @@ class Vectors(Dataset):
             return module(ids if isinstance(module, cce.EmbeddingCollection) else ids[:, 0])
 
 
+@pytest.mark.slow
 def test_tables_are_sent_to_a_data_loader_s_spawned_workers(tmp_path):
     tables = [table(method) for method in cce.list_methods()]
     tables.append(cce.ClusteredEmbedding(NUM_IDS, DIM, num_rows=300, track_counts=True, generator=seeded()))
@@ -109,6 +110,7 @@ def train(module, ids, results):
     results.join()
 
 
+@pytest.mark.slow
 def test_a_table_trains_in_a_spawned_process():
     context = torch.multiprocessing.get_context("spawn")
     module, ids, results = table("cce"), some_ids(300), context.JoinableQueue()

@@ -38,6 +38,7 @@ def mean_over_orders(name, logits, labels, k):
     return float(np.mean([gain(name, [labels[row] for row in order], k) for order in orders]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ndcg", "recall"])
 @settings(max_examples=60, deadline=None)
 @given(
@@ -53,6 +54,7 @@ def test_a_query_scores_the_mean_over_all_orders_of_its_ties(name, rows, k):
         assert math.isnan(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("num_levels", [3, 10**6])
 @pytest.mark.parametrize("k", [1, 5, 100])

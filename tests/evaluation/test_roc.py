@@ -80,6 +80,7 @@ def test_auc_of_labels_of_one_kind_is_rejected_with_their_numbers(labels, found)
         auc(torch.zeros(len(labels)), torch.tensor(labels))
 
 
+@pytest.mark.slow
 def test_auc_is_exact_beyond_the_integers_of_float32():
     num_low = 2**23  # negatives below one tied pair
     scores, labels = torch.zeros(num_low + 2, dtype=torch.bool), torch.zeros(num_low + 2)
@@ -133,6 +134,7 @@ def grouped_by_scikit_learn(logits, labels, groups, weights):
     return float(np.average(areas, weights=heavy))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("num_levels", [1, 4, 10**6])
 def test_grouped_auc_equals_scikit_learns_group_by_group(num_levels, weighted):

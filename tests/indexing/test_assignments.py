@@ -312,6 +312,7 @@ def test_a_copy_is_equal_and_writes_neither_into_the_first_nor_into_its_file(cop
     assert not mapped or path.read_bytes() == on_disk
 
 
+@pytest.mark.slow
 def test_compiled_pointers_follow_what_is_written_later():
     assignments = make(num_learned=20)
     compiled = torch.compile(assignments, backend="aot_eager", fullgraph=True)

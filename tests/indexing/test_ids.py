@@ -88,6 +88,7 @@ def test_inside_vmap_values_are_not_looked_at_but_types_are():
         torch.vmap(_checked)(torch.rand(3))
 
 
+@pytest.mark.slow
 def test_inside_torch_compile_the_check_breaks_no_graph():
     compiled = torch.compile(_checked, backend="aot_eager", fullgraph=True)
     assert torch.equal(compiled(torch.arange(3)), torch.arange(1, 4))

@@ -104,6 +104,7 @@ def test_no_functions_give_no_rows():
     assert MultiplyShift(0, 10)(torch.arange(4)).shape == (4, 0)
 
 
+@pytest.mark.slow
 def test_compiled_rows_are_the_same_bits():
     functions = MultiplyShift(3, 1000, generator=seeded())
     compiled = torch.compile(functions, backend="aot_eager", fullgraph=True)
@@ -134,6 +135,7 @@ def test_over_many_functions_two_ids_collide_once_in_num_rows(pair, num_rows):
     assert abs(collisions - 200_000 * probability) < 4 * deviation
 
 
+@pytest.mark.slow
 def test_the_collision_rate_of_all_pairs_averages_to_one_in_num_rows():
     num_ids, num_rows, num_functions = 300, 50, 400
     rows = MultiplyShift(num_functions, num_rows, generator=seeded(5))(random_ids(num_ids))

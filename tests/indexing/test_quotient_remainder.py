@@ -111,6 +111,7 @@ def test_balanced_radices_of_huge_vocabularies_are_exact(num_ids, num_digits, ra
     assert balanced_radices(num_ids, num_digits) == radices
 
 
+@pytest.mark.slow
 @given(st.integers(1, 2**63), st.integers(1, 8))
 @repeatable
 def test_balanced_radices_name_every_id_and_are_nearly_equal_largest_first(num_ids, num_digits):

@@ -84,6 +84,7 @@ def test_torch_s_own_checks_of_an_operator(name):
     torch.library.opcheck(torch.ops.cce.look_up.default, arguments)
 
 
+@pytest.mark.slow
 def test_a_compiled_collection_is_one_operator_and_gives_the_same():
     collection = cce.EmbeddingCollection({"a": NUM_IDS, "b": NUM_IDS, "c": 9}, 16, cap=1600, seed=0)
     ids = some_ids(600, 3) % torch.tensor([NUM_IDS, NUM_IDS, 9])
@@ -96,6 +97,7 @@ def test_a_compiled_collection_is_one_operator_and_gives_the_same():
     assert all(map(torch.equal, found, expected))
 
 
+@pytest.mark.slow
 def test_a_compiled_collection_follows_what_changes():
     collection = cce.EmbeddingCollection({"a": NUM_IDS, "b": NUM_IDS}, 16, cap=1600, seed=0)
     fast, ids = torch.compile(collection, backend="aot_eager", fullgraph=True), some_ids(300, 2)
@@ -108,6 +110,7 @@ def test_a_compiled_collection_follows_what_changes():
     assert torch.equal(fast(ids), collection(ids))
 
 
+@pytest.mark.slow
 def test_tables_that_changed_their_shape_before_backward_are_named_and_not_written_to():
     table = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, first_rows=300, generator=seeded())
     vectors = torch.compile(table, backend="aot_eager")(some_ids(300))

@@ -151,6 +151,7 @@ def test_reset_begins_anew_and_keep_keeps(name):
             assert torch.equal(state[WITH_ROWS[name]], before[WITH_ROWS[name]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("policy", ["transfer", "reset", "keep"])
 @pytest.mark.parametrize("name", OPTIMIZERS)

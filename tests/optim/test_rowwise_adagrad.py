@@ -43,6 +43,7 @@ def test_equals_the_formula(path, form, dtype):
         assert optimizer.state[parameter]["step"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ class Wrapper(nn.Module):
         return self.module(*inputs)
 
 
+@pytest.mark.slow
 def test_wrappers_around_the_model_do_not_matter():
     for wrap in (Wrapper, lambda model: torch.compile(model, backend="eager")):
         model = Model()

@@ -118,6 +118,7 @@ def test_a_step_after_an_event_moves_no_number_beyond_the_optimizer_s_own_bound(
     assert (table.codebook - before).abs().max() <= BOUNDS[name] * 1.001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
 @pytest.mark.parametrize("policy", ["transfer", "reset", "keep"])
 def test_training_goes_on_and_improves_after_events(name, policy):
@@ -204,6 +205,7 @@ def test_state_stays_in_its_place_in_memory():
     assert optimizer.state[table.codebook]["exp_avg"].data_ptr() == address
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
 @pytest.mark.parametrize("policy", ["transfer", "reset", "keep"])
 def test_a_codebook_that_changed_its_size(name, policy):

@@ -115,6 +115,7 @@ def test_wrong_arguments_are_named(options, message):
         cce.ClusterSchedule(nn.Linear(1, 1), **options)
 
 
+@pytest.mark.slow
 def test_a_table_that_cannot_be_clustered_is_named_with_its_feature_and_nothing_has_happened():
     tables = cce.EmbeddingCollection({"user": 300, "items": 200, "a.b": 100}, 4, cap=80, seed=0)
     model = nn.ModuleDict({"embeddings": tables})
@@ -200,6 +201,7 @@ def start_run():
     return model, optimizer, cce.ClusterSchedule(model, optimizer, every=7, times=3, seed=4)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_bits():
     model, optimizer, schedule = start_run()
     train(model, optimizer, schedule, 0, 25)

@@ -33,6 +33,7 @@ def test_lines_become_an_svg_and_a_png(tmp_path, log_y):
     assert height > 600
 
 
+@pytest.mark.slow
 @needs_altair
 def test_named_places_become_bars(tmp_path):
     series = (steps("H1", [1.0, 2.0]), steps("error", [0.1, 0.2], is_reference=True))

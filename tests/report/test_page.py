@@ -41,6 +41,7 @@ def live_run(name="hash-1", idle=3.0, failure=""):
     return LiveRun(name, config, lines, idle, failure=failure)
 
 
+@pytest.mark.slow
 @needs_vega
 def test_every_part_is_there():
     expected = {("clicks", "dlrm", 10): {"source": "Tsang & Ahle", "full_bce": 0.45, "compression": {"cce": 8500}}}

@@ -27,6 +27,7 @@ def test_all_charts_of_a_sweep():
     assert [plot.name for plot in found if plot.has_budgets] == NAMES[5:]
 
 
+@pytest.mark.slow
 def test_every_metric_of_the_records_has_its_charts():
     records = [
         made_record(
@@ -93,6 +94,7 @@ def test_a_series_has_one_colour_in_all_charts():
         assert dict(zip(scale["domain"], scale["range"], strict=True))["cce"] == palette(["cce"])["cce"].colour
 
 
+@pytest.mark.slow
 @needs_vega
 @pytest.mark.parametrize("name", NAMES)
 def test_every_chart_can_be_drawn(name):

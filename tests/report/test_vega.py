@@ -29,6 +29,7 @@ SPEC = {
 }
 
 
+@pytest.mark.slow
 @needs_vega
 def test_the_script_is_whole_and_may_stand_in_a_page():
     script = vega.javascript()
@@ -37,6 +38,7 @@ def test_the_script_is_whole_and_may_stand_in_a_page():
     assert 500_000 < len(script) < 1_500_000
 
 
+@pytest.mark.slow
 @needs_vega
 def test_pictures_of_both_kinds():
     svg = vega.picture(SPEC, title="<Title>", kind="svg")

@@ -36,6 +36,7 @@ def test_the_corollary_follows_from_the_theorem_where_values_are_equal():
     assert all(ours <= theirs for ours, theirs in zip(theorem, corollary, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 0.01])
 def test_steps_needed_are_the_fewest(epsilon):
     problem = problem_of(200, 50, 2)

@@ -51,6 +51,7 @@ def test_losses_never_rise(noise):
     assert all(after <= before * (1 + 1e-9) for before, after in zip(run.excesses, run.excesses[1:], strict=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize(("num_rows", "dim"), [(2, 1), (6, 3)])
 def test_the_mean_loss_lies_under_the_theorems_bound(spectrum, num_rows, dim):
@@ -70,6 +71,7 @@ def test_the_bound_is_near_for_equal_values_so_twice_its_rate_is_broken():
     assert not lies_under(excesses, [(1 - 1 / 12) ** (2 * step) * problem.signal for step in range(9)])[0]
 
 
+@pytest.mark.slow
 def test_the_bound_with_rho_replaced_by_1_over_d1_is_broken_in_the_worst_direction():
     """Y along the smallest singular direction: this is why the theorem needs ρ, and smart noise does not."""
     problem = problem_of(60, 10, 1, spectrum=[1.0] * 9 + [0.05])
@@ -87,6 +89,7 @@ def test_the_bound_with_rho_replaced_by_1_over_d1_is_broken_in_the_worst_directi
     assert lies_under(runs["half-smart"], ideal)[0]
 
 
+@pytest.mark.slow
 def test_smart_noise_converges_faster_on_a_low_rank_x():
     x = normal(100, 10) @ normal(10, 30, seed=1) + 0.1 * normal(100, 30, seed=2)
     problem = LeastSquares(x, normal(100, 5, seed=3)).reduced

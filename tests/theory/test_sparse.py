@@ -32,6 +32,7 @@ def test_a_run_gives_the_factors_of_its_table():
     assert run.losses[-1] == pytest.approx(problem.loss(run.table))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_rows", [16, 32])
 @pytest.mark.parametrize("seed", range(3))
 def test_on_an_easy_instance_it_comes_within_a_hundredth_of_k_means_of_the_optimum(seed, num_rows):
@@ -47,6 +48,7 @@ def test_on_an_easy_instance_it_comes_within_a_hundredth_of_k_means_of_the_optim
     assert max(run.losses[-5:]) < 1.01 * best
 
 
+@pytest.mark.slow
 def test_it_finds_planted_clusters():
     problem, clusters = planted_problem(1000, 100, 4, num_clusters=4, seed=0)
     run = sparse_cce(problem, 16, num_steps=40, generator=generator())
@@ -55,6 +57,7 @@ def test_it_finds_planted_clusters():
     assert int(together.sum()) == 0  # no cluster of A has ids of two planted ones
 
 
+@pytest.mark.slow
 def test_it_does_not_stay_at_the_best_table_if_that_has_no_clusters():
     """Why it ends above k-means of the optimum where there is nothing to find: it even leaves a start at `T*`.
 
@@ -79,6 +82,7 @@ def test_planted_clusters_are_kept():
     assert max(run.excesses) < 1e-9 * problem.signal
 
 
+@pytest.mark.slow
 def test_clustering_is_what_makes_it_converge():
     """A sketch alone, as in the first step, stays where it starts."""
     problem, _ = planted_problem(1000, 100, 4, num_clusters=4, noise=1.0)
@@ -86,6 +90,7 @@ def test_clustering_is_what_makes_it_converge():
     assert run.losses[1] > 10 * run.losses[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_ones", [1, 2, 4])
 @pytest.mark.parametrize("way", ["k-means", "random-codebook"])
 def test_every_version_improves_with_steps(way, num_ones):
@@ -102,6 +107,7 @@ def test_k_means_of_the_optimum_gets_better_with_rows_and_ones():
     assert two < many < few < problem.signal
 
 
+@pytest.mark.slow
 def test_k_means_of_a_planted_optimum_is_the_optimum():
     problem, _ = planted_problem(300, 60, 4, num_clusters=3)
     best = min(clustered_optimum(problem, 6, generator=generator(seed)).excesses[-1] for seed in range(5))

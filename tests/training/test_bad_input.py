@@ -521,6 +521,7 @@ SALVAGED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SALVAGED)
 def test_runs_that_go_on_in_spite_of_damage(data, run, tmp_path, capsys, name):
     copy = tmp_path / "run"

@@ -100,6 +100,7 @@ def test_half_codebooks_weigh_half_and_the_model_gets_float32(data, name):
     assert model.tables.tables["c0"].codebook.grad.dtype == getattr(torch, name)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_gives_its_configuration_and_its_model(data, tmp_path):
     trainer = Trainer(tiny_config(data, codebook_dtype="bfloat16"), tmp_path / "run")
     trainer.run()

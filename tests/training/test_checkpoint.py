@@ -116,6 +116,7 @@ for size, sizes in ((10, {}), (10_000, {"y": torch.zeros(10)}), (10, {"y": torch
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_in_one_line_and_leaves_the_ones_before(tmp_path):
     """Files may not grow beyond 4 kB there, whichever of the three is the first to be too long."""
     command = [sys.executable, "-c", FULL_DISK, str(tmp_path)]

@@ -33,6 +33,7 @@ def test_frequent_ids_are_the_first_whatever_the_count_of_unseen_ones(min_count,
     assert num_frequent(torch.tensor([0, 9, 4, 2, 1]), min_count) == wanted
 
 
+@pytest.mark.slow
 def test_a_run_learns_pointers_of_frequent_ids_only(data, tmp_path):
     config = tiny_config(data, learned_min_count=8, epochs=1)
     counts = counted_by_hand(PreparedData.open(data))

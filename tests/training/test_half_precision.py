@@ -47,6 +47,7 @@ def test_what_the_rule_needs_is_checked(optimizer, options, message):
         check_half(optimizer, options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("optimizer", "eps", "lr"), [("adam", 0.00546, 0.01), ("adagrad", 0.000173, 0.05)])
 def test_what_the_rule_lets_through_trains_as_float32_does(data, tmp_path, optimizer, eps, lr):
     options = {"optimizer": optimizer, "lr": lr, "optimizer_options": {"eps": eps}, "epochs": 1}

@@ -18,6 +18,7 @@ def best_step(record):
     return min(record.curve, key=lambda scores: scores["bce"])["step"]
 
 
+@pytest.mark.slow
 def test_a_run_is_looked_at_by_its_newest_checkpoint(run):
     found = inspect_checkpoint(run[0])
     assert found.step == 26
@@ -49,6 +50,7 @@ class Mine(DLRM):
 """
 
 
+@pytest.mark.slow
 def test_the_code_of_a_saved_model_is_run_only_if_it_is_trusted_or_given_again(data, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     model, ran = f"{tmp_path / 'mine.py'}:Mine", tmp_path / "was-run"

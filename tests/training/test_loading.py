@@ -45,6 +45,7 @@ def same(model, other, name):
     return torch.equal(model.state_dict()[name], other.state_dict()[name])
 
 
+@pytest.mark.slow
 def test_everything_but_the_tables_is_copied(trained, data):
     model = started(data, trained[0], method="pq")
     assert all(same(model, trained[1], name) for name in model.state_dict() if ".tables." not in name)
@@ -88,6 +89,7 @@ def test_it_is_the_best_checkpoint_and_not_the_newest(trained, data, tmp_path):
     assert not torch.equal(older.model["top.0.weight"], newest.model["top.0.weight"])
 
 
+@pytest.mark.slow
 def test_no_epochs_only_evaluate(trained, data, tmp_path):
     """The paper's post-training baseline: nothing is trained on."""
     config = tiny_config(data, method="pq", start_from=str(trained[0]), epochs=0)
@@ -138,6 +140,7 @@ def test_another_data_set_and_no_run_are_rejected(trained, data, tmp_path):
         started(data, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_begun_when_options_had_other_names_is_resumed(data, tmp_path):
     changes = {"cluster_every": None, "cluster_times": None, "cluster_at_epochs": [0.5, 1.5]}
     whole = Trainer(tiny_config(data, **changes), tmp_path / "whole").run()
@@ -158,6 +161,7 @@ def test_a_run_that_was_begun_when_options_had_other_names_is_resumed(data, tmp_
     assert "cluster_at_epochs" in path.read_text()
 
 
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_is_inspected_and_resumed(tmp_path):
     """Written by version 0.1 before options were renamed: `schedule`, `cluster_at`, settings with `num_iterations`."""
     old = Path(__file__).parent / "old_run"

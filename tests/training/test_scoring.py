@@ -142,6 +142,7 @@ def processes(count, data):
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_three_processes_get_the_scores_of_one_to_the_bit_and_fail_together(tmp_path):
     data = tiny_data(tmp_path / "data", num_rows=5_000)  # 500 validation rows: the last batch has fewer than processes
     (one,), several = processes(1, data), processes(3, data)

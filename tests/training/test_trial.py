@@ -8,6 +8,7 @@ from cce.training.trial import try_out
 from helpers.runs import tiny_config
 
 
+@pytest.mark.slow
 def test_it_trains_as_fast_as_the_run_itself(data, tmp_path):
     """Within an order of magnitude, in one of five tries: another process may have the core for most of a try."""
     config = tiny_config(data)
@@ -20,6 +21,7 @@ def test_it_trains_as_fast_as_the_run_itself(data, tmp_path):
     assert any(is_near(name) for name in "abcde")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_weighs_what_is_written(data, tmp_path):
     config = tiny_config(data)
     Trainer(config, tmp_path).run()

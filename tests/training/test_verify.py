@@ -16,6 +16,7 @@ def run(data, tmp_path):
     return tmp_path / "run"
 
 
+@pytest.mark.slow
 def test_a_run_that_is_right_has_no_problems(run, capsys):
     found = verify_run(run)
     assert found.checked == {"checkpoints": 3, "lines of the log": 6}
@@ -24,6 +25,7 @@ def test_a_run_that_is_right_has_no_problems(run, capsys):
     assert capsys.readouterr().out == f"{run}: run is right (3 checkpoints, 6 lines of the log)\n"
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_finite_and_wrong_names_are_problems(run, capsys):
     last = run / "checkpoints" / "step-0000000009"
     checkpoint = read_checkpoint(last)
@@ -37,6 +39,7 @@ def test_weights_that_are_not_finite_and_wrong_names_are_problems(run, capsys):
     assert "more: --json lists them)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_model_of_a_foreign_run_is_not_made(run):
     text = (run / "config.toml").read_text()
     (run / "config.toml").write_text(text.replace('"dlrm"', '"nowhere.py:X"'))

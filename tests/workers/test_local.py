@@ -25,6 +25,7 @@ def test_one_job_works_in_this_process():
         assert list(engine.map(square, range(4))) == [(n * n, os.getpid()) for n in range(4)]
 
 
+@pytest.mark.slow
 def test_two_jobs_work_in_others_and_keep_the_order():
     with open_engine("local", 2) as engine:
         results = list(engine.map(square, range(20)))
@@ -89,6 +90,7 @@ def wait_for(is_so, seconds=60):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("send", [os.kill, os.killpg])  # by `kill`, and by a terminal, which tells the whole group
 def test_ctrl_c_reaches_every_task_once_and_no_other_is_begun(interrupted, send):
     folder, process = interrupted

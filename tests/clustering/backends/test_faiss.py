@@ -10,6 +10,7 @@ from cce.clustering import kmeans, nearest_centroid
 pytest.importorskip("faiss")
 
 
+@pytest.mark.slow
 def test_the_same_start_leads_where_ours_leads():
     points = torch.randn(2000, 4, generator=torch.Generator().manual_seed(0))
     weights = torch.rand(2000, generator=torch.Generator().manual_seed(1))

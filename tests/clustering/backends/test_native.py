@@ -54,6 +54,7 @@ def test_a_search_inside_a_task_of_the_pool_ends(num_threads):
     assert all(torch.equal(one, found[0]) for one in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "num_clusters"), [(4, 150), (3, 3), (8, 60)])
 def test_each_step_equals_the_plain_one_while_centroids_move(width, num_clusters):
     points = torch.randn(3000, width, generator=torch.Generator().manual_seed(0))

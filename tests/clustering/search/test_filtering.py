@@ -18,6 +18,7 @@ def searched(rows, centers):
     return nearest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e17])
 @pytest.mark.parametrize("kind", ["gaussian", "grid", "equal", "far away", "skewed"])
 @pytest.mark.parametrize(("num_rows", "num_centers"), [(1, 1), (300, 70), (30_000, 1), (30_000, 300)])

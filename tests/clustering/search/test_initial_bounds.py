@@ -1,12 +1,14 @@
 """Initial bounds need not be tight, but should be near."""
 
 import numpy as np
+import pytest
 
 from cce.clustering.search.bounds import all_centers, new_state
 from cce.clustering.search.initial_bounds import set_initial_bounds
 from cce.clustering.search.kd_tree import sort_points
 
 
+@pytest.mark.slow
 def test_most_initial_centroids_are_nearly_as_near_as_the_nearest():
     rng = np.random.default_rng(0)
     rows, centers = (

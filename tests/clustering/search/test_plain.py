@@ -27,6 +27,7 @@ def points_and_centroids(num_points, num_centroids, width, seed=0):
     return points, points[torch.randperm(num_points, generator=generator)[:num_centroids]] + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 4, 8, 16, 70])
 @pytest.mark.parametrize("num_points", [701, 3000])
 def test_it_equals_the_definition(width, num_points):
@@ -68,6 +69,7 @@ def test_each_search_starts_from_the_last_and_is_exact():
         assert torch.equal(found.squares, expected.squares)
 
 
+@pytest.mark.slow
 def test_few_dimensions_are_pruned(monkeypatch):
     """Otherwise the search would be right and slow."""
     points, centroids = points_and_centroids(20_000, 1000, 4)

@@ -68,6 +68,7 @@ def test_parquet_files(tmp_path):
     assert found == 10_000
 
 
+@pytest.mark.slow
 def test_files_of_days_hold_out_the_share_of_the_last(tmp_path):
     for day in range(4):
         write_criteo_text(tmp_path / "days" / f"day_{day}", 500, seed=day)

@@ -21,6 +21,7 @@ def write_all(folder, text):
     return Input(folder / "a.txt"), Input(folder / "a.txt.gz"), Input(folder / "a.zip", "in/a.txt")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 30), max_size=20), st.booleans(), st.integers(1, 25))
 def test_blocks_are_the_lines_that_begin_in_them(tmp_path_factory, lengths, ends_in_newline, block_bytes):

@@ -93,6 +93,7 @@ def test_a_preparation_goes_on_after_its_last_finished_part(raw, tmp_path, after
     assert not temporary_folder(tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_other_options_or_inputs_begin_anew(raw, tmp_path):
     path = tmp_path / "train.txt"
     path.write_bytes(raw.read_bytes())
@@ -127,6 +128,7 @@ def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path):
     assert module.read_manifest(tmp_path / "out")["files"] == files
 
 
+@pytest.mark.slow
 def test_of_two_preparations_into_one_folder_the_second_is_told_who_is_at_work(raw, tmp_path, monkeypatch):
     """The first is stopped in the middle, so that both are surely under way at once."""
     begun, go_on = threading.Event(), threading.Event()
@@ -154,6 +156,7 @@ def test_of_two_preparations_into_one_folder_the_second_is_told_who_is_at_work(r
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "out"]
 
 
+@pytest.mark.slow
 def test_two_commands_into_one_folder_give_the_data_of_one_of_them(tmp_path):
     write_criteo_text(tmp_path / "train.txt", 3000)
     command = [sys.executable, "-m", "cce", "prepare", "criteo-kaggle", "train.txt", "out", "--jobs", "1", "--json"]
@@ -180,6 +183,7 @@ def test_malformed_rows_are_rejected_with_their_lines(raw, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
 
 
+@pytest.mark.slow
 def test_malformed_rows_up_to_the_limit_are_left_out_counted_and_told(raw, tmp_path):
     path = damaged(tmp_path, raw, {3: "1\t2", 333: "yes" + "\t" * 39, 650: ""})
     manifest = run(job_of(path, max_bad_rows=3), tmp_path / "out").manifest
@@ -201,6 +205,7 @@ def test_a_result_that_is_there_is_not_touched(raw, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["read_piece", "encode_block"])
 def test_a_full_disk_is_told_and_leaves_no_data_set(raw, tmp_path, step, monkeypatch):
     def fail(_):

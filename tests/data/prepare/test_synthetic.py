@@ -23,6 +23,7 @@ def whole(data, split):
     return next(iter(data.loader(split, batch_size=data.num_rows(split), shuffle=False)))
 
 
+@pytest.mark.slow
 def test_ids_begin_at_one_and_stay_in_the_vocabulary(data):
     batch = whole(data, "train")
     assert (batch.ids.shape, batch.dense.shape) == ((4000, 3), (4000, 2))

@@ -33,6 +33,7 @@ def task(folder, paths, rule, **options):
 ROWS = st.lists(st.tuples(st.none() | st.sampled_from("abcdefgh"), st.sampled_from([0, 1, 2])), min_size=1, max_size=30)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(ROWS, min_size=1, max_size=5),

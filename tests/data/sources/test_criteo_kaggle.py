@@ -42,12 +42,14 @@ def test_a_preparation_is_what_plain_python_would_do(raw, tmp_path, rule, block_
     assert data.schema.dense == tuple(f"I{n}" for n in range(1, 14))
 
 
+@pytest.mark.slow
 def test_a_vocabulary_of_all_rows_knows_every_value(raw, tmp_path):
     data = run(replace(criteo_kaggle_job(raw), rule=VocabularyRule(source="all")), tmp_path / "out")
     expected = encoded_criteo(criteo_lines(raw / "train.txt"), NUM_ROWS)
     assert_rows(rows_of(data, "test"), expected[1300:])
 
 
+@pytest.mark.slow
 def test_a_random_split_and_gzip(raw, tmp_path):
     (tmp_path / "train.txt.gz").write_bytes(gzip.compress((raw / "train.txt").read_bytes()))
     data = run(replace(criteo_kaggle_job(tmp_path), splitting=Splitting("random", 0.2, 0.2)), tmp_path / "out")
@@ -55,6 +57,7 @@ def test_a_random_split_and_gzip(raw, tmp_path):
     assert data.num_rows("test") == pytest.approx(280, abs=60)
 
 
+@pytest.mark.slow
 def test_counts_of_missing_and_negative_numbers_are_told(raw, tmp_path):
     data = run(criteo_kaggle_job(raw), tmp_path / "out")
     lines = criteo_lines(raw / "train.txt")

@@ -28,6 +28,7 @@ def lines_of(raw, day):
     return criteo_lines(raw / f"day_{day}")
 
 
+@pytest.mark.slow
 def test_days_come_in_the_order_of_their_numbers_and_the_last_is_held_out(raw, tmp_path):
     job = criteo_terabyte_job(raw)
     assert [input_.path.name for input_ in job.inputs] == ["day_0", "day_2.gz", "day_10"]
@@ -37,6 +38,7 @@ def test_days_come_in_the_order_of_their_numbers_and_the_last_is_held_out(raw, t
     assert [row[0] for split in data.splits for row in rows_of(data, split)] == labels
 
 
+@pytest.mark.slow
 def test_negatives_are_sampled_and_positives_all_kept(raw, tmp_path):
     data = run(criteo_terabyte_job(raw, sample="negatives", keep=0.125), tmp_path / "out")
     labels = [row[0] for split in data.splits for row in rows_of(data, split)]
@@ -46,6 +48,7 @@ def test_negatives_are_sampled_and_positives_all_kept(raw, tmp_path):
     assert data.manifest["rows"] == {"read": 900, "left_out": 900 - len(labels), "malformed": 0}
 
 
+@pytest.mark.slow
 def test_rows_are_sampled_by_seed(raw, tmp_path):
     data = [
         run(criteo_terabyte_job(raw, sample="rows", keep=0.3, seed=s), tmp_path / f"{n}")
@@ -56,6 +59,7 @@ def test_rows_are_sampled_by_seed(raw, tmp_path):
     assert data[0].manifest["files"] == data[1].manifest["files"] != data[2].manifest["files"]
 
 
+@pytest.mark.slow
 def test_words_are_reduced_by_modulus_before_they_are_counted(raw, tmp_path):
     data = run(criteo_terabyte_job(raw, modulus=10), tmp_path / "out")
     assert max(data.schema.vocabulary_sizes.values()) == 11

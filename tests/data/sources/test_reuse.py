@@ -30,6 +30,7 @@ def test_new_rows_have_the_old_ids_and_unknown_values_zero(tmp_path):
     assert rows_of(new, "test") == [(1, [], [2]), (0, [], [0]), (1, [], [1]), (0, [], [0])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["kaggle", "terabyte"])
 def test_criteos_rows_prepared_again_are_the_same(tmp_path, kind):
     write_criteo_text(tmp_path / "day_0", 300)

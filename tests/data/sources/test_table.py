@@ -33,6 +33,7 @@ def columns(**more):
     return Columns("click", ("user",), ("age",), **more)
 
 
+@pytest.mark.slow
 def test_csv_tsv_and_parquet_give_the_same_data_set(tmp_path):
     write_csv(tmp_path / "a.csv", HEADER, ROWS)
     write_csv(tmp_path / "a.tsv", HEADER, ROWS, delimiter="\t")
@@ -156,6 +157,7 @@ def test_a_folder_without_tables_is_rejected(tmp_path):
         table_job(tmp_path, columns())
 
 
+@pytest.mark.slow
 def test_real_ratings_are_prepared(real_data, tmp_path):
     how = Splitting("column", column="fold", validation_values=("3",), test_values=("4",))
     job = table_job(real_data("ml1m.parquet"), Columns("label", ("c0", "c1", "c2")), splitting=how)
@@ -166,6 +168,7 @@ def test_real_ratings_are_prepared(real_data, tmp_path):
     assert labels / 1_000_209 == pytest.approx(0.575, abs=0.001)
 
 
+@pytest.mark.slow
 def test_real_clicks_are_prepared(real_data, tmp_path):
     which = Columns("label", tuple(f"c{n}" for n in range(26)), tuple(f"d{n}" for n in range(13)))
     data = run(

@@ -558,6 +558,7 @@ print(len(os.listdir("/proc/self/task")) - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="counts threads as Linux lists them")
 @pytest.mark.parametrize("sparse", [False, True])
 def test_small_work_wakes_no_other_thread(sparse):

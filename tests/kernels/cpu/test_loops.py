@@ -23,6 +23,7 @@ def pooled(tables, ids, offsets, batch, weights):
     return torch.stack(sums).view(len(tables), batch, -1).transpose(0, 1).flatten(1)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     lengths=st.lists(st.sampled_from([0, 0, 1, 2, 255, 256, 257, 600]), min_size=2, max_size=8),

@@ -44,6 +44,7 @@ def test_columns_that_share_no_row_can_be_summed_side_by_side(name, splits):
     assert splits_by_column(TABLES[name]().layout()) is splits
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), min_size=2, max_size=6), st.sampled_from([1, 2]))
 @example([(0, 9), (2, 1), (5, 2), (12, 1)], 2)  # a long range that reaches past its neighbour
 def test_columns_split_only_if_no_two_of_them_share_a_row(ranges, terms):

@@ -28,6 +28,7 @@ def train(tables, optimizer, batch, *, bags=False):
         optimizer.step()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 20, 300, 3000])  # used rows alone, or all rows
 @pytest.mark.parametrize("options", [{}, {"sparse": True}, {"dtype": torch.float64}, {"padding_idx": 3}])
 @pytest.mark.parametrize("maximize", [False, True])
@@ -109,6 +110,7 @@ def test_a_removed_step_is_gone():
     assert table.codebook.grad is not None
 
 
+@pytest.mark.slow
 def test_a_step_lives_as_long_as_its_holder():
     class Step:
         def is_ready(self, codebooks):

@@ -15,6 +15,7 @@ from helpers.linear_tables import TABLES, plain, seeded
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(x=st.integers(0, 2**63 - 1), seed=st.integers(0, 1000), num_rows=st.integers(1, 2**31 - 1))
 def test_the_hash_of_one_id_is_that_of_exact_arithmetic(x, seed, num_rows):
@@ -33,6 +34,7 @@ def test_places_of_any_array_and_blocks(size, block_size, ids):
     assert torch.equal(table(torch.tensor(ids)), plain(table, torch.tensor(ids)))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     num_learned=st.integers(0, 700),

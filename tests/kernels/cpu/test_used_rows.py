@@ -12,6 +12,7 @@ from helpers.linear_tables import seeded
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     num_ids=st.sampled_from([1, 63, 64, 65, 200, 40_000]),

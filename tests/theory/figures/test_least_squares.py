@@ -17,6 +17,7 @@ def test_full_size_is_the_papers():
     assert sizes.others == (200, 50)
 
 
+@pytest.mark.slow
 def test_every_run_is_followed_by_a_baseline(figure):
     assert [line.name for line in figure.series] == [
         "dense",
@@ -39,6 +40,7 @@ def test_every_run_is_followed_by_a_baseline(figure):
         assert line.is_reference or line.y[0] == pytest.approx(0 if line.name.endswith("from T*") else 1)
 
 
+@pytest.mark.slow
 def test_baselines_get_better_with_rows_and_with_ones(figure):
     base = {line.name: line.y[0] for line in figure.series if line.is_level}
     assert base["T*"] == 0

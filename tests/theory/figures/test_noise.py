@@ -16,6 +16,7 @@ def test_full_size_has_the_papers_rank_and_repetitions():
     assert (Sizes().rank, Sizes().repetitions) == (10, 40)
 
 
+@pytest.mark.slow
 def test_x_has_low_rank_and_a_little_noise():
     problem = low_rank_problem(Sizes(), torch.Generator().manual_seed(0))
     values = problem.singular_values
@@ -23,6 +24,7 @@ def test_x_has_low_rank_and_a_little_noise():
     assert float(values[-1]) > 0.1
 
 
+@pytest.mark.slow
 def test_the_papers_claims_hold(figure):
     assert [claim.held for claim in figure.claims] == [True, True, True]
     lines = {line.name: line.y for line in figure.series}

@@ -18,6 +18,7 @@ def figure():
     return FIGURES["theory-practice"](quick=True)
 
 
+@pytest.mark.slow
 def test_the_mean_lies_under_the_theorem(figure):
     assert figure.claims[0].held
     measured, _, theorem, ideal, _ = (line.y for line in figure.series)
@@ -26,6 +27,7 @@ def test_the_mean_lies_under_the_theorem(figure):
     assert ideal[1] == pytest.approx((1 - 1 / 40) ** 4)
 
 
+@pytest.mark.slow
 def test_with_equal_singular_values_the_mean_lies_under_the_corollary(figure):
     assert figure.claims[1].held
     corollary = figure.series[COROLLARY].y

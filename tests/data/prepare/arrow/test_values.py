@@ -18,6 +18,7 @@ def test_hexadecimal_words_are_numbers():
         arrow.hex_words(arrow.as_values(["word"]), None)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.lists(st.lists(st.text(alphabet="aAé€z0", max_size=2), max_size=30), min_size=1, max_size=4))
 def test_counts_are_merged_and_ranked_as_by_hand(blocks):
