@@ -202,10 +202,10 @@ CONTRACT = [
 ]
 
 
-def test_the_worked_example_of_contributing_passes_the_contract(monkeypatch):
+def test_the_worked_example_of_contributing_passes_the_contract():
     page, namespace = ROOT / "CONTRIBUTING.md", {"__name__": "documentation"}
     for code, line, _ in blocks(page):
         run(page, code, line, namespace)
-    monkeypatch.setitem(METHODS, "modulo", namespace["ModuloEmbedding"])
+    assert namespace["ModuloEmbedding"].method not in METHODS
     for name in CONTRACT:
         getattr(namespace["TestModulo"](), name)()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     page = _write_page(options.out)
     if options.json:
         paths = {"report": str(report), "page": page and str(page)}
-        print(strict_json({"oracle_bce": oracle_bce, **paths, "runs": [asdict(record) for record in records]}))
+        print(strict_json({"oracle_bce": oracle_bce, **paths, "runs": [record.to_dict() for record in records]}))
         return
     print(demo_table(records, oracle_bce))
     print(f"report: {report}")
