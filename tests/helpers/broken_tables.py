@@ -1,63 +1,196 @@
-"""Tables that break one rule each: contracts of them must fail, and say where."""
+"""Tables that break one rule each, and their contracts, which must fail."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import wraps
 
 import torch
+from own_method import FactorizedEmbedding as Sound
 
-import cce
-from cce.testing import LinearContract
+from cce.embeddings import Shapes
+from cce.testing import EmbeddingContract
 
 
-class Sound(cce.HashingTrickEmbedding):
-    """A table outside the registry that breaks no rule."""
+def contract_of(broken: type[Sound]) -> EmbeddingContract:
+    """The contract that the sound table passes, of another one."""
 
-    method = "sound"
+    class Contract(EmbeddingContract):
+        table_class = broken
+        fills_budget = False
+        has_matrix_products = True
+
+        def reference(self, table, x):
+            return table.narrow[x] @ table.projection
+
+    return Contract()
+
+
+def made_with(change):
+    """A constructor that changes the table at its end."""
+
+    @wraps(Sound.__init__)
+    def __init__(self, *args, **options):
+        Sound.__init__(self, *args, **options)
+        change(self, **options)
+
+    return __init__
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
 class WrongFormula(Sound):
-    def embed(self, ids, shape=None):
-        return 1.001 * super().embed(ids, shape)
+    def embed(self, ids):
+        return super().embed(ids) * 1.001
 
 
 class WrongDense(Sound):
     def to_dense(self, ids=None):
-        return torch.zeros_like(super().to_dense(ids))
+        return super().to_dense(ids).roll(1, 0)
 
 
 class WrongGradient(Sound):
-    def embed(self, ids, shape=None):
-        vectors = super().embed(ids, shape)
-        return 2 * vectors.detach() - vectors  # the right values, and the gradient upside down
+    def embed(self, ids):
+        vectors = super().embed(ids)
+        return 2 * vectors.detach() - vectors  # the right values
+
+
+class WrongSparseGradient(Sound):
+    def embed(self, ids):
+        vectors = super().embed(ids)
+        return 2 * vectors - vectors.detach() if self.sparse else vectors
 
 
 class PaddingIsLookedUp(Sound):
-    def forward(self, input):
-        return super().embed(input.reshape(-1).clamp(0, 2)).view(*input.shape, -1) + super().forward(input)
+    def forward(self, input):  # noqa: A002
+        return self.embed(input.reshape(-1)).view(*input.shape, -1)
 
 
-class AlwaysDouble(Sound):
-    def embed(self, ids, shape=None):
-        return super().embed(ids, shape).double()
+class AlwaysFloat32(Sound):
+    def embed(self, ids):
+        return super().embed(ids).float()
+
+
+class FlatIdsOnly(Sound):
+    def forward(self, input):  # noqa: A002
+        return super().forward(input.reshape(-1))
 
 
 class OwnRandomness(Sound):
-    def __init__(self, *args, generator=None, **options):
-        super().__init__(*args, **options)
-
-    __init__.__signature__ = cce.HashingTrickEmbedding.__init__.__signature__ if False else None
+    __init__ = made_with(lambda self, **_: torch.nn.init.normal_(self.narrow))
 
 
 class WideStart(Sound):
-    def __init__(self, num_embeddings, embedding_dim, *, num_rows, padding_idx=None, sparse=False, generator=None):
-        super().__init__(
-            num_embeddings,
-            embedding_dim,
-            num_rows=num_rows,
-            padding_idx=padding_idx,
-            sparse=sparse,
-            generator=generator,
-        )
-        with torch.no_grad():
-            self.codebook.mul_(2)
+    __init__ = made_with(lambda self, **_: self.narrow.data.mul_(1.1))
+
+
+class UncheckedIds(Sound):
+    __init__ = made_with(lambda self, **_: setattr(self, "check_ids", False))
+
+    def embed(self, ids):
+        return super().embed(ids % self.num_embeddings)
+
+
+# -- modules -----------------------------------------------------------------------------------------------------------
+
+
+class CopyIsItself(Sound):
+    def __deepcopy__(self, memo):
+        return self
+
+
+class Unpicklable(Sound):
+    __init__ = made_with(lambda self, **_: setattr(self, "hook", lambda: None))
+
+
+class UnsavedState(Sound):
+    __init__ = made_with(
+        lambda self, generator=None, **_: setattr(self, "shift", torch.rand((), generator=generator, device="cpu"))
+    )
+
+    def embed(self, ids):
+        return super().embed(ids) + self.shift
+
+
+class TensorThatStays(Sound):
+    __init__ = made_with(lambda self, **_: setattr(self, "zeros", torch.zeros(self.embedding_dim, device="cpu")))
+
+    def embed(self, ids):
+        return super().embed(ids) + self.zeros
+
+
+class ReadsValues(Sound):
+    def embed(self, ids):
+        return super().embed(ids) * (1 if int(ids.sum()) >= 0 else 2)
+
+
+class InTheDefaultDevice(Sound):
+    __init__ = made_with(lambda self, **_: setattr(self, "narrow", torch.nn.Parameter(torch.rand(self.narrow.shape))))
+
+
+class Buffered(Sound):
+    __init__ = made_with(lambda self, **_: self.register_buffer("steps", torch.ones((), device="cpu")))
+
+
+class BufferedSeed(Sound):
+    __init__ = made_with(lambda self, **_: self.register_buffer("seed", torch.tensor(2**62 + 1, device="cpu")))
+
+
+class HasWeight(Sound):
+    @property
+    def weight(self):
+        return self.narrow
+
+
+class AnotherArgument(Sound):
+    def forward(self, ids):
+        return super().forward(ids)
+
+
+# -- threads and processes ---------------------------------------------------------------------------------------------
+
+
+class FollowsThreads(Sound):
+    def embed(self, ids):
+        return super().embed(ids) + torch.get_num_threads()
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+class WrongBytes(Sound):
+    @property
+    def pointer_nbytes(self):
+        return 8 * (self.num_embeddings + self.embedding_dim)
+
+
+class WrongFootprint(Sound):
+    @classmethod
+    def footprint(cls, *args, **options):
+        found = super().footprint(*args, **options)
+        return replace(found, codebook_nbytes=found.codebook_nbytes // 2)
+
+
+class WrongShapes(Sound):
+    @classmethod
+    def shapes(cls, num_embeddings, embedding_dim, arguments):
+        rank = arguments["rank"]
+        return Shapes({"narrow": (rank, num_embeddings), "projection": (rank, embedding_dim)})
+
+
+class OverBudget(Sound):
+    @classmethod
+    def size_for_budget(cls, *args):
+        return {"rank": super().size_for_budget(*args)["rank"] + 1}
+
+
+class AnyBudget(Sound):
+    @classmethod
+    def size_for_budget(cls, num_embeddings, embedding_dim, num_params, options):
+        return {"rank": max(1, num_params // (num_embeddings + embedding_dim))}
+
+
+class WrongFit(Sound):
+    def fit_to(self, weight, *, generator=None):
+        super().fit_to(-weight)
