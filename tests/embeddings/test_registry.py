@@ -67,7 +67,7 @@ def test_a_class_may_stand_in_place_of_a_name():
     assert type(cce.create_embedding(Outside, 10, 8, num_params=80)) is cce.FullEmbedding
     with pytest.raises(ValueError, match="num_params must be at least 8 for method 'outside'"):
         cce.create_embedding(Outside, 500, 8, num_params=7)
-    with pytest.raises(ValueError, match="method must be one of full, .*; got <class 'torch.nn.*Embedding'>"):
+    with pytest.raises(ValueError, match=r"method must be one of full, .*; got <class 'torch.nn.*Embedding'>"):
         cce.create_embedding(torch.nn.Embedding, 500, 8, num_params=80)
 
 
