@@ -12,6 +12,7 @@ import cce
 from cce.embeddings import METHODS
 
 ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_build" not in page.parts]
 WITH_CODE = [page for page in PAGES if "```python" in page.read_text()]
@@ -113,6 +114,8 @@ def test_relative_links_lead_to_files():
             place = (page.parent / file).resolve() if file else page
             assert place.exists(), f"{name_of(page)} links to {target}"
             assert not anchor or anchor in anchors(place), f"{name_of(page)} links to {target}"
+            is_followed = place.suffix != ".md" or DOCS in place.parents or DOCS not in page.parents
+            assert is_followed, f"{name_of(page)} links to {target}, which is no page of Sphinx's"
             num_links += 1
     assert num_links >= 60
 
