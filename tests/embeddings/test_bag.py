@@ -322,7 +322,7 @@ def test_a_wrong_call_is_rejected_with_the_rule_and_the_value(args, message):
 @pytest.mark.parametrize(
     ("offsets", "message"),
     [
-        ([], "offsets must hold at least one number with include_last_offset=True, got none."),
+        ([], "offsets must hold at least one value with include_last_offset=True, got none."),
         ([0, 9], "offsets must end at the number of ids, 10, or before it; got 9."),
         ([0, 11], "offsets must end at the number of ids, 10, or before it; got 11."),
     ],
