@@ -113,7 +113,8 @@ def _closest(group: Group, factors: dict[str, Factor]) -> str:
     if not extrapolated:
         return text
     best = max(extrapolated, key=lambda name: _value(extrapolated[name]))
-    return f"{text} By extrapolation {best} would, at {str(extrapolated[best]).removesuffix(' (extrapolated)')} fewer params."
+    factor = str(extrapolated[best]).removesuffix(" (extrapolated)")
+    return f"{text} By extrapolation {best} would, at {factor} fewer params."
 
 
 def _best(group: Group) -> str:

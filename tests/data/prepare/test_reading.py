@@ -19,7 +19,7 @@ TEXT = b"y,x,a\n" + b"".join(b"%d,%d,w%d\n" % (row % 2, row - 3, row) for row in
 def piece(tmp_path, text=TEXT, *, index=0, reading=READING, block_bytes=1 << 20, name="raw.csv"):
     (tmp_path / "work").mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    return Piece(Input(tmp_path / name), 0, number, tmp_path / "work", COLUMNS, reading, block_bytes)
+    return Piece(Input(tmp_path / name), 0, index, tmp_path / "work", COLUMNS, reading, block_bytes)
 
 
 def column(some, facts, name):
