@@ -18,8 +18,8 @@ def add_verb(verbs: Any) -> None:
     parser = verbs.add_parser(
         "demo",
         help="make a click log, train DLRM with three kinds of table, and compare them",
-        description="Make a click log with planted clusters, train DLRM on it with full tables, with the hashing "
-        "trick and with CCE at the same budgets, and compare their sizes and scores: a table, and a page.",
+        description="Make a synthetic click log with hidden clusters, train DLRM on it with full tables, with the "
+        "hashing trick and with CCE at the same budgets, and compare their sizes and scores: a table, and a page.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
