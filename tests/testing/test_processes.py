@@ -51,6 +51,7 @@ def test_a_module_whose_own_imports_fail_is_not_imported_twice(tmp_path):
         find_module("bad", str(tmp_path / "bad.py"))
 
 
+@pytest.mark.slow
 def test_a_table_that_follows_the_threads_fails(num_threads):
     num_threads(1)
     broken.contract_of(broken.Sound).test_any_number_of_threads_gives_the_same()
