@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
+from cce.testing import SLOW_TESTS, EmbeddingContract
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # here, and so in processes that tests start
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items):
+    """Mark the slow tests of the contract, which has no marks of its own."""
+    for item in items:
+        cls = getattr(item, "cls", None) or object
+        if issubclass(cls, EmbeddingContract) and item.originalname in SLOW_TESTS:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,13 +30,6 @@ def own_home(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         yield
-
-
-@pytest.fixture(scope="session")
-def new_process():
-    """A process that shares nothing with this one but files: `new_process(function, *arguments)`."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield lambda function, *arguments: pool.submit(function, *arguments).result()
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import torch
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
+FOLDER = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = sorted(path for path in FOLDER.glob("*.py") if not path.name.startswith("test_"))  # those are collected
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ def example(capsys, tmp_path, monkeypatch):
 def test_every_example_is_tested():
     assert [path.name for path in EXAMPLES] == [
         "compress_a_model.py",
+        "own_method.py",
         "own_model.py",
         "replace_embedding.py",
         "train_with_clustering.py",
@@ -56,6 +58,12 @@ def test_compressing_a_dlrm_shows_its_plan_first(example):
     assert plan.count("smaller than min_params") == 1
     assert "nn.Embedding" in weights  # the kept one
     assert "largest table" in weights
+
+
+def test_a_method_outside_the_library_has_a_budget_and_a_footprint(example):
+    printed = example("own_method.py")
+    assert "FactorizedEmbedding(10000, 16, num_params=30048)" in printed
+    assert re.search(r"factorized +10,000 +16 +160,000 +30,048", printed)
 
 
 def test_a_model_from_a_file_is_trained(example):

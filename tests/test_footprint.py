@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from cce.footprint import Footprint, Footprints
 
 USER = Footprint("user", "cce", 1000, 8, 200, 800, 1000, full_params=8000, full_nbytes=32_000, sizes={"num_rows": 5})
@@ -42,3 +44,17 @@ def test_as_data_it_is_plain_json():
     assert data["largest_table"] == data["tables"][1]
     assert data["tables"][1]["sizes"] == {"num_rows": 5}
     assert data["all_tables"]["nbytes"] == 1960
+
+
+def test_it_comes_back_from_plain_data():
+    assert Footprint.from_dict(json.loads(json.dumps(USER.to_dict()))) == USER
+    first_format = {name: value for name, value in ITEM.to_dict().items() if name not in ("gradient_nbytes", "sizes")}
+    assert Footprint.from_dict(first_format) == ITEM
+
+
+def test_plain_data_of_another_kind_is_rejected():
+    values = USER.to_dict()
+    with pytest.raises(ValueError, match=r"a footprint must have method, full_nbytes, got {'name': 'user'"):
+        Footprint.from_dict({name: value for name, value in values.items() if name not in ("method", "full_nbytes")})
+    with pytest.raises(TypeError, match="num_params of a footprint must be an int, got None"):
+        Footprint.from_dict(values | {"num_params": None})

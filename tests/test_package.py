@@ -23,7 +23,7 @@ PACKAGES = (  # a package imports only packages above it
     *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
     *("distributed", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
     *("training", "serving"),
-    *("theory", "experiments", "report", "cli"),
+    *("theory", "experiments", "report", "testing", "cli"),
 )
 ENTRY_POINTS = ("__init__", "__main__")  # of cce itself: below all packages
 
@@ -124,6 +124,8 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
     assert importers.pop("numba") == {"compiled/loops.py", "compiled/instructions.py"}
     arrow = {f"data/prepare/arrow/{name}.py" for name in ("blocks", "parquet", "text", "values")}
     assert importers.pop("pyarrow") == arrow
+    for package in ("pytest", "hypothesis"):
+        assert all(path.startswith("testing/") for path in importers.pop(package))
     assert importers["ray"] == {"workers/ray.py"}
     assert importers["altair"] == {"report/charts.py"}
     assert importers["vl_convert"] == {"report/vega.py"}
@@ -136,6 +138,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
     [
         "import cce",
         "import cce; cce.__version__; dir(cce)",
+        "import cce, sys\nassert 'pytest' not in sys.modules",
         "import cce.cli",
         "import cce.cli\ntry: cce.cli.main(['--help'])\nexcept SystemExit: pass",
         "import cce.cli\ntry: cce.cli.main(['prepare', 'table', '--help'])\nexcept SystemExit: pass",
@@ -291,7 +294,7 @@ def assigned(node: ast.ClassDef) -> dict[str, ast.expr]:
 
 
 def contract_classes(path: Path) -> list[tuple[str, str, set[str]]]:
-    """Test classes of a file under contract: their name, their method, and the tests that they switch off."""
+    """Test classes of a file under contract: their name, the class they test, and the tests that they switch off."""
     found: dict[str, tuple[str, set[str]]] = dict.fromkeys(CONTRACTS, ("", set()))
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if not isinstance(node, ast.ClassDef):
@@ -299,10 +302,10 @@ def contract_classes(path: Path) -> list[tuple[str, str, set[str]]]:
         parent = next((found[ast.unparse(base)] for base in node.bases if ast.unparse(base) in found), None)
         if parent is not None:
             values = assigned(node)
-            method = ast.literal_eval(values["method"]) if "method" in values else parent[0]
+            tested = ast.unparse(values["table_class"]) if "table_class" in values else parent[0]
             off = {name for name, value in values.items() if name.startswith("test_") and ast.unparse(value) == "None"}
-            found[node.name] = (method, parent[1] | off)
-    return [(name, *facts) for name, facts in found.items() if name not in CONTRACTS]
+            found[node.name] = (tested.removeprefix("cce."), parent[1] | off)
+    return [(name, *values) for name, values in found.items() if name not in CONTRACTS]
 
 
 def all_contract_classes() -> list[tuple[str, str, set[str]]]:
@@ -311,21 +314,24 @@ def all_contract_classes() -> list[tuple[str, str, set[str]]]:
     return [found for path in paths for found in contract_classes(path)]
 
 
+def class_names() -> set[str]:
+    return {kind.__name__ for kind in importlib.import_module("cce.embeddings").METHODS.values()}
+
+
 def test_every_method_is_under_contract():
-    methods = importlib.import_module("cce.embeddings").METHODS
     classes = [found for found in all_contract_classes() if found[0].startswith("Test")]
     assert len(classes) >= 13
-    assert {method for _, method, _ in classes} == set(methods)
+    assert {tested for _, tested, _ in classes} == class_names()
 
 
 def test_every_method_passes_every_test_of_the_contract_in_some_form():
-    contract = importlib.import_module("helpers.contract")
-    names = {name for name in dir(contract.EmbeddingContract) if name.startswith("test_")}
-    assert len(names) >= 28
-    escaped = {method: set(names) for method in cce.list_methods()}
-    for _, method, off in all_contract_classes():
-        escaped[method] &= off
-    assert {method: tests for method, tests in escaped.items() if tests} == {}
+    contract = importlib.import_module("cce.testing").EmbeddingContract
+    names = {name for name in dir(contract) if name.startswith("test_")}
+    assert len(names) >= 36
+    escaped = {name: set(names) for name in class_names()}
+    for _, tested, off in all_contract_classes():
+        escaped[tested] &= off
+    assert {name: tests for name, tests in escaped.items() if tests} == {}
 
 
 def test_every_linear_method_is_under_the_linear_contract():
@@ -335,8 +341,8 @@ def test_every_linear_method_is_under_the_linear_contract():
     for path in sorted((TESTS / "embeddings").glob("test_*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and "LinearContract" in [ast.unparse(base) for base in node.bases]:
-                under.add(ast.literal_eval(assigned(node)["method"]))
-    assert {name for name, kind in methods.items() if issubclass(kind, linear)} == under
+                under.add(ast.unparse(assigned(node)["table_class"]).removeprefix("cce."))
+    assert {kind.__name__ for kind in methods.values() if issubclass(kind, linear)} == under
 
 
 def test_every_table_that_can_be_made_is_a_method():
@@ -355,13 +361,13 @@ def test_every_table_that_can_be_made_is_a_method():
 
 def test_the_meta_test_sees_a_class_that_inherits_by_way_of_another(tmp_path):
     (tmp_path / "test_x.py").write_text(
-        "class TestA(LinearContract):\n    method = 'a'\n    test_one = None\n"
+        "class TestA(LinearContract):\n    table_class = cce.A\n    test_one = None\n"
         "class TestB(TestA):\n    test_two = None\n"
-        "class TestC:\n    method = 'c'\n"
+        "class TestC:\n    table_class = C\n"
     )
     assert contract_classes(tmp_path / "test_x.py") == [
-        ("TestA", "a", {"test_one"}),
-        ("TestB", "a", {"test_one", "test_two"}),
+        ("TestA", "A", {"test_one"}),
+        ("TestB", "A", {"test_one", "test_two"}),
     ]
 
 
@@ -379,7 +385,8 @@ def test_the_docs_name_the_methods_whose_bits_depend_on_the_machine():
     for path in sorted((TESTS / "embeddings").glob("test_*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and "has_matrix_products" in (values := assigned(node)):
-                found.add(ast.literal_eval(values["method"]))
+                tested = ast.unparse(values["table_class"]).removeprefix("cce.")
+                found.add(getattr(cce, tested).method)
     text = (ROOT / "docs" / "traps.md").read_text(encoding="utf-8")
     equal, rounded = (
         re.search(rf"\*\*{words}\*\*(.*?)\n\n", text, re.DOTALL) for words in ("same bits", "equal up to rounding")

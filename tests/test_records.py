@@ -4,13 +4,14 @@ import json
 import math
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError, asdict, replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cce.footprint import Footprint
 from cce.records import RunRecord, read_records, write_records
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,11 +34,32 @@ def python(code: str, *options: str) -> subprocess.CompletedProcess:
 def test_a_record_is_one_line_of_json():
     line = RECORD.to_json()
     assert len(line.splitlines()) == 1
-    assert json.loads(line) == asdict(RECORD)
+    assert json.loads(line) == RECORD.to_dict()
 
 
 def test_a_record_comes_back_to_the_last_bit():
     assert RunRecord.from_json(RECORD.to_json()) == RECORD
+
+
+def test_tables_come_back_as_footprints_and_are_written_with_what_follows_from_them():
+    table = Footprint("user", "cce", 1000, 8, 200, 800, 1000, full_params=8000, full_nbytes=32_000, sizes={"rows": 5})
+    line = replace(RECORD, tables=(table,)).to_json()
+    assert json.loads(line)["tables"][0]["byte_compression"] == 32_000 / 1800
+    assert RunRecord.from_json(line).tables == (table,)
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        (3, "tables of a record must be a list, got 3"),
+        ([3], "a table of a record must be a JSON object, got 3"),
+        ([{"name": "user"}], "a footprint must have method, num_embeddings, .*, got {'name': 'user'}"),
+    ],
+)
+def test_tables_that_are_none_are_rejected(tables, message):
+    line = json.dumps(json.loads(RECORD.to_json()) | {"tables": tables})
+    with pytest.raises((TypeError, ValueError), match=message):
+        RunRecord.from_json(line)
 
 
 @settings(max_examples=50, deadline=None)

@@ -1,4 +1,4 @@
-"""What the drawings of all methods share: the place of matrices, names above and sizes below, legend and caption."""
+"""What the drawings of all methods share: positions of matrices, names above and sizes below, legend and caption."""
 
 from __future__ import annotations
 

@@ -21,34 +21,34 @@ OFFSETS = (  # where each block begins, as a hash function could say: four block
 
 
 def positions(x: int) -> list[int]:
-    """The place of each value of an id's vector in the array."""
+    """The position of each value of an id's vector in the array."""
     return [(OFFSETS[x][j // BLOCK] + j % BLOCK) % SIZE for j in range(DIM)]
 
 
-def paint(place: int) -> Paint:
+def paint(position: int) -> Paint:
     """Neighbours in the array have neighbouring hues."""
-    red, green, blue = (round(255 * part) for part in hls_to_rgb(place / SIZE, 0.52, 0.55))
+    red, green, blue = (round(255 * part) for part in hls_to_rgb(position / SIZE, 0.52, 0.55))
     return Paint(f"#{red:02x}{green:02x}{blue:02x}", 0.95)
 
 
-def polar(centre: tuple[float, float], radius: float, place: float) -> str:
-    """The point at a place of the ring, from the top, clockwise."""
-    angle = 2 * math.pi * place / SIZE - math.pi / 2
+def polar(centre: tuple[float, float], radius: float, position: float) -> str:
+    """The point at a position of the ring, from the top, clockwise."""
+    angle = 2 * math.pi * position / SIZE - math.pi / 2
     return f"{number(centre[0] + radius * math.cos(angle))} {number(centre[1] + radius * math.sin(angle))}"
 
 
 def sector(centre: tuple[float, float], radii: tuple[float, float], first: float, last: float) -> str:
     """The outline of a part of the ring."""
     inner, outer = (f"A{number(radius)} {number(radius)} 0 0" for radius in radii)
-    near, far = ([polar(centre, radius, place) for place in (first, last)] for radius in radii)
+    near, far = ([polar(centre, radius, position) for position in (first, last)] for radius in radii)
     return f"M{far[0]}{outer} 1 {far[1]}L{near[1]}{inner} 0 {near[0]}Z"
 
 
 def draw_ring(canvas: Canvas, centre: tuple[float, float]) -> None:
     """The array, and where the blocks of one id lie in it."""
-    for place in range(SIZE):
-        canvas.path(sector(centre, RADII, place, place + 1), paint(place))
-        canvas.path(sector(centre, RADII, place, place + 1), "grid")
+    for position in range(SIZE):
+        canvas.path(sector(centre, RADII, position, position + 1), paint(position))
+        canvas.path(sector(centre, RADII, position, position + 1), "grid")
     for i, first in enumerate(OFFSETS[CHOSEN]):
         canvas.path(sector(centre, (RADII[0] - 2, RADII[1] + 2), first, first + BLOCK), "chosen")
         x, y = polar(centre, RADII[1] + 15, first + BLOCK / 2).split()
@@ -63,7 +63,7 @@ def draw_robe() -> str:
     height = 2 * RADII[1] + 40
     frame = Frame(f"robe: {formula}", height - 20, content=SIDE + 140 + 2 * RADII[1])
     x, y = frame.place(SIDE, SIDE)
-    draw_grid(frame.canvas, x, y, [[(paint(place),) for place in positions(i)] for i in range(NUM_IDS)])
+    draw_grid(frame.canvas, x, y, [[(paint(position),) for position in positions(i)] for i in range(NUM_IDS)])
     frame.name((x, y), SIDE, "T", "d₁ × d₂", SIDE)
     row_label(frame.canvas, x, y, CHOSEN)
     for i in range(BLOCKS):

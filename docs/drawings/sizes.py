@@ -58,7 +58,7 @@ class Axes:
     last: float = 4.0  # powers of ten, of both axes
 
     def at(self, params: float, nbytes: float) -> tuple[float, float]:
-        """The place of a pair of factors."""
+        """The position of a pair of factors."""
         return self.x + self.width * log10(params) / self.last, BOTTOM - (BOTTOM - TOP) * log10(nbytes) / self.last
 
     def draw(self, canvas: Canvas) -> None:

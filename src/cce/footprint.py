@@ -6,10 +6,13 @@ values for every parameter. So both are always shown, each with its own compress
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from cce.text import format_bytes, format_ratio, format_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SUMMED = (
     *("num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "gradient_nbytes", "optimizer_nbytes"),
@@ -59,6 +62,19 @@ class Footprint:
         """Plain data, as for JSON."""
         more = ("nbytes", "training_nbytes", "compression", "byte_compression")
         return asdict(self) | {name: getattr(self, name) for name in more}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Footprint:
+        """The footprint that `to_dict` gave; what follows from other values is not read."""
+        required = [each.name for each in fields(cls) if each.default is each.default_factory is MISSING]
+        missing = [name for name in required if name not in values]
+        if missing:
+            raise ValueError(f"a footprint must have {', '.join(missing)}, got {dict(values)!r:.80}.")
+        known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        for name in {*SUMMED, "embedding_dim"} & known.keys():
+            if not isinstance(known[name], int):
+                raise TypeError(f"{name} of a footprint must be an int, got {known[name]!r:.80}.")
+        return cls(**known)
 
 
 @dataclass(frozen=True)

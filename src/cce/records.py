@@ -8,6 +8,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from cce.files import write_atomic
+from cce.footprint import Footprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,13 +31,17 @@ class RunRecord:
     seconds_by_part: dict[str, float] = field(default_factory=dict)
     name: str = ""  # among the runs of a sweep
     series: str = ""  # the line of a plot that it is a point of; empty: its method's
-    tables: list[dict[str, Any]] = field(default_factory=list)  # the ledger: a line for each table, see `summary`
+    tables: tuple[Footprint, ...] = ()
     events: list[dict[str, Any]] = field(default_factory=list)  # clusterings: step, table, churn, H1, H2, …
     environment: dict[str, Any] = field(default_factory=dict)  # commit, versions, machine
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self) | {"tables": [table.to_dict() for table in self.tables]}
+
     def to_json(self) -> str:
         """One line of strict JSON, where null stands for NaN."""
-        return strict_json(asdict(self))
+        return strict_json(self.to_dict())
 
     @classmethod
     def from_json(cls, line: str) -> RunRecord:
@@ -47,6 +52,7 @@ class RunRecord:
         known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
         known["scores"] = _with_nan("scores", values["scores"] if "scores" in values else _first_scores(values))
         known["curve"] = [_with_nan("a line of curve", line) for line in _list(values, "curve")]
+        known["tables"] = tuple(_table(each) for each in _list(values, "tables"))
         missing = [each.name for each in fields(cls) if each.name not in known and _is_required(each)]
         if missing:
             raise ValueError(f"a record must have {', '.join(missing)}, got none.")
@@ -89,6 +95,12 @@ def _with_nan(what: str, scores: Any) -> dict[str, float]:
     if not isinstance(scores, dict) or not all(isinstance(value, int | float | None) for value in scores.values()):
         raise TypeError(f"{what} of a record must hold numbers by name, got {scores!r:.80}.")
     return {name: math.nan if value is None else value for name, value in scores.items()}
+
+
+def _table(values: Any) -> Footprint:
+    if not isinstance(values, dict):
+        raise TypeError(f"a table of a record must be a JSON object, got {values!r:.80}.")
+    return Footprint.from_dict(values)
 
 
 def _list(values: dict[str, Any], name: str) -> list[Any]:

@@ -9,12 +9,8 @@ import torch
 from cce.embeddings import (
     ClusteredEmbedding,
     CompositionalProductEmbedding,
-    CompositionalSumEmbedding,
-    DeepHashEmbedding,
     EmbeddingBag,
     FullEmbedding,
-    HashingTrickEmbedding,
-    TensorTrainEmbedding,
 )
 
 NUM_IDS, DIM = 20, 4
@@ -231,22 +227,9 @@ def test_gradients_agree_with_finite_differences(mode):
 
 
 TABLES = {
-    "hash": lambda: HashingTrickEmbedding(NUM_IDS, DIM, num_rows=7, signed=True, generator=seeded()),
-    "ce-sum": lambda: CompositionalSumEmbedding(NUM_IDS, DIM, num_rows=5, generator=seeded()),
     "ce-mult": lambda: CompositionalProductEmbedding(NUM_IDS, DIM, num_rows=5, generator=seeded()),
     "cce": lambda: ClusteredEmbedding(NUM_IDS, DIM, num_rows=5, num_columns=2, generator=seeded()),
-    "dhe": lambda: DeepHashEmbedding.from_budget(NUM_IDS, DIM, num_params=60, generator=seeded()),
-    "tt": lambda: TensorTrainEmbedding(NUM_IDS, DIM, ranks=(2, 2), generator=seeded()),
 }
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("make", TABLES.values(), ids=TABLES.keys())
-def test_a_compressed_table_pools_the_rows_of_the_table_it_stands_for(mode, make):
-    table = make().double()
-    ids, offsets = torch.tensor(FLAT_IDS), torch.tensor([0, 3, 3, 4])
-    expected = torch.nn.functional.embedding_bag(ids, table.to_dense(), offsets, mode=mode, padding_idx=19)
-    assert torch.allclose(EmbeddingBag(table, mode=mode, padding_idx=19)(ids, offsets), expected)
 
 
 def test_pooling_before_composing_would_give_something_else():
@@ -339,7 +322,7 @@ def test_a_wrong_call_is_rejected_with_the_rule_and_the_value(args, message):
 @pytest.mark.parametrize(
     ("offsets", "message"),
     [
-        ([], "offsets must hold at least one number with include_last_offset=True, got none."),
+        ([], "offsets must hold at least one value with include_last_offset=True, got none."),
         ([0, 9], "offsets must end at the number of ids, 10, or before it; got 9."),
         ([0, 11], "offsets must end at the number of ids, 10, or before it; got 11."),
     ],

@@ -2,12 +2,12 @@ import pytest
 import torch
 
 import cce
+from cce.testing import LinearContract
 from helpers import slow
-from helpers.contract import LinearContract
 
 
 class TestHashed(LinearContract):
-    method = "ce-concat"
+    table_class = cce.CompositionalConcatEmbedding
 
     def reference(self, table, x):
         num_rows = table.split.num_rows
@@ -19,7 +19,7 @@ class TestHashed(LinearContract):
 
 
 class TestQuotientRemainder(LinearContract):
-    method = "ce-concat"
+    table_class = cce.CompositionalConcatEmbedding
     options = {"split": "quotient-remainder"}  # noqa: RUF012
     num_variance_seeds = 400  # the quotients' tables have a few rows only
     fills_budget = False  # the remainder's table cannot use more rows than there are ids

@@ -2,12 +2,13 @@ import pytest
 import torch
 
 import cce
+from cce.testing import EmbeddingContract
 from helpers import slow
-from helpers.contract import EmbeddingContract
 
 
 class TestHashed(EmbeddingContract):
-    method = "ce-mult"
+    table_class = cce.CompositionalProductEmbedding
+    fits_tables = False
 
     def reference(self, table, x):
         num_rows, product = table.split.num_rows, 1
@@ -17,8 +18,9 @@ class TestHashed(EmbeddingContract):
 
 
 class TestQuotientRemainder(EmbeddingContract):
-    method = "ce-mult"
+    table_class = cce.CompositionalProductEmbedding
     options = {"split": "quotient-remainder"}  # noqa: RUF012
+    fits_tables = False
     num_variance_seeds = 100  # the quotients' table has a few rows only
 
     def reference(self, table, x):

@@ -1,12 +1,12 @@
 import torch
 
 import cce
+from cce.testing import LinearContract
 from helpers import slow
-from helpers.contract import LinearContract
 
 
 class TestHashed(LinearContract):
-    method = "ce-sum"
+    table_class = cce.CompositionalSumEmbedding
 
     def reference(self, table, x):
         num_rows = table.split.num_rows
@@ -15,7 +15,7 @@ class TestHashed(LinearContract):
 
 
 class TestQuotientRemainder(LinearContract):
-    method = "ce-sum"
+    table_class = cce.CompositionalSumEmbedding
     options = {"split": "quotient-remainder"}  # noqa: RUF012
 
     def reference(self, table, x):

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import cce
+from cce.testing import LinearContract
 from helpers import slow
-from helpers.contract import LinearContract
 
 
 class TestBeforeClustering(LinearContract):
-    method = "cce"
+    table_class = cce.ClusteredEmbedding
 
     def reference(self, table, x):
         rows, pieces = table.num_rows, []
@@ -42,6 +42,7 @@ class TestAfterClustering(TestBeforeClustering):
     test_starts_with_the_common_mean_and_variance = None  # it is no start any more
     test_the_first_pointers_are_those_of_a_hash_function = None
     test_all_float_types = None  # the pointers are learned in the type
+    test_a_table_made_on_the_meta_device_takes_over_a_state = None  # it cannot be clustered there
     test_any_sizes_and_budgets = None
 
 
@@ -60,7 +61,7 @@ class TestSum(TestBeforeClustering):
 
 
 class TestLearnedForFrequentIdsOnly(LinearContract):
-    method = "cce"
+    table_class = cce.ClusteredEmbedding
     options = {"num_learned": 25}  # noqa: RUF012
 
     def reference(self, table, x):
@@ -73,6 +74,7 @@ class TestLearnedForFrequentIdsOnly(LinearContract):
         return torch.cat(pieces)
 
     test_any_sizes_and_budgets = None  # vocabularies below 25
+    test_fits_a_trained_table_or_says_why_not = None  # all ids but 25 keep hashed rows, which are others' centroids
     test_the_first_pointers_are_those_of_a_hash_function = None
 
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import cce
-from helpers.contract import EmbeddingContract
+from cce.testing import EmbeddingContract
 
 
 class TestColliding(EmbeddingContract):
-    method = "collide"
+    table_class = cce.CollidingEmbedding
     fills_budget = False  # the thin table grows by whole columns of the vocabulary
     has_matrix_products = True  # until it is clustered
 
@@ -17,7 +17,7 @@ class TestColliding(EmbeddingContract):
 
 
 class TestCollided(EmbeddingContract):
-    method = "collide"
+    table_class = cce.CollidingEmbedding
     fills_budget = False
     has_matrix_products = True  # its centroids went through the projection
 
@@ -34,6 +34,9 @@ class TestCollided(EmbeddingContract):
     test_from_budget_never_weighs_more_than_the_full_table = None
     test_any_sizes_and_budgets = None
     test_all_float_types = None  # the pointers are learned in the type
+    test_a_table_made_on_the_meta_device_takes_over_a_state = None  # it cannot be clustered there
+    test_its_footprint_is_what_it_holds = None  # that of the table before it is clustered
+    test_a_budget_in_bytes_is_met_from_below = None  # before it is clustered: it has no pointers then
 
 
 def planted_table(num_ids=400, num_clusters=10):

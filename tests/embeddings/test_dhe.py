@@ -4,13 +4,15 @@ import pytest
 import torch
 
 import cce
+from cce.testing import EmbeddingContract
 from helpers import slow
-from helpers.contract import EmbeddingContract
 
 
 class TestDeepHash(EmbeddingContract):
-    method = "dhe"
+    table_class = cce.DeepHashEmbedding
     has_sparse = False
+    fits_tables = False
+    budget_excess = 0.01  # the paper rounds its width
     has_matrix_products = True
 
     def reference(self, table, x):

@@ -1,11 +1,11 @@
 import torch
 
 import cce
-from helpers.contract import LinearContract
+from cce.testing import LinearContract
 
 
 class TestFull(LinearContract):
-    method = "full"
+    table_class = cce.FullEmbedding
     compression = 1
 
     def reference(self, table, x):

@@ -1,12 +1,12 @@
 import torch
 
 import cce
+from cce.testing import EmbeddingContract, LinearContract
 from helpers import slow
-from helpers.contract import EmbeddingContract, LinearContract
 
 
 class TestHashEmbedding(LinearContract):
-    method = "hash-embedding"
+    table_class = cce.HashEmbedding
 
     def reference(self, table, x):
         return sum(table.codebook[slow.row(x, seeds, table.hash.num_rows)] for seeds in table.hash.seeds)
@@ -17,7 +17,7 @@ class TestThreeHashes(TestHashEmbedding):
 
 
 class TestWeighted(LinearContract):
-    method = "hash-embedding"
+    table_class = cce.HashEmbedding
     options = {"weighted": True}  # noqa: RUF012
 
     def make(self, *args, **kwargs):
@@ -38,7 +38,7 @@ class TestWeighted(LinearContract):
 
 
 class TestWeightPerId(EmbeddingContract):
-    method = "hash-embedding"
+    table_class = cce.HashEmbedding
     options = {"weighted": True, "num_weights": 900}  # noqa: RUF012
     fills_budget = True
 

@@ -2,19 +2,19 @@ import pytest
 import torch
 
 import cce
+from cce.testing import LinearContract
 from helpers import slow
-from helpers.contract import LinearContract
 
 
 class TestHashingTrick(LinearContract):
-    method = "hash"
+    table_class = cce.HashingTrickEmbedding
 
     def reference(self, table, x):
         return table.codebook[slow.row(x, table.hash.seeds[0], table.hash.num_rows)]
 
 
 class TestSignedHashingTrick(LinearContract):
-    method = "hash"
+    table_class = cce.HashingTrickEmbedding
     options = {"signed": True}  # noqa: RUF012
 
     def reference(self, table, x):

@@ -2,11 +2,11 @@ import pytest
 import torch
 
 import cce
-from helpers.contract import EmbeddingContract
+from cce.testing import EmbeddingContract
 
 
 class TestMixedDimension(EmbeddingContract):
-    method = "mixed-dim"
+    table_class = cce.MixedDimensionEmbedding
     has_matrix_products = True
 
     def reference(self, table, x):

@@ -2,11 +2,11 @@ import pytest
 import torch
 
 import cce
-from helpers.contract import LinearContract
+from cce.testing import LinearContract
 
 
 class TestProductQuantized(LinearContract):
-    method = "pq"
+    table_class = cce.ProductQuantizedEmbedding
 
     def reference(self, table, x):
         pointers = table.assignments.pointers[x].tolist()
@@ -15,7 +15,7 @@ class TestProductQuantized(LinearContract):
 
 
 class TestResidualQuantized(LinearContract):
-    method = "pq"
+    table_class = cce.ProductQuantizedEmbedding
     options = {"residual": True}  # noqa: RUF012
 
     def reference(self, table, x):

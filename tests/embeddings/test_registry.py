@@ -56,6 +56,21 @@ def test_a_wrong_name_is_rejected_with_the_right_ones(wrong):
         cce.create_embedding(wrong, 100, 8, compression=2)
 
 
+class Outside(cce.HashingTrickEmbedding):
+    method = "outside"
+
+
+def test_a_class_may_stand_in_place_of_a_name():
+    by_class, by_name = (cce.create_embedding(kind, 500, 8, num_params=80, seed=0) for kind in (Outside, "hash"))
+    assert type(by_class) is Outside
+    assert same_state(by_class, by_name)
+    assert type(cce.create_embedding(Outside, 10, 8, num_params=80)) is cce.FullEmbedding
+    with pytest.raises(ValueError, match="num_params must be at least 8 for method 'outside'"):
+        cce.create_embedding(Outside, 500, 8, num_params=7)
+    with pytest.raises(ValueError, match=r"method must be one of full, .*; got <class 'torch.nn.*Embedding'>"):
+        cce.create_embedding(torch.nn.Embedding, 500, 8, num_params=80)
+
+
 # -- budgets -----------------------------------------------------------------------------------------------------------
 
 

@@ -1,12 +1,12 @@
 import torch
 
 import cce
+from cce.testing import LinearContract
 from helpers import slow
-from helpers.contract import LinearContract
 
 
 class TestRobe(LinearContract):
-    method = "robe"
+    table_class = cce.RobeEmbedding
 
     def reference(self, table, x):
         size, numbers = len(table.codebook), []

@@ -3,12 +3,12 @@ import torch
 
 import cce
 from cce.embeddings.tensor_train import dimension_factors
+from cce.testing import EmbeddingContract
 from helpers import slow
-from helpers.contract import EmbeddingContract
 
 
 class TestTensorTrain(EmbeddingContract):
-    method = "tt"
+    table_class = cce.TensorTrainEmbedding
     has_matrix_products = True
     num_variance_seeds = 60  # few cores, so one table's variance is a rough estimate
 

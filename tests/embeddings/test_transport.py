@@ -20,20 +20,7 @@ def collection(device=None, seed=0):
     return cce.EmbeddingCollection(FEATURES, DIM, method="cce", cap=1600, seed=seed, device=device)
 
 
-every_method = pytest.mark.parametrize("method", cce.list_methods())
-
-
 # -- the meta device ---------------------------------------------------------------------------------------------------
-
-
-@every_method
-def test_a_table_made_on_the_meta_device_takes_over_a_state(method):
-    source, empty = table(method), table(method, "meta", seed=1)
-    empty.load_state_dict(source.state_dict(), assign=True)
-    ids = some_ids(300)
-    assert torch.equal(empty(ids), source(ids))
-    bag = cce.EmbeddingBag(empty, mode="sum")
-    assert torch.equal(bag(ids.view(-1, 3)), cce.EmbeddingBag(source, mode="sum")(ids.view(-1, 3)))
 
 
 def test_a_collection_made_on_the_meta_device_takes_over_a_state():

@@ -123,7 +123,7 @@ def test_the_report_and_the_records_are_written_and_come_back(tmp_path):
     for line in (path.parent / "records.jsonl").read_text().splitlines():
         assert json.loads(line)["config"]["cap"] == 8_000
     text = path.read_text()
-    assert text.startswith("# Demonstration: planted clusters\n\n")
+    assert text.startswith("# Demonstration: hidden clusters\n\n")
     assert demo_table(MADE_UP, 0.3, markdown=True) in text
     assert "| epoch | full | cce-8000 |\n| :-- | --: | --: |\n| 1 | 0.5000 | 0.5000 |\n| 2 | 0.4000 |  |\n" in text
     assert text.endswith("## Settings of the last run\n\ncap 8000\n")

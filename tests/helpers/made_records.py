@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from cce.footprint import Footprint
 from cce.records import RunRecord
 
 if TYPE_CHECKING:
@@ -18,29 +19,28 @@ CAPS = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
 ENVIRONMENT = {"cce": "0.1.0", "commit": "0123456789ab", "python": "3.11.2", "torch": "2.13.0", "cores": 2, "gpu": None}
 
 
-def ledger(method: str, cap: int | None) -> list[dict[str, Any]]:
-    """A line for each table under a cap."""
-    return [_line(name, ids, method, cap) for name, ids in SIZES.items()]
+def ledger(method: str, cap: int | None) -> tuple[Footprint, ...]:
+    """The tables under a cap."""
+    return tuple(_table(name, ids, method, cap) for name, ids in SIZES.items())
 
 
-def _line(name: str, ids: int, method: str, cap: int | None) -> dict[str, Any]:
+def _table(name: str, ids: int, method: str, cap: int | None) -> Footprint:
     full = ids * DIM
     is_full = cap is None or full <= cap
     params = full if is_full else cap // DIM * DIM
     pointers = 4 * ids if method == "cce" and not is_full else 0
-    sizes = {
-        "num_params": params,
-        "codebook_nbytes": 4 * params,
-        "pointer_nbytes": pointers,
-        "nbytes": 4 * params + pointers,
-    }
-    about = {
-        "name": f"tables.{name}",
-        "method": "full" if is_full else method,
-        "num_embeddings": ids,
-        "embedding_dim": DIM,
-    }
-    return about | sizes | {"optimizer_nbytes": 4 * params, "full_params": full, "full_nbytes": 4 * full}
+    return Footprint(
+        name=f"tables.{name}",
+        method="full" if is_full else method,
+        num_embeddings=ids,
+        embedding_dim=DIM,
+        num_params=params,
+        codebook_nbytes=4 * params,
+        pointer_nbytes=pointers,
+        optimizer_nbytes=4 * params,
+        full_params=full,
+        full_nbytes=4 * full,
+    )
 
 
 def made_record(
@@ -67,8 +67,8 @@ def made_record(
     values: dict[str, Any] = {
         "method": method,
         "seed": seed,
-        "num_params": sum(table["num_params"] for table in tables),
-        "nbytes": sum(table["nbytes"] for table in tables),
+        "num_params": sum(table.num_params for table in tables),
+        "nbytes": sum(table.nbytes for table in tables),
         "scores": {"bce": score, "auc": 1.152 - 0.8 * score if auc is None else auc},
         "seconds": 100.0 + seed + (cap or 0) / 1000,
         "config": config,
@@ -107,18 +107,18 @@ def _curve(score: float) -> list[dict[str, float]]:
     return curve
 
 
-def _events(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _events(tables: tuple[Footprint, ...]) -> list[dict[str, Any]]:
     """Two clusterings of each clustered table."""
     return [
         {
             "kind": "cluster",
             "step": step,
-            "table": table["name"],
+            "table": table.name,
             "churn": churn + 0.02 * index,
             "H1": 5.1 + 0.1 * index,
         }
-        | {"H2": 9.6 + 0.1 * index, "dead_rows": 0, "moved": 0.3, "seconds": 0.5, "num_ids": table["num_embeddings"]}
+        | {"H2": 9.6 + 0.1 * index, "dead_rows": 0, "moved": 0.3, "seconds": 0.5, "num_ids": table.num_embeddings}
         for step, churn in ((1500, 0.9), (3000, 0.45), (4500, 0.3))
         for index, table in enumerate(tables)
-        if table["method"] == "cce"
+        if table.method == "cce"
     ]

@@ -217,7 +217,7 @@ def test_a_state_of_torch_s_adagrad_is_taken_over_for_rows_of_one_number_and_rej
             optimizer.step()
             assert equal(ours, theirs)
         else:
-            with pytest.raises(ValueError, match=r"sum must have a number for each row, \(5,\), got \(5, 5\)\."):
+            with pytest.raises(ValueError, match=r"sum must have a value for each row, \(5,\), got \(5, 5\)\."):
                 optimizer.step()
 
 

@@ -98,7 +98,7 @@ def test_without_a_full_table_there_is_nothing_to_compare_with():
 
 
 def test_without_ledgers_the_largest_table_is_not_known():
-    records = [replace(record, tables=[]) for record in made_records(("cce",))]
+    records = [replace(record, tables=()) for record in made_records(("cce",))]
     group = one_group(records)
     assert group.factor("cce", "params").kind is Kind.MEASURED
     assert group.factor("cce", "largest params").notes == ("the records have no ledger of tables",)
@@ -112,7 +112,7 @@ def test_a_baseline_without_a_score_is_none():
 
 def test_full_sizes_come_from_ledgers_where_there_is_no_full_table():
     assert one_group([made_record("cce", 500)]).full_size("params") == sum(SIZES.values()) * DIM
-    assert one_group([made_record("cce", 500, tables=[])]).full_size("params") is None
+    assert one_group([made_record("cce", 500, tables=())]).full_size("params") is None
 
 
 def test_runs_under_way_have_groups_of_their_own_if_need_be():

@@ -166,7 +166,7 @@ def test_old_records_without_ledger_and_events_are_read(tmp_path):
     (tmp_path / "records.jsonl").write_text(json.dumps(short | {"from_the_future": 1}) + "\n")
     (record,) = collect([tmp_path]).records
     assert math.isnan(record.scores["bce"])
-    assert record.tables == []
+    assert record.tables == ()
 
 
 @pytest.mark.parametrize("line", ["{", "[1]", '{"method": "cce"}', '"word"'])

@@ -50,7 +50,7 @@ def test_one_seed_has_no_range():
 
 
 def test_without_full_tables_curve_score_and_ledger_there_are_gaps():
-    bare = made_record("cce", 500, bce=float("nan"), auc=float("nan"), curve=[], tables=[])
+    bare = made_record("cce", 500, bce=float("nan"), auc=float("nan"), curve=[], tables=())
     (row,) = table_of([bare]).as_dicts()
     for name in ("fewer params", "largest", "BCE", "against full", "AUC", "best epoch"):
         assert row[name] is None, name
@@ -156,7 +156,7 @@ def test_tables_and_their_sum():
 
 
 def test_a_record_without_a_ledger_has_no_lines():
-    (group,) = group_records([made_record("cce", 8000, tables=[])])
+    (group,) = group_records([made_record("cce", 8000, tables=())])
     assert ledger_table(group).rows == []
 
 

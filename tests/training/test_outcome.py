@@ -46,9 +46,9 @@ def test_the_record_is_written(data, tmp_path):
 def test_the_record_tells_what_each_table_weighs_and_where_the_run_ran(data, tmp_path):
     session = Session(tiny_config(data), PreparedData.open(data), ranks=Ranks())
     record = keep_record(session, session.model, {"bce": 0.5, "auc": 0.75}, RunFolder(tmp_path))
-    assert sum(table["num_params"] for table in record.tables) == record.num_params
-    assert sum(table["nbytes"] for table in record.tables) == record.nbytes
-    assert {table["optimizer_nbytes"] for table in record.tables} == {0}
+    assert sum(table.num_params for table in record.tables) == record.num_params
+    assert sum(table.nbytes for table in record.tables) == record.nbytes
+    assert {table.optimizer_nbytes for table in record.tables} == {0}
     assert record.environment["torch"] == torch.__version__
 
 

@@ -381,12 +381,12 @@ def test_a_model_that_draws_random_numbers_goes_on_drawing_them(data, tmp_path):
 def test_the_record_tells_of_every_clustering_of_every_table(data, tmp_path):
     config = tiny_config(data, optimizer="adam", cluster_every=3, cluster_times=2)
     record = Trainer(config, tmp_path / "run").run()
-    clustered = {table["name"] for table in record.tables if table["method"] == "cce"}
+    clustered = {table.name for table in record.tables if table.method == "cce"}
     assert clustered
     assert [event["step"] for event in record.events] == sorted([3, 6] * len(clustered))
     assert {event["table"] for event in record.events} == clustered
     assert all({"churn", "H1", "H2", "dead_rows", "moved", "seconds"} <= event.keys() for event in record.events)
-    assert all(table["optimizer_nbytes"] >= 8 * table["num_params"] for table in record.tables)
+    assert all(table.optimizer_nbytes >= 8 * table.num_params for table in record.tables)
 
 
 def test_another_metric_leads_and_all_that_are_asked_for_are_kept(data, tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ def add_verb(verbs: Any) -> None:
     parser = verbs.add_parser(
         "demo",
         help="make a click log, train DLRM with three kinds of table, and compare them",
-        description="Make a click log with planted clusters, train DLRM on it with full tables, with the hashing "
-        "trick and with CCE at the same budgets, and compare their sizes and scores: a table, and a page.",
+        description="Make a synthetic click log with hidden clusters, train DLRM on it with full tables, with the "
+        "hashing trick and with CCE at the same budgets, and compare their sizes and scores: a table, and a page.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -50,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     page = _write_page(options.out)
     if options.json:
         paths = {"report": str(report), "page": page and str(page)}
-        print(strict_json({"oracle_bce": oracle_bce, **paths, "runs": [asdict(record) for record in records]}))
+        print(strict_json({"oracle_bce": oracle_bce, **paths, "runs": [record.to_dict() for record in records]}))
         return
     print(demo_table(records, oracle_bce))
     print(f"report: {report}")

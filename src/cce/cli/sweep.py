@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -71,9 +71,10 @@ def _run(recipe: Recipe, data: Path, out: Path, options: argparse.Namespace) -> 
     sweep = Sweep(_runs(recipe, data), out, recipe=options.recipe.read_bytes().decode("utf-8"), only=options.only)
     _warn_of_jobs(options)
     outcome = sweep.run(jobs=options.jobs, engine=options.engine, progress=not options.json)
-    print(
-        strict_json([asdict(record) for record in outcome.records]) if options.json else f"records: {out}/records.jsonl"
-    )
+    if options.json:
+        print(strict_json([record.to_dict() for record in outcome.records]))
+    else:
+        print(f"records: {out}/records.jsonl")
     if outcome.failures:
         reasons = "; ".join(f"{name}: {failure}" for name, failure in outcome.failures.items())
         raise ValueError(f"{len(outcome.failures)} of {len(sweep.chosen)} runs failed, see their error.txt: {reasons}")

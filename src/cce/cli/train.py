@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> None:
         record, out = trainer.run(), trainer.folder.path
         del trainer
         if ranks.is_main:
-            print(strict_json({"out": str(out), **asdict(record)}) if options.json else _as_text(record, out))
+            print(strict_json({"out": str(out), **record.to_dict()}) if options.json else _as_text(record, out))
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class PreparedData:
         return int(self.manifest["splits"][split])
 
     def rows(self, split: str) -> SplitRows:
-        """The rows of a split, by number."""
+        """The rows of a split, by index."""
         check_choice("split", split, self.splits)
         return SplitRows(self.path, split, self.schema)
 

@@ -1,4 +1,4 @@
-"""How prepared rows lie on disk: one record of fixed width a row, each number in as few bytes as it needs.
+"""How prepared rows lie on disk: one record of fixed width a row, each value in the smallest type that holds it.
 
 A split is one memory-mapped file of records, since a shuffled batch then reads one stretch of memory a row rather than
 one a row and column (`python -m benchmarks.loader` measures both). A multi-hot feature has two files more: all its ids,
@@ -59,7 +59,7 @@ def values_file(split: str, index: int) -> str:
 
 
 def offsets_file(split: str, index: int) -> str:
-    """The name of the file that says where each row's ids begin; one number more than rows."""
+    """The name of the file that says where each row's ids begin: one offset more than there are rows."""
     return f"{split}.{index}.offsets"
 
 

@@ -38,7 +38,7 @@ class EpochShuffle:
         self._rows = np.empty(0, np.int64)
 
     def rows(self, start: int, stop: int) -> Rows:
-        """Row numbers at the positions from `start` to `stop` of the epoch."""
+        """Row indices at the positions from `start` to `stop` of the epoch."""
         pieces = []
         for window in range(start // self.window_rows, -(-stop // self.window_rows)):
             first = window * self.window_rows
@@ -63,7 +63,7 @@ class EpochShuffle:
 
 
 def shuffled(count: int, seeds: tuple[int, ...]) -> Rows:
-    """The integers below `count` in random order: 64 random bits each, the lowest replaced by the number, sorted."""
+    """The integers below `count` in random order: 64 random bits each, the lowest replaced by the integer, sorted."""
     keys = np.random.PCG64(np.random.SeedSequence(seeds)).random_raw(count)
     low = np.uint64((1 << max(count - 1, 0).bit_length()) - 1)
     keys &= ~low

@@ -1,4 +1,4 @@
-"""The rows of one split on disk: any of them, by number, as a batch."""
+"""The rows of one split on disk: any of them, by index, as a batch."""
 
 from __future__ import annotations
 

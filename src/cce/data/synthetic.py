@@ -38,7 +38,7 @@ class SyntheticClicks:
     """A click log of features with `vocabulary_sizes` ids, each in one of `num_clusters` hidden clusters.
 
     The logit of a row is the sum, over pairs of informative features, of the dot products of its ids' cluster vectors
-    (of a single informative feature, the sum of its vector), plus a weight times each dense number. Features are
+    (of a single informative feature, the sum of its vector), plus a weight times each dense value. Features are
     informative from the first on, all of them unless `num_informative` says how many; the others are noise.
     """
 

@@ -1,7 +1,7 @@
 """The methods: one file each, one contract, and the bag that pools any of them."""
 
 from cce.embeddings.bag import EmbeddingBag
-from cce.embeddings.base import MAX_IDS, Embedding
+from cce.embeddings.base import MAX_IDS, Embedding, check_budget
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
 from cce.embeddings.ce_mult import CompositionalProductEmbedding
 from cce.embeddings.ce_sum import CompositionalSumEmbedding
@@ -13,11 +13,13 @@ from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.hashing_trick import HashingTrickEmbedding
-from cce.embeddings.linear import LinearEmbedding
+from cce.embeddings.initialization import normal_table, output_variance, projection_table
+from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
 from cce.embeddings.registry import METHODS, check_placement, create_embedding, list_methods, make_table
 from cce.embeddings.robe import RobeEmbedding
+from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import TableRequest
 from cce.embeddings.tensor_train import TensorTrainEmbedding
 
@@ -40,11 +42,14 @@ __all__ = [
     "LinearEmbedding",
     "MixedDimensionEmbedding",
     "ProductQuantizedEmbedding",
+    "RandomEmbedding",
     "RobeEmbedding",
     "RowTransfer",
+    "Shapes",
     "StagedClustering",
     "TableRequest",
     "TensorTrainEmbedding",
+    "check_budget",
     "check_placement",
     "check_plain_parameters",
     "cluster_all",
@@ -52,5 +57,8 @@ __all__ = [
     "list_methods",
     "make_table",
     "naming",
+    "normal_table",
+    "output_variance",
+    "projection_table",
     "stage_all",
 ]

@@ -110,7 +110,7 @@ class EmbeddingBag(nn.Module):
         if offsets.dim() != 1 or offsets.dtype not in (torch.int32, torch.int64):
             raise ValueError(f"offsets must be a 1-D int32 or int64 tensor, got {offsets.dtype} of {offsets.dim()}-D.")
         if self.include_last_offset and offsets.numel() == 0:
-            raise ValueError("offsets must hold at least one number with include_last_offset=True, got none.")
+            raise ValueError("offsets must hold at least one value with include_last_offset=True, got none.")
         if offsets.device.type == "cpu" and not torch.compiler.is_compiling():
             _check_offset_values(offsets, ids.shape[0], include_last=self.include_last_offset)
         return (offsets[:-1] if self.include_last_offset else offsets).long()

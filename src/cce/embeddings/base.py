@@ -28,7 +28,7 @@ PRECISION = 256  # a table sized in bytes may be so much smaller than it could b
 class Embedding(nn.Module, ABC):
     """A table of `num_embeddings` vectors of `embedding_dim` values, stored in some smaller form.
 
-    The constructor differs from torch's: a class of ours is told its sizes, such as `num_rows`, and has no `max_norm`,
+    The constructor differs from torch's: a class of ours takes its sizes, such as `num_rows`, and has no `max_norm`,
     `norm_type`, `scale_grad_by_freq` and `_weight`; `create_embedding` and `from_budget` find the sizes.
 
     Ids, int32 or int64 of any shape `(*s)`, give vectors `(*s, embedding_dim)`. The id `padding_idx` always gives the

@@ -1,4 +1,4 @@
-"""Compositional embeddings by product: a row from each of several tables, multiplied number by number.
+"""Compositional embeddings by product: a row from each of several tables, multiplied value by value.
 
 Shi et al. (KDD 2020), see `compositional`. Not linear in its tables; the CCE paper calls it hard to train.
 """

@@ -1,6 +1,6 @@
 """One starting distribution for every method.
 
-Every number that a table gives out at the start has mean 0 and variance `1 / (3 · embedding_dim)`. This is the variance
+Every value that a table gives out at the start has mean 0 and variance `1 / (3 · embedding_dim)`. This is the variance
 of U(±1/√dim), from which the published CCE results were trained; DLRM's U(±1/√num_embeddings) would start a table of
 10 million ids 800 times smaller than one of 16, and the N(0, 1) of the paper's pseudo-code would start dot products at
 a scale of `√dim`. What a method multiplies or adds to make an output is scaled so that the output keeps the variance:
@@ -18,7 +18,7 @@ from cce.indexing import check_generator
 
 
 def output_variance(embedding_dim: int) -> float:
-    """The variance of every number of every table at the start."""
+    """The variance of every value of every table at the start."""
     return 1 / (3 * embedding_dim)
 
 

@@ -56,7 +56,7 @@ def list_methods() -> list[str]:
 
 
 def create_embedding(
-    method: str,
+    method: str | type[Embedding],
     num_embeddings: int,
     embedding_dim: int,
     *,
@@ -73,29 +73,48 @@ def create_embedding(
 ) -> Embedding:
     """A table within a budget: of at most `num_params` parameters or `nbytes` bytes, or `compression` times fewer.
 
-    A budget that holds the full table gives the full table; see `Budget` for what each of them means. `options` are
-    the arguments of the method's class (`cce.ClusteredEmbedding` and so on), and are checked against it. Randomness
-    comes from `generator`, or from a new one with `seed`, or from torch's global one.
+    `method` is a name of `list_methods`, or a class of your own. A budget that holds the full table gives the full
+    table; see `Budget` for what each of them means. `options` are the arguments of the method's class
+    (`cce.ClusteredEmbedding` and so on), and are checked against it. Randomness comes from `generator`, or from a new
+    one with `seed`, or from torch's global one.
     """
-    check_choice("method", method, METHODS)
+    kind = find_method(method)
     check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
     check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
     check_placement(device, dtype)
     limit = make_budget(budget, cap, num_params, nbytes, compression)
-    if method != FullEmbedding.method:
+    if kind is not FullEmbedding:
         check_given(limit)
     itemsize = (dtype or torch.get_default_dtype()).itemsize
-    request = TableRequest(METHODS[method], num_embeddings, embedding_dim, options, itemsize=itemsize)
+    request = TableRequest(kind, num_embeddings, embedding_dim, options, itemsize=itemsize)
     common = {"generator": make_generator(seed, generator)}
-    return make_table(request.for_budget(limit), options, common).to(device, dtype)
+    return make_table(request.for_budget(limit), options, common, kind=kind).to(device, dtype)
 
 
-def make_table(footprint: Footprint, options: Mapping[str, Any], common: Mapping[str, Any]) -> Embedding:
-    """The table of a footprint; `options` are of its method, `common` are arguments that the full table has as well."""
+def find_method(method: str | type[Embedding]) -> type[Embedding]:
+    """The class of a method: by its name, or a class itself."""
+    if isinstance(method, type) and issubclass(method, Embedding):
+        return method
+    check_choice("method", method, METHODS)
+    return METHODS[method]
+
+
+def make_table(
+    footprint: Footprint,
+    options: Mapping[str, Any],
+    common: Mapping[str, Any],
+    *,
+    kind: type[Embedding] | None = None,
+) -> Embedding:
+    """The table of a footprint; `options` are of its method, `common` are arguments that the full table has as well.
+
+    kind: the class of the method, if it is not among ours; a footprint of the full table gives the full table.
+    """
     if footprint.method == FullEmbedding.method:
-        options = {name: options[name] for name in ("padding_idx", "sparse") if name in options}
+        kind, options = FullEmbedding, {name: options[name] for name in ("padding_idx", "sparse") if name in options}
     arguments = dict(options) | footprint.sizes | dict(common)
-    return METHODS[footprint.method](footprint.num_embeddings, footprint.embedding_dim, **arguments)
+    kind = kind or METHODS[footprint.method]
+    return kind(footprint.num_embeddings, footprint.embedding_dim, **arguments)
 
 
 def check_placement(device: torch.device | str | None, dtype: torch.dtype | None) -> None:

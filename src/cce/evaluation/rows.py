@@ -44,7 +44,7 @@ class ScoredRows:
         return len(self.logits)
 
     def __getitem__(self, chosen: Tensor) -> ScoredRows:
-        """Some of the rows, by number or by mask."""
+        """Some of the rows, by index or by mask."""
         return ScoredRows(self.logits[chosen], self.labels[chosen], self.weights[chosen], self.groups[chosen])
 
 

@@ -1,6 +1,6 @@
 """The demonstration: one DLRM, three kinds of table, the same click log and budgets.
 
-The log has planted clusters, so it is known what can be learned: hashing mixes ids of different clusters for good,
+The log has hidden clusters, so it is known what can be learned: hashing mixes ids of different clusters for good,
 while clustering can find out which ids belong together.
 """
 
@@ -99,7 +99,7 @@ def write_report(records: Sequence[RunRecord], oracle_bce: float, folder: Path) 
     config = ", ".join(f"{name} {value}" for name, value in records[-1].config.items() if value not in (None, {}))
     names = [_name(record.method, record.config.get("cap")) for record in records]
     text = (
-        "# Demonstration: planted clusters\n\n"
+        "# Demonstration: hidden clusters\n\n"
         f"{demo_table(records, oracle_bce, markdown=True)}\n\n"
         "The score of a table is that of its best validation. The oracle knows the clusters and the probabilities.\n\n"
         "## Best validation BCE of each epoch\n\n"

@@ -50,7 +50,7 @@ def inspect(tables: Array) -> tuple[int, int, int]:
 
 @compile_loops
 def entries(line: Array, start: int, first: int, last: int) -> tuple[int, int]:
-    """The entries in `[first, last)` of a gradient whose first entry has number `start`.
+    """The entries in `[first, last)` of a gradient whose first entry has index `start`.
 
     Where a row may occur several times, all of them belong to the call that has the first.
     """

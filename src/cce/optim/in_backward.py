@@ -44,18 +44,18 @@ def apply_in_backward(optimizer: RowOptimizer) -> InBackward:
 class GroupStep:
     """The step of SGD on sums of gradients, for the codebooks of one parameter group."""
 
-    def __init__(self, optimizer: RowOptimizer, place: int) -> None:
-        self.optimizer, self.place = optimizer, place
+    def __init__(self, optimizer: RowOptimizer, group_index: int) -> None:
+        self.optimizer, self.group_index = optimizer, group_index
 
     def is_ready(self, codebooks: Sequence[Tensor]) -> bool:
         """Whether steps add up, as those of SGD without momentum and decay do, on types that the loops know."""
-        group = self.optimizer.param_groups[self.place]
+        group = self.optimizer.param_groups[self.group_index]
         is_plain = isinstance(self.optimizer, SGD) and group["momentum"] == 0 and group["weight_decay"] == 0
         return is_plain and codebooks[0].dtype in TYPES
 
     def take(self, codebooks: Sequence[Tensor], sums: RowSums) -> None:
         """Update rows in one compiled pass."""
-        group = self.optimizer.param_groups[self.place]
+        group = self.optimizer.param_groups[self.group_index]
         rate = float(group["lr"]) if group["maximize"] else -float(group["lr"])
         tables = Tables.of_sums(codebooks, sums)
         tables.run(partial(loops.step_sgd, tables.lines, tables.number(rate), tables.number().itemsize))
@@ -68,7 +68,7 @@ class InBackward:
         self.optimizer = optimizer
         self._hooks: dict[Tensor, RemovableHandle] = {}
         self._attached: list[AttachedStep] = []
-        self._steps = [GroupStep(optimizer, place) for place in range(len(optimizer.param_groups))]
+        self._steps = [GroupStep(optimizer, index) for index in range(len(optimizer.param_groups))]
         self._attach()
         self._after_step = optimizer.register_step_post_hook(self._follow)
 

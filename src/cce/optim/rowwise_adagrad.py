@@ -1,7 +1,7 @@
-"""Row-wise Adagrad: Adagrad with one accumulator for each row instead of one for each number.
+"""Row-wise Adagrad: Adagrad with one accumulator for each row instead of one for each value.
 
 As in FBGEMM (`EmbOptimType.EXACT_ROWWISE_ADAGRAD`): the rows of an embedding table share a learning rate, and the state
-is `embedding_dim` times smaller than Adagrad's. For rows of one number it is `torch.optim.Adagrad`.
+is `embedding_dim` times smaller than Adagrad's. For rows of one value it is `torch.optim.Adagrad`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class RowwiseAdagrad(RowOptimizer):
             state["sum"] = torch.full(shape, start, dtype=dtype, device=parameter.device)
         total: Tensor = state["sum"]
         if total.shape != shape:
-            raise ValueError(f"sum must have a number for each row, {tuple(shape)}, got {tuple(total.shape)}.")
+            raise ValueError(f"sum must have a value for each row, {tuple(shape)}, got {tuple(total.shape)}.")
         return total
 
     def _rate(self, group: dict[str, Any], parameter: Tensor) -> float:
@@ -153,5 +153,5 @@ def _mean_squares(values: Tensor) -> Tensor:
 
 
 def _beside(rows: Tensor, values: Tensor) -> Tensor:
-    """A number for each row, in a shape that goes with `values`."""
+    """A value for each row, in a shape that goes with `values`."""
     return rows.view(rows.shape + (1,) * (values.dim() - rows.dim()))

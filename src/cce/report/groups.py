@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import DEFAULT_BEST_BY, Better, describe_metric
+from cce.footprint import Footprints
 from cce.report.factors import Factor, Kind, Spread, factor_over_seeds, spread
 
 if TYPE_CHECKING:
@@ -213,25 +214,16 @@ def size_of(record: RunRecord, measure: str) -> float | None:
         return record.num_params
     if measure == "bytes":
         return record.nbytes
-    table = largest_table(record)
-    return None if table is None else _get(table, "num_params" if measure == "largest params" else "nbytes")
+    if not record.tables:
+        return None
+    largest = Footprints(record.tables).largest
+    return largest.num_params if measure == "largest params" else largest.nbytes
 
 
 def full_size_of(record: RunRecord, measure: str) -> float | None:
     """The same for the full tables that a record's tables stand for; None without a ledger."""
-    name = "full_params" if measure.endswith("params") else "full_nbytes"
-    if measure.startswith("largest"):
-        table = largest_table(record)
-        return None if table is None else _get(table, name)
-    sizes = [_get(table, name) for table in record.tables]
-    return sum(size for size in sizes if size is not None) if sizes and None not in sizes else None
-
-
-def largest_table(record: RunRecord) -> dict[str, Any] | None:
-    """The table that would be the largest if all were full."""
-    return max(record.tables, key=lambda table: table.get("full_params") or 0, default=None)
-
-
-def _get(table: dict[str, Any], name: str) -> float | None:
-    value = table.get(name)
-    return None if value is None else float(value)
+    if not record.tables:
+        return None
+    tables = Footprints(record.tables)
+    table = tables.largest if measure.startswith("largest") else tables.total
+    return table.full_params if measure.endswith("params") else table.full_nbytes

@@ -228,7 +228,7 @@ def _ledger_data(group: Group) -> list[dict[str, Any]]:
     return [
         {
             "label": budget.series if budget.series == budget.label else f"{budget.series}, {budget.label}",
-            "rows": pack([{name: table.get(name) for name in KEPT} for table in budget.first.tables]),
+            "rows": pack([{name: getattr(table, name) for name in KEPT} for table in budget.first.tables]),
         }
         for budget in group.budgets
         if budget.first.tables

@@ -109,13 +109,12 @@ def _place_of_cce(factors: dict[str, Factor], reached: list[str]) -> str:
 def _closest(group: Group, factors: dict[str, Factor]) -> str:
     baseline = f"{group.leading.title} of {group.leading.format(group.baseline_score)}"
     text = f"No method reaches the full table's {baseline} within the sizes tried. {_best(group)}"
-    guesses = {name: each for name, each in factors.items() if each.kind is Kind.EXTRAPOLATED}
-    if not guesses:
+    extrapolated = {name: each for name, each in factors.items() if each.kind is Kind.EXTRAPOLATED}
+    if not extrapolated:
         return text
-    best = max(guesses, key=lambda name: _value(guesses[name]))
-    return (
-        f"{text} By extrapolation {best} would, at {str(guesses[best]).removesuffix(' (extrapolated)')} fewer params."
-    )
+    best = max(extrapolated, key=lambda name: _value(extrapolated[name]))
+    factor = str(extrapolated[best]).removesuffix(" (extrapolated)")
+    return f"{text} By extrapolation {best} would, at {factor} fewer params."
 
 
 def _best(group: Group) -> str:

@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import Better, describe_metric
+from cce.footprint import Footprints
 from cce.report.factors import Factor, format_range, is_number, spread
 from cce.report.groups import FULL, MEASURES
 from cce.report.table import Cell, Column, Table, ratio_cell
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cce.evaluation import MetricInfo
+    from cce.footprint import Footprint
     from cce.records import RunRecord
     from cce.report.factors import Spread
     from cce.report.groups import Budget, Group
@@ -47,10 +49,6 @@ TITLES = {"compression": "expected", "largest": "largest table: expected"}
 SPREAD = ("least", "mean", "greatest", "low", "high")
 LEDGER_WORDS = ("series", "budget", "table", "method")
 LEDGER_NUMBERS = ("ids", "params", "codebook", "pointers", "optimizer", "fewer params", "fewer bytes")
-SUMMED = (
-    *("num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes"),
-    *("full_params", "full_nbytes", "nbytes"),
-)
 
 
 def summary_table(group: Group) -> Table:
@@ -225,22 +223,24 @@ def ledger_table(group: Group) -> Table:
 
 
 def ledger_rows(record: RunRecord) -> list[list[Cell]]:
-    """A line for each table, the largest first, and one for all of them; none without a ledger."""
-    tables = sorted(record.tables, key=lambda table: -(table.get("full_params") or 0))
-    total: dict[str, Any] = {name: sum(table.get(name) or 0 for table in tables) for name in SUMMED}
-    return [_row(table) for table in ([*tables, total | {"name": "all tables"}] if tables else [])]
+    """A line for each table, the largest first, and one for all of them; none without tables."""
+    if not record.tables:
+        return []
+    tables = sorted(record.tables, key=lambda table: -table.full_params)
+    return [_row(table) for table in (*tables, Footprints(record.tables).total)]
 
 
-def _row(table: dict[str, Any]) -> list[Cell]:
-    counts = [table.get(name) or 0 for name in ("num_embeddings", "num_params")]
-    weights = [table.get(name) or 0 for name in ("codebook_nbytes", "pointer_nbytes", "optimizer_nbytes")]
+def _row(table: Footprint) -> list[Cell]:
     return [
-        Cell(str(table.get("name", ""))),
-        Cell(str(table.get("method", ""))),
-        *(Cell(count, f"{count:,}") for count in counts),
-        *(Cell(weight, format_bytes(weight)) for weight in weights),
-        ratio_cell(table.get("full_params"), table.get("num_params")),
-        ratio_cell(table.get("full_nbytes"), table.get("nbytes")),
+        Cell(table.name),
+        Cell(table.method),
+        *(Cell(count, f"{count:,}") for count in (table.num_embeddings, table.num_params)),
+        *(
+            Cell(nbytes, format_bytes(nbytes))
+            for nbytes in (table.codebook_nbytes, table.pointer_nbytes, table.optimizer_nbytes)
+        ),
+        ratio_cell(table.full_params, table.num_params),
+        ratio_cell(table.full_nbytes, table.nbytes),
     ]
 
 

@@ -48,7 +48,7 @@ def factorise(
 
 def _cluster(table: Tensor, num_rows: int, num_iterations: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
     """The cluster of every row, and the centroids in float64."""
-    size = float(table.abs().max()) or 1.0  # clustering works in float32: no number should be tiny there
+    size = float(table.abs().max()) or 1.0  # clustering works in float32: no value should be tiny there
     points = (table / size).float()
     fit = kmeans(points, num_rows, max_iter=num_iterations, generator=generator)
     return nearest_centroid(points, fit.centroids), fit.centroids.double() * size

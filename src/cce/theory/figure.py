@@ -51,7 +51,7 @@ class Figure:
     claims: tuple[Claim, ...]
     settings: dict[str, float | int | str] = field(default_factory=dict)
     log_y: bool = False
-    ticks: tuple[str, ...] = ()  # names of x = 0, 1, …, where x is no number: drawn as bars
+    ticks: tuple[str, ...] = ()  # names of x = 0, 1, …, where x is not numeric: drawn as bars
 
     @property
     def held(self) -> bool:
@@ -101,5 +101,5 @@ def steps(name: str, y: tuple[float, ...] | list[float], *, is_reference: bool =
 
 
 def level(name: str, y: float, last: int) -> Series:
-    """A baseline: the same number at all steps."""
+    """A baseline: the same value at all steps."""
     return Series(name, tuple(range(last + 1)), (y,) * (last + 1), is_reference=True)

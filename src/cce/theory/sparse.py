@@ -1,4 +1,4 @@
-"""Sparse CCE for least squares: the paper's Algorithm 2, and the baseline it is held against.
+"""Sparse CCE for least squares: the paper's Algorithm 2, and the baseline it is compared with.
 
 From `T_0 = 0` on, every step clusters the last table, sets a count sketch beside the clusters and fits a codebook:
 

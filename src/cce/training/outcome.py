@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from cce.workers import num_cores
 if TYPE_CHECKING:
     from torch import nn
 
-    from cce.footprint import Footprints
+    from cce.footprint import Footprint, Footprints
     from cce.run_folder import RunFolder
     from cce.training.scoring import Scores
     from cce.training.session import Session
@@ -76,10 +76,10 @@ def keep_record(
     return record
 
 
-def _tables(ledger: Footprints, session: Session) -> list[dict[str, Any]]:
-    """A line for each table of the best model, with the bytes of the optimizer, which knows the last one's tables."""
+def _tables(ledger: Footprints, session: Session) -> tuple[Footprint, ...]:
+    """The tables of the best model, with the bytes of the optimizer, which knows the last model's tables."""
     trained = {table.name: table.optimizer_nbytes for table in summary(session.model, session.optimizers[0]).tables}
-    return [table | {"optimizer_nbytes": trained[table["name"]]} for table in ledger.to_dict()["tables"]]
+    return tuple(replace(table, optimizer_nbytes=trained[table.name]) for table in ledger.tables)
 
 
 def environment() -> dict[str, Any]:

@@ -16,10 +16,10 @@ READING = Reading(names=("y", "x", "a"), delimiter=",", has_header=True)
 TEXT = b"y,x,a\n" + b"".join(b"%d,%d,w%d\n" % (row % 2, row - 3, row) for row in range(100))
 
 
-def piece(tmp_path, text=TEXT, *, number=0, reading=READING, block_bytes=1 << 20, name="raw.csv"):
+def piece(tmp_path, text=TEXT, *, index=0, reading=READING, block_bytes=1 << 20, name="raw.csv"):
     (tmp_path / "work").mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    return Piece(Input(tmp_path / name), 0, number, tmp_path / "work", COLUMNS, reading, block_bytes)
+    return Piece(Input(tmp_path / name), 0, index, tmp_path / "work", COLUMNS, reading, block_bytes)
 
 
 def column(some, facts, name):
@@ -45,11 +45,11 @@ def test_dense_numbers_may_stay_as_they_are(tmp_path):
 def test_pieces_of_a_plain_file_make_up_the_whole(tmp_path):
     whole = piece(tmp_path)
     expected = column(whole, read_piece(whole), "dense 0")
-    pieces = [dataclasses.replace(whole, number=n, block_bytes=100, file=1) for n in range(-(-len(TEXT) // 100))]
+    pieces = [dataclasses.replace(whole, index=n, block_bytes=100, file=1) for n in range(-(-len(TEXT) // 100))]
     facts = [fact for some in pieces for fact in read_piece(some)]
     assert len(facts) > 5
     assert column(whole, [fact for fact in facts if fact["num_rows"]], "dense 0") == expected
-    gz = piece(tmp_path, number=None, block_bytes=100, name="raw.csv.gz")
+    gz = piece(tmp_path, index=None, block_bytes=100, name="raw.csv.gz")
     zipped = read_piece(dataclasses.replace(gz, file=2))
     assert [fact["num_rows"] for fact in zipped] == [fact["num_rows"] for fact in facts]
     assert column(gz, zipped, "dense 0") == expected
@@ -75,14 +75,14 @@ def test_labels_have_a_threshold_and_some_are_left_out(tmp_path):
 def test_a_sample_is_the_same_whatever_the_pieces_and_spares_positive_rows(tmp_path, sample):
     text = b"y,x,a\n" + b"".join(b"%d,%d,u\n" % (row % 5 == 0, row) for row in range(4000))
     reading = dataclasses.replace(READING, sample=sample, keep=0.125)
-    some = piece(tmp_path, text, number=None, reading=reading, name="raw.csv.gz", block_bytes=1000)
+    some = piece(tmp_path, text, index=None, reading=reading, name="raw.csv.gz", block_bytes=1000)
     facts = read_piece(some)
     labels = column(some, [fact for fact in facts if fact["num_rows"]], "label")
     share = 0.125 if sample == "rows" else 1
     assert labels.count(1) == pytest.approx(800 * share, abs=45 if sample == "rows" else 0)
     assert labels.count(0) == pytest.approx(3200 * 0.125, abs=90)
     assert sum(fact["num_dropped"] for fact in facts) == 4000 - len(labels)
-    plain = [piece(tmp_path, text, number=n, reading=reading, block_bytes=1000) for n in range(-(-len(text) // 1000))]
+    plain = [piece(tmp_path, text, index=n, reading=reading, block_bytes=1000) for n in range(-(-len(text) // 1000))]
     again = [fact for other in plain for fact in read_piece(dataclasses.replace(other, folder=tmp_path))]
     assert [fact["num_rows"] for fact in again] == [fact["num_rows"] for fact in facts]
 

@@ -39,7 +39,7 @@ class BlockTask:
 
 
 def encode_block(task: BlockTask) -> int:
-    """Write the rows of a block; return their number."""
+    """Write the rows of a block; return how many there are."""
     codes = np.load(split_file(task.block))
     if task.done_file.exists():
         return len(codes)

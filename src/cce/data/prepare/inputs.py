@@ -92,8 +92,8 @@ class Input:
         """All blocks in order, each with the offset where it begins."""
         with self.open() as stream:
             offset = 0
-            for number in itertools.count(1):
-                wanted = number * block_bytes - offset
+            for index in itertools.count(1):
+                wanted = index * block_bytes - offset
                 if wanted <= 0:
                     continue  # a line reaches across the whole block
                 text = stream.read(wanted)
@@ -104,11 +104,11 @@ class Input:
                 yield offset, text
                 offset += len(text)
 
-    def block(self, number: int, block_bytes: int = BLOCK_BYTES) -> tuple[int, bytes]:
+    def block(self, index: int, block_bytes: int = BLOCK_BYTES) -> tuple[int, bytes]:
         """One block of a plain file, which may be empty, and the offset where it begins."""
         with self.open() as stream:
-            start = _first_line_at(stream, number * block_bytes)
-            stop = _first_line_at(stream, (number + 1) * block_bytes)
+            start = _first_line_at(stream, index * block_bytes)
+            stop = _first_line_at(stream, (index + 1) * block_bytes)
             stream.seek(start)
             return start, stream.read(stop - start)
 

@@ -161,11 +161,11 @@ class Preparation:
                 folder=self.data,
                 schema=schema,
                 columns=self.columns,
-                row_starts=dict(zip(SPLITS, row_starts[number].tolist(), strict=True)),
-                value_starts={key: int(size[:number].sum()) for key, size in sizes.items()},
-                ids=tuple((self.work / f"ids-{p:03d}.npy", start[number]) for p, start in enumerate(starts)),
+                row_starts=dict(zip(SPLITS, row_starts[index].tolist(), strict=True)),
+                value_starts={key: int(size[:index].sum()) for key, size in sizes.items()},
+                ids=tuple((self.work / f"ids-{p:03d}.npy", start[index]) for p, start in enumerate(starts)),
             )
-            for number, name in enumerate(names)
+            for index, name in enumerate(names)
         ]
         for _ in self._map("encode", encode_block, tasks):
             pass

@@ -35,7 +35,7 @@ class Piece:
 
     input: Input
     file: int  # its index among the inputs
-    number: int | None  # of the block or row group; None for a whole file
+    index: int | None  # of the block or row group; None for a whole file
     folder: Path
     columns: Columns
     reading: Reading
@@ -44,7 +44,7 @@ class Piece:
     @property
     def summary_file(self) -> Path:
         """The file of the summaries of its blocks, once all are written."""
-        return self.folder / f"{self.file:05d}-{self.number or 0:07d}.json"
+        return self.folder / f"{self.file:05d}-{self.index or 0:07d}.json"
 
 
 def read_piece(piece: Piece) -> list[dict[str, Any]]:
@@ -67,19 +67,19 @@ def read_piece(piece: Piece) -> list[dict[str, Any]]:
 
 
 def _raw_blocks(piece: Piece) -> Iterator[tuple[int, RawBlock]]:
-    """Blocks as they were read, each with a number that no other row of the file has for its first row."""
+    """Blocks as they were read, each with an index for its first row that no other row of the file has."""
     columns, reading = piece.columns, piece.reading
     if piece.input.is_parquet:
-        assert piece.number is not None
-        offset = piece.number << 32
-        for raw in parquet_blocks(piece.input.path, piece.number, columns, reading, PARQUET_ROWS):
+        assert piece.index is not None
+        offset = piece.index << 32
+        for raw in parquet_blocks(piece.input.path, piece.index, columns, reading, PARQUET_ROWS):
             yield offset, raw
             offset += raw.num_lines
         return
     texts = (
         piece.input.blocks(piece.block_bytes)
-        if piece.number is None
-        else iter([piece.input.block(piece.number, piece.block_bytes)])
+        if piece.index is None
+        else iter([piece.input.block(piece.index, piece.block_bytes)])
     )
     for offset, text in texts:
         header = text.index(b"\n") + 1 if reading.has_header and offset == 0 and b"\n" in text else 0

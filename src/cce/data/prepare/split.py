@@ -1,6 +1,6 @@
 """Which rows are for training, for validation and for the test.
 
-`random`: by a hash of the row's number and a seed. `order`: the last rows of the input are held out. `last-file`:
+`random`: by a hash of the row's index and a seed. `order`: the last rows of the input are held out. `last-file`:
 the last file is, one half for validation and one for the test. `temporal`: the latest timestamps are. `column`:
 given values of a column are. `last-two`: of each user, the last row is for the test and the one before it for
 validation. `none`: all rows are for the test.
@@ -40,7 +40,7 @@ def split_codes(blocks: Sequence[SplitBlock], how: Splitting) -> Iterator[np.nda
     """The index in `SPLITS` of each row, block by block."""
     count = sum(block.num_rows for block in blocks)
     starts = np.cumsum([0, *(block.num_rows for block in blocks)])
-    if how.way in ("random", "order", "none"):  # these know a row by its number, and need no other
+    if how.way in ("random", "order", "none"):  # the row's index is all they need
         for block, start in zip(blocks, starts.tolist(), strict=False):
             yield _by_index(np.arange(start, start + block.num_rows), count, how).astype(np.uint8)
         return

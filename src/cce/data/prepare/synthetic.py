@@ -59,8 +59,8 @@ def _prepare(folder: Path, out: Path, config: SyntheticConfig, *, progress: bool
     splits = {"train": config.num_rows - 2 * held_out, "validation": held_out, "test": held_out}
     create_files(folder, schema, splits)
     oracle = {
-        split: _write_split(folder, split, count, schema, clicks, (config.seed, number), progress=progress)
-        for number, (split, count) in enumerate(splits.items())
+        split: _write_split(folder, split, count, schema, clicks, (config.seed, index), progress=progress)
+        for index, (split, count) in enumerate(splits.items())
     }
     contents = {"kind": "synthetic", "options": asdict(config), "splits": splits}
     return seal(folder, out, schema, {**contents, "oracle_bce": oracle["test"], "oracle_bce_by_split": oracle})

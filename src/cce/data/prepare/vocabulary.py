@@ -127,10 +127,10 @@ def _ids_of_blocks(task: FeatureTask, vocabulary: Values) -> tuple[np.ndarray, l
     ids: list[np.ndarray] = []
     held: list[Values] = []
     lengths = []
-    for number, block in enumerate(task.blocks):
+    for index, block in enumerate(task.blocks):
         held.append(load_block_words(task, block).values)
         lengths.append(len(held[-1]))
-        if number == len(task.blocks) - 1 or sum(map(len, held)) > max(MERGED, len(vocabulary)):
+        if index == len(task.blocks) - 1 or sum(map(len, held)) > max(MERGED, len(vocabulary)):
             ids.append(find_values(concatenate(held), vocabulary) + 1)
             held = []
     return np.concatenate(ids), np.cumsum([0, *lengths[:-1]]).tolist()

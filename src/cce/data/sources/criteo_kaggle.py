@@ -16,8 +16,8 @@ from cce.data.sources.registry import Source
 if TYPE_CHECKING:
     from pathlib import Path
 
-DENSE = tuple(f"I{number}" for number in range(1, 14))
-CATEGORICAL = tuple(f"C{number}" for number in range(1, 27))
+DENSE = tuple(f"I{index}" for index in range(1, 14))
+CATEGORICAL = tuple(f"C{index}" for index in range(1, 27))
 NUM_DAYS = 7
 COLUMNS = Columns("label", CATEGORICAL, DENSE)
 READING = Reading(names=("label", *DENSE, *CATEGORICAL), is_hex=True)

@@ -45,7 +45,7 @@ def _days(folder: Path) -> list[Path]:
             days[int(match[1])] = path
     if not days:
         raise FileNotFoundError(f"{folder} must hold files day_0, day_1, … (or .gz), and there is none.")
-    return [days[number] for number in sorted(days)]
+    return [days[day] for day in sorted(days)]
 
 
 def _make(raw: Path, options: Mapping[str, Any]) -> Job:
@@ -65,6 +65,6 @@ CRITEO_TERABYTE = Source(
     options=(
         Option("sample", "keep all rows (the default), or some, or all positive ones and some others", choices=SAMPLES),
         Option("keep", f"share of (negative) rows kept when sampling (default: {KEEP})", type=float),
-        Option("modulus", "reduce the hexadecimal words modulo this number", type=int),
+        Option("modulus", "reduce the hexadecimal words modulo this integer", type=int),
     ),
 )

@@ -81,7 +81,7 @@ def _as_words(column: Any, name: str, missing: tuple[str, ...]) -> Words:
             column = _plain(column).dictionary_encode()
         values = _plain(column.dictionary)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ValueError(f"column {name!r} must hold words or whole numbers, got {column.type}.") from error
+        raise ValueError(f"column {name!r} must hold strings or integers, got {column.type}.") from error
     indices = pc.fill_null(pc.cast(column.indices, pa.int32()), -1).to_numpy(zero_copy_only=False)
     is_missing = pc.fill_null(pc.is_in(pc.cast(values, pa.string()), pa.array(missing)), True)  # noqa: FBT003
     if pc.any(is_missing).as_py():
@@ -134,7 +134,7 @@ def _some_words(words: Words, kept: Array) -> Words:
 
 
 def save_block(path: Path, numbers: Mapping[str, Array], words: Mapping[str, Words]) -> None:
-    """One file for the columns with a number for each row, and one for each multi-hot column."""
+    """One file for the columns with one value a row, and one for each multi-hot column."""
     columns = {name: pa.array(column) for name, column in numbers.items()}
     for name, column in words.items():
         array = as_array(column)
@@ -172,7 +172,7 @@ def _save_table(path: Path, columns: Mapping[str, Any]) -> None:
 def _load_column(path: Path, name: str) -> Any:
     with pa.memory_map(str(path)) as file:
         reader = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(use_threads=False))
-        batches = [reader.get_batch(number).column(name) for number in range(reader.num_record_batches)]
+        batches = [reader.get_batch(index).column(name) for index in range(reader.num_record_batches)]
     return batches[0] if batches else pa.array([], pa.float64())
 
 

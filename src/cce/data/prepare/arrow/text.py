@@ -70,15 +70,15 @@ def _parse_with_care(text: bytes, columns: Columns, reading: Reading) -> RawBloc
 def _without_binary_lines(text: bytes) -> tuple[bytes, dict[int, str]]:
     """The text with lines that are not UTF-8 emptied, and why they were."""
     lines, reasons = text.split(b"\n"), {}
-    for number, line in enumerate(lines):
+    for index, line in enumerate(lines):
         try:
             line.decode()
         except UnicodeDecodeError as error:
-            reasons[number] = f"a line must be UTF-8, got the byte 0x{line[error.start]:02x}"
+            reasons[index] = f"a line must be UTF-8, got the byte 0x{line[error.start]:02x}"
         if b"\0" in line:
-            reasons[number] = "a line must be text, got the byte 0x00"
-    for number in reasons:
-        lines[number] = b""
+            reasons[index] = "a line must be text, got the byte 0x00"
+    for index in reasons:
+        lines[index] = b""
     return b"\n".join(lines), reasons
 
 

@@ -1,0 +1,23 @@
+"""Tests for embedding classes of your own: inherit a contract in your suite, and pytest checks every property.
+
+    import cce.testing
+
+    class TestMine(cce.testing.EmbeddingContract):
+        table_class = MyEmbedding
+
+        def reference(self, table, x):
+            return ...  # the formula, for one id
+
+It needs pytest and hypothesis: `pip install 'clustered-embeddings[testing]'`. `import cce` does not load it.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(  # before they are imported: a failed assertion then shows its values
+    *(f"{__name__}.{name}" for name in ("base", "contract", "modules", "processes", "sizes", "values"))
+)
+
+from cce.testing.base import DIM, NUM_IDS  # noqa: E402
+from cce.testing.contract import SLOW_TESTS, EmbeddingContract, LinearContract  # noqa: E402
+
+__all__ = ["DIM", "NUM_IDS", "SLOW_TESTS", "EmbeddingContract", "LinearContract"]

@@ -1,0 +1,135 @@
+"""A table as a torch module: copies, pickles, states, devices, `torch.compile`, `torch.export`, `torch.func`."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.optim.swa_utils import AveragedModel
+
+from cce.testing.base import DIM, ContractBase
+
+
+class ModuleTests(ContractBase):
+    """What torch does with any module."""
+
+    def test_deepcopy_shares_nothing(self) -> None:
+        table, ids = self.make(), self.ids(50)
+        twin, before = copy.deepcopy(table), table(ids)
+        self.assert_same(twin(ids), before)
+        with torch.no_grad():
+            for parameter in twin.parameters():
+                parameter.add_(1)
+        for name, tensor in twin.state_dict().items():
+            assert tensor.numel() == 0 or tensor.data_ptr() != table.state_dict()[name].data_ptr()
+        self.assert_same(table(ids), before)
+
+    def test_pickle(self) -> None:
+        table, ids = self.make(), self.ids(50)
+        self.assert_same(pickle.loads(pickle.dumps(table))(ids), table(ids))
+        file = io.BytesIO()
+        torch.save(table, file)
+        file.seek(0)
+        self.assert_same(torch.load(file, weights_only=False)(ids), table(ids))
+
+    def test_a_table_of_another_seed_takes_over_a_state(self) -> None:
+        table, other, ids = self.make(), self.make(seed=1), self.ids(50)
+        assert not torch.equal(other(ids), table(ids))
+        other.load_state_dict(table.state_dict())
+        self.assert_same(other(ids), table(ids))
+
+    def test_a_table_made_on_the_meta_device_takes_over_a_state(self) -> None:
+        table, empty, ids = self.make(), self.make(seed=1, device="meta"), self.ids(50)
+        assert all(parameter.is_meta for parameter in empty.parameters())
+        empty.load_state_dict(table.state_dict(), assign=True)
+        self.assert_same(empty(ids), table(ids))
+
+    # -- transformations -----------------------------------------------------------------------------------------------
+
+    def test_torch_compile(self) -> None:
+        torch.compiler.reset()
+        table, ids = self.make(padding_idx=0), self.ids(6, 4)
+        compiled: Any = torch.compile(table, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(ids), table(ids))
+        compiled(ids).square().sum().backward()
+        gradients = {name: parameter.grad.clone() for name, parameter in table.named_parameters()}
+        table.zero_grad()
+        table(ids).square().sum().backward()
+        for name, parameter in table.named_parameters():
+            torch.testing.assert_close(gradients[name], parameter.grad)
+
+    def test_torch_export(self) -> None:
+        table, ids = self.make(padding_idx=0), self.ids(6, 4)
+        exported = torch.export.export(table, (ids,))
+        torch.testing.assert_close(exported.module()(ids), table(ids))
+
+    def test_vmap_and_functional_gradients(self) -> None:
+        table, ids = self.make(), self.ids(5, 3)
+        torch.testing.assert_close(torch.vmap(table)(ids), table(ids))
+        values = {name: parameter.detach() for name, parameter in table.named_parameters()}
+
+        def loss(values: dict[str, torch.Tensor], ids: torch.Tensor) -> Any:
+            return torch.func.functional_call(table, values, (ids,)).square().sum()
+
+        per_sample = torch.vmap(torch.func.grad(loss), in_dims=(None, 0))(values, ids)
+        whole = torch.func.grad(loss)(values, ids)
+        for name, gradient in whole.items():
+            torch.testing.assert_close(per_sample[name].sum(0), gradient)
+
+    def test_autocast(self) -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.isfinite(self.make()(self.ids(5))).all()
+
+    # -- devices -------------------------------------------------------------------------------------------------------
+
+    def test_runs_on_another_device(self) -> None:
+        """Fake tensors know their device and complain of mixed ones: what a GPU would say, without a GPU."""
+        table = self.make(padding_idx=3)
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            moved = {name: torch.empty_like(p, device="cuda") for name, p in table.named_parameters()}
+            for module in table.modules():
+                for name in getattr(module, "device_tensors", ()):
+                    setattr(module, name, torch.empty_like(getattr(module, name), device="cuda"))
+            ids = torch.zeros(7, 3, dtype=torch.int64, device="cuda")
+            vectors = torch.func.functional_call(table, moved, (ids,))
+        assert vectors.device.type == "cuda"
+        assert vectors.shape == (7, 3, DIM)
+
+    def test_a_default_device_does_not_disturb(self) -> None:
+        with torch.device("meta"):
+            table = self.make()
+        self.assert_same(table.to_dense(), self.make().to_dense())
+
+    # -- names and averages --------------------------------------------------------------------------------------------
+
+    def test_torch_s_name_for_the_argument(self) -> None:
+        table, ids = self.make(), self.ids(5)
+        self.assert_same(table(input=ids), table(ids))
+
+    def test_weight_is_answered_with_a_hint(self) -> None:
+        table = self.make()
+        with pytest.raises(AttributeError, match=rf"'{type(table).__name__}' .* 'weight': to_dense\(\) gives"):
+            table.weight  # noqa: B018
+        assert not hasattr(table, "weight")
+        with pytest.raises(AttributeError, match=r"has no attribute 'colour'$"):
+            table.colour  # noqa: B018
+
+    def test_has_no_buffers_that_averaging_or_data_parallel_training_would_touch(self) -> None:
+        assert list(self.make().buffers()) == []
+
+    def test_an_averaged_copy_of_the_model_keeps_its_index_state(self) -> None:
+        table = self.make()
+        averaged = AveragedModel(table, use_buffers=True)
+        for _ in range(3):
+            with torch.no_grad():
+                for parameter in table.parameters():
+                    parameter.add_(1)
+            averaged.update_parameters(table)
+        weights = {name for name, _ in table.named_parameters()}
+        for name, tensor in averaged.module.state_dict().items():
+            assert torch.equal(tensor, table.state_dict()[name]) == (name not in weights)
