@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cce.kernels.layout import Layout
 
 ID_TYPES = (torch.int32, torch.int64)
+FLOAT_TYPES = tuple(KINDS)  # a compiled graph that had read an entry of KINDS would check it at every call
 
 
 class RowTable(Protocol):
@@ -136,7 +137,7 @@ def _are_readable(ids: Tensor, bags: Bags | None) -> bool:
 def _suit_loops(codebooks: Sequence[Tensor]) -> bool:
     """Whether compiled loops can read these: real tensors, on the CPU, of one float type."""
     dtype = codebooks[0].dtype
-    return dtype in KINDS and all(
+    return dtype in FLOAT_TYPES and all(
         type(codebook) in PLAIN_TYPES and codebook.is_cpu and codebook.dtype is dtype and codebook.shape[0] <= MAX_ROWS
         for codebook in codebooks
     )
@@ -148,7 +149,7 @@ def _suits_operator(tables: Sequence[RowTable], ids: Tensor) -> bool:
         return False
     dtype = tables[0].codebook.dtype
     return (
-        dtype in KINDS
+        dtype in FLOAT_TYPES
         and ids.device.type == "cpu"
         and all(
             not table.sparse
