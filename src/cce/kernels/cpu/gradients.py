@@ -57,7 +57,8 @@ def sparse_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[boo
 def sum_rows(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> RowSums:
     """Sums of gradients for a step on all rows that were used, or on all there are where that is less work."""
     num_rows = [rows if need else 0 for (rows, _), need in zip(saved.plan.shapes, needed, strict=True)]
-    if len(saved.rows) * ROWS_PER_USE < sum(num_rows):
+    num_uses = sum(count * slots for count, slots in zip(saved.counts, saved.plan.num_slots, strict=True))
+    if num_uses * ROWS_PER_USE < sum(num_rows):
         return _sum_used_rows(saved, grad, needed)
     first_rows = np.array([0, *accumulate(num_rows)], np.int64)
     values, first_values = _sum_into(saved, grad, saved.rows, first_rows, needed)
