@@ -24,7 +24,7 @@ from cce.compiled import KINDS
 from cce.indexing import check_ids, versions_of
 from cce.kernels import cpu, operator
 from cce.kernels.cpu.lookup import is_eager
-from cce.kernels.cpu.plan import MAX_ROWS, LaunchPlan
+from cce.kernels.cpu.plan import MAX_ROWS, PLAIN_TYPES, LaunchPlan
 from cce.kernels.gather_sum import gather_sum
 from cce.kernels.triton.autograd import triton_gather_sum
 from cce.kernels.triton.gather_sum import runs_on
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from cce.kernels.cpu import Bags
+    from cce.kernels.cpu.plan import Launch
     from cce.kernels.layout import Layout
 
-PLAIN_TYPES = (Tensor, torch.nn.Parameter)
 ID_TYPES = (torch.int32, torch.int64)
+FLOAT_TYPES = tuple(KINDS)  # a compiled graph that had read an entry of KINDS would check it at every call
 
 
 class RowTable(Protocol):
@@ -78,6 +79,7 @@ class Lookup:
         self._tables = [ref(table) for table in tables]
         self.names = tuple(names)
         self.plan: LaunchPlan | None = None
+        self._launch: Launch | None = None
         self.handle = operator.register(self)
 
     def __call__(self, ids: Tensor, *, bags: Bags | None = None, shape: Sequence[int] | None = None) -> Tensor:
@@ -89,9 +91,9 @@ class Lookup:
             raise TypeError(f"ids must be int32 or int64, got {ids.dtype}.")
         tables = self.tables()
         codebooks = [table.codebook for table in tables]
-        if is_eager() and _suits_loops(codebooks, ids, bags):
-            plan = self.current_plan(codebooks)
-            return cpu.look_up(plan.bind(codebooks), ids, codebooks, bags=bags, shape=shape, sparse=tables[0].sparse)
+        launch = self.find_launch(codebooks) if is_eager() and _are_readable(ids, bags) else None
+        if launch is not None:
+            return cpu.look_up(launch, ids, codebooks, bags=bags, shape=shape, sparse=tables[0].sparse)
         if bags is None:
             ids = ids.view(len(ids), len(tables))
         if bags is None and _suits_operator(tables, ids):
@@ -104,7 +106,17 @@ class Lookup:
         """The tables, while they live."""
         return [table() for table in self._tables]  # type: ignore[misc]
 
-    def current_plan(self, codebooks: Sequence[Tensor]) -> LaunchPlan:
+    def find_launch(self, codebooks: Sequence[Tensor]) -> Launch | None:
+        """The last launch if it still holds, or another one; None if compiled loops cannot serve these codebooks."""
+        launch = self._launch
+        if launch is None or not launch.is_current(codebooks):
+            if not _suit_loops(codebooks):
+                return None
+            launch = self._current_plan(codebooks).bind(codebooks)
+            self._launch = None if launch.copies else launch
+        return launch
+
+    def _current_plan(self, codebooks: Sequence[Tensor]) -> LaunchPlan:
         """The launch plan of the tables as they are."""
         plan = self.plan
         if plan is None or not plan.is_current(codebooks):
@@ -115,19 +127,20 @@ class Lookup:
         return plan
 
 
-def _suits_loops(codebooks: Sequence[Tensor], ids: Tensor, bags: Bags | None) -> bool:
-    """Whether compiled loops can serve these: real tensors, on the CPU, of one float type."""
+def _are_readable(ids: Tensor, bags: Bags | None) -> bool:
+    """Whether compiled loops can read these: real tensors, on the CPU."""
+    if not compiled.available or type(ids) not in PLAIN_TYPES or not ids.is_cpu:
+        return False
+    return bags is None or bags.weights is None or not bags.weights.requires_grad
+
+
+def _suit_loops(codebooks: Sequence[Tensor]) -> bool:
+    """Whether compiled loops can read these: real tensors, on the CPU, of one float type."""
     dtype = codebooks[0].dtype
-    if not compiled.available or dtype not in KINDS or type(ids) not in PLAIN_TYPES or not ids.is_cpu:
-        return False
-    if bags is not None and bags.weights is not None and bags.weights.requires_grad:
-        return False
-    for codebook in codebooks:
-        if type(codebook) not in PLAIN_TYPES or not codebook.is_cpu or codebook.dtype is not dtype:
-            return False
-        if codebook.shape[0] > MAX_ROWS:
-            return False
-    return True
+    return dtype in FLOAT_TYPES and all(
+        type(codebook) in PLAIN_TYPES and codebook.is_cpu and codebook.dtype is dtype and codebook.shape[0] <= MAX_ROWS
+        for codebook in codebooks
+    )
 
 
 def _suits_operator(tables: Sequence[RowTable], ids: Tensor) -> bool:
@@ -136,7 +149,7 @@ def _suits_operator(tables: Sequence[RowTable], ids: Tensor) -> bool:
         return False
     dtype = tables[0].codebook.dtype
     return (
-        dtype in KINDS
+        dtype in FLOAT_TYPES
         and ids.device.type == "cpu"
         and all(
             not table.sparse

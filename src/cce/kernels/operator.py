@@ -44,8 +44,9 @@ def _look_up(
     save: bool,  # noqa: FBT001
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Vectors `(batch, Σ dim)` of ids `(batch, features)`; for backward, rows, names and lengths of lists."""
-    plan = _lookups[handle].current_plan(codebooks)
-    vectors, saved = forward(plan.bind(codebooks), ids, None, (len(ids), plan.dim), save=save)
+    launch = _lookups[handle].find_launch(codebooks)
+    assert launch is not None  # the graph was made for codebooks that suit
+    vectors, saved = forward(launch, ids, None, (len(ids), launch.plan.dim), save=save)
     return vectors, torch.from_numpy(saved.rows), torch.from_numpy(saved.names), torch.from_numpy(saved.listed)
 
 

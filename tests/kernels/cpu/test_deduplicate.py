@@ -7,7 +7,7 @@ import cce
 from cce import compiled
 from cce.kernels.cpu import LaunchPlan
 from cce.kernels.cpu.deduplicate import CHUNK, SMALL_IDS
-from helpers.linear_tables import look_up, plain, seeded
+from helpers.linear_tables import TABLES, look_up, plain, run_forward, seeded, some_ids
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
 
@@ -24,7 +24,7 @@ def frequent(batch, share, seed=0):
 def kinds():
     options = {"generator": seeded(), "padding_idx": 3}
     yield cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=300, **options)
-    yield cce.FullEmbedding(NUM_IDS, 20, **options)
+    yield cce.ClusteredEmbedding(NUM_IDS, 20, num_rows=300, num_columns=1, **options)
 
 
 @pytest.mark.parametrize("batch", [255, 256, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 300])
@@ -89,3 +89,10 @@ def test_gradients_of_gradients_of_deduplicated_ids():
     (plainly,) = torch.autograd.grad((plain(table, ids) * scale).square().sum(), table.codebook, create_graph=True)
     torch.testing.assert_close(first, plainly, rtol=1e-4, atol=1e-3)
     torch.testing.assert_close(found, torch.autograd.grad(plainly.square().sum(), scale)[0], rtol=1e-4, atol=1e-3)
+
+
+def test_vectors_of_one_row_are_not_deduplicated():
+    tables, ids = [TABLES["full"](), TABLES["cce"]()], some_ids(CHUNK + 300, 2, high=10)
+    plan, codebooks = LaunchPlan([t.layout() for t in tables]), [t.codebook.detach() for t in tables]
+    _, saved = run_forward(plan.bind(codebooks), ids, None)
+    assert saved.listed.tolist() == [[0, 0], [10, 10]]

@@ -89,6 +89,21 @@ def test_a_plan_knows_when_a_module_was_changed():
     assert not plan.is_current([table.codebook])
 
 
+def test_a_launch_knows_its_codebooks_by_where_they_lie_and_how():
+    table = TABLES["cce"]()
+    plan, codebook = LaunchPlan([table.layout()]), table.codebook.detach()
+    launch = plan.bind([codebook])
+    assert launch.is_current([codebook])
+    assert launch.is_current([codebook.view(codebook.shape)])
+    others = [codebook.clone(), codebook.view(torch.int32), codebook.as_strided(codebook.shape, (1, 160)), codebook[1:]]
+    assert not any(launch.is_current([other]) for other in others)
+    assert not launch.is_current([codebook.as_subclass(type("Wrapped", (torch.Tensor,), {}))])
+    across = codebook.t().contiguous().t()
+    assert not plan.bind([across]).is_current([across])  # it runs on a copy
+    table.helper.seeds.share_memory_()
+    assert not launch.is_current([codebook])
+
+
 def test_index_state_outlives_its_table_but_a_plan_does_not_hold_the_table():
     table = TABLES["cce"]()
     plan, held = LaunchPlan([table.layout()], versions=versions_of(table.modules())), weakref.ref(table.codebook)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 PARALLEL_SLOTS = 1 << 18  # below so many rows to fetch, handing work to threads costs more than it saves
+ROWS_PER_USE = 4  # rows of all codebooks for each row used, up to which a step on all rows is less work
 SPARSEST = 1 << 10  # rows of a codebook for each row used, beyond which the used rows are sorted instead of marked
 
 
@@ -56,7 +57,8 @@ def sparse_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[boo
 def sum_rows(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> RowSums:
     """Sums of gradients for a step on all rows that were used, or on all there are where that is less work."""
     num_rows = [rows if need else 0 for (rows, _), need in zip(saved.plan.shapes, needed, strict=True)]
-    if len(saved.rows) < sum(num_rows):
+    num_uses = sum(count * slots for count, slots in zip(saved.counts, saved.plan.num_slots, strict=True))
+    if num_uses * ROWS_PER_USE < sum(num_rows):
         return _sum_used_rows(saved, grad, needed)
     first_rows = np.array([0, *accumulate(num_rows)], np.int64)
     values, first_values = _sum_into(saved, grad, saved.rows, first_rows, needed)

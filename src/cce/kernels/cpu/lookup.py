@@ -75,9 +75,9 @@ def look_up(
     step = None if launch.copies or is_dual else find_step(codebooks)
     vectors: Tensor
     if step is None:
-        vectors = _LookUp.apply(launch, ids, bags, shape, sparse, *codebooks)  # type: ignore[no-untyped-call]
+        vectors = _look_up(launch, ids, bags, shape, sparse, *codebooks)
     else:
-        vectors = _LookUpAndStep.apply(launch, ids, bags, shape, step, codebooks, _ANCHOR)  # type: ignore[no-untyped-call]
+        vectors = _look_up_and_step(launch, ids, bags, shape, step, codebooks, _ANCHOR)
     return vectors
 
 
@@ -155,6 +155,11 @@ class _LookUpAndStep(torch.autograd.Function):
         return (None,) * 7
 
 
+# `apply` without its preparations for `torch.func`, which take longer than all the rest of it: this is eager code
+_look_up: Callable[..., Tensor] = super(torch.autograd.Function, _LookUp).apply
+_look_up_and_step: Callable[..., Tensor] = super(torch.autograd.Function, _LookUpAndStep).apply
+
+
 # -- forward -----------------------------------------------------------------------------------------------------------
 
 
@@ -171,7 +176,7 @@ def forward(
 
 def _look_up_ids(launch: Launch, ids: Tensor, shape: Sequence[int], *, save: bool) -> tuple[Tensor, SavedForBackward]:
     plan, batch = launch.plan, ids.shape[0]
-    vectors = torch.empty(shape, dtype=launch.sums, device="cpu")
+    vectors = torch.from_numpy(np.empty(shape, launch.numbers[-1].dtype))  # a third of the overhead of torch.empty
     starts, size = plan.starts(batch)
     rows = np.empty(size if save else 0, np.int32)
     names = np.empty(plan.num_features * batch if save else 0, np.uint16)

@@ -75,7 +75,7 @@ def look_up(
         into, into_stride = out + begin * out_stride + features[f, OUT] * total, out_stride
         first_name = place * batch + begin if keep else 0
         num_listed, size_of_id = 0, id_bytes
-        if len(names):
+        if len(names) and num_slots > 1:  # a vector that is one row is not composed
             num_listed = deduplicate_ids(at, size_of_id, stride, count, distinct, names, first_name, seen)
             listed[place, chunk] = num_listed
         num_ids = count

@@ -27,6 +27,7 @@ Specialisation = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[
 Group = tuple[Specialisation, Array]  # features that are alike, one a row
 WorkShare = list[tuple[Specialisation, Array, Array]]  # the features of a specialisation, and units of work on them
 
+PLAIN_TYPES = frozenset({Tensor, torch.nn.Parameter})  # whose memory is what it says
 MAX_ROWS = 2**31  # rows are named by int32
 SHORT_TERMS, SHORT_COLUMNS = (1, 2), (1, 2, 4)  # counts for which loops of their own are compiled
 
@@ -36,11 +37,20 @@ class Launch(NamedTuple):
 
     plan: LaunchPlan
     groups: list[Group]  # with the addresses of codebooks
-    addresses: list[int]
     dtype: torch.dtype
     sums: torch.dtype  # that values are summed in
     numbers: tuple[tuple[int, int], Any, Any]  # bytes of a stored value and of a sum, and their kinds
     copies: list[Tensor]  # of codebooks that are not contiguous
+    bound: list[tuple[int, torch.dtype, bool]]  # what the codebooks are known by
+
+    def is_current(self, codebooks: Sequence[Tensor]) -> bool:
+        """Whether it is that of these codebooks, where they lie now, and of a plan that is current."""
+        return (
+            PLAIN_TYPES.issuperset(map(type, codebooks))
+            and self.plan.is_current(codebooks)
+            and [(codebook.data_ptr(), codebook.dtype, codebook.is_contiguous()) for codebook in codebooks]
+            == self.bound
+        )
 
 
 class LaunchPlan:
@@ -68,7 +78,6 @@ class LaunchPlan:
         self._addresses = [tensor.data_ptr() for tensor in self.state]
         self.groups = self._make_groups()
         self._shares: dict[int, list[WorkShare]] = {}
-        self._launch: Launch | None = None
         self._starts: tuple[int, tuple[Array, int]] | None = None
 
     def is_current(self, codebooks: Sequence[Tensor]) -> bool:
@@ -90,27 +99,20 @@ class LaunchPlan:
         )
 
     def bind(self, codebooks: Sequence[Tensor]) -> Launch:
-        """The plan for these codebooks, of one float type and on the CPU; the last launch is remembered."""
+        """The plan for these codebooks, of one float type and on the CPU."""
         copies = [codebook for codebook in codebooks if not codebook.is_contiguous()]
         if copies:
             codebooks = copies = [codebook.contiguous() for codebook in codebooks]
-        addresses = [codebook.data_ptr() for codebook in codebooks]
-        launch = self._launch
-        if launch is None or launch.addresses != addresses or launch.dtype is not codebooks[0].dtype or copies:
-            launch = self._bind(codebooks, addresses, copies)
-            self._launch = None if copies else launch
-        return launch
-
-    def _bind(self, codebooks: Sequence[Tensor], addresses: list[int], copies: list[Tensor]) -> Launch:
         for codebook, shape in zip(codebooks, self.shapes, strict=True):
             _check_memory(codebook, shape)
+        addresses = [codebook.data_ptr() for codebook in codebooks]
         groups = [(specialisation, features.copy()) for specialisation, features in self.groups]
         for _, features in groups:
             features[:, loops.CODEBOOK] = [addresses[place] for place in features[:, loops.PLACE]]
         dtype = codebooks[0].dtype
         sums = sum_type(dtype)
         numbers = ((dtype.itemsize, sums.itemsize), KINDS[dtype], KINDS[sums])
-        return Launch(self, groups, addresses, dtype, sums, numbers, copies)
+        return Launch(self, groups, dtype, sums, numbers, copies, [(address, dtype, True) for address in addresses])
 
     def starts(self, batch: int) -> tuple[Array, int]:
         """`row_starts` for one id an example; those of the last batch are remembered."""
