@@ -176,7 +176,7 @@ def forward(
 
 def _look_up_ids(launch: Launch, ids: Tensor, shape: Sequence[int], *, save: bool) -> tuple[Tensor, SavedForBackward]:
     plan, batch = launch.plan, ids.shape[0]
-    vectors = torch.from_numpy(np.empty(shape, launch.numbers[-1].dtype))  # a third of the overhead of torch.empty
+    vectors = torch.empty(shape, dtype=launch.sums, device="cpu")
     starts, size = plan.starts(batch)
     rows = np.empty(size if save else 0, np.int32)
     names = np.empty(plan.num_features * batch if save else 0, np.uint16)
