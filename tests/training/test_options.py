@@ -3,7 +3,7 @@
 import pytest
 
 from cce.training.config import TrainConfig
-from cce.training.options import make_config, parse_pairs, read_toml, upgrade_options
+from cce.training.options import make_config, parse_pairs, read_toml, to_toml, upgrade_options
 
 
 def test_a_file_holds_what_was_written(tmp_path):
@@ -15,7 +15,7 @@ def test_a_file_holds_what_was_written(tmp_path):
         model_options={"bottom": [64, 32], "name": "é"},
         method_options={"settings": {"start": "k-means++", "niter": 3}},
     )
-    (tmp_path / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    (tmp_path / "config.toml").write_text(to_toml(config), encoding="utf-8")
     assert make_config(read_toml(tmp_path / "config.toml")) == config
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import Budget, make_budget
+from cce.budget import DEFAULT_METHOD, FULL, Budget, make_budget
 from cce.checks import check_choice, check_range, check_type, shown
 from cce.embeddings import MAX_IDS, METHODS, TableRequest
 from cce.footprint import Footprint, Footprints
@@ -27,7 +27,7 @@ def plan_tables(
     vocabularies: Mapping[str, int],
     embedding_dim: int,
     *,
-    method: MethodOf = "cce",
+    method: MethodOf = DEFAULT_METHOD,
     budget: Budget | None = None,
     cap: int | None = None,
     num_params: int | None = None,
@@ -75,7 +75,7 @@ def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprin
 
 def _unlimited(request: TableRequest) -> Footprint:
     """The full table; where another method was asked for, with the reason why it is not used."""
-    return request.full if request.kind.method == "full" else replace(request.full, reason=NO_BUDGET)
+    return request.full if request.kind.method == FULL else replace(request.full, reason=NO_BUDGET)
 
 
 def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
