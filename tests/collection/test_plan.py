@@ -42,7 +42,9 @@ every_option = pytest.mark.parametrize(("method", "options"), OPTIONS, ids=[f"{m
 @every_option
 @pytest.mark.parametrize("compression", [1.5, 10])
 def test_tables_weigh_what_the_plan_says(method, options, compression):
-    collection = EmbeddingCollection(SIZES, 16, method=method, options={method: options}, budget=Budget(compression=compression))
+    collection = EmbeddingCollection(
+        SIZES, 16, method=method, options={method: options}, budget=Budget(compression=compression)
+    )
     for table, planned in zip(collection.tables.values(), collection.plan.tables, strict=True):
         assert (table.method, table.num_params, table.pointer_nbytes, table.nbytes) == (
             planned.method, planned.num_params, planned.pointer_nbytes, planned.nbytes,

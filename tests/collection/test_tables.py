@@ -268,7 +268,9 @@ def test_weights_do_not_go_with_a_mean():
 
 
 def test_a_unified_table_hashes_the_values_of_features_apart():
-    collection = EmbeddingCollection({"a": 500, "b": 500}, DIM, method="hash", unified=True, budget=Budget(compression=10), seed=0)
+    collection = EmbeddingCollection(
+        {"a": 500, "b": 500}, DIM, method="hash", unified=True, budget=Budget(compression=10), seed=0
+    )
     vectors = collection(torch.arange(500).unsqueeze(1).expand(-1, 2))
     shared = (vectors[:, 0] == vectors[:, 1]).all(-1).float().mean()
     assert shared < 0.05  # 1 in 100 rows, by chance
