@@ -253,6 +253,12 @@ def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(cce, "import_everything")
 
 
+def test_what_data_and_records_are_made_of_has_public_names():
+    for name in ("Batch", "Schema", "Feature", "PreparedData", "RunRecord"):
+        assert name in cce.__all__
+        assert getattr(cce, name).__name__ == name
+
+
 def test_the_version_is_that_of_the_installed_package():
     assert importlib.import_module("importlib.metadata").version("clustered-embeddings") == cce.__version__
 

@@ -78,8 +78,7 @@ class EmbeddingCollection(nn.Module):
         check_flag("unified", unified)
         check_placement(None, dtype)
         check_vocabularies("features", features)
-        self.features = dict(features)
-        self.embedding_dim = embedding_dim
+        self.features, self.embedding_dim = dict(features), embedding_dim
         self.pooling, self.unified = pooling, unified
         self.plan = plan_tables(
             {"all": sum(features.values())} if unified else self.features,
