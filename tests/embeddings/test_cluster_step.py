@@ -292,5 +292,5 @@ def test_a_kill_leaves_a_pointer_file_whole(tmp_path):
         child.join(delay)
         child.kill()
         child.join()
-        found = torch.from_file(str(file), size=800_000, dtype=torch.uint16).view(200_000, 4)
+        found = torch.from_file(str(file), size=1_600_000, dtype=torch.uint16).view(200_000, 8)
         assert any(torch.equal(found, state) for state in states)
