@@ -77,3 +77,9 @@ def test_options_of_runs_from_before_have_the_names_of_today(tmp_path):
     assert read_toml(tmp_path / "config.toml", upgrade=True) == {"cluster_schedule": "none"}
     with pytest.raises(ValueError, match="an option that is not known, 'schedule'"):
         read_toml(tmp_path / "config.toml")
+
+
+def test_a_run_of_the_papers_preset_had_a_count_that_it_did_not_use():
+    old = {"data": "d", "cap": 3, "preset": "paper", "learned_min_count": 5}
+    assert make_config(upgrade_options(old)).learned_min_count is None
+    assert upgrade_options(old | {"preset": "tuned"})["learned_min_count"] == 5
