@@ -93,7 +93,8 @@ def _measure(num_ids: int, batch: int, traffic: str, rounds: int) -> list[dict[s
 
 def _table(method: str, num_ids: int, *, sparse: bool = False) -> nn.Module:
     budget: dict[str, Any] = {"compression": 1} if method == "full" else {"num_params": NUM_PARAMS}
-    return cce.create_embedding(method, num_ids, DIM, seed=0, sparse=sparse, **budget)
+    columns = {"preset": "paper"} if method == "cce" else {}  # four columns, as the other methods have
+    return cce.create_embedding(method, num_ids, DIM, seed=0, sparse=sparse, **budget, **columns)
 
 
 def _step(table: nn.Module, ids: Tensor, grad: Tensor, *, step: bool = False) -> Callable[[], None]:

@@ -63,14 +63,14 @@ def _measure(name: str, num_ids: int, optimizer_name: str) -> dict[str, Any]:
     import cce
     from benchmarks.side_by_side import resident
 
-    warm = cce.create_embedding("cce", 1000, DIM, num_params=1600, seed=0)
+    warm = cce.create_embedding("cce", 1000, DIM, num_params=1600, preset="paper", seed=0)
     warm(torch.arange(300)).sum().backward()
     torch.optim.Adam(warm.parameters()).step()  # all code is loaded from here on
     before, started = resident(), time.perf_counter()
     with PeakMemory() as peak:
         sparse = name.endswith("sparse")
         if name == "cce":
-            table: Any = cce.create_embedding("cce", num_ids, DIM, num_params=NUM_PARAMS, seed=0)
+            table: Any = cce.create_embedding("cce", num_ids, DIM, num_params=NUM_PARAMS, preset="paper", seed=0)
         else:
             table = torch.nn.Embedding(num_ids, DIM, sparse=sparse)
         parameters = table.parameters()

@@ -49,7 +49,7 @@ def _run(helper_start: str, policy: str, num_rows: int, seed: int) -> dict[str, 
     clicks = SyntheticClicks((20_000, 5_000), num_clusters=32, generator=g)
     train, test = clicks.sample(num_rows, generator=g), clicks.sample(num_rows // 8, generator=g)
     tables = nn.ModuleList(
-        cce.create_embedding("cce", size, DIM, num_params=8_000, generator=g, helper_start=helper_start)
+        cce.create_embedding("cce", size, DIM, num_params=8_000, generator=g, preset="paper", helper_start=helper_start)
         for size in (20_000, 5_000)
     )
     optimizer = torch.optim.Adam(tables.parameters(), lr=RATE)

@@ -328,6 +328,12 @@ def test_a_failure_part_way_changes_nothing():
     assert [type(module) for module in model] == [nn.Embedding, nn.Embedding]
 
 
+def test_a_budget_says_by_name_how_many_ids_have_learned_pointers():
+    model = nn.ModuleDict({"user": nn.Embedding(9_000, 16), "item": nn.Embedding(7_000, 16)})
+    cce.compress(model, budget=cce.Budget(compression=10, num_learned={"user": 100}), seed=0)
+    assert [table.assignments.num_learned for table in model.values()] == [100, 7_000]
+
+
 @pytest.mark.slow
 def test_a_text_classifier_of_transformers():
     transformers = pytest.importorskip("transformers")

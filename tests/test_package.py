@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import cce
+from cce.embeddings import METHODS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "cce"
@@ -101,6 +102,22 @@ def test_a_package_is_imported_through_its_init_and_nothing_inside_it():
             if len(inside) > 1 or not set(inside) <= set(public):
                 wrong.append(f"{path.relative_to(SOURCE)} imports {name}")
     assert seen >= 600
+    assert wrong == []
+
+
+def test_training_knows_no_method():
+    """It asks the class of a method (`training_defaults`) and `cce.diagnostics`; not even a name of one is written."""
+    kinds = {kind.__name__ for kind in METHODS.values()}
+    seen, wrong = 0, []
+    for path in sorted((SOURCE / "training").glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        keys = {id(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys}
+        for node in ast.walk(tree):
+            seen += isinstance(node, ast.Constant)
+            if isinstance(node, ast.Constant) and node.value in METHODS and id(node) not in keys:
+                wrong.append(f"{path.name}: {node.value!r}")
+        wrong += [f"{path.name}: {kind}" for kind in kinds if kind in path.read_text(encoding="utf-8")]
+    assert seen > 500
     assert wrong == []
 
 
@@ -234,6 +251,12 @@ def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(ImportError, match="cannot import name 'colour' from 'cce'"):
         from cce import colour  # noqa: F401
     assert not hasattr(cce, "import_everything")
+
+
+def test_what_data_and_records_are_made_of_has_public_names():
+    for name in ("Batch", "Schema", "Feature", "PreparedData", "RunRecord"):
+        assert name in cce.__all__
+        assert getattr(cce, name).__name__ == name
 
 
 def test_the_version_is_that_of_the_installed_package():

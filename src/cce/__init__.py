@@ -38,10 +38,11 @@ if TYPE_CHECKING:
         TensorTrainEmbedding,
         create_embedding,
         list_methods,
+        paper_schedule,
     )
     from cce.footprint import Footprint, Footprints
     from cce.models import DLRM, GMF, create_model
-    from cce.reclustering import ClusterSchedule, paper_schedule, repair_optimizer, restart_average
+    from cce.reclustering import ClusterSchedule, repair_optimizer, restart_average
     from cce.records import RunRecord
     from cce.schema import Batch, Feature, Schema
     from cce.training import TrainConfig, Trainer
@@ -115,7 +116,6 @@ _HOMES = {
     "compress": "cce.compression",
     "create_model": "cce.models",
     "diagnose_collapse": "cce.diagnostics",
-    "paper_schedule": "cce.reclustering",
     "plan_tables": "cce.collection",
     "pointer_entropies": "cce.diagnostics",
     "repair_optimizer": "cce.reclustering",

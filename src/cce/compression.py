@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from cce.budget import Budget, check_given, make_budget
+from cce.budget import DEFAULT_METHOD, FULL, Budget, check_given, make_budget
 from cce.checks import check_choice, check_flag, check_range, check_type, shown
 from cce.collection import share_out
 from cce.embeddings import METHODS, Embedding, EmbeddingBag, TableRequest, make_table
@@ -31,7 +31,7 @@ LARGE = 100_000  # parameters from which a table is worth compressing
 def compress(
     model: nn.Module,
     *,
-    method: str = "cce",
+    method: str = DEFAULT_METHOD,
     budget: Budget | None = None,
     cap: int | None = None,
     num_params: int | None = None,
@@ -131,7 +131,7 @@ def _plan_swaps(
     for group in groups:
         full = _request(group, kind, options).full
         found = planned.get(group.name, full)
-        kept = group.reason or (f"fits in full within {budget}" if found.method == "full" != kind.method else "")
+        kept = group.reason or (f"fits in full within {budget}" if found.method == FULL != kind.method else "")
         now = replace(full, method=f"nn.{type(group.first).__name__}", reason=kept)
         swaps.append(_Swap(group, now if kept else found))
     return swaps

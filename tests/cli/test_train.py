@@ -12,7 +12,7 @@ import torch
 
 from cce.cli import main
 from cce.records import read_records
-from cce.training.options import make_config, read_toml
+from cce.training.options import make_config, read_toml, to_toml
 from helpers.runs import tiny_config, tiny_data
 
 SMALL = (
@@ -80,7 +80,7 @@ def test_json_is_all_that_stdout_holds_and_a_run_goes_on(data, tmp_path, capsys)
 
 @pytest.mark.slow
 def test_a_file_has_the_same_names_and_the_command_line_goes_first(data, tmp_path, capsys):
-    (tmp_path / "run.toml").write_text(tiny_config(data, seed=3).to_toml())
+    (tmp_path / "run.toml").write_text(to_toml(tiny_config(data, seed=3)))
     arguments = ["--config", str(tmp_path / "run.toml"), "--max-steps", "2", "--out", str(tmp_path / "run"), "--json"]
     assert main(["train", *arguments]) == 0
     config = json.loads(capsys.readouterr().out)["config"]

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import cce
+from cce.diagnostics import diagnose_tables
 
 
 def generator(seed=0):
@@ -90,3 +91,13 @@ def test_other_tables_are_rejected():
 def test_only_learned_ids_count():
     partial = table(num_learned=100)
     assert cce.diagnose_collapse(partial, generator=generator()).random[1] <= math.log(100) + 1e-9
+
+
+def test_all_tables_of_a_model_that_can_learn_are_judged():
+    model = torch.nn.ModuleDict({"a": table(), "b": cce.FullEmbedding(9, 4), "c": table(num_learned=0)})
+    found = diagnose_tables(model, seed=3)
+    assert list(found) == ["a"]
+    assert found["a"] == cce.diagnose_collapse(model["a"], generator=generator(3))
+    values = found["a"].to_dict()
+    assert (values["num_rows"], values["dead_rows"]) == (found["a"].num_rows, sum(found["a"].dead_rows))
+    assert (values["entropies"], values["verdict"]) == (found["a"].entropies, found["a"].verdict)

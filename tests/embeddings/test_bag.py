@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 
+import cce
 from cce.embeddings import (
     ClusteredEmbedding,
     CompositionalProductEmbedding,
@@ -361,3 +362,12 @@ def test_wrong_ids_are_rejected_by_the_table(ids, error, message):
     bag, _ = twins(mode="sum")
     with pytest.raises(error, match=re.escape(message)):
         bag(torch.tensor(ids))
+
+
+def test_torchs_name_of_the_table_is_answered_with_a_hint():
+    bag = cce.EmbeddingBag(cce.ClusteredEmbedding(50, 4, num_rows=3))
+    with pytest.raises(AttributeError, match=r"no attribute 'weight': table\.to_dense\(\) gives the whole table\."):
+        bag.weight  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'wait'"):
+        bag.wait  # noqa: B018
+    assert not hasattr(bag, "weight")

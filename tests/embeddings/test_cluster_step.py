@@ -86,7 +86,12 @@ def test_an_interrupt_at_any_moment_leaves_the_old_table_or_the_new_one(backend)
 def test_the_table_is_never_in_memory():
     """Asked for blocks no larger than the settings allow, and for the sample once."""
     table = cce.ClusteredEmbedding(
-        10_000, 8, num_rows=4, settings=cce.ClusterSettings(block_size=512, points_per_row=100), generator=generator()
+        10_000,
+        8,
+        num_rows=4,
+        num_columns=4,
+        settings=cce.ClusterSettings(block_size=512, points_per_row=100),
+        generator=generator(),
     )
     asked = []
 
@@ -102,7 +107,7 @@ def test_the_table_is_never_in_memory():
 
 @pytest.mark.slow
 def test_a_source_is_asked_for_small_pieces_of_a_large_block():
-    table = cce.ClusteredEmbedding(100_000, 64, num_rows=4, generator=generator())
+    table = cce.ClusteredEmbedding(100_000, 64, num_rows=4, num_columns=4, generator=generator())
     asked = []
 
     def source(ids):
@@ -218,7 +223,7 @@ def test_pointers_mapped_from_a_file_are_replaced_whole(tmp_path):
     assert torch.equal(table.to_dense(), plain.to_dense())
     assert file.stat().st_ino != inode  # written to a temporary file and renamed
     assert list(tmp_path.iterdir()) == [file]
-    stored = torch.from_file(str(file), size=4000, dtype=torch.uint16).view(1000, 4)
+    stored = torch.from_file(str(file), size=8000, dtype=torch.uint16).view(1000, 8)
     assert torch.equal(stored, table.assignments.pointers)
 
 
@@ -287,5 +292,5 @@ def test_a_kill_leaves_a_pointer_file_whole(tmp_path):
         child.join(delay)
         child.kill()
         child.join()
-        found = torch.from_file(str(file), size=800_000, dtype=torch.uint16).view(200_000, 4)
+        found = torch.from_file(str(file), size=1_600_000, dtype=torch.uint16).view(200_000, 8)
         assert any(torch.equal(found, state) for state in states)

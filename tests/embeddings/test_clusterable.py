@@ -20,7 +20,7 @@ def generator(seed=0):
 
 def clustered(num_ids=500, **options):
     """A table, what it pointed to, its vectors then, and the event of its first clustering."""
-    table = cce.ClusteredEmbedding(num_ids, 8, num_rows=10, generator=generator(), **options)
+    table = cce.ClusteredEmbedding(num_ids, 8, num_rows=10, num_columns=4, generator=generator(), **options)
     before, vectors = table.assignments(torch.arange(num_ids)), table.to_dense()
     return table, before, vectors, table.cluster(generator=generator(1))
 

@@ -30,6 +30,8 @@ class TestBeforeClustering(LinearContract):
 
 
 class TestAfterClustering(TestBeforeClustering):
+    options = {"preset": "paper"}  # noqa: RUF012  # the tuned one is what TestBeforeClustering has
+
     def make(self, *args, **kwargs):
         table = super().make(*args, **kwargs)
         if table.method == "cce":
@@ -169,7 +171,7 @@ def test_a_residual_start_changes_the_table_less_than_a_zero_start(combine, num_
 
 def test_a_residual_start_is_the_mean_of_what_is_left():
     g = torch.Generator().manual_seed(0)
-    table = cce.ClusteredEmbedding(300, 8, num_rows=10, helper_start="residual", generator=g)
+    table = cce.ClusteredEmbedding(300, 8, num_rows=10, num_columns=4, helper_start="residual", generator=g)
     old = table.to_dense()
     table.cluster(generator=torch.Generator().manual_seed(1))
     tables = table.codebook.detach().view(4, 2, 10, 2)
@@ -208,7 +210,7 @@ def test_circular_columns_are_clustered_by_the_others():
 
 
 def test_more_rows_before_the_first_clustering_than_after():
-    table = cce.ClusteredEmbedding(500, 8, num_rows=10, first_rows=60)
+    table = cce.ClusteredEmbedding(500, 8, num_rows=10, num_columns=4, first_rows=60)
     assert table.num_params == 60 * 16
     twin = copy.deepcopy(table)
     parameter = table.codebook

@@ -39,9 +39,9 @@ def test_a_method_that_is_larger_than_the_full_table_gives_the_full_table():
 def test_a_total_below_the_smallest_is_rejected_and_a_cap_is_not():
     with pytest.raises(ValueError, match="num_params must be at least 32 for method 'cce' of these sizes, got 3"):
         request().for_budget(Budget(num_params=3))
-    with pytest.raises(ValueError, match="nbytes must be at least 320 for method 'cce' of these sizes, got 319"):
-        request().for_budget(Budget(nbytes=319))
-    assert request().for_budget(Budget(nbytes=320)).nbytes == 320
+    with pytest.raises(ValueError, match="nbytes must be at least 512 for method 'cce' of these sizes, got 511"):
+        request().for_budget(Budget(nbytes=511))
+    assert request().for_budget(Budget(nbytes=512)).nbytes == 512
     assert request().for_budget(Budget(cap=3)).num_params == 32
     assert request().for_budget(Budget()).method == "full"
 

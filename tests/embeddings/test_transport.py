@@ -17,7 +17,7 @@ def table(method, device=None, seed=0, **options):
 
 
 def collection(device=None, seed=0):
-    return cce.EmbeddingCollection(FEATURES, DIM, method="cce", cap=1600, seed=seed, device=device)
+    return cce.EmbeddingCollection(FEATURES, DIM, method="cce", cap=1600, seed=seed).to(device)
 
 
 # -- the meta device ---------------------------------------------------------------------------------------------------

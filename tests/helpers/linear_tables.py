@@ -22,7 +22,9 @@ def with_importance(table):
 
 def clustered(num_ids=NUM_IDS, dim=DIM, **options):
     """Trained a little, so that pointers are learned and helpers are not zero."""
-    table = cce.ClusteredEmbedding(num_ids, dim, **{"num_rows": 20, "generator": seeded(), **options})
+    table = cce.ClusteredEmbedding(
+        num_ids, dim, **{"num_rows": 20, "preset": "paper", "generator": seeded(), **options}
+    )
     table.cluster(generator=seeded())
     with torch.no_grad():
         table.codebook.add_(0.1 * torch.randn(table.codebook.shape, generator=seeded(1)))
@@ -31,7 +33,7 @@ def clustered(num_ids=NUM_IDS, dim=DIM, **options):
 
 def cce_table(**options):
     return lambda n=NUM_IDS, d=DIM, **more: cce.ClusteredEmbedding(
-        n, d, **{"num_rows": 20, "generator": seeded(), **options, **more}
+        n, d, **{"num_rows": 20, "preset": "paper", "generator": seeded(), **options, **more}
     )
 
 
@@ -60,6 +62,7 @@ TABLES = {
     "pq of two bytes": table(cce.ProductQuantizedEmbedding, num_rows=300),
     "pq of four bytes": table(cce.ProductQuantizedEmbedding, num_rows=2**16 + 1),
     "cce": cce_table(),
+    "cce of eight columns": cce_table(preset="tuned"),
     "cce after clustering": clustered,
     "cce without helpers": cce_table(num_helpers=0),
     "cce with two helpers": cce_table(num_helpers=2),

@@ -15,7 +15,7 @@ from cce.collection import EmbeddingCollection
 from cce.distributed import broadcast, check_same, gather_rows, init_distributed, sum_over_ranks
 from cce.reclustering import ClusterSchedule
 from cce.training import Trainer
-from cce.training.divergence import DivergedError
+from cce.training.stopping import DivergedError
 from helpers.runs import tiny_config
 
 

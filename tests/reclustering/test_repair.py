@@ -35,7 +35,7 @@ def generator(seed=0):
 
 
 def make(**options):
-    return cce.ClusteredEmbedding(300, 8, num_rows=10, generator=generator(), **options)
+    return cce.ClusteredEmbedding(300, 8, num_rows=10, num_columns=4, generator=generator(), **options)
 
 
 def train(table, optimizer, steps=30, *, scale=1.0):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cce.report.factors import Kind
-from cce.report.groups import MEASURES, full_size_of, group_records, key_of, size_of
+from cce.report.groups import MEASURES, budget_words, full_size_of, group_records, key_of, size_of
 from cce.report.reading import LiveRun
 from helpers.made_records import CAPS, DIM, SIZES, made_record, made_records
 
@@ -162,3 +162,17 @@ def test_factors_are_of_the_leading_metric():
     assert (group.leading.name, group.baseline_score) == ("auc", 0.71)
     assert group.factor("hash", "params").value == pytest.approx(size_of(full, "params") / middle)
     assert group.against_full(group.series["hash"][0]) == pytest.approx(-0.01)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"cap": 8_000}, "cap 8,000"),
+        ({"num_params": 20_000}, "20,000 params"),
+        ({"nbytes": 200_000}, "200,000 bytes"),
+        ({"compression": 12.5, "cap": None}, "12.5×"),
+        ({"method": "full"}, ""),
+    ],
+)
+def test_a_budget_in_words(config, words):
+    assert budget_words(config) == words

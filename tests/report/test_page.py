@@ -252,6 +252,8 @@ def test_a_command_is_the_run_again():
     assert parsed(train_command(asdict(CONFIG))) == CONFIG
     plain = TrainConfig(data=str(Path("/data")), cap=100)
     assert train_command(asdict(plain)) == "cce train /data --method cce --cap 100"
+    old = {"data": "/data", "method": "cce", "preset": "paper", "learned_min_count": 5, "schedule": "none"}
+    assert train_command(old) == "cce train /data --method cce --preset paper --cluster-schedule none"
     assert parsed(train_command(asdict(plain))) == plain
 
 

@@ -12,14 +12,15 @@ import pytest
 import torch
 from torch import nn
 
+from cce import paper_schedule
 from cce.cli import main
 from cce.embeddings import create_embedding
 from cce.experiments.recipe import read_recipe
-from cce.reclustering import ClusterSchedule, paper_schedule
+from cce.reclustering import ClusterSchedule
 from cce.training import TrainConfig, Trainer
 from cce.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint
+from cce.training.inspection import verify_run
 from cce.training.optimizers import create_optimizers, learning_rate_factor
-from cce.training.verify import verify_run
 from helpers.runs import tiny_config
 
 NAN, INF = float("nan"), float("inf")

@@ -1,4 +1,6 @@
-"""Parts as the configuration says."""
+"""Parts as the configuration says, and for the rest as the method of the tables has it."""
+
+from dataclasses import replace
 
 import pytest
 import torch
@@ -6,11 +8,14 @@ import torch
 import cce
 from cce.data import PreparedData
 from cce.distributed import Ranks
+from cce.embeddings import ClusteredEmbedding
 from cce.training import Trainer
-from cce.training.building import build_model, build_schedule
+from cce.training.building import build_model, build_schedule, count_ids, with_num_learned
 from cce.training.checkpoint import open_checkpoint
+from cce.training.inspection import evaluate_checkpoint
 from cce.training.loading import load_model
 from cce.training.optimizers import create_optimizers
+from cce.training.options import make_config, read_toml
 from helpers.runs import tiny_config
 
 
@@ -41,7 +46,8 @@ def test_a_budget_in_bytes_and_its_rule_reach_the_tables(data, rule):
     config, model = built(data, cap=None, nbytes=5_000, budget_rule=rule, preset="paper")
     assert config.budget == cce.Budget(nbytes=5_000, rule=rule)
     assert 4_500 < model.tables.nbytes <= 5_000
-    planned = cce.plan_tables(model.tables.features, 8, budget=config.budget)
+    options = {"cce": {"preset": "paper"}}
+    planned = cce.plan_tables(model.tables.features, 8, budget=config.budget, options=options)
     assert [table.nbytes for table in model.tables.tables.values()] == [table.nbytes for table in planned.tables]
 
 
@@ -110,3 +116,65 @@ def test_a_checkpoint_gives_its_configuration_and_its_model(data, tmp_path):
     assert model.state_dict().keys() == checkpoint.model.keys()
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, checkpoint.model[name]), name
+
+
+def counted_by_hand(data):
+    batch = next(iter(data.loader("train", batch_size=10**6, shuffle=False)))
+    sizes = data.schema.vocabulary_sizes.values()
+    return [torch.bincount(batch.ids[:, index], minlength=size) for index, size in enumerate(sizes)]
+
+
+def test_ids_are_counted_in_the_training_rows(data, monkeypatch):
+    prepared = PreparedData.open(data)
+    monkeypatch.setattr("cce.training.building.COUNTED_ROWS", 33)  # many blocks, the last not whole
+    counts = count_ids(prepared)
+    assert list(counts) == list(prepared.schema.vocabulary_sizes)
+    for count, wanted in zip(counts.values(), counted_by_hand(prepared), strict=True):
+        assert torch.equal(count, wanted)
+        assert count.sum() == prepared.num_rows("train")
+
+
+@pytest.mark.slow
+def test_a_run_learns_pointers_of_frequent_ids_only(data, tmp_path):
+    config = tiny_config(data, learned_min_count=8, epochs=1)
+    counts = counted_by_hand(PreparedData.open(data))
+    trainer = Trainer(config, tmp_path / "run")
+    trainer.run()
+    wanted = {
+        f"{name}": 1 + int((c[1:] >= 8).sum()) for name, c in zip(trainer.config.num_learned, counts, strict=True)
+    }
+    assert trainer.config.num_learned == wanted
+    assert make_config(read_toml(tmp_path / "run" / "config.toml")).num_learned == wanted
+    tables = {n: t for n, t in trainer.model.tables.tables.items() if isinstance(t, ClusteredEmbedding)}
+    assert tables
+    for name, table in tables.items():
+        assert table.assignments.num_learned == wanted[name] < table.num_embeddings
+    scores = evaluate_checkpoint(tmp_path / "run", data).scores  # a saved model has them as well
+    assert 0 < scores["bce"] < 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"preset": "paper"}, {"learned_min_count": 1}, {"method": "hash"}, {"method_options": {"num_learned": 7}}],
+)
+def test_otherwise_nothing_is_counted(data, changes):
+    config = tiny_config(data, **changes)
+    assert with_num_learned(config, PreparedData.open(data)) is config
+
+
+def test_what_was_given_is_kept(data):
+    config = replace(tiny_config(data), num_learned={"f0": 3})
+    assert with_num_learned(config, PreparedData.open(data)) is config
+
+
+@pytest.mark.parametrize("preset", ["tuned", "paper"])
+def test_a_table_of_a_run_is_the_table_that_is_made_by_hand(data, preset):
+    """All that a run adds is what it counts in its data."""
+    config, model = built(data, preset=preset, cap=320)
+    config = with_num_learned(config, PreparedData.open(data))
+    assert bool(config.num_learned) == (preset == "tuned")
+    table = model.tables.tables["c0"]
+    mine = cce.create_embedding("cce", table.num_embeddings, 8, cap=320, preset=preset)
+    assert {name: value.shape for name, value in table.state_dict().items() if hasattr(value, "shape")} == {
+        name: value.shape for name, value in mine.state_dict().items() if hasattr(value, "shape")
+    }

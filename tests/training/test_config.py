@@ -1,9 +1,13 @@
-"""The options of a run: what fits together, and what is rejected."""
+"""Options of a run, and the rules between them."""
 
 import pytest
 
-from cce.training.config import TrainConfig
-from cce.training.options import make_config, read_toml
+from cce.embeddings import presets as embedding_presets
+from cce.embeddings.training_defaults import PAPER_SCHEDULES, TWICE_AN_EPOCH
+from cce.training import Trainer
+from cce.training.config import NOT_METHOD_OPTIONS, PRESETS, SCHEDULES, TrainConfig, check_float16
+from cce.training.options import make_config, read_toml, to_toml
+from helpers.runs import tiny_config
 
 FULL = TrainConfig(data="d", method="full")
 
@@ -89,20 +93,31 @@ EPS = {"optimizer_options": {"eps": 0.006}}
 
 def test_numbers_of_epochs_survive_a_file(tmp_path):
     config = TrainConfig(data="d", cap=3, cluster_at_epochs=[0.25, 1.5])
-    (tmp_path / "config.toml").write_text(config.to_toml())
+    (tmp_path / "config.toml").write_text(to_toml(config))
     assert make_config(read_toml(tmp_path / "config.toml")).cluster_at_epochs == [0.25, 1.5]
 
 
 def test_the_papers_preset_does_not_ignore_a_count():
     with pytest.raises(ValueError, match="preset 'paper' learns pointers of all ids: leave out learned_min_count, got"):
         TrainConfig(data="x", cap=100, preset="paper", learned_min_count=3)
-    assert TrainConfig(data="x", cap=100, preset="paper").learned_min_count == 5
+    assert TrainConfig(data="x", cap=100, preset="paper", learned_min_count=1).preset == "paper"
+
+
+def test_choices_that_are_listed_without_torch_are_those_of_the_tables():
+    assert (*SCHEDULES[:2], *sorted(SCHEDULES[2:])) == ("auto", "none", *sorted((TWICE_AN_EPOCH, *PAPER_SCHEDULES)))
+    assert list(PRESETS) == list(embedding_presets.PRESETS)
+
+
+def test_options_of_a_method_that_belong_to_the_run_are_rejected():
+    assert set(NOT_METHOD_OPTIONS) == {"pointer_file", "preset"}
+    with pytest.raises(ValueError, match="method_options must leave out preset: it is an option of the run, got 'pape"):
+        TrainConfig(data="x", cap=100, method_options={"preset": "paper"})
 
 
 def test_any_name_of_a_feature_survives_a_file(tmp_path):
     learned = {"type": 1, "a.b": 2, "": 3, "my column": 4, 'a"b': 5}
     config = TrainConfig(data="d", cap=3, num_learned=learned, method_options={"settings": {"a.b": 1}})
-    (tmp_path / "config.toml").write_text(config.to_toml())
+    (tmp_path / "config.toml").write_text(to_toml(config))
     found = make_config(read_toml(tmp_path / "config.toml"))
     assert (found.num_learned, found.method_options) == (learned, {"settings": {"a.b": 1}})
 
@@ -130,3 +145,55 @@ def test_metrics_that_do_not_fit_are_rejected(values, message):
     with pytest.raises(ValueError, match=r"metric|best_by|group_by") as raised:
         make_config({"data": "d", "method": "full"} | values)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options", "least"),
+    [
+        ("adam", {}, 0.005459),
+        ("adamw", {"betas": (0.9, 0.99)}, 0.001726),
+        ("nadam", {}, 0.005459),
+        ("radam", {"betas": [0.9, 0.5]}, 0.0002441),
+        ("sparse_adam", {}, 0.005459),
+        ("rmsprop", {}, 0.001726),
+        ("rmsprop", {"alpha": 0.9}, 0.0005459),
+        ("adagrad", {}, 0.0001726),
+    ],
+)
+def test_eps_must_cover_the_largest_gradient_whose_square_is_lost(optimizer, options, least):
+    check_float16(optimizer, options | {"eps": 1.001 * least})
+    for eps in ({"eps": 0.999 * least}, {"eps": 1e-7}, {"eps": float("nan")}, {"eps": "1"}, {}):
+        with pytest.raises(ValueError, match=f"needs optimizer_options eps of at least {least} with optimizer"):
+            check_float16(optimizer, options | eps)
+
+
+def test_optimizers_without_squares_need_nothing_and_unknown_ones_are_rejected():
+    for optimizer in ("sgd", "rowwise_adagrad", "asgd", "rprop"):
+        check_float16(optimizer, {})
+    with pytest.raises(ValueError, match=r"'float16' must have an optimizer of sgd, rowwise_adagrad, .*; got 'adamax'"):
+        check_float16("adamax", {"eps": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options", "message"),
+    [
+        ("adam", {"betas": 0.9}, "optimizer_options betas must be two numbers, got 0.9"),
+        ("adam", {"betas": (0.9, 1.0)}, r"optimizer_options betas must lie in \[0, 1\), got \(0.9, 1.0\)"),
+        ("rmsprop", {"alpha": 2.0}, r"optimizer_options alpha must lie in \[0, 1\), got 2.0"),
+    ],
+)
+def test_what_the_rule_needs_is_checked(optimizer, options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        check_float16(optimizer, options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("optimizer", "eps", "lr"), [("adam", 0.00546, 0.01), ("adagrad", 0.000173, 0.05)])
+def test_what_the_rule_lets_through_trains_as_float32_does(data, tmp_path, optimizer, eps, lr):
+    options = {"optimizer": optimizer, "lr": lr, "optimizer_options": {"eps": eps}, "epochs": 1}
+    half, single = (
+        Trainer(tiny_config(data, codebook_dtype=kind, **options), tmp_path / kind).run().curve
+        for kind in ("float16", "float32")
+    )
+    for one, two in zip(half, single, strict=True):
+        assert one["bce"] == pytest.approx(two["bce"], abs=0.02)

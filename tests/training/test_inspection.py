@@ -1,10 +1,11 @@
-"""Saved runs, looked at and scored."""
+"""Saved runs looked at, scored and verified; damage of every kind is in test_bad_input.py."""
 
 import pytest
 
+from cce.cli import main
 from cce.training import Trainer
-from cce.training.checkpoint import checkpoint_path
-from cce.training.inspection import evaluate_checkpoint, inspect_checkpoint
+from cce.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint
+from cce.training.inspection import evaluate_checkpoint, inspect_checkpoint, verify_run
 from helpers.runs import tiny_config, tiny_data
 
 
@@ -85,3 +86,46 @@ def test_what_does_not_fit_is_rejected(run, data, tmp_path):
         evaluate_checkpoint(run[0], other)
     with pytest.raises(ValueError, match="split must be one of train, validation, test; got 'tests'"):
         evaluate_checkpoint(run[0], data, split="tests")
+
+
+@pytest.fixture
+def checked(data, tmp_path):
+    """A run of 9 steps with checkpoints of steps 4 (a validation), 6 and 9 (both)."""
+    Trainer(tiny_config(data, max_steps=9, checkpoint_every=6, keep_last=3), tmp_path / "run").run()
+    return tmp_path / "run"
+
+
+@pytest.mark.slow
+def test_a_run_that_is_right_has_no_problems(checked, capsys):
+    found = verify_run(checked)
+    assert found.checked == {"checkpoints": 3, "lines of the log": 6}
+    assert found.problems == []
+    assert main(["verify", str(checked)]) == 0
+    assert capsys.readouterr().out == f"{checked}: run is right (3 checkpoints, 6 lines of the log)\n"
+
+
+@pytest.mark.slow
+def test_weights_that_are_not_finite_and_wrong_names_are_problems(checked, capsys):
+    last = checked / "checkpoints" / "step-0000000009"
+    checkpoint = read_checkpoint(last)
+    checkpoint.model["top.0.bias"][0] = float("nan")
+    write_checkpoint(last.parent, 9, checkpoint.model, checkpoint.state)
+    last.rename(last.with_name("step-0000000010"))
+    problems = verify_run(checked).problems
+    assert f"{last.with_name('step-0000000010')} must be named after its step, {last.name}." in problems
+    assert f"{last.with_name('step-0000000010')}: top.0.bias must be finite, got NaN or infinity." in problems
+    assert main(["verify", str(checked)]) == 2
+    assert "more: --json lists them)" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_model_of_a_foreign_run_is_not_made(checked):
+    text = (checked / "config.toml").read_text()
+    (checked / "config.toml").write_text(text.replace('"dlrm"', '"nowhere.py:X"'))
+    for path in (checked / "checkpoints").iterdir():
+        checkpoint = read_checkpoint(path)
+        checkpoint.state["config"]["model"] = "nowhere.py:X"
+        write_checkpoint(path.parent, checkpoint.step, checkpoint.model, checkpoint.state)
+    assert verify_run(checked).problems == []
+    with pytest.raises(FileNotFoundError, match=r"must be the folder of a run, got no config\.toml there"):
+        verify_run(checked / "checkpoints")

@@ -3,7 +3,7 @@
 import pytest
 
 from cce.training.config import TrainConfig
-from cce.training.options import make_config, parse_pairs, read_toml, upgrade_options
+from cce.training.options import make_config, parse_pairs, read_toml, to_toml, upgrade_options
 
 
 def test_a_file_holds_what_was_written(tmp_path):
@@ -15,7 +15,7 @@ def test_a_file_holds_what_was_written(tmp_path):
         model_options={"bottom": [64, 32], "name": "é"},
         method_options={"settings": {"start": "k-means++", "niter": 3}},
     )
-    (tmp_path / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    (tmp_path / "config.toml").write_text(to_toml(config), encoding="utf-8")
     assert make_config(read_toml(tmp_path / "config.toml")) == config
 
 
@@ -77,3 +77,9 @@ def test_options_of_runs_from_before_have_the_names_of_today(tmp_path):
     assert read_toml(tmp_path / "config.toml", upgrade=True) == {"cluster_schedule": "none"}
     with pytest.raises(ValueError, match="an option that is not known, 'schedule'"):
         read_toml(tmp_path / "config.toml")
+
+
+def test_a_run_of_the_papers_preset_had_a_count_that_it_did_not_use():
+    old = {"data": "d", "cap": 3, "preset": "paper", "learned_min_count": 5}
+    assert make_config(upgrade_options(old)).learned_min_count is None
+    assert upgrade_options(old | {"preset": "tuned"})["learned_min_count"] == 5

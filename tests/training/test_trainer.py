@@ -14,6 +14,7 @@ from cce.files import FolderInUseError
 from cce.run_folder import RunFolder
 from cce.training import Trainer
 from cce.training.checkpoint import list_checkpoints, read_checkpoint, write_checkpoint
+from cce.training.options import to_toml
 from helpers.runs import tiny_config, tiny_data
 
 pytestmark = pytest.mark.slow
@@ -157,7 +158,7 @@ KILL_POINTS = ("step-2", "step-13", "assign-2", "swap-3", "repair-3", "write-5",
 def killed(data, tmp_path_factory):
     """A folder of runs that were killed with SIGKILL, each at a different point; one process forks all of them."""
     folder = tmp_path_factory.mktemp("killed")
-    (folder / "config.toml").write_text(tiny_config(data).to_toml())
+    (folder / "config.toml").write_text(to_toml(tiny_config(data)))
     command = [sys.executable, "-c", KILLED, str(folder / "config.toml"), str(folder), *KILL_POINTS]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr

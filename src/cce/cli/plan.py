@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cce.budget import RULES, Budget
+from cce.budget import DEFAULT_METHOD, RULES, Budget
 from cce.text import parse_bytes
 
 EXAMPLE = """examples:
@@ -30,7 +30,9 @@ def add_verb(verbs: Any) -> None:
         "features", nargs="+", help="vocabulary sizes, as numbers or NAME=NUMBER, or the folder of a prepared data set"
     )
     parser.add_argument("--dim", type=int, default=16, help="dimension of the vectors (default: %(default)s)")
-    parser.add_argument("--method", default="cce", help="of the tables that do not fit in full (default: %(default)s)")
+    parser.add_argument(
+        "--method", default=DEFAULT_METHOD, help="of the tables that do not fit in full (default: %(default)s)"
+    )
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--cap", type=int, default=None, help="most parameters of any one table")
     budget.add_argument("--num-params", type=int, default=None, help="parameters of all tables together")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import Budget, make_budget
+from cce.budget import DEFAULT_METHOD, FULL, Budget, make_budget
 from cce.checks import check_choice, check_range, check_type, shown
 from cce.embeddings import MAX_IDS, METHODS, TableRequest
 from cce.footprint import Footprint, Footprints
@@ -27,7 +27,7 @@ def plan_tables(
     vocabularies: Mapping[str, int],
     embedding_dim: int,
     *,
-    method: MethodOf = "cce",
+    method: MethodOf = DEFAULT_METHOD,
     budget: Budget | None = None,
     cap: int | None = None,
     num_params: int | None = None,
@@ -49,22 +49,22 @@ def plan_tables(
     check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
     limit = make_budget(budget, cap, num_params, nbytes, compression)
     _check_names("options", options, METHODS)
-    _check_names("num_learned", limit.num_learned, vocabularies)
     _check_names("traffic", limit.traffic, vocabularies)
     requests = []
     for name, size in vocabularies.items():
         kind = METHODS[_method_of(method, name, size)]
         own = (options or {}).get(kind.method, {})
         check_type(f"options of {kind.method!r}", own, Mapping, "a dictionary of arguments")
-        fixed = _learned(name, size, kind.complete_options(own), limit)
-        requests.append(TableRequest(kind, size, embedding_dim, own, fixed, name, itemsize))
+        requests.append(TableRequest(kind, size, embedding_dim, own, name=name, itemsize=itemsize))
     return Footprints(tuple(share_out(requests, limit)))
 
 
 def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprint]:
     """The tables of a budget, one for each request."""
+    _check_names("num_learned", budget.num_learned, [request.name for request in requests])
     if budget.is_full:
         return [_unlimited(request) for request in requests]
+    requests = [replace(request, fixed=_learned(request, budget)) for request in requests]
     if len(requests) < 2:
         return [request.for_budget(budget) for request in requests]
     limit = budget.total(sum(request.full.num_params for request in requests))
@@ -75,7 +75,7 @@ def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprin
 
 def _unlimited(request: TableRequest) -> Footprint:
     """The full table; where another method was asked for, with the reason why it is not used."""
-    return request.full if request.kind.method == "full" else replace(request.full, reason=NO_BUDGET)
+    return request.full if request.kind.method == FULL else replace(request.full, reason=NO_BUDGET)
 
 
 def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
@@ -89,12 +89,12 @@ def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
         check_range(f"{argument}: the number of ids of {name!r}", num_ids, 1, MAX_IDS)
 
 
-def _learned(name: str, num_ids: int, options: Mapping[str, Any], budget: Budget) -> dict[str, int]:
-    """How many ids of a feature have learned pointers, if it is given and the method has any."""
-    learned = budget.num_learned or {}
-    if name not in learned or "num_learned" not in options:
+def _learned(request: TableRequest, budget: Budget) -> dict[str, int]:
+    """How many ids of a table have learned pointers, if it is given and the method has any."""
+    name, learned = request.name, budget.num_learned or {}
+    if name not in learned or "num_learned" not in request.kind.complete_options(request.options):
         return {}
-    check_range(f"num_learned of {name!r}", learned[name], 0, num_ids + 1)
+    check_range(f"num_learned of {name!r}", learned[name], 0, request.num_embeddings + 1)
     return {"num_learned": learned[name]}
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import peek_interpreter_stack
 
+from cce.budget import DEFAULT_METHOD
 from cce.checks import check_choice, check_flag, check_range, check_type, shown
 from cce.collection.bags import Jagged, check_bags, check_equal_lengths, join_bags
 from cce.collection.names import TableDict
@@ -50,7 +51,10 @@ class EmbeddingCollection(nn.Module):
     feature as in torchrec's KeyedJaggedTensor, and are pooled. A dictionary by name will do as well, of ids
     `(batch)` or of tuples: ids, offsets `(batch + 1)` and, if any, weights.
 
+    cap: most parameters of any one table; short for `budget=Budget(cap=cap)`, which has the other limits.
+    options: further arguments of a method's class, by method.
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
+    dtype: of the parameters, which a budget in bytes has to know; `to(device)` moves them.
     """
 
     def __init__(
@@ -58,41 +62,30 @@ class EmbeddingCollection(nn.Module):
         features: Mapping[str, int],
         embedding_dim: int,
         *,
-        method: MethodOf = "cce",
+        method: MethodOf = DEFAULT_METHOD,
         budget: Budget | None = None,
         cap: int | None = None,
-        num_params: int | None = None,
-        nbytes: int | None = None,
-        compression: float | None = None,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
         unified: bool = False,
         pooling: Pooling = "sum",
-        options: Mapping[str, Mapping[str, Any]] | None = None,
         sparse: bool = False,
         padding_idx: int | None = None,
         seed: int | None = None,
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_choice("pooling", pooling, ("sum", "mean"))
         check_flag("unified", unified)
-        check_placement(device, dtype)
-        generator = make_generator(seed, generator)
+        check_placement(None, dtype)
         check_vocabularies("features", features)
-        self.features = dict(features)
-        self.embedding_dim = embedding_dim
-        self.pooling = pooling
-        self.unified = unified
+        self.features, self.embedding_dim = dict(features), embedding_dim
+        self.pooling, self.unified = pooling, unified
         self.plan = plan_tables(
             {"all": sum(features.values())} if unified else self.features,
             embedding_dim,
             method=method,
             budget=budget,
             cap=cap,
-            num_params=num_params,
-            nbytes=nbytes,
-            compression=compression,
             options=options,
             itemsize=(dtype or torch.get_default_dtype()).itemsize,
         )
@@ -100,13 +93,12 @@ class EmbeddingCollection(nn.Module):
             for name, size in features.items():
                 check_range(f"padding_idx of {name!r}", padding_idx, -size, size)
         self.padding_idx = padding_idx
-        common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": generator}
-        own = options or {}
-        made = {table.name: make_table(table, own.get(table.method, {}), common) for table in self.plan.tables}
-        self.tables = TableDict(made)
+        common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": make_generator(seed)}
+        own, planned = options or {}, self.plan.tables
+        self.tables = TableDict({each.name: make_table(each, own.get(each.method, {}), common) for each in planned})
         self._fused: _FusedTables | None = None
         self._fused_tables()
-        self.to(device, dtype)
+        self.to(dtype=dtype)
 
     @property
     def num_features(self) -> int:

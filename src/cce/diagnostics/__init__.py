@@ -2,6 +2,6 @@
 
 from cce.diagnostics.entropy import pointer_entropies
 from cce.diagnostics.memory import summary
-from cce.diagnostics.table_collapse import Collapse, diagnose_collapse
+from cce.diagnostics.table_collapse import Collapse, diagnose_collapse, diagnose_tables
 
-__all__ = ["Collapse", "diagnose_collapse", "pointer_entropies", "summary"]
+__all__ = ["Collapse", "diagnose_collapse", "diagnose_tables", "pointer_entropies", "summary"]

@@ -8,6 +8,7 @@ midpoint" (appendix "Table Collapse").
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,6 +24,9 @@ from cce.clustering import (
 from cce.diagnostics.entropy import hashed_pointers, pointer_table
 from cce.embeddings import ClusteredEmbedding
 from cce.indexing import check_generator
+
+if TYPE_CHECKING:
+    from torch import nn
 
 COLLAPSED = 0.75  # of the golden midpoint: two columns that say the same have half
 RANDOM = 0.99  # of what random pointers have
@@ -53,6 +57,11 @@ class Collapse:
             return "as spread as random pointers: little seems to have been learned yet"
         return "healthy: near what product quantisation of the same vectors gives"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON, with the dead rows of all columns together."""
+        dead = {"dead_rows": sum(self.dead_rows), "num_rows": self.num_rows}
+        return {"entropies": self.entropies, "golden": self.golden, **dead, "verdict": self.verdict}
+
     def __str__(self) -> str:
         columns = zip(self.entropies, self.golden, self.random, strict=True)
         lines = [
@@ -79,6 +88,15 @@ def diagnose_collapse(table: ClusteredEmbedding, *, generator: torch.Generator |
         dead_rows=tuple(count_rows(column, table.num_rows)[0] for column in torch.split(pointers, 1, dim=1)),
         num_rows=table.num_rows,
     )
+
+
+def diagnose_tables(model: nn.Module, *, seed: int = 0) -> dict[str, Collapse]:
+    """The diagnosis of every table of a model that has learned pointers and can learn them again, by its name."""
+    return {
+        name: diagnose_collapse(table, generator=torch.Generator().manual_seed(seed))
+        for name, table in model.named_modules()
+        if isinstance(table, ClusteredEmbedding) and table.can_cluster
+    }
 
 
 def _quantized(table: ClusteredEmbedding, num_ids: int, generator: torch.Generator | None) -> torch.Tensor:

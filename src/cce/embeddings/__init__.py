@@ -22,6 +22,7 @@ from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import TableRequest
 from cce.embeddings.tensor_train import TensorTrainEmbedding
+from cce.embeddings.training_defaults import TrainingDefaults, named_schedule, paper_schedule
 
 __all__ = [
     "MAX_IDS",
@@ -49,6 +50,7 @@ __all__ = [
     "StagedClustering",
     "TableRequest",
     "TensorTrainEmbedding",
+    "TrainingDefaults",
     "check_budget",
     "check_placement",
     "check_plain_parameters",
@@ -56,9 +58,11 @@ __all__ = [
     "create_embedding",
     "list_methods",
     "make_table",
+    "named_schedule",
     "naming",
     "normal_table",
     "output_variance",
+    "paper_schedule",
     "projection_table",
     "stage_all",
 ]

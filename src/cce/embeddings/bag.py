@@ -49,6 +49,11 @@ class EmbeddingBag(nn.Module):
             check_range("padding_idx", self.padding_idx, -table.num_embeddings, table.num_embeddings)
             self.padding_idx %= table.num_embeddings
 
+    def __getattr__(self, name: str) -> Tensor | nn.Module:
+        if name != "weight":
+            return nn.Module.__getattr__(self, name)
+        raise AttributeError("'EmbeddingBag' object has no attribute 'weight': table.to_dense() gives the whole table.")
+
     @property
     def num_embeddings(self) -> int:
         """The size of the vocabulary."""

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
+from cce.embeddings.sizing import most_within
+from cce.embeddings.training_defaults import TrainingDefaults
 from cce.footprint import Footprint
 from cce.indexing import IndexModule, blocks, check_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from cce.embeddings.options import Check
     from cce.embeddings.shapes import Shapes
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 MAX_IDS = 2**63  # ids are non-negative 64-bit integers
 DENSE_BLOCK = 1 << 16  # ids at a time in to_dense
 AMPLE = 1 << 24  # parameters: with so many, a method rejects nothing but a wrong option
-PRECISION = 256  # a table sized in bytes may be so much smaller than it could be, 1 in 256
 
 
 class Embedding(nn.Module, ABC):
@@ -205,6 +206,12 @@ class Embedding(nn.Module, ABC):
             if name in cls.option_checks:
                 cls.option_checks[name](name, value)
 
+    @classmethod
+    def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
+        """What a training run does with its tables unless it is told; `preset` is "tuned" or "paper"."""
+        del preset
+        return TrainingDefaults()
+
     @property
     def num_params(self) -> int:
         """The exact number of parameters."""
@@ -250,32 +257,6 @@ class Embedding(nn.Module, ABC):
         if self.padding_idx is not None:
             parts.append(f"padding_idx={self.padding_idx}")
         return ", ".join(parts)
-
-
-def most_within(limit: int, most: int, weight: Callable[[int], int]) -> int | None:
-    """Nearly the largest number up to `most` whose weight is within the limit: at most one in 256 less.
-
-    A number whose weight raises a ValueError is too small; None if every number within the limit is.
-    """
-
-    def is_too_heavy(number: int) -> bool:
-        try:
-            return weight(number) > limit
-        except ValueError:
-            return False
-
-    low, high = 0 if is_too_heavy(most) else most, most
-    while high - low > low // PRECISION:
-        middle = (low + high + 1) // 2
-        if is_too_heavy(middle):
-            high = middle - 1
-        else:
-            low = middle
-    try:
-        weight(low)
-    except ValueError:
-        return None
-    return low
 
 
 def check_budget(method: str, num_params: int, smallest: int) -> None:

@@ -14,14 +14,16 @@ from torch import Tensor
 
 from cce.checks import check_flag
 from cce.clustering import ClusterSettings, checked_settings
-from cce.embeddings.base import MAX_IDS, check_budget, check_weight, most_within
+from cce.embeddings.base import MAX_IDS, check_budget, check_weight
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
 from cce.embeddings.codebook_layout import CodebookLayout
 from cce.embeddings.initialization import normal_table, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import choice, file_name, optional, rules, whole
+from cce.embeddings.presets import PRESETS, Preset, PresetName
 from cce.embeddings.shapes import Shapes
+from cce.embeddings.sizing import most_within
 from cce.indexing import Assignments, HashedRows, IdCounts, LearnedRows, MultiplyShift, RowSource, smallest_unsigned
 from cce.signals import uninterrupted
 
@@ -36,6 +38,8 @@ HelperStart = Literal["zero", "residual"]
 class ClusteredEmbedding(LinearEmbedding, Clusterable):
     """`T[x] = [… | M_i[h_i(x)] + M'_i[h'_i(x)] | …]` with learned `h`, hashed `h'`, `num_rows` rows in each table.
 
+    preset: what the other arguments are if they are not given: "tuned" (8 columns where they divide `embedding_dim`),
+        or "paper" (4). `training_defaults(preset)` has the schedule, and the ids that learn pointers by their counts.
     combine: "concat" (the paper), "circular" (each column clustered by the others) or "sum" (full-width pieces that
         add up, clustered as residuals): the last two are what the paper's appendix tried.
     helper_start: helper rows after a clustering: "zero" (the paper), or the mean "residual" that clustering left.
@@ -49,6 +53,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     method = "cce"
     option_checks = rules(
         num_rows=whole(1),
+        preset=choice(*PRESETS),
         num_columns=optional(whole(1)),
         num_helpers=whole(0),
         combine=choice(*QUANTIZERS),
@@ -65,6 +70,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         embedding_dim: int,
         *,
         num_rows: int,
+        preset: PresetName = "tuned",
         num_columns: int | None = None,
         num_helpers: int = 1,
         combine: Combine = "concat",
@@ -81,8 +87,8 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
         self.check_options(num_rows=num_rows, num_columns=num_columns, num_helpers=num_helpers, combine=combine)
         self.check_options(helper_start=helper_start, num_learned=num_learned, first_rows=first_rows)
-        self.check_options(track_counts=track_counts, pointer_file=pointer_file)
-        tables = {"num_columns": num_columns, "num_helpers": num_helpers, "combine": combine}
+        self.check_options(track_counts=track_counts, pointer_file=pointer_file, preset=preset)
+        tables = {"preset": preset, "num_columns": num_columns, "num_helpers": num_helpers, "combine": combine}
         layout = CodebookLayout.of(embedding_dim, {"num_rows": num_rows, "first_rows": first_rows} | tables)
         self.num_columns, self.num_helpers, self.width = layout.num_columns, num_helpers, layout.width
         self.combine = combine
@@ -178,6 +184,12 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         per_row = one.num_tables * one.width
         check_budget(cls.method, num_params, per_row)
         return {"num_rows": num_params // per_row}
+
+    @classmethod
+    def training_defaults(cls, preset: str = "tuned") -> Preset:
+        """The columns, the schedule and the least count of an id that has pointers."""
+        cls.check_options(preset=preset)
+        return PRESETS[preset]
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cce.embeddings.compositional import piece_shape
+from cce.embeddings.presets import PRESETS
 from cce.indexing import stack_rows
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class CodebookLayout:
     def of(cls, embedding_dim: int, arguments: Mapping[str, Any]) -> CodebookLayout:
         """The layout at the start, for complete arguments of the constructor."""
         is_sum = arguments["combine"] == "sum"
-        num_columns, width = piece_shape(embedding_dim, arguments["num_columns"], summed=is_sum)
+        num_columns = arguments["num_columns"] or PRESETS[arguments["preset"]].columns(embedding_dim)
+        num_columns, width = piece_shape(embedding_dim, num_columns, summed=is_sum)
         num_rows = arguments["first_rows"] or arguments["num_rows"]
         return cls(num_columns, arguments["num_helpers"], num_rows, width, is_sum)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cce.budget import Budget, check_given, make_budget
-from cce.checks import check_choice, check_range
+from cce.checks import check_choice, check_range, shown
 from cce.embeddings.base import MAX_IDS, Embedding
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
 from cce.embeddings.ce_mult import CompositionalProductEmbedding
@@ -85,6 +85,9 @@ def create_embedding(
     limit = make_budget(budget, cap, num_params, nbytes, compression)
     if kind is not FullEmbedding:
         check_given(limit)
+    if limit.num_learned is not None:
+        got = shown(dict(limit.num_learned))
+        raise ValueError(f"num_learned of a budget goes by feature: give one table num_learned itself, got {got}.")
     itemsize = (dtype or torch.get_default_dtype()).itemsize
     request = TableRequest(kind, num_embeddings, embedding_dim, options, itemsize=itemsize)
     common = {"generator": make_generator(seed, generator)}

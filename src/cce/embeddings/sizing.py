@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from cce.footprint import Footprint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from cce.budget import Budget
     from cce.embeddings.base import Embedding
+
+PRECISION = 256  # a table sized in bytes may be so much smaller than it could be, 1 in 256
 
 
 @dataclass(frozen=True)
@@ -106,3 +108,29 @@ class TableRequest:
         for name, size in sizes.items():
             if self.options.get(name) not in (None, size):
                 raise ValueError(f"{name} follows from the budget: leave it out, got {name}={self.options[name]}.")
+
+
+def most_within(limit: int, most: int, weight: Callable[[int], int]) -> int | None:
+    """Nearly the largest number up to `most` whose weight is within the limit: at most one in 256 less.
+
+    A number whose weight raises a ValueError is too small; None if every number within the limit is.
+    """
+
+    def is_too_heavy(number: int) -> bool:
+        try:
+            return weight(number) > limit
+        except ValueError:
+            return False
+
+    low, high = 0 if is_too_heavy(most) else most, most
+    while high - low > low // PRECISION:
+        middle = (low + high + 1) // 2
+        if is_too_heavy(middle):
+            high = middle - 1
+        else:
+            low = middle
+    try:
+        weight(low)
+    except ValueError:
+        return None
+    return low

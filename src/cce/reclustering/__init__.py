@@ -5,6 +5,6 @@ When to cluster, what becomes of the optimizer's state and of averaged copies, a
 
 from cce.reclustering.averages import restart_average
 from cce.reclustering.repair import POLICIES, repair_optimizer
-from cce.reclustering.schedule import PAPER_SCHEDULES, ClusterSchedule, paper_schedule
+from cce.reclustering.schedule import ClusterSchedule
 
-__all__ = ["PAPER_SCHEDULES", "POLICIES", "ClusterSchedule", "paper_schedule", "repair_optimizer", "restart_average"]
+__all__ = ["POLICIES", "ClusterSchedule", "repair_optimizer", "restart_average"]

@@ -22,24 +22,6 @@ from cce.reclustering.sharing import SharedCounts, cluster_tables
 if TYPE_CHECKING:
     from cce.embeddings import ClusterEvent
 
-PAPER_SCHEDULES = ("best-of-10-epochs", "one-epoch", "strategy-1", "strategy-2", "strategy-3")
-
-
-def paper_schedule(name: str, times: int | None = None) -> list[float]:
-    """The paper's schedules, in fractions of an epoch, for `ClusterSchedule(at_epochs=…)`.
-
-    best-of-10-epochs: once an epoch, 6 times. one-epoch: after 1/4 and 1/2. strategy-1 and -2 (appendix): `times`
-    clusterings, evenly spaced, the last after 1/2 or 2/3 of the epoch. strategy-3: evenly spaced over the epoch, with
-    a rest as long as the interval after the last.
-    """
-    check_choice("name", name, PAPER_SCHEDULES)
-    defaults = {"best-of-10-epochs": 6, "one-epoch": 2}
-    times = defaults.get(name, 2) if times is None else times
-    check_range("times", times, 1, 2**31)
-    last = {"best-of-10-epochs": times, "one-epoch": 1 / 2, "strategy-1": 1 / 2, "strategy-2": 2 / 3}
-    end = last.get(name, times / (times + 1))
-    return [end * (index + 1) / times for index in range(times)]
-
 
 class ClusterSchedule:
     """Clusters all trained tables of `model` that can be, and repairs the optimizer, at the steps that it is given.

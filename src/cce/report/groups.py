@@ -202,7 +202,8 @@ def budget_label(record: RunRecord) -> str:
 
 def budget_words(config: dict[str, Any]) -> str:
     """The budget of a configuration; empty if it has none."""
-    for name, word in (("cap", "cap {:,}"), ("num_params", "{:,} params"), ("compression", "{:,g}×")):
+    words = {"cap": "cap {:,}", "num_params": "{:,} params", "nbytes": "{:,} bytes", "compression": "{:,g}×"}
+    for name, word in words.items():
         if config.get(name) is not None:
             return word.format(config[name])
     return ""

@@ -16,7 +16,7 @@ from cce.report.groups import budget_words
 from cce.report.table import Cell, Column, Table
 from cce.report.tables import environment_table
 from cce.report.vega import javascript, middle_budget
-from cce.training import TrainConfig
+from cce.training import TrainConfig, upgrade_options
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -260,6 +260,7 @@ def _column(values: list[Any]) -> Any:
 
 def train_command(config: dict[str, Any]) -> str:
     """`cce train DATA --method …`, ready for a shell."""
+    config = upgrade_options(config)
     words = ["cce", "train", str(config.get("data", "DATA"))]
     for each in fields(TrainConfig):
         if each.name == "data" or each.name not in config:

@@ -12,23 +12,21 @@ if TYPE_CHECKING:
     from cce.training.building import method_options
     from cce.training.checkpoint import DamagedCheckpointError, list_checkpoints
     from cce.training.config import MAY_CHANGE, TrainConfig
-    from cce.training.divergence import DivergedError
-    from cce.training.inspection import evaluate_checkpoint, inspect_checkpoint
-    from cce.training.options import check_names, make_config, parse_pairs, read_toml
+    from cce.training.inspection import evaluate_checkpoint, inspect_checkpoint, verify_run
+    from cce.training.options import check_names, make_config, parse_pairs, read_toml, upgrade_options
+    from cce.training.stopping import DivergedError
     from cce.training.trainer import Trainer
     from cce.training.trial import Trial, try_out
-    from cce.training.verify import verify_run
 
 _HOMES = {
     "building": ("method_options",),
     "checkpoint": ("DamagedCheckpointError", "list_checkpoints"),
     "config": ("MAY_CHANGE", "TrainConfig"),
-    "divergence": ("DivergedError",),
-    "inspection": ("evaluate_checkpoint", "inspect_checkpoint"),
-    "options": ("check_names", "make_config", "parse_pairs", "read_toml"),
+    "inspection": ("evaluate_checkpoint", "inspect_checkpoint", "verify_run"),
+    "options": ("check_names", "make_config", "parse_pairs", "read_toml", "upgrade_options"),
+    "stopping": ("DivergedError",),
     "trainer": ("Trainer",),
     "trial": ("Trial", "try_out"),
-    "verify": ("verify_run",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -48,6 +46,7 @@ __all__ = [
     "parse_pairs",
     "read_toml",
     "try_out",
+    "upgrade_options",
     "verify_run",
 ]
 

@@ -1,9 +1,10 @@
-"""The parts of a run, made as its configuration says."""
+"""The parts of a run, made as its configuration says, and for the rest as the method of its tables would have it."""
 
 from __future__ import annotations
 
 import random
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +13,9 @@ import torch
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
-from cce.embeddings import METHODS
+from cce.embeddings import METHODS, TrainingDefaults, named_schedule
 from cce.models import create_model
-from cce.reclustering import ClusterSchedule, paper_schedule
+from cce.reclustering import ClusterSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +23,12 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
+    from cce.data import PreparedData
     from cce.distributed import Ranks
-    from cce.schema import Schema
+    from cce.schema import Batch, Schema
     from cce.training.config import TrainConfig
 
-
-TUNED_COLUMNS = 8  # the paper has 4; docs/results.md
-TUNED_TIMES = 12  # clusterings, two an epoch; the paper has 6, one an epoch
+COUNTED_ROWS = 1 << 16  # in which ids are counted at a time
 
 
 def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
@@ -75,17 +75,55 @@ def _as_float32(tables: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
     return vectors.float()
 
 
+def method_defaults(config: TrainConfig) -> TrainingDefaults:
+    """What the method of the tables would have, where the configuration does not say."""
+    return METHODS[config.method].training_defaults(config.preset)
+
+
 def method_options(config: TrainConfig) -> dict[str, Any]:
-    """Its `settings`, in a file a table of names and values, are an object here. What is tuned is a default only."""
-    options = dict(config.method_options)
-    if config.method == "cce" and config.preset == "tuned" and config.embedding_dim % TUNED_COLUMNS == 0:
-        options.setdefault("num_columns", TUNED_COLUMNS)
+    """Its `settings`, in a file a table of names and values, are an object here."""
+    options = {**method_defaults(config).options, **config.method_options}
     if isinstance(options.get("settings"), dict):
         try:
             options["settings"] = ClusterSettings(**options["settings"])
         except (TypeError, ValueError) as error:
             raise type(error)(f"method_options settings must be those of ClusterSettings: {error}") from error
     return options
+
+
+def with_num_learned(config: TrainConfig, data: PreparedData) -> TrainConfig:
+    """`config` with the number of ids of each feature that have learned pointers, counted in the training rows.
+
+    The vector of an id that was seen twice says little about it, so clustering it adds nothing, takes centroids from
+    ids that matter, and its pointer costs as much as any: such ids stay hashed. `docs/results.md` has the measurement.
+    """
+    check_choice("method", config.method, METHODS)
+    defaults = method_defaults(config)
+    min_count = config.learned_min_count or defaults.min_count or 1
+    is_given = bool(config.num_learned) or "num_learned" in config.method_options
+    if defaults.min_count is None or min_count == 1 or is_given or config.unified:
+        return config
+    counts = count_ids(data)
+    return replace(
+        config, num_learned={name: defaults.num_learned(c, min_count=min_count) for name, c in counts.items()}
+    )
+
+
+def count_ids(data: PreparedData) -> dict[str, Tensor]:
+    """How often each id of each feature occurs in the training rows."""
+    counts = {feature.name: torch.zeros(feature.num_embeddings, dtype=torch.int64) for feature in data.schema.features}
+    for batch in data.loader("train", batch_size=COUNTED_ROWS, shuffle=False):
+        for index, count in enumerate(counts.values()):
+            count.add_(torch.bincount(_ids_of(batch, index), minlength=len(count)))
+    return counts
+
+
+def _ids_of(batch: Batch, index: int) -> Tensor:
+    if batch.offsets is None:
+        return batch.ids[:, index]
+    num_rows = len(batch.labels)
+    first, last = batch.offsets[index * num_rows], batch.offsets[(index + 1) * num_rows]
+    return batch.ids[int(first) : int(last)]
 
 
 def build_schedule(
@@ -107,14 +145,9 @@ def build_schedule(
 
 
 def _at_epochs(config: TrainConfig) -> list[float]:
-    name = config.cluster_schedule
-    if name == "auto":
-        is_tuned = config.method == "cce" and config.preset == "tuned"
-        several = "twice-an-epoch" if is_tuned else "best-of-10-epochs"
-        name = "one-epoch" if config.epochs == 1 else several
-    if name == "twice-an-epoch":
-        return [(index + 1) / 2 for index in range(config.cluster_times or TUNED_TIMES)]
-    return paper_schedule(name, config.cluster_times)
+    if config.cluster_schedule == "auto":
+        return method_defaults(config).cluster_epochs(config.epochs, config.cluster_times)
+    return named_schedule(config.cluster_schedule, config.cluster_times)
 
 
 def seed_everything(seed: int) -> None:

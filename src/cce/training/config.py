@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cce.budget import RULES, Budget
+from cce.budget import DEFAULT_METHOD, FULL, RULES, Budget
 from cce.checks import check_choice, check_range
 from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
-from cce.training.half_precision import check_half
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none", "preset": "it is an option of the run"}
 LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "warmup_steps")
 PRESETS = ("tuned", "paper")
@@ -23,6 +24,10 @@ MAX_THREADS = 2**16
 SPARSE_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad", "sparse_adam")
 MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
 MAY_MOVE = ("data", "start_from", "model")  # files and folders, which may have another name
+FLOAT16_LOST = 2.0**-25  # the largest number that float16 rounds to zero
+FLOAT16_LARGEST = 65504.0
+NO_SQUARES = ("sgd", "rowwise_adagrad", "asgd", "rprop")  # or they are stored in float32
+BETAS = ("adam", "adamw", "nadam", "radam", "sparse_adam")
 SCHEDULES = (
     "auto",
     "none",
@@ -43,8 +48,8 @@ def _about(text: str, *choices: str) -> dict[str, Any]:
 class TrainConfig:
     """A training run.
 
-    The model and its training are the paper's by default: DLRM, plain SGD at 0.1, batches of 128. How cce learns is
-    tuned (docs/results.md); `preset="paper"` gives the paper's columns, schedule and pointers.
+    The model and its training are the paper's by default: DLRM, plain SGD at 0.1, batches of 128. How tables learn is
+    tuned (docs/results.md), as their method has it; `preset="paper"` gives the paper's columns, schedule and pointers.
     """
 
     data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
@@ -53,17 +58,19 @@ class TrainConfig:
         default_factory=dict, metadata=_about("further arguments of the model, such as bottom=[64,32]")
     )
     method: str = field(
-        default="cce", metadata=_about("how tables that do not fit are made smaller: cce, hash, full, …")
+        default=DEFAULT_METHOD,
+        metadata=_about("how tables that do not fit are made smaller: a method of cce.list_methods()"),
     )
     method_options: dict[str, Any] = field(
         default_factory=dict, metadata=_about("further arguments of the method, such as num_columns=8")
     )
     preset: str = field(
         default="tuned",
-        metadata=_about("how cce learns: tuned, as docs/results.md measures, or as in the paper", *PRESETS),
+        metadata=_about("how tables learn: tuned, as docs/results.md measures, or as in the paper", *PRESETS),
     )
-    learned_min_count: int = field(
-        default=5, metadata=_about("ids that training sees less often stay hashed: no pointer of theirs is learned")
+    learned_min_count: int | None = field(
+        default=None,
+        metadata=_about("ids that training sees less often stay hashed, whatever the preset has for it"),
     )
     num_learned: dict[str, int] = field(
         default_factory=dict,
@@ -191,7 +198,7 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
 
     def _check_pairs(self) -> None:
-        if self.budget.is_full and self.method != "full":
+        if self.budget.is_full and self.method != FULL:
             raise ValueError(
                 f"give one of cap, num_params, nbytes and compression with method {self.method!r}, got none."
             )
@@ -199,12 +206,12 @@ class TrainConfig:
             sizes = f"batch_size={self.batch_size} and accumulate={self.accumulate}"
             raise ValueError(f"batch_size must be a multiple of accumulate, got {sizes}.")
         if self.codebook_dtype == "float16":
-            check_half(self.optimizer, self.optimizer_options, lr=self.lr)
+            check_float16(self.optimizer, self.optimizer_options, lr=self.lr)
         self._check_sparse()
-        if "pointer_file" in self.method_options:
-            got = self.method_options["pointer_file"]
-            raise ValueError(f"method_options must leave out pointer_file: tables of a run share none, got {got!r}.")
-        if self.preset == "paper" and self.learned_min_count not in (1, TrainConfig.learned_min_count):
+        for name, why in NOT_METHOD_OPTIONS.items():
+            if name in self.method_options:
+                raise ValueError(f"method_options must leave out {name}: {why}, got {self.method_options[name]!r}.")
+        if self.preset == "paper" and self.learned_min_count not in (None, 1):
             got = f"learned_min_count={self.learned_min_count}"
             raise ValueError(f"preset 'paper' learns pointers of all ids: leave out learned_min_count, got {got}.")
         check_metrics(self.metrics, group_by=self.group_by)
@@ -246,29 +253,39 @@ class TrainConfig:
             num_learned=self.num_learned or None,
         )
 
-    def to_toml(self) -> str:
-        """What `from_toml` reads; what is None is left out."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        plain = [f"{name} = {_toml(value)}" for name, value in values.items() if not isinstance(value, dict | None)]
-        tables = [
-            "\n".join([f"\n[{name}]", *(_pair(key, item) for key, item in value.items())])
-            for name, value in values.items()
-            if isinstance(value, dict) and value
-        ]
-        return "\n".join([*plain, *tables]) + "\n"
+
+def check_float16(optimizer: str, options: Mapping[str, Any], *, lr: float = 0.0) -> None:
+    """Reject an optimizer that would divide by squares of gradients that float16 has lost.
+
+    Torch keeps an optimizer's state in the type of the parameter. A second moment adds `(1 - beta2) * g**2`, and
+    float16 rounds what is not above 2**-25 to zero: the step of such a gradient is `lr * g / eps`, however small `eps`
+    is. An `eps` of at least the largest gradient whose square is lost, `sqrt(2**-25 / (1 - beta2))`, bounds it by `lr`.
+    """
+    if lr > FLOAT16_LARGEST:
+        raise ValueError(f"lr must be at most {FLOAT16_LARGEST:g} with codebook_dtype 'float16', got {lr:g}.")
+    if optimizer in NO_SQUARES:
+        return
+    known = (*NO_SQUARES, *BETAS, "rmsprop", "adagrad")
+    if optimizer not in known:
+        raise ValueError(f"codebook_dtype 'float16' must have an optimizer of {', '.join(known)}; got {optimizer!r}.")
+    least, eps = math.sqrt(FLOAT16_LOST / _share_of_squares(optimizer, options)), options.get("eps")
+    if not isinstance(eps, int | float) or not least <= eps < math.inf:
+        got = "none" if eps is None else repr(eps)
+        raise ValueError(
+            f"codebook_dtype 'float16' needs optimizer_options eps of at least {least:.4g} with optimizer "
+            f"{optimizer!r}, as squares of smaller gradients are 0 in float16, got {got}; or take bfloat16, sgd or "
+            "rowwise_adagrad."
+        )
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(_pair(key, item) for key, item in value.items()) + "}"
-    if isinstance(value, float):
-        return repr(value)  # nan and inf are words of TOML's as well
-    return json.dumps(value, ensure_ascii=False)  # for strings, numbers and booleans, JSON is valid TOML
-
-
-def _pair(key: str, value: Any) -> str:
-    """A key that is no plain word, such as the name of a feature may be, is set in quotes."""
-    plain = re.fullmatch("[A-Za-z0-9_-]+", key)
-    return f"{key if plain else json.dumps(key, ensure_ascii=False)} = {_toml(value)}"
+def _share_of_squares(optimizer: str, options: Mapping[str, Any]) -> float:
+    """What the square of a gradient is multiplied by before it is added to the second moment."""
+    if optimizer == "adagrad":
+        return 1.0
+    betas = options.get("betas", (0.9, 0.999)) if optimizer in BETAS else (0.0, options.get("alpha", 0.99))
+    if not isinstance(betas, list | tuple) or len(betas) != 2 or not all(type(b) in (int, float) for b in betas):
+        raise TypeError(f"optimizer_options betas must be two numbers, got {betas!r}.")
+    if not 0 <= betas[1] < 1:
+        name = "betas" if optimizer in BETAS else "alpha"
+        raise ValueError(f"optimizer_options {name} must lie in [0, 1), got {options[name]!r}.")
+    return float(1 - betas[1])

@@ -1,25 +1,29 @@
-"""Inspection and scoring of saved runs: what `cce inspect` and `cce evaluate` do."""
+"""Saved runs, looked at, scored and checked: what `cce inspect`, `cce evaluate` and `cce verify` do."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from cce.data import PreparedData
-from cce.diagnostics import diagnose_collapse, summary
+from cce.budget import FULL
+from cce.data import PreparedData, Verification
+from cce.diagnostics import diagnose_tables, summary
 from cce.distributed import Ranks
-from cce.embeddings import ClusteredEmbedding
 from cce.evaluation import check_metrics, describe_metric
+from cce.models import MODELS
+from cce.run_folder import CONFIG, RunFolder
 from cce.text import format_table
-from cce.training.checkpoint import open_checkpoint
+from cce.training.checkpoint import Checkpoint, checkpoint_path, list_checkpoints, open_checkpoint, read_checkpoint
 from cce.training.config import TrainConfig
-from cce.training.loading import load_model, read_schema
+from cce.training.loading import load_model, read_run_options, read_schema
 from cce.training.scoring import Scores, group_column, score
+from cce.training.stopping import non_finite_parameter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+BAD_FILE = (OSError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Inspection:
             lines += [format_table(("table", "H1", "H2", "dead rows", "verdict"), rows), ""]
         if self.curve:
             lines += [_curve_table(self.curve[-6:]), f"best: step {self.best_step:,}", ""]
-        defaults = vars(TrainConfig(data="", method="full"))
+        defaults = vars(TrainConfig(data="", method=FULL))
         given = {name: value for name, value in self.config.items() if defaults.get(name) != value}
         return "\n".join([*lines, "options: " + ", ".join(f"{name}={value}" for name, value in given.items())])
 
@@ -70,12 +74,7 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
     """
     checkpoint, damage = open_checkpoint(path)
     config, made = load_model(checkpoint, model=model, trust_model=trust_model)
-    health = {}
-    for name, table in made.named_modules():
-        if isinstance(table, ClusteredEmbedding) and table.can_cluster:
-            found = diagnose_collapse(table, generator=torch.Generator().manual_seed(config.seed))
-            dead = {"dead_rows": sum(found.dead_rows), "num_rows": found.num_rows}
-            health[name] = {"entropies": found.entropies, "golden": found.golden, **dead, "verdict": found.verdict}
+    health = {name: found.to_dict() for name, found in diagnose_tables(made, seed=config.seed).items()}
     return Inspection(
         path=checkpoint.path,
         step=checkpoint.step,
@@ -145,3 +144,65 @@ def _curve_table(curve: list[dict[str, float]]) -> str:
 def _health_row(found: dict[str, Any]) -> tuple[str, ...]:
     entropies = [f"{value:.2f}" for value in found["entropies"]]
     return (*entropies, *[""] * (2 - len(entropies)), f"{found['dead_rows']:,}", found["verdict"])
+
+
+def verify_run(folder: Path) -> Verification:
+    """Read all of a run. A run that is not finished, or whose checkpoints were removed as it is, has no problem."""
+    run = RunFolder(folder)
+    if not run.is_begun:
+        raise FileNotFoundError(f"{folder} must be the folder of a run, got no {CONFIG} there.")
+    problems = [*_config_problems(run), *_record_problems(run)]
+    lines, damage = run.scan_log()
+    whole = []
+    for path in list_checkpoints(run.checkpoints):
+        try:
+            whole.append(read_checkpoint(path))
+        except BAD_FILE as error:
+            damage.append(str(error))
+    damage += [problem for checkpoint in whole for problem in _checkpoint_problems(checkpoint)]
+    damage += _best_problems(run, whole)
+    checked = {"checkpoints": len(whole), "lines of the log": len(lines)}
+    return Verification("run", str(folder), checked, problems + damage)
+
+
+def _config_problems(folder: RunFolder) -> Iterator[str]:
+    try:
+        read_run_options(folder, {}, trust_model=True)
+    except BAD_FILE as error:
+        yield str(error)
+
+
+def _record_problems(folder: RunFolder) -> Iterator[str]:
+    """A run that is not finished has no record, which is no problem."""
+    try:
+        if folder.is_finished:
+            folder.read_record()
+    except BAD_FILE as error:
+        yield str(error)
+
+
+def _checkpoint_problems(checkpoint: Checkpoint) -> Iterator[str]:
+    """The content of a checkpoint whose checksums are right. A model from a user's file is not built."""
+    named = checkpoint_path(checkpoint.path.parent, checkpoint.step).name
+    if checkpoint.path.name != named:
+        yield f"{checkpoint.path} must be named after its step, {named}."
+    try:
+        checkpoint.get("curve", list)
+        if checkpoint.get("config", dict).get("model", "dlrm") in MODELS:
+            _, model = load_model(checkpoint)
+            name = non_finite_parameter(model)
+            if name is not None:
+                yield f"{checkpoint.path}: {name} must be finite, got NaN or infinity."
+    except BAD_FILE as error:
+        yield str(error)
+
+
+def _best_problems(folder: RunFolder, whole: list[Checkpoint]) -> Iterator[str]:
+    """A run ends with its best checkpoint, so it must be there."""
+    try:
+        best = whole[-1].best_step if whole else -1
+        if best >= 0 and best not in [checkpoint.step for checkpoint in whole]:
+            path = checkpoint_path(folder.checkpoints, best)
+            yield f"{path}, the best checkpoint, must be whole: the next best would replace it."
+    except BAD_FILE as error:
+        yield str(error)

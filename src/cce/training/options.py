@@ -1,8 +1,10 @@
-"""Options of a run from files and from words, made into a configuration. No torch here."""
+"""Options of a run, from files and words to a configuration and back to a file. No torch here."""
 
 from __future__ import annotations
 
 import difflib
+import json
+import re
 import tomllib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -34,6 +36,8 @@ def read_toml(path: Path, *, upgrade: bool = False) -> dict[str, Any]:
 def upgrade_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a saved run, which may have been begun when they had other names."""
     new = {OLD_NAMES.get(name, name): value for name, value in values.items()}
+    if new.get("preset") == "paper":
+        new.pop("learned_min_count", None)  # was written as a number, and not used
     options = new.get("method_options")
     if isinstance(options, dict) and isinstance(options.get("settings"), dict):
         settings = {OLD_SETTINGS.get(name, name): value for name, value in options["settings"].items()}
@@ -79,3 +83,31 @@ def parse_pairs(name: str, pairs: Iterable[str]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError:
             values[key] = text
     return values
+
+
+def to_toml(config: TrainConfig) -> str:
+    """What `read_toml` reads; what is None is left out."""
+    values = {each.name: getattr(config, each.name) for each in fields(config)}
+    plain = [f"{name} = {_toml(value)}" for name, value in values.items() if not isinstance(value, dict | None)]
+    tables = [
+        "\n".join([f"\n[{name}]", *(_pair(key, item) for key, item in value.items())])
+        for name, value in values.items()
+        if isinstance(value, dict) and value
+    ]
+    return "\n".join([*plain, *tables]) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(_pair(key, item) for key, item in value.items()) + "}"
+    if isinstance(value, float):
+        return repr(value)  # nan and inf are words of TOML's as well
+    return json.dumps(value, ensure_ascii=False)  # for strings, numbers and booleans, JSON is valid TOML
+
+
+def _pair(key: str, value: Any) -> str:
+    """A key that is no plain word, such as the name of a feature may be, is set in quotes."""
+    plain = re.fullmatch("[A-Za-z0-9_-]+", key)
+    return f"{key if plain else json.dumps(key, ensure_ascii=False)} = {_toml(value)}"

@@ -26,12 +26,12 @@ from cce.training.checkpoint import (
     write_checkpoint,
 )
 from cce.training.config import MAY_CHANGE, MAY_MOVE
-from cce.training.early_stopping import EarlyStopping
 from cce.training.loading import start_from
+from cce.training.monitoring import Stopwatch
 from cce.training.optimizers import create_optimizers, learning_rate_factor, set_learning_rate
 from cce.training.options import make_config, upgrade_options
-from cce.training.progress import Stopwatch
 from cce.training.scoring import group_column, score
+from cce.training.stopping import EarlyStopping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch.nn import functional
-from tqdm import tqdm
 
 from cce.data import MANIFEST, PreparedData
-from cce.distributed import Ranks, broadcast, is_lost_peer, sum_over_ranks
+from cce.distributed import Ranks, broadcast, sum_over_ranks
 from cce.evaluation import format_scores
 from cce.files import write_atomic
 from cce.run_folder import RunFolder
 from cce.signals import StopRequest, graceful_stop
-from cce.training.checkpoint import list_checkpoints
-from cce.training.divergence import DivergenceGuard
-from cce.training.frequent_ids import with_num_learned
+from cce.training.building import with_num_learned
 from cce.training.loading import read_run_options
-from cce.training.log import MetricsLog, event_values
-from cce.training.options import make_config
+from cce.training.monitoring import MetricsLog, Progress, event_values, memory_text
+from cce.training.options import make_config, to_toml
 from cce.training.outcome import best_model, keep_record
-from cce.training.progress import Progress, memory_text
 from cce.training.session import Session
+from cce.training.stopping import DivergenceGuard, explained_lost_peer, how_to_resume
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +53,7 @@ class Trainer:
         with self._alone(RunFolder(Path(out)), Ranks() if ranks is None else ranks, lock=lock):
             if self.ranks.is_main and self.folder.is_begun:
                 raise FileExistsError(
-                    f"{out} holds a run: give another folder, or resume with {self._how_to_resume()}."
+                    f"{out} holds a run: give another folder, or resume with {how_to_resume(self.folder)}."
                 )
             if (self.folder.path / MANIFEST).exists():
                 raise FileExistsError(f"out must be the folder of a run, got {str(out)!r}, which holds a data set.")
@@ -110,7 +106,7 @@ class Trainer:
         name, series: of the record, where the run is one of many.
         """
         session = self.session
-        with graceful_stop() as request, self._explained_errors():
+        with graceful_stop() as request, closing(self), explained_lost_peer(self.folder, self.ranks):
             self.stop_request = request  # one that comes too late is still there after the run
             while not session.is_done:
                 for pieces, num_rows in session.batches():
@@ -256,7 +252,7 @@ class Trainer:
 
     def _write_config(self) -> None:
         if self.ranks.is_main:
-            write_atomic(self.folder.config, self.config.to_toml())
+            write_atomic(self.folder.config, to_toml(self.config))
 
     def _save(self) -> None:
         with self.session.stopwatch("save"):
@@ -283,23 +279,4 @@ class Trainer:
         session = self.session
         if self.is_to_stop and not session.is_done:
             self._save()
-            raise KeyboardInterrupt(f"saved after step {session.step:,}; resume with {self._how_to_resume()}")
-
-    def _how_to_resume(self) -> str:
-        return f"`cce train --resume {self.folder.path}`"
-
-    @contextmanager
-    def _explained_errors(self) -> Iterator[None]:
-        """Say what a broken connection means, and close everything in any case."""
-        try:
-            yield
-        except RuntimeError as error:
-            if self.ranks.world_size == 1 or not is_lost_peer(error):
-                raise
-            checkpoints = list_checkpoints(self.folder.checkpoints)
-            where = f"the last checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
-            what = f"another process of this run has died; {where}; resume with {self._how_to_resume()}."
-            tqdm.write(what, file=sys.stderr)  # at once: torchrun is about to end this process as well
-            raise ConnectionError(what) from error
-        finally:
-            self.close()
+            raise KeyboardInterrupt(f"saved after step {session.step:,}; resume with {how_to_resume(self.folder)}")

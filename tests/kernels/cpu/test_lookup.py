@@ -261,7 +261,10 @@ def check(table, ids):
 
 
 def test_a_lookup_follows_everything_that_moves():
-    table, ids = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, first_rows=300, generator=seeded()), some_ids(300)
+    table, ids = (
+        cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, first_rows=300, preset="paper", generator=seeded()),
+        some_ids(300),
+    )
     check(table, ids)
     table.cluster(generator=seeded(1))  # other rows, pointers of another type
     check(table, ids)
@@ -291,7 +294,7 @@ def test_a_lookup_follows_index_state_that_was_sent_to_another_process():
 
 
 def test_a_lookup_follows_a_submodule_that_was_made_earlier():
-    other = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, generator=seeded(5)).assignments
+    other = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, preset="paper", generator=seeded(5)).assignments
     table, ids = TABLES["cce"](), some_ids(300)
     check(table, ids)
     table.assignments = other

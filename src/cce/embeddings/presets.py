@@ -1,0 +1,31 @@
+"""The presets of CCE: the paper's settings, and ours, tuned by measurement (`docs/results.md`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cce.embeddings.compositional import PAPER_COLUMNS, default_columns
+from cce.embeddings.training_defaults import TWICE_AN_EPOCH, TrainingDefaults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PresetName = Literal["tuned", "paper"]
+
+
+@dataclass(frozen=True)
+class Preset(TrainingDefaults):
+    """The defaults of CCE, in training and of a single table."""
+
+    num_columns: int = PAPER_COLUMNS
+
+    def columns(self, embedding_dim: int) -> int:
+        """The number of columns, if it divides the dimension; else the divisor that is nearest to the paper's 4."""
+        return self.num_columns if embedding_dim % self.num_columns == 0 else default_columns(embedding_dim)
+
+
+PRESETS: Mapping[str, Preset] = {
+    "tuned": Preset({"preset": "tuned"}, min_count=5, schedule=TWICE_AN_EPOCH, num_columns=8),
+    "paper": Preset({"preset": "paper"}, min_count=1),
+}
