@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cce.indexing import Assignments, smallest_unsigned
-from cce.indexing.assignments import BLOCK, blocks
+from cce.indexing.ids import BLOCK, blocks
 
 
 def seeded(seed=0):

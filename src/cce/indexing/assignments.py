@@ -7,19 +7,15 @@ there (see `state` for why they are neither parameters nor buffers).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cce.checks import check_range
+from cce.indexing.ids import blocks
 from cce.indexing.multiply_shift import MultiplyShift
 from cce.indexing.state import IndexModule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-BLOCK = 1 << 20  # ids per block when the whole vocabulary is walked
 
 
 def smallest_unsigned(num_rows: int) -> torch.dtype:
@@ -32,12 +28,6 @@ def smallest_unsigned(num_rows: int) -> torch.dtype:
 def pointer_nbytes(num_ids: int, num_columns: int, num_rows: int) -> int:
     """Bytes of the pointers of so many ids, each into `num_rows` rows of every column."""
     return num_ids * num_columns * smallest_unsigned(num_rows).itemsize
-
-
-def blocks(num_ids: int, size: int = BLOCK) -> Iterator[Tensor]:
-    """All ids below `num_ids`, in order, `size` at a time."""
-    for start in range(0, num_ids, size):
-        yield torch.arange(start, min(start + size, num_ids), device="cpu")
 
 
 class Assignments(IndexModule):
