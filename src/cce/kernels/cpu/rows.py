@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 BLOCK = 256  # ids at a time
 # columns of the table of slots
-KIND, FIRST_ROW, NUM_ROWS, ADDRESS, STRIDE, ITEM, NUM_LEARNED, SEEDS, STEP, BLOCK_SIZE, NUM_SLOT_COLUMNS = range(11)
+KIND, FIRST_ROW, NUM_ROWS, ADDRESS, STRIDE, BITS, NUM_LEARNED, SEEDS, STEP, BLOCK_SIZE, NUM_SLOT_COLUMNS = range(11)
 
 OWN, HASHED, LEARNED, DIGIT, PLACES, FILLED = (int(kind) for kind in SlotKind)
 LEARNED_FOUR = 6  # four pointers side by side, of two bytes each: the first one's slot fills all
@@ -128,21 +128,37 @@ def _hash(slot: Array, low: Array, high: Array, count: Any, rows: Array, to: Any
 
 @compile_loops
 def _follow(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
+    if slot[BITS] < 8:
+        _follow_packed(slot, own, count, rows, to)
+        return
     base, num_learned = slot[FIRST_ROW], np.uint64(slot[NUM_LEARNED])
     for i in range(count):
         if own[i] < num_learned:
-            rows[to + i] = np.int32(base + _pointer(slot[ADDRESS] + np.int64(own[i]) * slot[STRIDE], slot[ITEM]))
+            rows[to + i] = np.int32(base + _pointer(slot[ADDRESS] + np.int64(own[i]) * slot[STRIDE], slot[BITS]))
         else:
             rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot[SEEDS], slot[NUM_ROWS])))
 
 
 @compile_loops
-def _pointer(address: Any, item: Any) -> Any:
-    if item == 1:
+def _pointer(address: Any, bits: Any) -> Any:
+    if bits == 8:
         return np.int64(read_uint8(address))
-    if item == 2:
+    if bits == 16:
         return np.int64(read_uint16(address))
     return np.int64(read_int32(address))
+
+
+@compile_loops
+def _follow_packed(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
+    """Pointers that share bytes: that of id 0 begins at bit `STEP`, that of the next `STRIDE` bits later."""
+    base, num_learned, mask = slot[FIRST_ROW], np.uint64(slot[NUM_LEARNED]), (1 << slot[BITS]) - 1
+    for i in range(count):
+        if own[i] < num_learned:
+            bit = np.int64(own[i]) * slot[STRIDE] + slot[STEP]
+            byte = np.int64(read_uint8(slot[ADDRESS] + (bit >> 3)))
+            rows[to + i] = np.int32(base + ((byte >> (bit & 7)) & mask))
+        else:
+            rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot[SEEDS], slot[NUM_ROWS])))
 
 
 @compile_loops
