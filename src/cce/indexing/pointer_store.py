@@ -20,7 +20,7 @@ from cce.indexing.pointer_width import BYTE, WORDS, gather, pack, packed_nbytes,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CHUNK = 1 << 22  # words unpacked at a time
+BLOCK, CHUNK = 1 << 18, 1 << 22  # ids read at a time, words unpacked at a time
 TYPES_BEFORE = (torch.uint8, torch.uint16, torch.int32)  # of state that was saved before pointers were packed
 
 
@@ -92,7 +92,7 @@ class PointerStore:
 
     def blocks(self) -> Iterator[Tensor]:
         """The rows of all ids, `(n, num_columns)` int64, block by block."""
-        return (self.read(ids) for ids in blocks(self.num_ids))
+        return (self.read(ids) for ids in blocks(self.num_ids, BLOCK))
 
     def to_tensor(self) -> Tensor:
         """A copy `(num_ids, num_columns)` with one element a pointer: uint8 up to 8 bits, int32 beyond."""
@@ -131,8 +131,11 @@ class PointerStore:
         return staged
 
     def state(self) -> dict[str, Tensor]:
-        """What `load` reads: the words, and how many ids, columns and bits they are for."""
-        shape = torch.tensor([self.num_ids, self.num_columns, self.bits], device="cpu")
+        """What `load` reads: the words, and an empty tensor whose shape says how many ids, columns and bits they hold.
+
+        Equal numbers of words may hold other numbers of these. (A state dict has only tensors, and this one no bytes.)
+        """
+        shape = torch.empty(self.num_ids, self.num_columns, self.bits, 0, dtype=torch.uint8, device="cpu")
         return {"pointers": self.words, "pointer_shape": shape}
 
     def load(self, words: Tensor, shape: Tensor | None) -> None:
@@ -210,10 +213,11 @@ def _shape_of(words: Tensor, shape: Tensor | None) -> tuple[int, int, int]:
         if words.dim() != 2 or words.dtype not in TYPES_BEFORE:
             raise ValueError(f"they must have a pointer_shape, or be (ids, columns), got {tuple(words.shape)}.")
         return words.shape[0], words.shape[1], BYTE * words.itemsize
-    num_ids, num_columns, bits = shape.tolist() if shape.shape == (3,) and not shape.is_floating_point() else (0, 0, 0)
+    num_ids, num_columns, bits, *rest = (*shape.shape, 0, 0, 0)
     expected = packed_nbytes(num_ids * num_columns, bits)
-    if WORDS.get(bits) is not words.dtype or words.shape != (expected // words.itemsize,):
-        raise ValueError(f"they must fit their pointer_shape {shape.tolist()}, got {tuple(words.shape)} {words.dtype}.")
+    if len(rest) != 4 or WORDS.get(bits) is not words.dtype or words.shape != (expected // words.itemsize,):
+        found = f"{tuple(words.shape)} of {words.dtype}"
+        raise ValueError(f"they must fit their pointer_shape {tuple(shape.shape)}, got {found}.")
     return num_ids, num_columns, bits
 
 

@@ -118,19 +118,18 @@ class LearnedRows(RowSource):
     def describe(self) -> list[Slot]:
         """One slot for each column."""
         pointers, tail = self.assignments.pointers, self.assignments.hash
-        bits = 8 * pointers.itemsize
         return [
             Slot(
                 SlotKind.LEARNED,
                 first,
                 tail.num_rows,
                 column,
-                pointers,
-                num_learned=len(pointers),
+                pointers.words,
+                num_learned=pointers.num_ids,
                 seeds=tail.seeds,
-                bits=bits,
-                first_bit=column * bits,
-                stride=pointers.shape[1] * bits,
+                bits=pointers.bits,
+                first_bit=column * pointers.bits,
+                stride=pointers.num_columns * pointers.bits,
             )
             for column, first in enumerate(self.first_rows)
         ]
