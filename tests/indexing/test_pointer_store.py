@@ -4,6 +4,7 @@ import copy
 import multiprocessing
 import pickle
 import re
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,14 @@ def test_a_copy_is_equal_and_writes_neither_into_the_first_nor_into_its_file(num
     )
 
 
+def test_pointers_of_a_file_are_sent_to_another_process_by_value(tmp_path):
+    store = filled(16, path=tmp_path / "pointers")
+    sent = pickle.loads(ForkingPickler.dumps(store))
+    assert sent.path is None
+    sent.write(0, some_rows(16, seed=1))
+    assert torch.equal(rows_of(store), some_rows(16))
+
+
 def write_elsewhere(store, num_rows):
     """In another process."""
     assert torch.equal(rows_of(store), some_rows(num_rows))
@@ -260,10 +269,16 @@ def test_shared_pointers_are_replaced_in_place_while_their_sizes_stay():
     address = store.words.data_ptr()
     assert store.replace(store.stage(filled(16, seed=1))) is store
     assert (store.words.data_ptr(), rows_of(store).tolist()) == (address, some_rows(16, seed=1).tolist())
-    wider = store.replace(filled(17, seed=2))  # others would follow these beyond the rows they know
-    assert wider is not store
-    assert wider.is_shared
-    assert torch.equal(rows_of(store), some_rows(16, seed=1))
+
+
+@pytest.mark.parametrize("num_rows", [15, 17])
+def test_shared_pointers_of_other_sizes_are_shared_elsewhere(num_rows):
+    """Other processes would follow them beyond the rows they know."""
+    store = filled(16, shared=True)
+    new = store.replace(store.stage(filled(num_rows, seed=1)))
+    assert new is not store
+    assert new.is_shared
+    assert torch.equal(rows_of(store), some_rows(16))
 
 
 def test_nothing_to_share_is_shared_without_complaint():
