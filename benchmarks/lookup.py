@@ -4,7 +4,7 @@
 
 A table of 1,000,000 ids and 16 values, compressed to 128,000 parameters. `nn.Embedding(sparse=True)` leaves the summing
 of gradients to the optimizer; another column therefore adds a step of SGD to both, torch's and ours. The last column is
-inference: forward without gradients.
+inference: forward without gradients. Packed pointers have two rows: the same table with pointers of 4 and of 8 bits.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import cce
 from benchmarks.side_by_side import keep, medians
 from benchmarks.traffic import draw_ids
+from cce.indexing import PointerStore
 from cce.kernels import gather_sum
 from cce.text import format_table
 
@@ -62,6 +63,7 @@ def _measure(num_ids: int, batch: int, traffic: str, rounds: int) -> list[dict[s
         "full": _table("full", num_ids, sparse=True),
         **{method: _table(method, num_ids) for method in LINEAR},
         "cce, sparse gradient": _table("cce", num_ids, sparse=True),
+        **{f"cce of 16 rows, pointers of {bits} bits": _few_rows(num_ids, bits) for bits in (4, 8)},
     }
     slow = {"nn.Embedding": max(3, rounds // 10), "cce, plain torch": max(3, rounds // 10)}
     steps = {name: _step(table, ids, grad) for name, table in tables.items()}
@@ -95,6 +97,15 @@ def _table(method: str, num_ids: int, *, sparse: bool = False) -> nn.Module:
     budget: dict[str, Any] = {"compression": 1} if method == "full" else {"num_params": NUM_PARAMS}
     columns = {"preset": "paper"} if method == "cce" else {}  # four columns, as the other methods have
     return cce.create_embedding(method, num_ids, DIM, seed=0, sparse=sparse, **budget, **columns)
+
+
+def _few_rows(num_ids: int, bits: int) -> nn.Module:
+    """A table of 16 rows a column, whose pointers fit in 4 bits, with pointers of `bits`."""
+    table = cce.ClusteredEmbedding(num_ids, DIM, num_rows=16, generator=torch.Generator().manual_seed(0))
+    pointers = PointerStore(num_ids, table.num_columns, table.num_rows, bits=bits)
+    pointers.copy_(table.assignments.pointers)
+    table.assignments.replace(pointers)
+    return table
 
 
 def _step(table: nn.Module, ids: Tensor, grad: Tensor, *, step: bool = False) -> Callable[[], None]:

@@ -60,7 +60,8 @@ def test_contingency_counts_pairs():
 
 def test_dead_and_overfull_rows():
     pointers = torch.stack([torch.zeros(100, dtype=torch.long), torch.arange(100) % 20], dim=1)
-    assert count_rows(pointers, 20) == (19, 1)
+    assert count_rows([pointers], 20) == (19, 1)
+    assert count_rows(pointers.split(7), 20) == (19, 1)
 
 
 def test_entropies_of_uniform_and_of_repeated_columns():

@@ -226,11 +226,12 @@ def test_settings_that_need_counts_are_rejected_without_them(options):
 
 
 @pytest.mark.parametrize("block_size", [1, 7, 300, 1000])
-def test_the_whole_vocabulary_is_encoded_block_by_block_into_the_smallest_type(block_size):
+def test_the_whole_vocabulary_is_encoded_block_by_block_into_the_narrowest_pointers(block_size):
     vectors, labels, _ = planted()
     quantizer = fitted(ProductQuantizer, vectors, 3, 5)
     quantizer.settings = dataclasses.replace(SPREAD, block_size=block_size)
     pointers = encode_all(quantizer, vectors.__getitem__, len(vectors), vectors.shape[1])
-    assert pointers.dtype is torch.uint8
-    assert torch.equal(pointers.long(), quantizer.encode(vectors))
-    assert all(same_partition(pointers[:, column], labels[:, column]) for column in range(3))
+    assert pointers.bits == 4
+    rows = pointers.read(torch.arange(len(vectors)))
+    assert torch.equal(rows, quantizer.encode(vectors))
+    assert all(same_partition(rows[:, column], labels[:, column]) for column in range(3))

@@ -30,7 +30,9 @@ def test_a_collapse_right_after_a_clustering_shows_in_its_dead_rows():
     """The vectors are then centroids, and product quantisation of them finds the same pointers."""
     clustered = table()
     clustered.cluster(generator=generator(1))
-    clustered.assignments.pointers[:, 0] = 0
+    rows = clustered.assignments.pointers.to_tensor()
+    rows[:, 0] = 0
+    clustered.assignments.pointers.write(0, rows)
     assert (
         cce.diagnose_collapse(clustered, generator=generator(2)).verdict == "collapsed: a column uses 1 of its 16 rows"
     )

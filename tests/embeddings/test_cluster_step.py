@@ -14,6 +14,7 @@ import torch
 
 import cce
 from cce.embeddings.cluster_step import ClusterStep
+from cce.indexing import PointerStore
 
 
 def generator(seed=0):
@@ -223,8 +224,7 @@ def test_pointers_mapped_from_a_file_are_replaced_whole(tmp_path):
     assert torch.equal(table.to_dense(), plain.to_dense())
     assert file.stat().st_ino != inode  # written to a temporary file and renamed
     assert list(tmp_path.iterdir()) == [file]
-    stored = torch.from_file(str(file), size=8000, dtype=torch.uint16).view(1000, 8)
-    assert torch.equal(stored, table.assignments.pointers)
+    assert torch.equal(PointerStore(1000, 8, 300, path=file).to_tensor(), plain.assignments.pointers.to_tensor())
 
 
 def test_a_pointer_file_that_cannot_be_written_leaves_the_old_table(tmp_path):
@@ -280,7 +280,7 @@ def test_a_kill_leaves_a_pointer_file_whole(tmp_path):
     table = cce.ClusteredEmbedding(200_000, 8, num_rows=300, generator=generator())
     table.settings = cce.ClusterSettings(max_iter=2, points_per_row=16)
     for seed in (1, 2, None):
-        states.append(table.assignments.pointers.clone())
+        states.append(table.assignments.pointers.to_tensor())
         if seed is not None:
             table.cluster(generator=generator(seed))
     context = multiprocessing.get_context("spawn")
@@ -292,5 +292,5 @@ def test_a_kill_leaves_a_pointer_file_whole(tmp_path):
         child.join(delay)
         child.kill()
         child.join()
-        found = torch.from_file(str(file), size=1_600_000, dtype=torch.uint16).view(200_000, 8)
+        found = PointerStore(200_000, 8, 300, path=file).to_tensor()
         assert any(torch.equal(found, state) for state in states)

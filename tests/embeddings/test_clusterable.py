@@ -82,7 +82,7 @@ def test_what_an_event_says_of_pointers_and_vectors_is_true():
     assert event.churn == pytest.approx(churn(before, after))
     assert event.entropies_before == pytest.approx(column_entropies(before, 2))
     assert event.entropies_after == pytest.approx(column_entropies(after, 2))
-    assert (event.dead_rows, event.overfull_rows) == count_rows(after, 10)
+    assert (event.dead_rows, event.overfull_rows) == count_rows([after], 10)
     assert event.moved == pytest.approx(float((table.to_dense() - vectors).norm() / vectors.norm()), rel=1e-5)
 
 

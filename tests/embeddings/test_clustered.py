@@ -15,7 +15,7 @@ class TestBeforeClustering(LinearContract):
         rows, pieces = table.num_rows, []
         for column in range(table.num_columns):
             base = column * (1 + table.num_helpers) * rows
-            piece = table.codebook[base + int(table.assignments.pointers[x, column])]
+            piece = table.codebook[base + int(table.assignments.pointers.to_tensor()[x, column])]
             for helper in range(table.num_helpers):
                 seeds = table.helper.seeds[column * table.num_helpers + helper]
                 piece = piece + table.codebook[base + (1 + helper) * rows + slow.row(x, seeds, rows)]
@@ -26,7 +26,7 @@ class TestBeforeClustering(LinearContract):
         table = self.make()
         for x in (0, 17, 999):
             expected = [slow.row(x, seeds, table.num_rows) for seeds in table.assignments.hash.seeds]
-            assert table.assignments.pointers[x].tolist() == expected
+            assert table.assignments.pointers.to_tensor()[x].tolist() == expected
 
 
 class TestAfterClustering(TestBeforeClustering):
@@ -70,7 +70,7 @@ class TestLearnedForFrequentIdsOnly(LinearContract):
         rows, pieces = table.num_rows, []
         for column in range(table.num_columns):
             hashed = slow.row(x, table.assignments.hash.seeds[column], rows)
-            main = int(table.assignments.pointers[x, column]) if x < 25 else hashed
+            main = int(table.assignments.pointers.to_tensor()[x, column]) if x < 25 else hashed
             helper = slow.row(x, table.helper.seeds[column], rows)
             pieces.append(table.codebook[2 * column * rows + main] + table.codebook[(2 * column + 1) * rows + helper])
         return torch.cat(pieces)
@@ -108,7 +108,7 @@ def test_clustering_recovers_planted_groups_from_under_the_helper_s_noise():
     table, groups = trained(noise=0.02)
     table.cluster(generator=torch.Generator().manual_seed(1))
     for column in range(4):
-        found = table.assignments.pointers[:, column].long()
+        found = table.assignments.pointers.to_tensor()[:, column].long()
         together = torch.zeros(20, 20).index_put_((found, groups[:, column]), torch.ones(3000), accumulate=True)
         assert together.max(0).values.sum() / 3000 > 0.9  # most ids of a group share a row
 
@@ -123,7 +123,7 @@ def test_every_id_points_at_the_centroid_nearest_to_its_old_vector_whatever_the_
         centroids = table.codebook.detach().view(4, 2, 20, 2)[:, 0]
         for column in range(4):
             distances = torch.cdist(old[:, column].double(), centroids[column].double())
-            rows = table.assignments.pointers[:, column].long()
+            rows = table.assignments.pointers.to_tensor()[:, column].long()
             chosen = distances.gather(1, rows.unsqueeze(1)).squeeze(1)
             torch.testing.assert_close(chosen, distances.min(1).values, atol=1e-6, rtol=1e-6)
         results.append(table.state_dict())
@@ -176,7 +176,7 @@ def test_a_residual_start_is_the_mean_of_what_is_left():
     table.cluster(generator=torch.Generator().manual_seed(1))
     tables = table.codebook.detach().view(4, 2, 10, 2)
     rows = table.helper(torch.arange(300))
-    left = old.view(300, 4, 2)[:, 2] - tables[2, 0][table.assignments.pointers[:, 2].long()]
+    left = old.view(300, 4, 2)[:, 2] - tables[2, 0][table.assignments.pointers.to_tensor()[:, 2].long()]
     for row in range(10):
         if (rows[:, 2] == row).any():
             torch.testing.assert_close(tables[2, 1, row], left[rows[:, 2] == row].mean(0))
@@ -205,7 +205,7 @@ def test_circular_columns_are_clustered_by_the_others():
     with torch.no_grad():
         table.codebook.view(4, 2, 20, 2)[2:] = 0
     table.cluster(generator=torch.Generator().manual_seed(1))
-    found = table.assignments.pointers[:, 0].long()
+    found = table.assignments.pointers.to_tensor()[:, 0].long()
     assert torch.unique(torch.stack([found, groups[:, 1]]), dim=1).shape[1] == 20
 
 
@@ -219,7 +219,7 @@ def test_more_rows_before_the_first_clustering_than_after():
     assert table.codebook is parameter  # the same object, of another shape
     table(torch.arange(500)).sum().backward()
     assert table.codebook.grad.shape == (80, 2)
-    assert int(table.assignments.pointers.max()) < 10
+    assert int(table.assignments.pointers.to_tensor().max()) < 10
     twin.load_state_dict(table.state_dict())
     assert torch.equal(twin.to_dense(), table.to_dense())
 

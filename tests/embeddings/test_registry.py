@@ -192,7 +192,7 @@ def test_device_is_that_of_weights_and_seeds_while_pointers_stay():
     table = cce.create_embedding("cce", 300, 8, compression=4, device="meta")
     assert {parameter.device.type for parameter in table.parameters()} == {"meta"}
     assert {hashes.seeds.device.type for hashes in (table.helper, table.assignments.hash)} == {"meta"}
-    assert table.assignments.pointers.device.type == "cpu"
+    assert table.assignments.pointers.words.device.type == "cpu"
 
 
 def test_the_default_device_does_not_decide_the_random_numbers():

@@ -89,6 +89,7 @@ CHANGES = {
         "optimizer": "sgd",
         "optimizer_options": {"momentum": 0.9},
     },
+    "packed": {"cap": 160},  # ten rows: two pointers in a byte
     "pieces": {"accumulate": 2, "batch_size": 66},
     "together": {"max_steps": 10},
 }

@@ -33,7 +33,9 @@ def targets(graphs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["cce", "robe of odd blocks", "ce-sum of digits", "full", "hash with signs"])
+@pytest.mark.parametrize(
+    "name", ["cce", "cce of four bits", "robe of odd blocks", "ce-sum of digits", "full", "hash with signs"]
+)
 def test_a_compiled_table_uses_the_operator_and_gives_the_same(name):
     table, ids = TABLES[name](padding_idx=5), some_ids(20, 3)
     graphs, (vectors,) = graphs_of(table, ids)

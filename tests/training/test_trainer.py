@@ -297,11 +297,13 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(whole, data, t
     assert_same_end(whole[0], tmp_path / "run")
 
 
-@pytest.mark.parametrize("method", ["collide", "hash", "full", "dhe"])
-def test_runs_of_other_methods_are_resumed_as_well(data, tmp_path, method):
-    budget = {"cap": 480} if method != "full" else {"cap": None}
+@pytest.mark.parametrize(
+    ("method", "cap"),
+    [("collide", 480), ("hash", 480), ("full", None), ("dhe", 480), ("cce", 160), ("cce", 64), ("cce", 32)],
+)
+def test_runs_of_other_methods_and_widths_of_pointers_are_resumed_as_well(data, tmp_path, method, cap):
     for name, changes in (("whole", {}), ("parts", {"max_steps": 10})):
-        Trainer(tiny_config(data, method=method, **budget, **changes), tmp_path / name).run()
+        Trainer(tiny_config(data, method=method, cap=cap, **changes), tmp_path / name).run()
     Trainer.resume(tmp_path / "parts", max_steps=None).run()
     one, two = (read_checkpoint(list_checkpoints(tmp_path / name / "checkpoints")[-1]) for name in ("whole", "parts"))
     assert all(torch.equal(tensor, two.model[name]) for name, tensor in one.model.items())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-BLOCK = 1 << 18  # ids counted at a time
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 OVERFULL = 8  # times the mean number of ids in a row
 
 
@@ -31,12 +34,16 @@ def churn(before: Tensor, after: Tensor) -> float:
     return 1 - kept / before.numel()
 
 
-def count_rows(pointers: Tensor, num_rows: int) -> tuple[int, int]:
-    """How many of the rows of all columns are dead (no id points there) and overfull (8 times the mean)."""
-    counts = torch.zeros(pointers.shape[1], num_rows, dtype=torch.int64, device="cpu")
-    for block in torch.split(pointers, BLOCK):
-        counts += torch.stack([torch.bincount(column.long(), minlength=num_rows) for column in block.unbind(1)])
-    mean = len(pointers) / num_rows
+def count_rows(blocks: Iterable[Tensor], num_rows: int) -> tuple[int, int]:
+    """How many of the rows of all columns are dead (no id points there) and overfull (8 times the mean).
+
+    Pointers come in blocks `(n, num_columns)`.
+    """
+    counts = torch.zeros(1, num_rows, dtype=torch.int64, device="cpu")
+    for block in blocks:
+        columns = [torch.bincount(column.long(), minlength=num_rows) for column in block.unbind(1)]
+        counts = counts + torch.stack(columns)  # (num_columns, num_rows)
+    mean = int(counts[0].sum()) / num_rows
     return int((counts == 0).sum()), int((counts > OVERFULL * max(mean, 1)).sum())
 
 

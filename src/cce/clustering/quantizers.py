@@ -20,7 +20,7 @@ from cce.clustering.progress import Progress
 from cce.clustering.sampling import vectors_of
 from cce.clustering.settings import checked_settings
 from cce.compiled import parallel_for
-from cce.indexing import blocks, smallest_unsigned
+from cce.indexing import PointerStore, blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,14 +187,12 @@ class CircularQuantizer(Quantizer):
         return torch.cat([piece for other, piece in enumerate(pieces) if other != column], dim=1)
 
 
-def encode_all(quantizer: Quantizer, source: Source, num_ids: int, dim: int) -> Tensor:
-    """The rows of all ids below `num_ids`, `(num_ids, num_columns)` in the smallest type, block by block."""
-    dtype = smallest_unsigned(quantizer.num_rows)
-    pointers = torch.empty(num_ids, quantizer.num_columns, dtype=dtype, device="cpu")
+def encode_all(quantizer: Quantizer, source: Source, num_ids: int, dim: int) -> PointerStore:
+    """The rows of all ids below `num_ids`, found block by block."""
+    pointers = PointerStore(num_ids, quantizer.num_columns, quantizer.num_rows)
     with quantizer.encode_progress(num_ids) as progress:
         for ids in blocks(num_ids, min(quantizer.settings.block_size, max(1, BLOCK // dim))):
-            rows = quantizer.encode(vectors_of(source, ids, dim), progress)
-            pointers[int(ids[0]) : int(ids[-1]) + 1] = rows.cpu().to(pointers.dtype)
+            pointers.write(int(ids[0]), quantizer.encode(vectors_of(source, ids, dim), progress))
     return pointers
 
 

@@ -15,7 +15,7 @@ import torch
 from cce.checks import check_range, check_type
 from cce.clustering import column_entropies
 from cce.embeddings import Embedding, LinearEmbedding
-from cce.indexing import Assignments, blocks, smallest_unsigned
+from cce.indexing import Assignments, PointerStore, blocks
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,19 +37,20 @@ def pointer_entropies(table: Embedding, *, max_order: int | None = None) -> tupl
 
 
 def hashed_pointers(assignments: Assignments, num_ids: int) -> Tensor:
-    """The pointers of the first `num_ids` ids before any clustering, in the smallest type."""
-    hashes, dtype = assignments.hash, smallest_unsigned(assignments.num_rows)
-    device = hashes.seeds.device
-    return torch.cat([hashes(ids.to(device)).cpu().to(dtype) for ids in blocks(num_ids)])
+    """The pointers `(num_ids, num_columns)` of the first ids before any clustering."""
+    pointers = PointerStore(num_ids, assignments.num_columns, assignments.num_rows)
+    for ids in blocks(num_ids):
+        pointers.write(int(ids[0]), assignments.hash(ids.to(assignments.hash.seeds.device)))
+    return pointers.to_tensor()
 
 
 @torch.no_grad()
 def pointer_table(table: Embedding) -> Tensor:
-    """Which row each id names in each column, on the CPU: the learned pointers as stored, or the rows of H in int64."""
+    """Which row each id names in each column, on the CPU: the learned pointers, or the rows of H."""
     check_type("table", table, Embedding, "a table of cce")
     learned = next((module for module in table.modules() if isinstance(module, Assignments)), None)
     if learned is not None and learned.num_learned:
-        return learned.pointers
+        return learned.pointers.to_tensor()
     if learned is not None:
         return hashed_pointers(learned, table.num_embeddings)
     if not isinstance(table, LinearEmbedding):

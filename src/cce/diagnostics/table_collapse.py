@@ -85,7 +85,7 @@ def diagnose_collapse(table: ClusteredEmbedding, *, generator: torch.Generator |
         entropies=column_entropies(pointers, order),
         golden=column_entropies(_quantized(table, num_ids, generator), order),
         random=column_entropies(hashed_pointers(table.assignments, num_ids), order),
-        dead_rows=tuple(count_rows(column, table.num_rows)[0] for column in torch.split(pointers, 1, dim=1)),
+        dead_rows=tuple(count_rows([column], table.num_rows)[0] for column in torch.split(pointers, 1, dim=1)),
         num_rows=table.num_rows,
     )
 
@@ -110,4 +110,4 @@ def _quantized(table: ClusteredEmbedding, num_ids: int, generator: torch.Generat
     counts = None if table.counts is None else table.counts.counts
     ids, weights = draw_sample(num_ids, table.num_rows, table.settings, counts=counts, generator=generator)
     quantizer.fit(Sample(source, ids, table.embedding_dim, weights), generator)
-    return encode_all(quantizer, source, num_ids, table.embedding_dim)
+    return encode_all(quantizer, source, num_ids, table.embedding_dim).to_tensor()

@@ -31,7 +31,7 @@ from cce.clustering import (
     vectors_of,
 )
 from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StagedClustering, StepTimer, clean_interrupts
-from cce.indexing import MultiplyShift, blocks
+from cce.indexing import MultiplyShift, PointerStore, blocks
 from cce.kernels import gather_sum
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ MAX_MEASURED = 1 << 22  # values of sampled vectors on which change is measured 
 class Learned:
     """What a clustering found, before it takes effect."""
 
-    pointers: Tensor  # (num_learned, num_columns), in the smallest type
+    pointers: PointerStore  # of all learned ids
     helper: MultiplyShift  # the new hash functions of the helpers
     tables: Tensor  # (num_columns, 1 + num_helpers, num_rows, width)
 
@@ -100,7 +100,7 @@ class ClusterStep:
         with self.timer("helpers"):
             return ids, self._start_helpers(pointers)
 
-    def _start_helpers(self, pointers: Tensor) -> Learned:
+    def _start_helpers(self, pointers: PointerStore) -> Learned:
         """New hash functions for the helpers, and their rows at zero or at what the centroids leave over."""
         table = self.table
         helper = MultiplyShift(table.helper.num_hashes, table.rows_after, generator=self.generator)
@@ -123,10 +123,9 @@ class ClusterStep:
         """Set the helper rows of `group` to the mean residual of the ids that hash to them."""
         sums, counts = torch.zeros_like(learned.tables), torch.zeros_like(learned.tables[..., :1])
         size = min(self.table.settings.block_size, piece_size(self.table.embedding_dim))
-        for ids in blocks(len(learned.pointers), size):
+        for ids in blocks(learned.pointers.num_ids, size):
             hashed = learned.helper(ids.to(sums.device)).view(len(ids), *sums.shape[:1], -1)  # (n, columns, helpers)
-            rows = learned.pointers[int(ids[0]) : int(ids[-1]) + 1].long()
-            residual = self.source(ids).to(sums) - self._decode(learned, ids, rows)
+            residual = self.source(ids).to(sums) - self._decode(learned, ids, learned.pointers.read(ids))
             for column, helper in group:
                 piece = self._piece(residual, column)
                 rows = hashed[:, column, helper - 1]
@@ -152,7 +151,7 @@ class ClusterStep:
 
     def _after(self, learned: Learned, ids: Tensor) -> Snapshot:
         """What the swap will make of the same ids."""
-        pointers = torch.from_numpy(learned.pointers.numpy()[ids.numpy()]).long()  # torch cannot gather from uint16
+        pointers = learned.pointers.read(ids)
         size = piece_size(self.table.embedding_dim)
         pieces = zip(torch.split(ids, size), torch.split(pointers, size), strict=True)
         vectors = torch.cat([self._decode(learned, *piece).float() for piece in pieces])
@@ -160,7 +159,7 @@ class ClusterStep:
 
     def _event(self, learned: Learned, before: Snapshot, after: Snapshot) -> ClusterEvent:
         table = self.table
-        dead, overfull = count_rows(learned.pointers, learned.num_rows)
+        dead, overfull = count_rows(learned.pointers.blocks(), learned.num_rows)
         order = min(2, table.num_columns)
         return ClusterEvent(
             num_ids=table.assignments.num_learned,

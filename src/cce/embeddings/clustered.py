@@ -24,7 +24,7 @@ from cce.embeddings.options import choice, file_name, optional, rules, whole
 from cce.embeddings.presets import PRESETS, Preset, PresetName
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import most_within
-from cce.indexing import Assignments, HashedRows, IdCounts, LearnedRows, MultiplyShift, RowSource, smallest_unsigned
+from cce.indexing import Assignments, HashedRows, IdCounts, LearnedRows, MultiplyShift, PointerStore, RowSource
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
@@ -162,13 +162,13 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         ClusterStep(self, lambda ids: weight[ids.to(weight.device)], generator).stage(counts).apply()
 
     @torch.no_grad()
-    def swap(self, learned: Learned, pointers: Tensor) -> None:
+    def swap(self, learned: Learned, pointers: PointerStore) -> None:
         """Become what was learned, whole or not at all, with its pointers staged.
 
         The codebook keeps its memory if it keeps its size.
         """
         with uninterrupted():
-            self.assignments.replace(pointers, learned.num_rows)  # first: it alone can fail, and then nothing happened
+            self.assignments.replace(pointers)  # first: it alone can fail, and then nothing happened
             self._resize(learned.num_rows)
             self.codebook.grad = None  # it belonged to the old rows
             self.codebook.copy_(learned.tables.flatten(0, 2))
@@ -245,7 +245,5 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         num_rows, _ = self.codebook_layout(self.rows_after).shape
         if codebook is not None and len(codebook) == num_rows != len(self.codebook):
             self._resize(self.rows_after)
-            dtype = smallest_unsigned(self.rows_after)
-            staged = self.assignments.stage(self.assignments.pointers.to(dtype))
-            self.assignments.replace(staged, self.rows_after)
+            self.assignments.resize(self.rows_after)
         super()._load_from_state_dict(state_dict, prefix, *args)

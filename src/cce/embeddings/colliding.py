@@ -35,7 +35,7 @@ from cce.embeddings.initialization import normal_table, output_variance, project
 from cce.embeddings.low_rank import low_rank_factors
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
-from cce.indexing import Assignments
+from cce.indexing import Assignments, PointerStore
 from cce.kernels import gather_rows
 from cce.signals import uninterrupted
 
@@ -124,7 +124,7 @@ class CollidingEmbedding(Clusterable):
         with timer("measure"):
             measured = ids[:: 1 + len(ids) * self.embedding_dim // MAX_MEASURED].to(codebook.device)
             moved = self._distance_moved(codebook[assignments(measured).squeeze(-1)], measured)
-        dead, overfull = count_rows(pointers, self.num_rows)
+        dead, overfull = count_rows(pointers.blocks(), self.num_rows)
         event = ClusterEvent(
             num_ids=self.num_embeddings,
             num_rows=self.num_rows,
@@ -134,7 +134,7 @@ class CollidingEmbedding(Clusterable):
             dead_rows=dead,
             overfull_rows=overfull,
             entropies_before=(),
-            entropies_after=column_entropies(pointers, 1),
+            entropies_after=column_entropies(pointers.to_tensor(), 1),
             moved=moved,
             replaced={self.codebook: codebook, self.projection: None},
         )
@@ -172,12 +172,12 @@ class CollidingEmbedding(Clusterable):
         return float((after - before).norm() / before.norm())
 
     def _learned(
-        self, rows: Tensor, pointers: Tensor | None, generator: torch.Generator | None = None
+        self, rows: Tensor, pointers: PointerStore | None, generator: torch.Generator | None = None
     ) -> tuple[nn.Parameter, Assignments]:
         """What replaces the thin table: a codebook and pointers to it."""
         assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator).to(rows.device)
         if pointers is not None:
-            assignments.replace(assignments.stage(pointers), self.num_rows)
+            assignments.replace(assignments.stage(pointers))
         return nn.Parameter(rows, requires_grad=self.codebook.requires_grad), assignments
 
     def _become_clustered(self, codebook: nn.Parameter, assignments: Assignments) -> None:

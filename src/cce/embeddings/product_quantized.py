@@ -82,7 +82,7 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         ids, _ = draw_sample(self.num_embeddings, quantizer.num_rows, self.settings, generator=generator)
         quantizer.fit(Sample(weight.__getitem__, ids, self.embedding_dim), generator)
         pointers = encode_all(quantizer, weight.__getitem__, self.num_embeddings, self.embedding_dim)
-        self.assignments.replace(self.assignments.stage(pointers), quantizer.num_rows)
+        self.assignments.replace(self.assignments.stage(pointers))
         self.codebook.copy_(quantizer.codebooks.flatten(0, 1))
 
     @classmethod

@@ -1,9 +1,11 @@
 """H: which rows of the codebook an id points to, by hashing, by arithmetic, or learned."""
 
-from cce.indexing.assignments import Assignments, blocks, pointer_nbytes, smallest_unsigned
+from cce.indexing.assignments import Assignments
 from cce.indexing.counts import IdCounts
-from cce.indexing.ids import check_ids
+from cce.indexing.ids import blocks, check_ids
 from cce.indexing.multiply_shift import MIX_1, MIX_2, SEED_BYTES, MultiplyShift, hash32, stack_rows
+from cce.indexing.pointer_store import PointerStore
+from cce.indexing.pointer_width import pointer_nbytes
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
 from cce.indexing.randomness import check_generator, make_generator
 from cce.indexing.sources import (
@@ -34,6 +36,7 @@ __all__ = [
     "LearnedRows",
     "MultiplyShift",
     "OwnRow",
+    "PointerStore",
     "QuotientRemainder",
     "RowSource",
     "Slot",
@@ -52,7 +55,6 @@ __all__ = [
     "pointer_nbytes",
     "radices_within",
     "rows_of",
-    "smallest_unsigned",
     "stack_rows",
     "versions_of",
 ]

@@ -1,43 +1,25 @@
 """Learned pointers: for every id and column, the row of the codebook that the id points to.
 
-They live on the CPU in the smallest unsigned type, so that a vocabulary costs a GPU nothing, and `.to()` leaves them
-there (see `state` for why they are neither parameters nor buffers).
+How they are stored is the business of their `PointerStore`. They stay on the CPU, and `.to()` leaves them there (see
+`state` for why they are neither parameters nor buffers).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from cce.checks import check_range
+from cce.indexing.ids import blocks
 from cce.indexing.multiply_shift import MultiplyShift
+from cce.indexing.pointer_store import PointerStore
 from cce.indexing.state import IndexModule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-BLOCK = 1 << 20  # ids per block when the whole vocabulary is walked
-
-
-def smallest_unsigned(num_rows: int) -> torch.dtype:
-    """The narrowest type that can name every one of `num_rows` rows."""
-    if num_rows <= 2**8:
-        return torch.uint8
-    return torch.uint16 if num_rows <= 2**16 else torch.int32
-
-
-def pointer_nbytes(num_ids: int, num_columns: int, num_rows: int) -> int:
-    """Bytes of the pointers of so many ids, each into `num_rows` rows of every column."""
-    return num_ids * num_columns * smallest_unsigned(num_rows).itemsize
-
-
-def blocks(num_ids: int, size: int = BLOCK) -> Iterator[Tensor]:
-    """All ids below `num_ids`, in order, `size` at a time."""
-    for start in range(0, num_ids, size):
-        yield torch.arange(start, min(start + size, num_ids), device="cpu")
+    from collections.abc import Callable
 
 
 class Assignments(IndexModule):
@@ -46,10 +28,10 @@ class Assignments(IndexModule):
     At the start they point where a random hash function says. Only ids below `num_learned` are stored and can be
     learned; with ids numbered by falling frequency these are the frequent ones. The others stay hashed and cost
     nothing. With `path` the pointers are mapped from that file instead of held in memory: from what an existing file
-    holds, or from a new one.
+    holds, or from a new one. `share_memory()`, also of a model around it, shares them between processes.
     """
 
-    index_state = ("pointers",)
+    index_state: ClassVar[tuple[str, ...]] = ()  # the pointers save themselves
 
     def __init__(
         self,
@@ -67,12 +49,9 @@ class Assignments(IndexModule):
         self.num_embeddings = num_embeddings
         self.num_learned = num_learned
         self.hash = MultiplyShift(num_columns, num_rows, generator=generator)
-        self.path = None if path is None else Path(path)
-        kept = self.path is not None and self.path.exists()
-        self.pointers = _allocate(num_learned, num_columns, smallest_unsigned(num_rows), self.path)
-        if kept and not _name_rows(self.pointers, num_rows):
-            raise ValueError(f"path must hold pointers in [0, {num_rows}), got others: {path}.")
-        if not kept:
+        is_filled = path is not None and Path(path).exists()
+        self.pointers = PointerStore(num_learned, num_columns, num_rows, path=path)
+        if not is_filled:
             for ids in blocks(num_learned):
                 self.write(ids, self.hash(ids))
 
@@ -86,91 +65,60 @@ class Assignments(IndexModule):
         """How many pointers an id has."""
         return self.hash.num_hashes
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pointers."""
+        return self.pointers.nbytes
+
     def forward(self, ids: Tensor) -> Tensor:
         """Rows `(*s, num_columns)`, int64 and on the device of the ids `(*s)`."""
         if self.num_learned == 0:
             return self.hash(ids)  # type: ignore[no-any-return]
         if self.num_learned == self.num_embeddings:
-            return self._read(ids)
-        learned = self._read(ids.clamp(max=self.num_learned - 1))
+            return self.pointers.read(ids)
+        learned = self.pointers.read(ids.clamp(max=self.num_learned - 1))
         return torch.where((ids < self.num_learned).unsqueeze(-1), learned, self.hash(ids))
 
     def write(self, ids: Tensor, rows: Tensor) -> None:
         """Point consecutive ids `(n)`, as `blocks` gives them, to `rows` `(n, num_columns)`."""
-        start = int(ids[0])
-        self.pointers[start : start + len(ids)] = rows.to(self.pointers.dtype)
+        self.pointers.write(int(ids[0]), rows)
 
-    def stage(self, pointers: Tensor) -> Tensor:
-        """Prepare `replace`: where pointers are mapped from a file, write the new ones to a file beside it."""
-        if self.path is None or not len(pointers):
-            return pointers
-        aside = _aside(self.path)
-        aside.unlink(missing_ok=True)
-        staged = _map_file(aside, len(pointers), pointers.shape[1], pointers.dtype)
-        return staged.copy_(pointers)
+    def stage(self, pointers: PointerStore) -> PointerStore:
+        """Prepare `replace`, which then cannot fail half-way: see `PointerStore.stage`."""
+        return self.pointers.stage(pointers)
 
-    def replace(self, staged: Tensor, num_rows: int) -> None:
-        """Point all learned ids elsewhere at once, to what was staged `(num_learned, num_columns)`, in `num_rows` rows.
+    def replace(self, staged: PointerStore) -> None:
+        """Point all learned ids elsewhere at once, to what was staged, in as many rows as that can name."""
+        self.pointers = self.pointers.replace(staged)
+        self.hash.num_rows = staged.num_rows
 
-        A mapped file is renamed into place: an interruption or a kill leaves the old pointers or the new ones.
-        """
-        if self.path is not None and len(staged):
-            _aside(self.path).replace(self.path)
-        self.pointers = staged
-        self.hash.num_rows = num_rows
+    def resize(self, num_rows: int) -> None:
+        """Have `num_rows` rows to point to, and point all learned ids to the first of them."""
+        self.replace(self.stage(PointerStore(self.num_learned, self.num_columns, num_rows)))
 
-    def _read(self, ids: Tensor) -> Tensor:
-        stored = self.pointers
-        if stored.dtype is torch.uint16:  # torch cannot gather from uint16: read it as int16 and mend the sign
-            stored = stored.view(torch.int16)
-        rows = stored.index_select(0, ids.reshape(-1).cpu()).long()
-        if stored.dtype is torch.int16:
-            rows = rows & 0xFFFF
-        return rows.view(*ids.shape, self.num_columns).to(ids.device)
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
+        """Follow the seeds into shared memory, but to no device."""
+        applied = super()._apply(fn, recurse)
+        if self.hash.seeds.is_cpu and self.hash.seeds.is_shared():  # type: ignore[no-untyped-call]
+            self.pointers.share_memory_()
+        return applied
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:  # noqa: FBT001
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination |= {prefix + name: tensor for name, tensor in self.pointers.state().items()}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Pointers beyond the rows would make a lookup read, and its gradient write, beyond the codebook."""
-        found = state_dict.get(prefix + "pointers")
-        if found is not None and not _name_rows(found, self.num_rows):
-            args[-1].append(f"pointers mismatch for {prefix}pointers: they must lie in [0, {self.num_rows}).")
-            state_dict[prefix + "pointers"] = self.pointers
+        found, shape = (state_dict.pop(prefix + name, None) for name in ("pointers", "pointer_shape"))
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy does not share the file of the first: what lies in a file travels by value."""
-        state = super().__getstate__()
-        if self.path is None:
-            return state
-        mapped, dtype = state["pointers"]
-        return state | {"path": None, "pointers": (mapped.numpy().copy(), dtype)}
+        _, _, missing_keys, _, error_msgs = args
+        if found is None:
+            missing_keys.append(prefix + "pointers")
+            return
+        try:
+            self.pointers.load(found, shape)
+        except ValueError as error:
+            error_msgs.append(f"pointers mismatch for {prefix}pointers: {error}")
 
     def extra_repr(self) -> str:
         """What `print` shows."""
-        dtype = str(self.pointers.dtype).removeprefix("torch.")
-        return f"num_learned={self.num_learned}, num_columns={self.num_columns}, dtype={dtype}"
-
-
-def _name_rows(pointers: Tensor, num_rows: int) -> bool:
-    """Whether all of them lie in `[0, num_rows)`."""
-    numbers = pointers.cpu().numpy()  # torch has no bounds of uint16
-    return not numbers.size or bool(numbers.min() >= 0 and numbers.max() < num_rows)
-
-
-def _aside(path: Path) -> Path:
-    return path.with_name(path.name + ".part")
-
-
-def _map_file(path: Path, num_ids: int, num_columns: int, dtype: torch.dtype) -> Tensor:
-    return torch.from_file(str(path), shared=True, size=num_ids * num_columns, dtype=dtype).view(num_ids, num_columns)
-
-
-def _allocate(num_ids: int, num_columns: int, dtype: torch.dtype, path: Path | None) -> Tensor:
-    if path is None or num_ids == 0:
-        return torch.empty(num_ids, num_columns, dtype=dtype, device="cpu")
-    expected = num_ids * num_columns * dtype.itemsize
-    found = path.stat().st_size if path.exists() else expected
-    if found != expected:
-        raise ValueError(
-            f"path must hold {expected} bytes for ({num_ids}, {num_columns}) of {dtype}, got {found}: {path}."
-        )
-    return _map_file(path, num_ids, num_columns, dtype)
+        return f"num_learned={self.num_learned}, num_columns={self.num_columns}, bits={self.pointers.bits}"

@@ -5,9 +5,16 @@ Hashing would swallow any number, and a negative one would wrap to the last row,
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BLOCK = 1 << 20  # ids per block when the whole vocabulary is walked
 
 
 def check_ids(ids: Tensor, num_embeddings: int, *, always: bool = False) -> None:
@@ -25,6 +32,12 @@ def check_ids(ids: Tensor, num_embeddings: int, *, always: bool = False) -> None
         if smallest < 0 or largest >= num_embeddings:
             wrong = smallest if smallest < 0 else largest
             raise IndexError(f"ids must lie in [0, {num_embeddings}), got {wrong}.")
+
+
+def blocks(num_ids: int, size: int = BLOCK) -> Iterator[Tensor]:
+    """All ids below `num_ids`, in order, `size` at a time."""
+    for start in range(0, num_ids, size):
+        yield torch.arange(start, min(start + size, num_ids), device="cpu")
 
 
 def _readable(ids: Tensor) -> bool:

@@ -41,11 +41,14 @@ class Slot(NamedTuple):
     first_row: int  # added to the row
     num_rows: int
     column: int = 0  # which hash function, or which column of the pointers
-    table: Tensor | None = None  # seeds of the hash functions, or pointers
+    table: Tensor | None = None  # seeds of the hash functions, or words with pointers
     num_learned: int = 0  # ids from here on have no stored pointer …
     seeds: Tensor | None = None  # … and are hashed with these
     step: int = 0  # of a digit; numbers of a vector, for places
     block_size: int = 0
+    bits: int = 0  # of a pointer
+    first_bit: int = 0  # of the pointer of id 0 in the table …
+    stride: int = 0  # … and bits from there to that of the next id
 
 
 class RowSource(ABC):
@@ -116,7 +119,18 @@ class LearnedRows(RowSource):
         """One slot for each column."""
         pointers, tail = self.assignments.pointers, self.assignments.hash
         return [
-            Slot(SlotKind.LEARNED, first, tail.num_rows, column, pointers, self.assignments.num_learned, tail.seeds)
+            Slot(
+                SlotKind.LEARNED,
+                first,
+                tail.num_rows,
+                column,
+                pointers.words,
+                num_learned=pointers.num_ids,
+                seeds=tail.seeds,
+                bits=pointers.bits,
+                first_bit=column * pointers.bits,
+                stride=pointers.num_columns * pointers.bits,
+            )
             for column, first in enumerate(self.first_rows)
         ]
 

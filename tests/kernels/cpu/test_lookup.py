@@ -285,10 +285,10 @@ def test_a_lookup_follows_everything_that_moves():
 def test_a_lookup_follows_index_state_that_was_sent_to_another_process():
     """Sending moves the storage to shared memory, under the same tensor, and frees the old memory."""
     table, ids = TABLES["cce of two bytes"](), some_ids(300)
-    before, address = table(ids), table.assignments.pointers.data_ptr()
-    for tensor in (table.assignments.pointers.view(torch.int16), table.helper.seeds):
+    before, address = table(ids), table.assignments.pointers.words.data_ptr()
+    for tensor in (table.assignments.pointers.words, table.helper.seeds):
         tensor.share_memory_()
-    assert table.assignments.pointers.data_ptr() != address
+    assert table.assignments.pointers.words.data_ptr() != address
     assert torch.equal(table(ids), before)
     assert table.look_up.plan.is_current([table.codebook])
 

@@ -38,11 +38,15 @@ def test_places_of_any_array_and_blocks(size, block_size, ids):
 @settings(max_examples=30, deadline=None)
 @given(
     num_learned=st.integers(0, 700),
-    num_rows=st.sampled_from([7, 256, 257, 65_537]),
+    num_rows=st.sampled_from([1, 2, 3, 4, 7, 16, 17, 256, 257, 65_537]),
     columns=st.sampled_from([1, 2, 4, 8]),
 )
 @example(num_learned=700, num_rows=257, columns=4)  # four pointers in one read
 @example(num_learned=699, num_rows=257, columns=4)
+@example(num_learned=699, num_rows=2, columns=1)  # eight ids in a byte
+@example(num_learned=700, num_rows=4, columns=8)
+@example(num_learned=700, num_rows=16, columns=1)  # two ids in a byte
+@example(num_learned=691, num_rows=16, columns=4)
 def test_pointers_of_any_width_number_and_share(num_learned, num_rows, columns):
     options = {"num_learned": num_learned, "num_columns": columns, "num_helpers": 0}
     table = cce.ClusteredEmbedding(700, 16, num_rows=num_rows, generator=seeded(), **options)

@@ -187,10 +187,11 @@ class LaunchPlan:
         line[slot_columns.NUM_LEARNED] = entry.num_learned
         if entry.table is not None:
             self.state.append(check_readable(entry.table, "pointers" if entry.kind is SlotKind.LEARNED else "seeds"))
-            stride = entry.table.stride(0) * entry.table.itemsize
-            line[slot_columns.STRIDE], line[slot_columns.ITEM] = stride, entry.table.itemsize
-            step = entry.table.itemsize if entry.kind is SlotKind.LEARNED else stride
-            line[slot_columns.ADDRESS] = entry.table.data_ptr() + entry.column * step
+            line[slot_columns.ADDRESS] = entry.table.data_ptr()
+            if entry.kind is SlotKind.LEARNED:
+                _describe_pointer(entry, line)
+            else:
+                line[slot_columns.ADDRESS] += entry.column * entry.table.stride(0) * entry.table.itemsize
         if entry.seeds is not None:
             self.state.append(check_readable(entry.seeds, "seeds"))
             step = entry.seeds.stride(0) * entry.seeds.itemsize
@@ -245,13 +246,24 @@ def _check_memory(codebook: Tensor, shape: tuple[int, int]) -> None:
         raise ValueError(f"codebook must have its {codebook.numel()} values in memory, got a storage of {held} bytes.")
 
 
+def _describe_pointer(entry: Slot, line: list[int]) -> None:
+    """Count in bytes where a pointer fills them, and in bits where it shares a byte with others."""
+    line[slot_columns.BITS] = entry.bits
+    if entry.bits < 8:
+        line[slot_columns.KIND] = slot_columns.LEARNED_PACKED
+        line[slot_columns.STRIDE], line[slot_columns.STEP] = entry.stride, entry.first_bit
+    else:
+        line[slot_columns.STRIDE] = entry.stride // 8
+        line[slot_columns.ADDRESS] += entry.first_bit // 8
+
+
 def _read_four_at_once(entries: list[Slot], lines: list[list[int]]) -> None:
-    """Let one read fetch four pointers of two bytes that lie side by side and are stored for every id."""
+    """Let one read fetch four pointers of 4 or 16 bits that lie side by side and are stored for every id."""
     places = [place for place, entry in enumerate(entries) if entry.kind is SlotKind.LEARNED]
     if len(places) != 4 or len({after - before for before, after in pairwise(places)}) != 1:
         return
-    first = lines[places[0]]
-    if (first[slot_columns.ITEM], first[slot_columns.STRIDE]) != (2, 8) or first[slot_columns.ADDRESS] % 8:
+    first, bits, stride = lines[places[0]], entries[places[0]].bits, entries[places[0]].stride
+    if (bits, stride) not in ((4, 16), (16, 64)) or first[slot_columns.ADDRESS] % 8:
         return
     first[slot_columns.KIND], first[slot_columns.STEP] = slot_columns.LEARNED_FOUR, places[1] - places[0]
     for place in places[1:]:

@@ -18,13 +18,14 @@ Array = np.ndarray[Any, Any]
 
 BLOCK = 256  # ids at a time
 # columns of the table of slots
-KIND, FIRST_ROW, NUM_ROWS, ADDRESS, STRIDE, ITEM, NUM_LEARNED, SEEDS, STEP, BLOCK_SIZE, NUM_SLOT_COLUMNS = range(11)
+KIND, FIRST_ROW, NUM_ROWS, ADDRESS, STRIDE, BITS, NUM_LEARNED, SEEDS, STEP, BLOCK_SIZE, NUM_SLOT_COLUMNS = range(11)
 
 OWN, HASHED, LEARNED, DIGIT, PLACES, FILLED = (int(kind) for kind in SlotKind)
-LEARNED_FOUR = 6  # four pointers side by side, of two bytes each: the first one's slot fills all
+LEARNED_PACKED = 6  # a pointer that shares a byte with others
+LEARNED_FOUR = 7  # four pointers side by side, of 4 or 16 bits each: the first one's slot fills all
 _MIX_1, _MIX_2 = np.uint64(MIX_1 % 2**64), np.uint64(MIX_2 % 2**64)
-_LOW, _SHORT = np.uint64(0xFFFF_FFFF), np.uint64(0xFFFF)
-_16, _27, _30, _31, _32, _48 = (np.uint64(shift) for shift in (16, 27, 30, 31, 32, 48))
+_LOW = np.uint64(0xFFFF_FFFF)
+_27, _30, _31, _32 = (np.uint64(shift) for shift in (27, 30, 31, 32))
 
 read_int64, read_uint64 = memory.read_int64, memory.read_uint64
 read_uint8, read_uint16, read_int32 = memory.read_uint8, memory.read_uint16, memory.read_int32
@@ -76,8 +77,8 @@ def fill_rows(
             _hash(slots[s], low, high, num_ids, rows, to)
         elif kind == LEARNED:
             _follow(slots[s], own, num_ids, rows, to)
-        elif kind == LEARNED_FOUR:
-            _follow_four(slots, s, own, num_ids, rows, np.uint64(start + first))
+        elif kind >= LEARNED_PACKED:
+            _follow_together(slots, s, own, num_ids, rows, np.uint64(start + first))
         elif kind == OWN:
             _copy(slots[s], own, num_ids, rows, to)
         elif kind == DIGIT:
@@ -131,35 +132,71 @@ def _follow(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
     base, num_learned = slot[FIRST_ROW], np.uint64(slot[NUM_LEARNED])
     for i in range(count):
         if own[i] < num_learned:
-            rows[to + i] = np.int32(base + _pointer(slot[ADDRESS] + np.int64(own[i]) * slot[STRIDE], slot[ITEM]))
+            rows[to + i] = np.int32(base + _pointer(slot[ADDRESS] + np.int64(own[i]) * slot[STRIDE], slot[BITS]))
         else:
             rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot[SEEDS], slot[NUM_ROWS])))
 
 
 @compile_loops
-def _pointer(address: Any, item: Any) -> Any:
-    if item == 1:
+def _pointer(address: Any, bits: Any) -> Any:
+    if bits == 8:
         return np.int64(read_uint8(address))
-    if item == 2:
+    if bits == 16:
         return np.int64(read_uint16(address))
     return np.int64(read_int32(address))
 
 
 @compile_loops
-def _follow_four(slots: Array, first: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
-    """Four pointers of two bytes in one read; their slots are `STEP` apart."""
-    step, address = slots[first, STEP], slots[first, ADDRESS]
-    places = (first, first + step, first + 2 * step, first + 3 * step)
-    base_0, base_1 = np.uint64(slots[places[0], FIRST_ROW]), np.uint64(slots[places[1], FIRST_ROW])
-    base_2, base_3 = np.uint64(slots[places[2], FIRST_ROW]), np.uint64(slots[places[3], FIRST_ROW])
-    to_0, to_1 = to + np.uint64(places[0] * BLOCK), to + np.uint64(places[1] * BLOCK)
-    to_2, to_3 = to + np.uint64(places[2] * BLOCK), to + np.uint64(places[3] * BLOCK)
+def _follow_together(slots: Array, first: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
+    """Pointers that share bytes, or are read four at once."""
+    if slots[first, KIND] == LEARNED_PACKED:
+        _follow_packed(slots[first], own, count, rows, to + np.uint64(first * BLOCK))
+    elif slots[first, BITS] == 4:
+        _follow_four_short(slots, first, own, count, rows, to)
+    else:
+        _follow_four_wide(slots, first, own, count, rows, to)
+
+
+@compile_loops
+def _follow_packed(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
+    """Pointers that share bytes: that of id 0 begins at bit `STEP`, that of the next `STRIDE` bits later."""
+    base, num_learned, mask = slot[FIRST_ROW], np.uint64(slot[NUM_LEARNED]), (1 << slot[BITS]) - 1
+    address, stride, first_bit = slot[ADDRESS], slot[STRIDE], slot[STEP]
     for i in range(count):
-        four = read_uint64(address + np.int64(own[i]) * 8)
-        rows[to_0 + i] = np.int32(base_0 + (four & _SHORT))
-        rows[to_1 + i] = np.int32(base_1 + ((four >> _16) & _SHORT))
-        rows[to_2 + i] = np.int32(base_2 + ((four >> _32) & _SHORT))
-        rows[to_3 + i] = np.int32(base_3 + (four >> _48))
+        if own[i] < num_learned:
+            bit = np.int64(own[i]) * stride + first_bit
+            byte = np.int64(read_uint8(address + (bit >> 3)))
+            rows[to + i] = np.int32(base + ((byte >> (bit & 7)) & mask))
+        else:
+            rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot[SEEDS], slot[NUM_ROWS])))
+
+
+def _follow_four_of(bits: int) -> Any:
+    """A loop for pointers of 4 or 16 bits, compiled with its shifts known."""
+    size, mask = bits // 2, np.uint64((1 << bits) - 1)
+    shift_1, shift_2, shift_3 = np.uint64(bits), np.uint64(2 * bits), np.uint64(3 * bits)
+
+    @compile_loops
+    def follow(slots: Array, first: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
+        """Four pointers in one read; their slots are `STEP` apart."""
+        step, address = slots[first, STEP], slots[first, ADDRESS]
+        places = (first, first + step, first + 2 * step, first + 3 * step)
+        base_0, base_1 = np.uint64(slots[places[0], FIRST_ROW]), np.uint64(slots[places[1], FIRST_ROW])
+        base_2, base_3 = np.uint64(slots[places[2], FIRST_ROW]), np.uint64(slots[places[3], FIRST_ROW])
+        to_0, to_1 = to + np.uint64(places[0] * BLOCK), to + np.uint64(places[1] * BLOCK)
+        to_2, to_3 = to + np.uint64(places[2] * BLOCK), to + np.uint64(places[3] * BLOCK)
+        for i in range(count):
+            at = address + np.int64(own[i]) * size
+            four = np.uint64(read_uint16(at)) if size == 2 else read_uint64(at)
+            rows[to_0 + i] = np.int32(base_0 + (four & mask))
+            rows[to_1 + i] = np.int32(base_1 + ((four >> shift_1) & mask))
+            rows[to_2 + i] = np.int32(base_2 + ((four >> shift_2) & mask))
+            rows[to_3 + i] = np.int32(base_3 + (four >> shift_3))
+
+    return follow
+
+
+_follow_four_short, _follow_four_wide = _follow_four_of(4), _follow_four_of(16)
 
 
 @compile_loops

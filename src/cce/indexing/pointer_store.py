@@ -1,0 +1,237 @@
+"""`PointerStore`: for every id and column, the row of the codebook that the id points to.
+
+Whoever reads or writes rows need not know how they are stored: packed, as `pointer_width` says, and in memory, mapped
+from a file, or in memory that several processes share. Pointers stay on the CPU, so a vocabulary costs a GPU nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from cce.checks import check_range
+from cce.indexing.ids import blocks
+from cce.indexing.multiply_shift import MAX_ROWS
+from cce.indexing.pointer_width import BYTE, WORDS, gather, pack, packed_nbytes, pointer_bits, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BLOCK, CHUNK = 1 << 18, 1 << 22  # ids read at a time, words unpacked at a time
+TYPES_BEFORE = (torch.uint8, torch.uint16, torch.int32)  # of state that was saved before pointers were packed
+
+
+class PointerStore:
+    """Pointers of `num_ids` ids in `num_columns` columns, each to one of `num_rows` rows; all zero at the start.
+
+    bits: the width of a pointer; by default the narrowest that can name the rows.
+    path: map the pointers from this file: from what it holds, or from a new one.
+    shared: hold them in memory that other processes see, too, if the store is sent to them.
+    """
+
+    def __init__(
+        self,
+        num_ids: int,
+        num_columns: int,
+        num_rows: int,
+        *,
+        bits: int | None = None,
+        path: Path | str | None = None,
+        shared: bool = False,
+    ) -> None:
+        check_range("num_ids", num_ids, 0, 1 << 62)
+        check_range("num_columns", num_columns, 1, MAX_ROWS)
+        check_range("num_rows", num_rows, 1, MAX_ROWS)
+        self.num_ids, self.num_columns, self.num_rows = num_ids, num_columns, num_rows
+        self.bits = _checked_bits(bits, num_rows)
+        self.path = None if path is None or num_ids == 0 else Path(path)
+        if shared and path is not None:
+            raise ValueError(f"give one of path and shared, got path={path} and shared=True.")
+        self.words = self._allocate() if self.path is None else self._map_file(self.path)
+        if shared:
+            self.share_memory_()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all pointers."""
+        return self.words.nbytes
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the pointers lie in memory that other processes can see."""
+        return self.path is None and bool(self.words.numel() and self.words.is_shared())  # type: ignore[no-untyped-call]
+
+    def read(self, ids: Tensor) -> Tensor:
+        """Rows `(*s, num_columns)`, int64 and on the device of the ids `(*s)`."""
+        rows = gather(self.words, ids.reshape(-1).cpu(), self.num_columns, self.bits)
+        return rows.view(*ids.shape, self.num_columns).to(ids.device)
+
+    def write(self, first: int, rows: Tensor) -> None:
+        """Point ids `first`, `first + 1`, … to `rows` `(n, num_columns)`."""
+        rows = rows.cpu()
+        if rows.shape != (len(rows), self.num_columns) or not 0 <= first <= self.num_ids - len(rows):
+            raise ValueError(
+                f"rows must be ({self.num_ids - first} or less, {self.num_columns}) from id {first} on, "
+                f"got {tuple(rows.shape)}."
+            )
+        if not _all_below(rows, self.num_rows):
+            low, high = (int(bound) for bound in rows.aminmax())
+            raise ValueError(f"rows must lie in [0, {self.num_rows}), got {low} to {high}.")
+        self._put(first * self.num_columns, rows.reshape(-1))
+
+    def copy_(self, other: PointerStore) -> None:
+        """Point all ids where `other`, of as many ids and columns, points, whatever its width."""
+        if other.bits == self.bits:
+            self.words.copy_(other.words)
+            return
+        for ids in blocks(self.num_ids):
+            self.write(int(ids[0]), other.read(ids))
+
+    def blocks(self) -> Iterator[Tensor]:
+        """The rows of all ids, `(n, num_columns)` int64, block by block."""
+        return (self.read(ids) for ids in blocks(self.num_ids, BLOCK))
+
+    def to_tensor(self) -> Tensor:
+        """A copy `(num_ids, num_columns)` with one element a pointer: uint8 up to 8 bits, int32 beyond."""
+        pointers = [unpack(words, self.bits) for words in torch.split(self.words, CHUNK)]
+        return torch.cat(pointers)[: self.num_ids * self.num_columns].view(self.num_ids, self.num_columns)
+
+    def share_memory_(self) -> None:
+        """Move the pointers to memory that processes share; a mapped file is shared already."""
+        if self.path is None and self.words.numel():
+            self.words.share_memory_()  # type: ignore[no-untyped-call]
+
+    def stage(self, pointers: PointerStore) -> PointerStore:
+        """Prepare `replace`: where this store is mapped from a file, write the new pointers to a file beside it."""
+        if self.path is None:
+            return pointers
+        beside = _beside(self.path)
+        beside.unlink(missing_ok=True)
+        sizes = pointers.num_ids, pointers.num_columns, pointers.num_rows
+        staged = PointerStore(*sizes, bits=pointers.bits, path=beside)
+        staged.copy_(pointers)
+        return staged
+
+    def replace(self, staged: PointerStore) -> PointerStore:
+        """The store to use from now on, with the pointers that were staged.
+
+        A mapped file is renamed into place: an interruption or a kill leaves the old pointers or the new ones. Shared
+        pointers are overwritten where they are, so that all processes see the new ones, unless their sizes change.
+        """
+        if self.path is not None:
+            staged.path = _beside(self.path).replace(self.path)
+        elif self.is_shared and self._sizes == staged._sizes:
+            self.words.copy_(staged.words)
+            return self
+        elif self.is_shared:
+            staged.share_memory_()
+        return staged
+
+    def state(self) -> dict[str, Tensor]:
+        """What `load` reads: the words, and an empty tensor whose shape says how many ids, columns and bits they hold.
+
+        Equal numbers of words may hold other numbers of these. (A state dict has only tensors, and this one no bytes.)
+        """
+        shape = torch.empty(self.num_ids, self.num_columns, self.bits, 0, dtype=torch.uint8, device="cpu")
+        return {"pointers": self.words, "pointer_shape": shape}
+
+    def load(self, words: Tensor, shape: Tensor | None) -> None:
+        """Take over the pointers of a state of any width, or of one without shape from before they were packed."""
+        num_ids, num_columns, bits = _shape_of(words, shape)
+        if (num_ids, num_columns) != (self.num_ids, self.num_columns):
+            ours = f"({self.num_ids}, {self.num_columns}) of {self.bits} bits"
+            raise ValueError(f"the checkpoint has ({num_ids}, {num_columns}) of {bits} bits, the module {ours}.")
+        words = words.reshape(-1).view(WORDS[bits])
+        if not _names_rows(words.cpu(), bits, self.num_rows):
+            raise ValueError(f"they must lie in [0, {self.num_rows}).")
+        if bits == self.bits:
+            self.words.copy_(words)
+        else:
+            theirs = PointerStore(num_ids, num_columns, 1, bits=bits)
+            theirs.words.copy_(words)
+            self.copy_(theirs)
+
+    @property
+    def _sizes(self) -> tuple[int, int, int, int]:
+        return self.num_ids, self.num_columns, self.num_rows, self.bits
+
+    def _put(self, start: int, pointers: Tensor) -> None:
+        """Write pointers from number `start` on; the first and the last may share a byte with others."""
+        in_word = max(1, BYTE // self.bits)
+        first, last = start // in_word, -(-(start + len(pointers)) // in_word)
+        if in_word > 1:
+            around, start = unpack(self.words[first:last], self.bits), start - first * in_word
+            around[start : start + len(pointers)] = pointers
+            pointers = around
+        self.words[first:last] = pack(pointers, self.bits)
+
+    def _allocate(self) -> Tensor:
+        nbytes = packed_nbytes(self.num_ids * self.num_columns, self.bits)
+        return torch.zeros(nbytes // WORDS[self.bits].itemsize, dtype=WORDS[self.bits], device="cpu")
+
+    def _map_file(self, path: Path) -> Tensor:
+        nbytes, exists = packed_nbytes(self.num_ids * self.num_columns, self.bits), path.exists()
+        if exists and path.stat().st_size != nbytes:
+            needed = f"{nbytes} bytes for ({self.num_ids}, {self.num_columns}) pointers of {self.bits} bits"
+            raise ValueError(f"path must hold {needed}, got {path.stat().st_size}: {path}.")
+        dtype = WORDS[self.bits]
+        words = torch.from_file(str(path), shared=True, size=nbytes // dtype.itemsize, dtype=dtype)
+        if exists and not _names_rows(words, self.bits, self.num_rows):
+            raise ValueError(f"path must hold pointers in [0, {self.num_rows}), got others: {path}.")
+        return words
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State for pickle and deepcopy. A copy does not share the file of the first: its pointers travel by value.
+
+        Others are the tensor's own, not a copy: what is sent to another process lies in shared memory, which must live
+        until the other process has opened it.
+        """
+        if self.path is None:
+            return self.__dict__
+        return self.__dict__ | {"path": None, "words": self.words.numpy().copy()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state | {"words": torch.as_tensor(state["words"])}
+
+
+def _checked_bits(bits: int | None, num_rows: int) -> int:
+    narrowest = pointer_bits(num_rows)
+    if bits is None:
+        return narrowest
+    allowed = [width for width in WORDS if width >= narrowest]
+    if bits not in allowed:
+        raise ValueError(f"bits must be one of {', '.join(map(str, allowed))} for {num_rows} rows, got {bits}.")
+    return bits
+
+
+def _shape_of(words: Tensor, shape: Tensor | None) -> tuple[int, int, int]:
+    """The numbers of ids, columns and bits of a state."""
+    if shape is None:
+        if words.dim() != 2 or words.dtype not in TYPES_BEFORE:
+            raise ValueError(f"they must have a pointer_shape, or be (ids, columns), got {tuple(words.shape)}.")
+        return words.shape[0], words.shape[1], BYTE * words.itemsize
+    num_ids, num_columns, bits, *rest = (*shape.shape, 0, 0, 0)
+    expected = packed_nbytes(num_ids * num_columns, bits)
+    if len(rest) != 4 or WORDS.get(bits) is not words.dtype or words.shape != (expected // words.itemsize,):
+        found = f"{tuple(words.shape)} of {words.dtype}"
+        raise ValueError(f"they must fit their pointer_shape {tuple(shape.shape)}, got {found}.")
+    return num_ids, num_columns, bits
+
+
+def _names_rows(words: Tensor, bits: int, num_rows: int) -> bool:
+    """Whether all pointers in words name a row: a lookup would follow others, and its gradient write, beyond them."""
+    return all(_all_below(unpack(some, bits), num_rows) for some in torch.split(words, CHUNK))
+
+
+def _all_below(pointers: Tensor, num_rows: int) -> bool:
+    if not pointers.numel():
+        return True
+    low, high = (int(bound) for bound in pointers.aminmax())  # a comparison in uint8 would take 256 for 0
+    return low >= 0 and high < num_rows
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".part")

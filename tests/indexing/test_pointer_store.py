@@ -1,0 +1,375 @@
+"""A store of pointers: every width, in memory, in a file and shared, read and written alike."""
+
+import copy
+import multiprocessing
+import pickle
+import re
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+
+import pytest
+import torch
+
+import cce
+from cce.indexing import PointerStore
+
+NUM_IDS, NUM_COLUMNS = 53, 3  # 159 pointers: no width but whole bytes fills its last byte
+WIDTHS = {2: 1, 4: 2, 16: 4, 256: 8, 65_536: 16, 65_537: 32}
+
+every_width = pytest.mark.parametrize("num_rows", WIDTHS)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def some_rows(num_rows, num_ids=NUM_IDS, seed=0):
+    rows = torch.randint(0, num_rows, (num_ids, NUM_COLUMNS), generator=seeded(seed))
+    rows[0, 0], rows[-1, -1] = num_rows - 1, num_rows - 1
+    return rows
+
+
+def filled(num_rows, seed=0, **options):
+    store = PointerStore(NUM_IDS, NUM_COLUMNS, num_rows, **options)
+    store.write(0, some_rows(num_rows, seed=seed))
+    return store
+
+
+def rows_of(store):
+    return store.read(torch.arange(store.num_ids))
+
+
+@every_width
+def test_rows_are_read_as_they_were_written_and_bytes_are_those_of_the_width(num_rows):
+    store, rows = filled(num_rows), some_rows(num_rows)
+    assert store.bits == WIDTHS[num_rows]
+    assert store.nbytes == -(-NUM_IDS * NUM_COLUMNS * store.bits // 8)
+    assert torch.equal(rows_of(store), rows)
+    assert torch.equal(torch.cat(list(store.blocks())), rows)
+    assert torch.equal(store.to_tensor().long(), rows)
+    assert store.to_tensor().dtype is (torch.uint8 if store.bits <= 8 else torch.int32)
+
+
+@every_width
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("shape", [(), (6,), (2, 3), (0,), (2, 0)])
+def test_ids_of_any_shape_and_width_are_answered_as_int64(num_rows, dtype, shape):
+    ids = torch.randint(0, NUM_IDS, shape, generator=seeded(1), dtype=dtype)
+    found = filled(num_rows).read(ids)
+    assert found.dtype is torch.int64
+    assert torch.equal(found, some_rows(num_rows)[ids.long()])
+
+
+@every_width
+@pytest.mark.parametrize("size", [1, 2, 5, 7, 52])
+def test_writing_block_by_block_leaves_the_neighbours_in_a_byte_alone(num_rows, size):
+    store, rows = PointerStore(NUM_IDS, NUM_COLUMNS, num_rows), some_rows(num_rows)
+    starts = torch.arange(0, NUM_IDS, size)
+    for start in starts[torch.randperm(len(starts), generator=seeded(2))].tolist():
+        store.write(start, rows[start : start + size])
+    assert torch.equal(rows_of(store), rows)
+    store.write(20, torch.zeros(1, NUM_COLUMNS, dtype=torch.int64))
+    rows[20] = 0
+    assert torch.equal(rows_of(store), rows)
+
+
+@every_width
+def test_equal_pointers_are_equal_bits_whatever_was_written_before(num_rows):
+    store = filled(num_rows, seed=1)
+    store.write(0, some_rows(num_rows))
+    assert torch.equal(store.words, filled(num_rows).words)
+
+
+def test_a_store_starts_at_row_0():
+    assert not rows_of(PointerStore(NUM_IDS, NUM_COLUMNS, 16)).any()
+    assert rows_of(PointerStore(0, NUM_COLUMNS, 16)).shape == (0, NUM_COLUMNS)
+    assert PointerStore(0, NUM_COLUMNS, 16).nbytes == 0
+
+
+@pytest.mark.parametrize("bits", [4, 8, 16, 32])
+def test_a_width_may_be_given_by_hand(bits):
+    store = filled(16, bits=bits)
+    assert (store.bits, store.nbytes) == (bits, -(-NUM_IDS * NUM_COLUMNS * bits // 8))
+    assert torch.equal(rows_of(store), some_rows(16))
+
+
+@pytest.mark.parametrize("bits", [2, 3, 64, "4"])
+def test_a_width_that_cannot_name_the_rows_is_refused(bits):
+    with pytest.raises(ValueError, match=re.escape(f"bits must be one of 4, 8, 16, 32 for 9 rows, got {bits}.")):
+        PointerStore(5, 2, 9, bits=bits)
+
+
+def test_sizes_out_of_range_are_refused():
+    with pytest.raises(ValueError, match=re.escape("num_rows must lie in [1, 2**31), got 0.")):
+        PointerStore(5, 2, 0)
+    with pytest.raises(ValueError, match=re.escape("num_columns must lie in [1, 2**31), got 0.")):
+        PointerStore(5, 0, 2)
+    with pytest.raises(ValueError, match=re.escape("num_ids must lie in [0, 2**62), got -1.")):
+        PointerStore(-1, 2, 2)
+
+
+@every_width
+@pytest.mark.parametrize("wrong", [-1, None])
+def test_rows_that_there_are_not_cannot_be_written(num_rows, wrong):
+    store = filled(num_rows)
+    before = store.words.clone()
+    wrong = num_rows if wrong is None else wrong
+    with pytest.raises(ValueError, match=re.escape(f"rows must lie in [0, {num_rows}), got {wrong} to {wrong}.")):
+        store.write(3, torch.full((2, NUM_COLUMNS), wrong))
+    assert torch.equal(store.words, before)
+
+
+@pytest.mark.parametrize(("first", "shape"), [(52, (2, 3)), (-1, (2, 3)), (0, (2, 2)), (0, (6,))])
+def test_rows_of_other_ids_or_columns_cannot_be_written(first, shape):
+    with pytest.raises(ValueError, match=r"rows must be \(\d+ or less, 3\) from id"):
+        filled(16).write(first, torch.zeros(shape, dtype=torch.int64))
+
+
+@every_width
+@pytest.mark.parametrize("bits", [8, 32])
+def test_a_copy_from_another_width_points_alike(num_rows, bits):
+    wide = filled(num_rows, bits=max(bits, WIDTHS[num_rows]))
+    store = PointerStore(NUM_IDS, NUM_COLUMNS, num_rows)
+    store.copy_(wide)
+    assert torch.equal(rows_of(store), some_rows(num_rows))
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@every_width
+def test_a_file_holds_what_memory_would_hold_and_is_opened_again(num_rows, tmp_path):
+    path = tmp_path / "pointers"
+    mapped, held = filled(num_rows, path=path), filled(num_rows)
+    assert path.read_bytes() == held.words.numpy().tobytes()
+    assert mapped.nbytes == held.nbytes == path.stat().st_size
+    again = PointerStore(NUM_IDS, NUM_COLUMNS, num_rows, path=str(path))
+    assert torch.equal(rows_of(again), some_rows(num_rows))
+    again.write(5, torch.zeros(1, NUM_COLUMNS, dtype=torch.int64))
+    assert not mapped.read(torch.tensor(5)).any()
+
+
+def test_a_file_of_another_width_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "pointers"
+    before = filled(16, bits=8, path=path).words.numpy().tobytes()
+    message = f"path must hold 80 bytes for (53, 3) pointers of 4 bits, got 159: {path}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        PointerStore(NUM_IDS, NUM_COLUMNS, 16, path=path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 9, 200, 60_000, 65_537])
+def test_a_file_that_names_rows_beyond_the_last_is_refused(num_rows, tmp_path):
+    path = tmp_path / "pointers"
+    PointerStore(NUM_IDS, NUM_COLUMNS, num_rows, path=path)
+    path.write_bytes(bytes([0xFF] * path.stat().st_size))
+    message = f"path must hold pointers in [0, {num_rows}), got others: {path}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        PointerStore(NUM_IDS, NUM_COLUMNS, num_rows, path=path)
+
+
+def test_a_file_and_shared_memory_exclude_each_other(tmp_path):
+    with pytest.raises(ValueError, match=re.escape("give one of path and shared, got path=")):
+        PointerStore(5, 2, 16, path=tmp_path / "pointers", shared=True)
+
+
+@every_width
+def test_staged_pointers_change_nothing_before_they_replace_the_file(num_rows, tmp_path):
+    path = tmp_path / "pointers"
+    store = filled(num_rows, path=path)
+    before = path.read_bytes()
+    staged = store.stage(filled(num_rows, seed=1))
+    assert path.read_bytes() == before
+    assert torch.equal(rows_of(store), some_rows(num_rows))
+    new = store.replace(staged)
+    assert path.read_bytes() == filled(num_rows, seed=1).words.numpy().tobytes()
+    assert list(tmp_path.iterdir()) == [path]
+    assert new.path == path
+    assert torch.equal(rows_of(new), some_rows(num_rows, seed=1))
+    assert torch.equal(rows_of(store), some_rows(num_rows))  # who still has the old file open sees the old pointers
+    again = new.replace(new.stage(store))
+    assert again.path == path
+    assert path.read_bytes() == before
+
+
+def test_a_file_may_be_replaced_by_pointers_of_another_width(tmp_path):
+    path = tmp_path / "pointers"
+    store = filled(300, path=path)
+    new = store.replace(store.stage(filled(16)))
+    assert (new.bits, path.stat().st_size) == (4, 80)
+    assert torch.equal(rows_of(PointerStore(NUM_IDS, NUM_COLUMNS, 16, path=path)), some_rows(16))
+
+
+def test_in_memory_the_staged_store_is_the_new_one():
+    store, new = filled(16), filled(16, seed=1)
+    assert store.stage(new) is new
+    assert store.replace(new) is new
+    assert torch.equal(rows_of(store), some_rows(16))
+
+
+# -- copies and processes ----------------------------------------------------------------------------------------------
+
+
+def pickled(store):
+    return pickle.loads(pickle.dumps(store))
+
+
+@every_width
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
+@pytest.mark.parametrize("kind", ["memory", "file", "shared"])
+def test_a_copy_is_equal_and_writes_neither_into_the_first_nor_into_its_file(num_rows, copied, kind, tmp_path):
+    options = {"memory": {}, "file": {"path": tmp_path / "pointers"}, "shared": {"shared": True}}[kind]
+    first = filled(num_rows, **options)
+    second = copied(first)
+    assert torch.equal(second.words, first.words)
+    second.write(0, some_rows(num_rows, seed=1))
+    assert torch.equal(rows_of(first), some_rows(num_rows))
+    assert torch.equal(rows_of(second), some_rows(num_rows, seed=1))
+    assert kind != "file" or torch.equal(
+        rows_of(PointerStore(NUM_IDS, NUM_COLUMNS, num_rows, path=tmp_path / "pointers")), some_rows(num_rows)
+    )
+
+
+def test_pointers_of_a_file_are_sent_to_another_process_by_value(tmp_path):
+    store = filled(16, path=tmp_path / "pointers")
+    sent = pickle.loads(ForkingPickler.dumps(store))
+    assert sent.path is None
+    sent.write(0, some_rows(16, seed=1))
+    assert torch.equal(rows_of(store), some_rows(16))
+
+
+def write_elsewhere(store, num_rows):
+    """In another process."""
+    assert torch.equal(rows_of(store), some_rows(num_rows))
+    store.write(0, some_rows(num_rows, seed=1))
+
+
+def replace_elsewhere(store, num_rows):
+    """In another process."""
+    assert store.replace(store.stage(filled(num_rows, seed=1))) is store
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("num_rows", "change"), [(2, write_elsewhere), (16, replace_elsewhere), (300, write_elsewhere)]
+)
+def test_another_process_sees_the_same_pointers_and_changes_them(num_rows, change):
+    store = filled(num_rows, shared=True)
+    process = torch.multiprocessing.get_context("spawn").Process(target=change, args=(store, num_rows))
+    process.start()
+    process.join(120)
+    assert process.exitcode == 0
+    assert torch.equal(rows_of(store), some_rows(num_rows, seed=1))
+
+
+def test_shared_pointers_are_replaced_in_place_while_their_sizes_stay():
+    store = filled(16, shared=True)
+    assert store.is_shared
+    assert not filled(16).is_shared
+    address = store.words.data_ptr()
+    assert store.replace(store.stage(filled(16, seed=1))) is store
+    assert (store.words.data_ptr(), rows_of(store).tolist()) == (address, some_rows(16, seed=1).tolist())
+
+
+@pytest.mark.parametrize("num_rows", [15, 17])
+def test_shared_pointers_of_other_sizes_are_shared_elsewhere(num_rows):
+    """Other processes would follow them beyond the rows they know."""
+    store = filled(16, shared=True)
+    new = store.replace(store.stage(filled(num_rows, seed=1)))
+    assert new is not store
+    assert new.is_shared
+    assert torch.equal(rows_of(store), some_rows(16))
+
+
+def test_nothing_to_share_is_shared_without_complaint():
+    PointerStore(0, 3, 16, shared=True).share_memory_()
+
+
+def fork_and_write(store):
+    store.write(0, some_rows(store.num_rows, seed=1))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+def test_a_map_of_a_file_stays_a_map_of_it_in_a_child(tmp_path):
+    store = filled(16, path=tmp_path / "pointers")
+    process = multiprocessing.get_context("fork").Process(target=fork_and_write, args=(store,))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+    assert torch.equal(rows_of(store), some_rows(16, seed=1))
+
+
+# -- state -------------------------------------------------------------------------------------------------------------
+
+
+@every_width
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_state_makes_another_store_equal_to_the_bit(num_rows, is_file, tmp_path):
+    first, second = filled(num_rows), filled(num_rows, seed=1, path=tmp_path / "pointers" if is_file else None)
+    state = first.state()
+    second.load(state["pointers"], state["pointer_shape"])
+    assert torch.equal(first.words, second.words)
+    assert first.words.data_ptr() != second.words.data_ptr()
+    assert sum(tensor.nbytes for tensor in state.values()) == first.nbytes
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.int32])
+@every_width
+def test_a_state_of_before_pointers_were_packed_is_read(num_rows, dtype):
+    if num_rows > 1 << min(31, 8 * dtype.itemsize):
+        return
+    store = PointerStore(NUM_IDS, NUM_COLUMNS, num_rows)
+    store.load(some_rows(num_rows).to(dtype), None)
+    assert torch.equal(store.words, filled(num_rows).words)
+
+
+@every_width
+def test_a_state_of_a_width_given_by_hand_is_read(num_rows):
+    state, store = filled(num_rows, bits=32).state(), PointerStore(NUM_IDS, NUM_COLUMNS, num_rows)
+    store.load(state["pointers"], state["pointer_shape"])
+    assert torch.equal(store.words, filled(num_rows).words)
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 9, 200, 60_000, 65_537])
+def test_a_state_that_names_rows_beyond_the_last_is_refused_and_changes_nothing(num_rows):
+    store = filled(num_rows)
+    state, before = {name: tensor.clone() for name, tensor in store.state().items()}, store.words.clone()
+    state["pointers"][1] = -1 if state["pointers"].dtype.is_signed else 0xFF
+    with pytest.raises(ValueError, match=re.escape(f"they must lie in [0, {num_rows}).")):
+        store.load(state["pointers"], state["pointer_shape"])
+    assert torch.equal(store.words, before)
+
+
+@pytest.mark.parametrize("num_ids", [52, 54, 106])
+def test_a_state_of_other_sizes_is_refused_even_if_it_has_as_many_bytes(num_ids):
+    other = PointerStore(num_ids, NUM_COLUMNS, 2).state()
+    assert num_ids != 54 or len(other["pointers"]) == len(filled(2).words) + 1
+    message = f"the checkpoint has ({num_ids}, 3) of 1 bits, the module (53, 3) of 2 bits."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        filled(4).load(other["pointers"], other["pointer_shape"])
+
+
+@pytest.mark.parametrize(
+    ("words", "shape"),
+    [
+        (torch.zeros(80, dtype=torch.uint8), None),
+        (torch.zeros(53, 3), None),
+        (torch.zeros(80, dtype=torch.uint8), torch.empty(53, 3, 5, 0)),
+        (torch.zeros(79, dtype=torch.uint8), torch.empty(53, 3, 4, 0)),
+        (torch.zeros(80, 1, dtype=torch.uint8), torch.empty(53, 3, 4, 0)),
+        (torch.zeros(80), torch.empty(53, 3, 4, 0)),
+        (torch.zeros(80, dtype=torch.uint8), torch.empty(53, 3, 4)),
+        (torch.zeros(80, dtype=torch.uint8), torch.tensor([53, 3, 4])),
+        (torch.zeros(80, dtype=torch.uint8), torch.empty(())),
+    ],
+)
+def test_a_damaged_state_is_refused_in_a_line(words, shape):
+    with pytest.raises(ValueError, match=r"^they must (fit their|have a) pointer_shape.*\.$"):
+        filled(16).load(words, shape)
+
+
+def test_nobody_outside_the_package_knows_how_pointers_are_stored():
+    package = Path(cce.__file__).parent
+    paths = [path for path in package.rglob("*.py") if "indexing" not in path.parts]
+    assert len(paths) > 150
+    assert [path for path in paths if re.search(r"pointers\.words|pointer_width|packed_nbytes", path.read_text())] == []
