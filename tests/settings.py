@@ -53,11 +53,12 @@ SETTINGS = {
 }
 
 
-def run(name: str, folder: Path) -> bool:
+def run(name: str, folder: Path, *, fast: bool = False) -> bool:
     """Whether the tests of a setting pass."""
     setting = SETTINGS[name]
     paths = os.pathsep.join([str(folder / "src"), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "pytest", "-q", *setting.options, *(f"tests/{part}" for part in setting.parts)]
+    options = [*setting.options, *(("-m", "not slow") if fast else ())]
+    command = [sys.executable, "-m", "pytest", "-q", *options, *(f"tests/{part}" for part in setting.parts)]
     variables = " ".join(f"{key}={value}" for key, value in setting.environment.items())
     print(f"== {name}: {setting.about} ({variables})", flush=True)
     started = time.monotonic()
@@ -78,6 +79,7 @@ def copy_checkout(folder: Path) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="settings to try (default: all)")
+    parser.add_argument("--fast", action="store_true", help="leave out the tests that are marked slow")
     parser.add_argument("--list", action="store_true", help="show their names and do nothing")
     arguments = parser.parse_args()
     if arguments.list:
@@ -89,7 +91,7 @@ def main() -> int:
         failed = []
         for name in arguments.names or SETTINGS:
             folder = copy_checkout(Path(place)) if SETTINGS[name].is_elsewhere else ROOT
-            if not run(name, folder):
+            if not run(name, folder, fast=arguments.fast):
                 failed.append(name)
     print(f"failed: {', '.join(failed)}" if failed else "all settings passed")
     return 1 if failed else 0
