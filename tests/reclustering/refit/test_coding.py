@@ -38,7 +38,8 @@ def test_no_other_row_of_the_last_column_is_cheaper_and_few_are_far_from_the_bes
     fit, codebooks = make_fit(60, 4), make_codebooks(2, 6, 2)
     codes, _ = assign(fit, codebooks)
     found = costs(fit, codebooks, codes)
-    tried = torch.stack([costs(fit, codebooks, torch.tensor(rows).expand(60, 2)) for rows in product(range(6), range(6))])
+    pairs = product(range(6), range(6))
+    tried = torch.stack([costs(fit, codebooks, torch.tensor(rows).expand(60, 2)) for rows in pairs])
     for row in range(6):
         other = torch.stack([codes[:, 0], torch.full((60,), row)], dim=1)
         assert bool((found <= costs(fit, codebooks, other) + 1e-4).all())

@@ -60,9 +60,11 @@ def own_loss(model, rows, feature, name, vector, given):
     batch = rows.fetch(np.flatnonzero(rows.ids[:, feature].numpy() == name))
     vectors = model.tables(batch.ids).detach().clone()
     vectors[:, feature] = vector
-    logits = (vectors.prod(1) @ model.weight + model.bias) if not hasattr(model, "top") else model.top(
-        model._interact(vectors)
-    ).squeeze(1)
+    logits = (
+        (vectors.prod(1) @ model.weight + model.bias)
+        if not hasattr(model, "top")
+        else model.top(model._interact(vectors)).squeeze(1)
+    )
     error = vector - given.mean
     return cross_entropy(logits, batch).sum() + error @ given.precision @ error / 2
 
@@ -78,7 +80,7 @@ def test_after_some_steps_it_is_the_minimum_of_each_id(weights, feature):
         (slope,) = torch.autograd.grad(own_loss(model, rows, feature, name, vector, given), vector)
         torch.testing.assert_close(slope, torch.zeros(DIM), rtol=0, atol=5e-3)
         hessian = torch.autograd.functional.hessian(
-            lambda some: own_loss(model, rows, feature, name, some, given), vector.detach()
+            lambda some, name=name: own_loss(model, rows, feature, name, some, given), vector.detach()
         )
         torch.testing.assert_close(curvature, hessian, rtol=1e-3, atol=1e-3)  # exact where logits are linear
 
@@ -166,7 +168,7 @@ def test_every_part_goes_back_to_its_mode():
 
 
 def test_a_model_has_one_collection():
-    with pytest.raises(ValueError, match="must have one EmbeddingCollection .* got 0"):
+    with pytest.raises(ValueError, match=r"must have one EmbeddingCollection .* got 0"):
         find_collection(nn.Linear(2, 2))
     unified = EmbeddingCollection({"a": 5, "b": 6}, 4, method="hash", cap=8, unified=True)
     with pytest.raises(ValueError, match="got a unified one"):

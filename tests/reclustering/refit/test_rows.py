@@ -41,9 +41,8 @@ def test_it_has_the_rows_of_every_id(bags, feature, fold):
     rows = Numbers(300, 20, bags=bags)
     index = RowIndex.of(rows, feature, 25, fold=fold)
     for name in range(25):
-        expected = Counter(
-            row for row in range(300) if fold is None or row in fold for found in rows.ids[row][feature] if found == name
-        )
+        kept = [row for row in range(300) if fold is None or row in fold]
+        expected = Counter(row for row in kept for found in rows.ids[row][feature] if found == name)
         numbers, bounds = index.rows_of(torch.tensor([name]))
         assert Counter(numbers.tolist()) == expected
         assert int(index.counts[name]) == bounds[-1] == sum(expected.values())

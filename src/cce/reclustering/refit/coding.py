@@ -34,8 +34,8 @@ def assign(fit: Fit, codebooks: Tensor) -> tuple[Tensor, Tensor]:
             cost = fit.curvatures[:, own, own].flatten(1) @ squares[column].T - 2 * wanted @ codebooks[column].T
             codes[:, column] = cost.argmin(1)
             left[:, own] = fit.vectors[:, own] - codebooks[column][codes[:, column]]
-    wanted = [_wanted(fit, left, slice(at * width, (at + 1) * width)) for at in range(num_columns)]
-    return codes, torch.stack(wanted, dim=1)
+    columns = [slice(at * width, (at + 1) * width) for at in range(num_columns)]
+    return codes, torch.stack([_wanted(fit, left, own) for own in columns], dim=1)
 
 
 def _wanted(fit: Fit, left: Tensor, own: slice) -> Tensor:

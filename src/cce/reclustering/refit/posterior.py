@@ -158,14 +158,16 @@ class Block:
 
     def _shift(self, vectors: Tensor) -> Tensor:
         """What vectors of the ids change in those of their rows."""
-        return ((vectors - self.present)[self.owners] * self.shares).to(self.probe.vectors)
+        shift: Tensor = (vectors - self.present)[self.owners] * self.shares
+        return shift.to(self.probe.vectors)
 
     def _shares(self, tables: EmbeddingCollection, feature: int) -> Tensor:
         """How much of an id's vector is in that of its row: all of it, or one part of a mean."""
         if self.batch.offsets is None or tables.pooling == "sum":
             return torch.ones(1, 1)
         _, lengths = bags_of(self.batch, feature)
-        return lengths.cpu().float().reciprocal().unsqueeze(1)
+        share: Tensor = 1 / lengths.cpu().float()
+        return share.unsqueeze(1)
 
     def _sum(self, values: Tensor) -> Tensor:
         """Sums over the rows of each id."""

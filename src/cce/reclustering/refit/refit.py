@@ -7,7 +7,6 @@ are fitted for a block of ids at a time and never held together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,7 +22,7 @@ from cce.reclustering.refit.rows import Fold, RowIndex, Rows, check_rows
 from cce.reclustering.refit.slopes import cross_entropy, find_collection, in_evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cce.schema import Batch
 
@@ -137,7 +136,8 @@ class RefitStep(ClusterStep):
         super().__init__(table, table.embed, generator)
         self.refit, self.feature, self.index = refit, feature, index
 
-    def _quantize(self, counts: Tensor | None) -> tuple[Tensor, Quantized]:
+    def quantize(self, counts: Tensor | None) -> Quantized:
+        """Codebooks and pointers of what ids want; `counts` are those of the rows."""
         del counts
         ids = self._sample()
         with self.timer("prior"):
@@ -148,7 +148,7 @@ class RefitStep(ClusterStep):
         with self.timer("assign"):
             pointers, codebooks = self._assign(prior, codebooks)
         self.refit.priors[self.feature] = prior
-        return ids, Quantized(codebooks, pointers, inertias)
+        return Quantized(ids, codebooks, pointers, inertias)
 
     def _sample(self) -> Tensor:
         """Ids that have rows enough, in order."""
@@ -165,8 +165,9 @@ class RefitStep(ClusterStep):
 
     def _first_prior(self, ids: Tensor) -> Prior:
         """That of the last refit, or one around the present vectors."""
-        found = self.refit.priors.get(self.feature)
-        return Prior.around(self.table.embed(ids.to(self.table.codebook.device)).float().cpu()) if found is None else found
+        if self.feature in self.refit.priors:
+            return self.refit.priors[self.feature]
+        return Prior.around(self.table.embed(ids.to(self.table.codebook.device)).float().cpu())
 
     def _cluster(self, vectors: Tensor) -> tuple[Tensor, tuple[float, ...]]:
         """Centroids of each column, from those of the last refit if there was one."""

@@ -58,12 +58,12 @@ class RowIndex:
         np.cumsum(starts, out=starts)
         order = np.empty(starts[-1], np.int32 if len(rows) <= 2**31 else np.int64)
         free = starts[:-1].copy()
-        for numbers, ids in _occurrences(rows, feature, fold):
-            by_id = np.argsort(ids, kind="stable")
-            ids, numbers = ids[by_id], numbers[by_id]
+        for numbers, found in _occurrences(rows, feature, fold):
+            by_id = np.argsort(found, kind="stable")
+            ids = found[by_id]
             firsts = np.flatnonzero(np.diff(ids, prepend=-1))
             lengths = np.diff(firsts, append=len(ids))
-            order[free[ids] + np.arange(len(ids)) - np.repeat(firsts, lengths)] = numbers
+            order[free[ids] + np.arange(len(ids)) - np.repeat(firsts, lengths)] = numbers[by_id]
             free[ids[firsts]] += lengths
         return cls(feature, order, starts)
 
@@ -109,7 +109,9 @@ class Fold:
         mixed = (rows.astype(np.uint64) + np.uint64(1)) * GOLDEN
         mixed = (mixed ^ (mixed >> np.uint64(30))) * MIX
         mixed ^= mixed >> np.uint64(27)
-        return ((mixed >> np.uint64(32)) * np.uint64(self.num_folds) >> np.uint64(32)) == self.part
+        part = (mixed >> np.uint64(32)) * np.uint64(self.num_folds) >> np.uint64(32)
+        found: np.ndarray = part == self.part
+        return found
 
 
 def _occurrences(rows: Rows, feature: int, fold: Fold | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from cce.collection import EmbeddingCollection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from cce.schema import Batch
 
@@ -20,9 +20,7 @@ RowLoss = "Callable[[Tensor, Batch], Tensor]"  # logits (n) and their rows to lo
 
 def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
     """The binary cross-entropy of each row, times its weight if rows have weights."""
-    return nn.functional.binary_cross_entropy_with_logits(
-        logits, batch.labels, weight=batch.weights, reduction="none"
-    )
+    return nn.functional.binary_cross_entropy_with_logits(logits, batch.labels, weight=batch.weights, reduction="none")
 
 
 def find_collection(model: nn.Module) -> EmbeddingCollection:
@@ -68,7 +66,12 @@ class Probe:
 @contextmanager
 def _returning(tables: nn.Module, vectors: Tensor) -> Iterator[None]:
     """Let `tables` answer `vectors` to whatever it is asked."""
-    tables.forward = lambda *args, **options: vectors
+
+    def answer(*ids: object, **options: object) -> Tensor:
+        del ids, options
+        return vectors
+
+    tables.forward = answer
     try:
         yield
     finally:
