@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
     from cce.footprint import Footprint, Footprints
     from cce.models import DLRM, GMF, create_model
-    from cce.reclustering import ClusterSchedule, repair_optimizer, restart_average
+    from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
     from cce.records import RunRecord
     from cce.schema import Batch, Feature, Schema
     from cce.training import TrainConfig, Trainer
@@ -76,6 +76,7 @@ __all__ = [
     "PreparedData",
     "ProductQuantizedEmbedding",
     "RobeEmbedding",
+    "Refit",
     "RunRecord",
     "Schema",
     "TensorTrainEmbedding",
@@ -109,6 +110,7 @@ _HOMES = {
     "Footprint": "cce.footprint",
     "Footprints": "cce.footprint",
     "PreparedData": "cce.data",
+    "Refit": "cce.reclustering",
     "RunRecord": "cce.records",
     "Schema": "cce.schema",
     "TrainConfig": "cce.training",

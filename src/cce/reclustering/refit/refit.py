@@ -24,6 +24,7 @@ from cce.reclustering.refit.slopes import cross_entropy, find_collection, in_eva
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from cce.embeddings import ClusterEvent
     from cce.schema import Batch
 
 FIRST_ITERATIONS, ITERATIONS = 8, 4  # of k-means: from a sample, and from the rows of the last refit
@@ -77,15 +78,19 @@ class Refit:
         tables = self.tables.tables.items()
         return [name for name, table in tables if isinstance(table, ClusteredEmbedding) and table.can_cluster]
 
-    def round(self, *, use_all_rows: bool = False, generator: torch.Generator | None = None) -> None:
-        """Refit every table in turn, each with what the others have become.
+    def round(self, *, use_all_rows: bool = False, generator: torch.Generator | None = None) -> list[ClusterEvent]:
+        """Refit every table in turn, each with what the others have become; say what happened to each.
 
         use_all_rows: fit every table on all rows rather than on its fold: the last round, after which neither the
             network nor a table should be trained on the same rows.
         """
+        events = []
         for turn, feature in enumerate(self.features):
             fold = None if use_all_rows or self.folds == 1 else Fold(turn % self.folds, self.folds)
-            self.stage(feature, fold=fold, generator=generator).apply()
+            staged = self.stage(feature, fold=fold, generator=generator)
+            staged.apply()
+            events.append(staged.event)
+        return events
 
     def stage(
         self, feature: str, *, fold: Fold | None = None, generator: torch.Generator | None = None
