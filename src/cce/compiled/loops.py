@@ -29,7 +29,6 @@ PACKAGES = (
     "clustering",
     "kernels",
     "optim",
-    "reclustering",
 )  # with loops, or constants used in them
 
 Function = TypeVar("Function", bound="Callable[..., Any]")

@@ -59,6 +59,12 @@ class CodebookSums:
         shape = (num_columns, num_rows, width, width)
         return cls(torch.zeros(shape, dtype=torch.float64), torch.zeros(shape[:3], dtype=torch.float64))
 
+    def assign(self, fit: Fit, codebooks: Tensor) -> Tensor:
+        """The rows of some ids, which are added to them."""
+        codes, wanted = assign(fit, codebooks)
+        self.add(fit, codes, wanted)
+        return codes
+
     def add(self, fit: Fit, codes: Tensor, wanted: Tensor) -> None:
         """Add some ids to the rows that they were assigned to."""
         width = self.wanted.shape[2]

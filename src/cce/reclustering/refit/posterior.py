@@ -55,6 +55,10 @@ class Prior:
         covariance.diagonal().add_(SMALLEST_VARIANCE)
         return cls(vectors.mean(0), torch.linalg.inv(covariance))
 
+    def as_fit(self, num_ids: int) -> Fit:
+        """So many ids of which nothing else is known, as one."""
+        return Fit(torch.zeros(1, dtype=torch.int64), self.mean.unsqueeze(0), num_ids * self.precision.unsqueeze(0))
+
     def cost(self, vectors: Tensor) -> Tensor:
         """`½ (v - μ)ᵀ Λ (v - μ)` of each vector."""
         error = vectors - self.mean

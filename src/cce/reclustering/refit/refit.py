@@ -16,13 +16,13 @@ from cce.checks import check_range, check_type
 from cce.clustering import kmeans
 from cce.embeddings import ClusteredEmbedding, ClusterStep, Quantized, StagedClustering
 from cce.indexing import PointerStore
-from cce.reclustering.refit.coding import CodebookSums, assign
+from cce.reclustering.refit.coding import CodebookSums
 from cce.reclustering.refit.posterior import Block, Prior, learn_prior
 from cce.reclustering.refit.rows import Fold, RowIndex, Rows, check_rows
 from cce.reclustering.refit.slopes import cross_entropy, find_collection, in_evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from cce.embeddings import ClusterEvent
     from cce.schema import Batch
@@ -101,10 +101,9 @@ class Refit:
             step = RefitStep(self, feature, table, self._index(feature, fold), generator)
             return step.stage(None)
 
-    def blocks(self, index: RowIndex, ids: Tensor) -> Iterator[Block]:
-        """Some ids at a time, with their rows."""
-        for some in index.blocks(ids, self.block_rows):
-            yield Block(self.model, self.tables, self.rows, index, some, loss=self.loss)
+    def block(self, index: RowIndex, ids: Tensor) -> Block:
+        """Some ids and their rows."""
+        return Block(self.model, self.tables, self.rows, index, ids, loss=self.loss)
 
     def _table(self, feature: str) -> ClusteredEmbedding:
         if feature not in self.features:
@@ -146,7 +145,8 @@ class RefitStep(ClusterStep):
         del counts
         ids = self._sample()
         with self.timer("prior"):
-            known = [block.parabolas() for block in self.refit.blocks(self.index, ids)]
+            blocks = self.index.blocks(ids, self.refit.block_rows)
+            known = [self.refit.block(self.index, some).parabolas() for some in blocks]
             prior = learn_prior(known, self._first_prior(ids), EM_STEPS)
         with self.timer("fit"):
             codebooks, inertias = self._cluster(torch.cat([some.minimum(prior).vectors for some in known]))
@@ -200,12 +200,14 @@ class RefitStep(ClusterStep):
         """The cheapest rows of all learned ids, and then the best rows for those who point to them."""
         num_learned = self.table.assignments.num_learned
         pointers = PointerStore(num_learned, self.table.num_columns, self.table.rows_after)
+        is_fitted = self.index.counts[:num_learned] >= self.refit.min_rows
         sums = CodebookSums.zeros(codebooks)
-        for block in self.refit.blocks(self.index, torch.arange(num_learned)):
-            fit = block.fit(prior, num_steps=self.refit.num_steps)
-            is_rare = self.index.counts[fit.ids] < self.refit.min_rows
-            fit.vectors[is_rare], fit.curvatures[is_rare] = prior.mean, prior.precision
-            codes, wanted = assign(fit, codebooks)
-            sums.add(fit, codes, wanted)
-            pointers.write(int(fit.ids[0]), codes)
+        rare = sums.assign(prior.as_fit(int((~is_fitted).sum())), codebooks)  # all of them together
+        for ids in self.index.blocks(torch.arange(num_learned), self.refit.block_rows):
+            codes = rare.repeat(len(ids), 1)
+            fitted = ids[is_fitted[ids]]
+            if len(fitted):
+                fit = self.refit.block(self.index, fitted).fit(prior, num_steps=self.refit.num_steps)
+                codes[is_fitted[ids]] = sums.assign(fit, codebooks)
+            pointers.write(int(ids[0]), codes)
         return pointers, sums.solve(codebooks)
