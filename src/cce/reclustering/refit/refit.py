@@ -22,7 +22,7 @@ from cce.reclustering.refit.rows import Fold, RowIndex, Rows, check_rows
 from cce.reclustering.refit.slopes import cross_entropy, find_collection, in_evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from cce.embeddings import ClusterEvent
     from cce.schema import Batch
@@ -78,11 +78,18 @@ class Refit:
         tables = self.tables.tables.items()
         return [name for name, table in tables if isinstance(table, ClusteredEmbedding) and table.can_cluster]
 
-    def round(self, *, use_all_rows: bool = False, generator: torch.Generator | None = None) -> list[ClusterEvent]:
+    def round(
+        self,
+        *,
+        use_all_rows: bool = False,
+        generator: torch.Generator | None = None,
+        done: Callable[[str, ClusterEvent], object] | None = None,
+    ) -> list[ClusterEvent]:
         """Refit every table in turn, each with what the others have become; say what happened to each.
 
         use_all_rows: fit every table on all rows rather than on its fold: the last round, after which neither the
             network nor a table should be trained on the same rows.
+        done: called after each table.
         """
         events = []
         for turn, feature in enumerate(self.features):
@@ -90,6 +97,8 @@ class Refit:
             staged = self.stage(feature, fold=fold, generator=generator)
             staged.apply()
             events.append(staged.event)
+            if done is not None:
+                done(feature, staged.event)
         return events
 
     def stage(
@@ -100,6 +109,15 @@ class Refit:
         with in_evaluation(self.model):
             step = RefitStep(self, feature, table, self._index(feature, fold), generator)
             return step.stage(None)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What the next round begins with: the priors."""
+        return {f"{part}.{name}": value for name, prior in self.priors.items() for part, value in vars(prior).items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on where `state_dict` was taken."""
+        names = [key.removeprefix("mean.") for key in state if key.startswith("mean.")]
+        self.priors = {name: Prior(state[f"mean.{name}"], state[f"precision.{name}"]) for name in names}
 
     def block(self, index: RowIndex, ids: Tensor) -> Block:
         """Some ids and their rows."""
