@@ -133,9 +133,8 @@ def build_refit(config: TrainConfig, model: nn.Module, data: PreparedData) -> Re
         return None
     refit = Refit(model, data.rows("train"))
     if not refit.features:
-        raise ValueError(
-            f"refits must be 0 where no table learns pointers, got {config.refits} with {config.method!r}."
-        )
+        got = f"{config.refits} with method {config.method!r}"
+        raise ValueError(f"refits must be 0 where no table learns pointers, got {got}.")
     return refit
 
 

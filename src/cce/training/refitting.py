@@ -32,12 +32,9 @@ def refit_tables(session: Session) -> dict[str, ClusterEvent]:
         generator = torch.Generator().manual_seed((session.config.seed + (session.num_refits << 32)) % 2**63)
         is_last = session.num_refits + 1 == session.config.refits
         events = refit.round(use_all_rows=is_last, generator=generator)
-        names = zip(refit.features, events, strict=True)
-        sent = (
-            {name: replace(event, transfer=None) for name, event in names},
-            refit.tables.state_dict(),
-            refit.state_dict(),
-        )
+        named = zip(refit.features, events, strict=True)
+        plain = {name: replace(event, transfer=None) for name, event in named}
+        sent = (plain, refit.tables.state_dict(), refit.state_dict())
     if ranks.world_size > 1:
         sent = broadcast(sent, ranks)
     found: dict[str, ClusterEvent]
