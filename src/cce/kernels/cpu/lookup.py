@@ -179,7 +179,8 @@ def _look_up_ids(launch: Launch, ids: Tensor, shape: Sequence[int], *, save: boo
     vectors = torch.empty(shape, dtype=launch.sums, device="cpu")
     starts, size = plan.starts(batch)
     rows = np.empty(size if save else 0, np.int32)
-    names = np.empty(plan.num_features * batch if save else 0, np.uint16)
+    # zeros where some of them stay unused: what is saved is an output of an operator, and must be the same every time
+    names = (np.empty if min(plan.num_slots) > 1 else np.zeros)(plan.num_features * batch if save else 0, np.uint16)
     listed = np.zeros((plan.num_features, -(-batch // CHUNK)), np.int64)
     id_bytes = ids.itemsize
     source = (ids.data_ptr(), id_bytes, ids.stride(0) * id_bytes, ids.stride(-1) * id_bytes, batch)
