@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from cce.distributed import broadcast
+from cce.training.monitoring import event_values
 from cce.training.outcome import best_model
 
 if TYPE_CHECKING:
-    from cce.embeddings import ClusterEvent
     from cce.run_folder import RunFolder
     from cce.training.session import Session
 
@@ -23,8 +22,8 @@ def go_back_to_best(session: Session, folder: RunFolder) -> None:
         session.model.load_state_dict(model.state_dict())
 
 
-def refit_tables(session: Session) -> dict[str, ClusterEvent]:
-    """One round, and what it did to the table of each feature. The last round uses all rows for every table."""
+def refit_tables(session: Session) -> dict[str, dict[str, Any]]:
+    """One round; what it did to the table of each feature, in plain values. The last round uses all rows for all."""
     refit, ranks = session.refit, session.ranks
     assert refit is not None
     sent: Any = None
@@ -33,11 +32,10 @@ def refit_tables(session: Session) -> dict[str, ClusterEvent]:
         is_last = session.num_refits + 1 == session.config.refits
         events = refit.round(use_all_rows=is_last, generator=generator)
         named = zip(refit.features, events, strict=True)
-        plain = {name: replace(event, transfer=None) for name, event in named}
-        sent = (plain, refit.tables.state_dict(), refit.state_dict())
+        sent = ({name: event_values(event) for name, event in named}, refit.tables.state_dict(), refit.state_dict())
     if ranks.world_size > 1:
         sent = broadcast(sent, ranks)
-    found: dict[str, ClusterEvent]
+    found: dict[str, dict[str, Any]]
     found, tables, priors = sent
     if not ranks.is_main:
         refit.tables.load_state_dict(tables)

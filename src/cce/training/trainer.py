@@ -198,8 +198,8 @@ class Trainer:
         with session.stopwatch("refit"):
             if session.num_refits == 0:
                 go_back_to_best(session, self.folder)
-            for feature, event in refit_tables(session).items():
-                self._write("refit", table=feature, **event_values(event))
+            for feature, values in refit_tables(session).items():
+                self._write("refit", table=feature, **values)
         session.step += 1
         self.progress.say(f"step {session.step:,}: round {session.num_refits} of {self.config.refits} of refits")
         self._agree_to_go_on([])

@@ -53,7 +53,8 @@ class Prior:
         unknown = torch.cat([torch.linalg.inv(fit.curvatures) for fit in fits]).mean(0)
         covariance = torch.cov(vectors.T, correction=0).reshape(unknown.shape) + unknown
         covariance.diagonal().add_(SMALLEST_VARIANCE)
-        return cls(vectors.mean(0), torch.linalg.inv(covariance))
+        precision = torch.linalg.inv(covariance).contiguous()  # as it is when it was saved and read again
+        return cls(vectors.mean(0), precision)
 
     def as_fit(self, num_ids: int) -> Fit:
         """So many ids of which nothing else is known, as one."""

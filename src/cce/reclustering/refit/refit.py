@@ -117,7 +117,8 @@ class Refit:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on where `state_dict` was taken."""
         names = [key.removeprefix("mean.") for key in state if key.startswith("mean.")]
-        self.priors = {name: Prior(state[f"mean.{name}"], state[f"precision.{name}"]) for name in names}
+        parts = ("mean", "precision")  # copies: what lies elsewhere in memory is multiplied with other last bits
+        self.priors = {name: Prior(*(state[f"{part}.{name}"].clone() for part in parts)) for name in names}
 
     def block(self, index: RowIndex, ids: Tensor) -> Block:
         """Some ids and their rows."""
