@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     )
     from cce.footprint import Footprint, Footprints
     from cce.models import DLRM, GMF, create_model
-    from cce.reclustering import ClusterSchedule, repair_optimizer, restart_average
+    from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
     from cce.records import RunRecord
     from cce.schema import Batch, Feature, Schema
     from cce.training import TrainConfig, Trainer
@@ -75,6 +75,7 @@ __all__ = [
     "MixedDimensionEmbedding",
     "PreparedData",
     "ProductQuantizedEmbedding",
+    "Refit",
     "RobeEmbedding",
     "RunRecord",
     "Schema",
@@ -109,6 +110,7 @@ _HOMES = {
     "Footprint": "cce.footprint",
     "Footprints": "cce.footprint",
     "PreparedData": "cce.data",
+    "Refit": "cce.reclustering",
     "RunRecord": "cce.records",
     "Schema": "cce.schema",
     "TrainConfig": "cce.training",

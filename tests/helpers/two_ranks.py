@@ -62,7 +62,13 @@ def run_in_step(trainer):
         check_same(everything(trainer.session), trainer.ranks)
         after_step(num_rows)
 
-    trainer._after_step = checked
+    refit = trainer._refit
+
+    def checked_refit():
+        refit()
+        check_same(everything(trainer.session), trainer.ranks)
+
+    trainer._after_step, trainer._refit = checked, checked_refit
     curve = trainer.run().curve
     assert num_checks >= 10
     return curve
@@ -90,6 +96,7 @@ CHANGES = {
         "optimizer_options": {"momentum": 0.9},
     },
     "packed": {"cap": 160},  # ten rows: two pointers in a byte
+    "refits": {"refits": 2, "epochs": 1, "cluster_schedule": "none", "cluster_every": None, "cluster_times": None},
     "pieces": {"accumulate": 2, "batch_size": 66},
     "together": {"max_steps": 10},
 }

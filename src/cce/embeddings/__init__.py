@@ -6,6 +6,7 @@ from cce.embeddings.ce_concat import CompositionalConcatEmbedding
 from cce.embeddings.ce_mult import CompositionalProductEmbedding
 from cce.embeddings.ce_sum import CompositionalSumEmbedding
 from cce.embeddings.cluster_pool import cluster_all, naming, stage_all
+from cce.embeddings.cluster_step import ClusterStep, Quantized
 from cce.embeddings.clusterable import Clusterable, ClusterEvent, RowTransfer, StagedClustering, check_plain_parameters
 from cce.embeddings.clustered import ClusteredEmbedding
 from cce.embeddings.colliding import CollidingEmbedding
@@ -28,6 +29,7 @@ __all__ = [
     "MAX_IDS",
     "METHODS",
     "ClusterEvent",
+    "ClusterStep",
     "Clusterable",
     "ClusteredEmbedding",
     "CollidingEmbedding",
@@ -43,6 +45,7 @@ __all__ = [
     "LinearEmbedding",
     "MixedDimensionEmbedding",
     "ProductQuantizedEmbedding",
+    "Quantized",
     "RandomEmbedding",
     "RobeEmbedding",
     "RowTransfer",

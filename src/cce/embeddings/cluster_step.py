@@ -46,6 +46,16 @@ MAX_MEASURED = 1 << 22  # values of sampled vectors on which change is measured 
 
 
 @dataclass(frozen=True)
+class Quantized:
+    """Vectors of ids as rows of codebooks."""
+
+    sampled: Tensor  # ids of the sample that codebooks were fitted to, in order
+    codebooks: Tensor  # (num_columns, num_rows, width)
+    pointers: PointerStore  # of all learned ids
+    inertias: tuple[float, ...]  # of each column
+
+
+@dataclass(frozen=True)
 class Learned:
     """What a clustering found, before it takes effect."""
 
@@ -60,23 +70,28 @@ class Learned:
 
 
 class ClusterStep:
-    """Algorithm 3, "Cluster", for one table: its vectors come from `source`, which is the table itself or another."""
+    """Algorithm 3, "Cluster", for one table: its vectors come from `source`, which is the table itself or another.
+
+    A subclass may find codebooks and pointers in another way, in `quantize`.
+    """
 
     def __init__(self, table: ClusteredEmbedding, source: Source, generator: torch.Generator | None) -> None:
         self.table = table
         self.source = source
         self.generator = generator
         self.timer = StepTimer()
-        self.quantizer = QUANTIZERS[table.combine](table.num_columns, table.rows_after, table.settings)
 
     @torch.no_grad()
     def stage(self, counts: Tensor | None) -> StagedClustering:
         """All steps but the swap."""
         with clean_interrupts():
-            ids, learned = self._learn(counts)
+            quantized = self.quantize(counts)
+        with self.timer("helpers"):
+            learned = self._start_helpers(quantized)
         with self.timer("measure"):
+            ids = quantized.sampled
             measured = ids[:: 1 + len(ids) * self.table.embedding_dim // MAX_MEASURED]
-            event = self._event(learned, self._before(measured), self._after(learned, measured))
+            event = self._event(learned, quantized.inertias, self._before(measured), self._after(learned, measured))
         with self.timer("stage"):
             pointers = self.table.assignments.stage(learned.pointers)
 
@@ -86,27 +101,27 @@ class ClusterStep:
 
         return StagedClustering(event, apply)
 
-    def _learn(self, counts: Tensor | None) -> tuple[Tensor, Learned]:
-        """The sampled ids, and everything that the clustering changes, computed but not yet applied."""
+    def quantize(self, counts: Tensor | None) -> Quantized:
+        """Codebooks from a sample of the vectors, and the pointers of all ids; the table stays as it is."""
         table, num_learned = self.table, self.table.assignments.num_learned
+        quantizer = QUANTIZERS[table.combine](table.num_columns, table.rows_after, table.settings)
         with self.timer("sample"):
             ids, weights = draw_sample(
                 num_learned, table.rows_after, table.settings, counts=counts, generator=self.generator
             )
         with self.timer("fit"):
-            self.quantizer.fit(Sample(self.source, ids, table.embedding_dim, weights), self.generator)
+            quantizer.fit(Sample(self.source, ids, table.embedding_dim, weights), self.generator)
         with self.timer("assign"):
-            pointers = encode_all(self.quantizer, self.source, num_learned, table.embedding_dim)
-        with self.timer("helpers"):
-            return ids, self._start_helpers(pointers)
+            pointers = encode_all(quantizer, self.source, num_learned, table.embedding_dim)
+        return Quantized(ids, quantizer.codebooks, pointers, quantizer.inertias)
 
-    def _start_helpers(self, pointers: PointerStore) -> Learned:
+    def _start_helpers(self, quantized: Quantized) -> Learned:
         """New hash functions for the helpers, and their rows at zero or at what the centroids leave over."""
         table = self.table
         helper = MultiplyShift(table.helper.num_hashes, table.rows_after, generator=self.generator)
-        tables = self.quantizer.codebooks.unsqueeze(1)  # (num_columns, 1, num_rows, width)
+        tables = quantized.codebooks.unsqueeze(1)  # (num_columns, 1, num_rows, width)
         tables = functional.pad(tables, (0, 0, 0, 0, 0, table.num_helpers)).to(table.codebook)
-        learned = Learned(pointers, helper.to(tables.device), tables)
+        learned = Learned(quantized.pointers, helper.to(tables.device), tables)
         if table.helper_start == "residual":
             for group in self._helper_groups():
                 self._add_mean_residual(learned, group)
@@ -157,7 +172,7 @@ class ClusterStep:
         vectors = torch.cat([self._decode(learned, *piece).float() for piece in pieces])
         return Snapshot(pointers, learned.num_rows, vectors)
 
-    def _event(self, learned: Learned, before: Snapshot, after: Snapshot) -> ClusterEvent:
+    def _event(self, learned: Learned, inertias: tuple[float, ...], before: Snapshot, after: Snapshot) -> ClusterEvent:
         table = self.table
         dead, overfull = count_rows(learned.pointers.blocks(), learned.num_rows)
         order = min(2, table.num_columns)
@@ -165,7 +180,7 @@ class ClusterStep:
             num_ids=table.assignments.num_learned,
             num_rows=learned.num_rows,
             seconds=self.timer.seconds,
-            inertias=self.quantizer.inertias,
+            inertias=inertias,
             churn=churn(before.pointers, after.pointers),
             dead_rows=dead,
             overfull_rows=overfull,

@@ -15,7 +15,7 @@ from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
 from cce.embeddings import METHODS, TrainingDefaults, named_schedule
 from cce.models import create_model
-from cce.reclustering import ClusterSchedule
+from cce.reclustering import ClusterSchedule, Refit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,10 +96,11 @@ def with_num_learned(config: TrainConfig, data: PreparedData) -> TrainConfig:
 
     The vector of an id that was seen twice says little about it, so clustering it adds nothing, takes centroids from
     ids that matter, and its pointer costs as much as any: such ids stay hashed. `docs/results.md` has the measurement.
+    A refit knows better: it gives such ids the mean vector, so with refits all ids have pointers.
     """
     check_choice("method", config.method, METHODS)
     defaults = method_defaults(config)
-    min_count = config.learned_min_count or defaults.min_count or 1
+    min_count = config.learned_min_count or (1 if config.refits else defaults.min_count) or 1
     is_given = bool(config.num_learned) or "num_learned" in config.method_options
     if defaults.min_count is None or min_count == 1 or is_given or config.unified:
         return config
@@ -124,6 +125,17 @@ def _ids_of(batch: Batch, index: int) -> Tensor:
     num_rows = len(batch.labels)
     first, last = batch.offsets[index * num_rows], batch.offsets[(index + 1) * num_rows]
     return batch.ids[int(first) : int(last)]
+
+
+def build_refit(config: TrainConfig, model: nn.Module, data: PreparedData) -> Refit | None:
+    """What refits the tables after the last epoch; None for nothing."""
+    if not config.refits:
+        return None
+    refit = Refit(model, data.rows("train"))
+    if not refit.features:
+        got = f"{config.refits} with method {config.method!r}"
+        raise ValueError(f"refits must be 0 where no table learns pointers, got {got}.")
+    return refit
 
 
 def build_schedule(

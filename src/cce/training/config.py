@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none", "preset": "it is an option of the run"}
 LR_SCHEDULES = ("constant", "linear", "cosine")
-MAY_BE_ZERO = ("seed", "warmup_steps")
+MAY_BE_ZERO = ("seed", "warmup_steps", "refits")
 PRESETS = ("tuned", "paper")
 PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
@@ -133,6 +133,10 @@ class TrainConfig:
     cluster_times: int | None = field(default=None, metadata=_about("cluster so many times"))
     cluster_policy: str = field(
         default="transfer", metadata=_about("what becomes of the optimizer's state", "transfer", "reset", "keep")
+    )
+    refits: int = field(
+        default=0,
+        metadata=_about("rounds of refits after the last epoch: pointers from the vectors that ids want"),
     )
     validations_per_epoch: int = field(default=6, metadata=_about("how often the validation rows are scored"))
     metrics: list[str] = field(

@@ -16,7 +16,7 @@ from cce.data import MANIFEST
 from cce.distributed import ParallelModel, Ranks, broadcast
 from cce.models import find_model
 from cce.run_folder import CONFIG, RunFolder
-from cce.training.building import build_model, build_schedule
+from cce.training.building import build_model, build_refit, build_schedule
 from cce.training.checkpoint import (
     Checkpoint,
     explained_misfits,
@@ -81,12 +81,19 @@ class Session:
         self.total_steps = min(config.epochs * self.steps_per_epoch, config.max_steps or 2**63)
         self.schedule = build_schedule(config, self.model, self.optimizers, self.steps_per_epoch, ranks)
         self.stopping, self.stopwatch = EarlyStopping(config.best_by), Stopwatch()
+        self.refit = build_refit(config, self.model, data)
+        self.num_refits = 0
         self.curve: list[dict[str, float]] = []  # of validations
         self.step, self.is_stopped = 0, False
         self.loss_sum, self.loss_rows = 0.0, 0  # since the last line of the log
 
     @property
     def is_done(self) -> bool:
+        """Whether nothing is left to do but the test."""
+        return self.is_trained and self.num_refits >= self.config.refits
+
+    @property
+    def is_trained(self) -> bool:
         """Whether all epochs are done, or enough of them."""
         return self.is_stopped or self.loader.epoch >= self.config.epochs or self.step == self.config.max_steps
 
@@ -191,6 +198,8 @@ class Session:
             "loader": self.loader.state_dict(),
             "stopping": self.stopping.state_dict(),
             "is_stopped": self.is_stopped,
+            "num_refits": self.num_refits,
+            "refit": None if self.refit is None else self.refit.state_dict(),
             "curve": self.curve,
             "loss": [self.loss_sum, self.loss_rows],
             "seconds": self.stopwatch.seconds,
@@ -206,6 +215,9 @@ class Session:
         self.loader.load_state_dict(state["loader"])
         self.stopping.load_state_dict(state["stopping"])
         self.step, self.is_stopped, self.curve = state["step"], state["is_stopped"], state["curve"]
+        if self.refit is not None and self.is_trained:  # or there are more epochs now, and refits come after them
+            self.num_refits = state["num_refits"]
+            self.refit.load_state_dict(state["refit"])
         self.loss_sum, self.loss_rows = state["loss"]
         self.stopwatch.seconds = dict(state["seconds"])
         restore_random_state(state["random"])

@@ -20,6 +20,7 @@ from cce.training.loading import read_run_options
 from cce.training.monitoring import MetricsLog, Progress, event_values, memory_text
 from cce.training.options import make_config, to_toml
 from cce.training.outcome import best_model, keep_record
+from cce.training.refitting import go_back_to_best, refit_tables
 from cce.training.session import Session
 from cce.training.stopping import DivergenceGuard, explained_lost_peer, how_to_resume
 
@@ -108,7 +109,7 @@ class Trainer:
         session = self.session
         with graceful_stop() as request, closing(self), explained_lost_peer(self.folder, self.ranks):
             self.stop_request = request  # one that comes too late is still there after the run
-            while not session.is_done:
+            while not session.is_trained:
                 for pieces, num_rows in session.batches():
                     self._cluster_if_due()
                     self.train_step(pieces, num_rows)
@@ -118,6 +119,9 @@ class Trainer:
                         break
                 else:
                     session.is_stopped = session.stopping.end_epoch() and self.config.early_stopping
+            while not session.is_done:
+                self._refit()
+                self._leave_if_asked()
             return self._finish(name, series)
 
     def train_step(self, pieces: list[Batch], num_rows: int) -> None:
@@ -187,6 +191,21 @@ class Trainer:
             for table, event in zip(session.schedule.clustered, events, strict=True):
                 self._write("cluster", table=table, **event_values(event))
             self.progress.say(f"step {session.step:,}: clustered {len(events)} tables")
+
+    def _refit(self) -> None:
+        """A round of refits of the best model, validated and saved as a step is."""
+        session = self.session
+        with session.stopwatch("refit"):
+            if session.num_refits == 0:
+                go_back_to_best(session, self.folder)
+            for feature, values in refit_tables(session).items():
+                self._write("refit", table=feature, **values)
+        session.step += 1
+        self.progress.say(f"step {session.step:,}: round {session.num_refits} of {self.config.refits} of refits")
+        self._agree_to_go_on([])
+        if session.has_rows("validation"):
+            self._validate()
+        self._save()
 
     def _validate(self) -> None:
         session = self.session

@@ -1,0 +1,82 @@
+"""Wanted vectors, coded: for each column a codebook of few rows, and for each id the row that costs it the least.
+
+What a code costs an id is measured by the curvature of its loss, `½ (q - p)ᵀ A (q - p)`, not by distance: an id that
+occurs often, or a direction that matters, is coded with more care.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from cce.reclustering.refit.posterior import Fit
+
+SWEEPS = 2  # over the columns: the best row of one depends on those of the others
+
+
+def assign(fit: Fit, codebooks: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows `(n, columns)` in `codebooks` `(columns, rows, width)` of each id, and what each column wants.
+
+    Column after column, the others fixed: `q` costs `qᵀ A q - 2 qᵀ b`, and `b` `(n, columns, width)` is returned.
+    """
+    num_columns, _, width = codebooks.shape
+    squares = (codebooks.unsqueeze(3) * codebooks.unsqueeze(2)).flatten(2)  # (columns, rows, width²)
+    left = torch.zeros_like(fit.vectors)  # what the rows of an id leave of its vector; nothing is assigned yet
+    codes = torch.zeros(len(fit.vectors), num_columns, dtype=torch.int64)
+    for _ in range(SWEEPS):
+        for column in range(num_columns):
+            own = slice(column * width, (column + 1) * width)
+            wanted = _wanted(fit, left, own)
+            cost = fit.curvatures[:, own, own].flatten(1) @ squares[column].T - 2 * wanted @ codebooks[column].T
+            codes[:, column] = cost.argmin(1)
+            left[:, own] = fit.vectors[:, own] - codebooks[column][codes[:, column]]
+    columns = [slice(at * width, (at + 1) * width) for at in range(num_columns)]
+    return codes, torch.stack([_wanted(fit, left, own) for own in columns], dim=1)
+
+
+def _wanted(fit: Fit, left: Tensor, own: slice) -> Tensor:
+    """`b` of a column: the curvature times its vector, and times what the other columns leave for it."""
+    error = left.clone()
+    error[:, own] = fit.vectors[:, own]
+    return torch.einsum("nij,nj->ni", fit.curvatures[:, own, :], error)
+
+
+@dataclass(frozen=True)
+class CodebookSums:
+    """What the ids of each row add up to: the best row solves `(Σ A) q = Σ b`."""
+
+    curvatures: Tensor  # (columns, rows, width, width) float64
+    wanted: Tensor  # (columns, rows, width) float64
+
+    @classmethod
+    def zeros(cls, codebooks: Tensor) -> CodebookSums:
+        """Of no ids yet."""
+        num_columns, num_rows, width = codebooks.shape
+        shape = (num_columns, num_rows, width, width)
+        return cls(torch.zeros(shape, dtype=torch.float64), torch.zeros(shape[:3], dtype=torch.float64))
+
+    def assign(self, fit: Fit, codebooks: Tensor) -> Tensor:
+        """The rows of some ids, which are added to them."""
+        codes, wanted = assign(fit, codebooks)
+        self.add(fit, codes, wanted)
+        return codes
+
+    def add(self, fit: Fit, codes: Tensor, wanted: Tensor) -> None:
+        """Add some ids to the rows that they were assigned to."""
+        width = self.wanted.shape[2]
+        for column in range(codes.shape[1]):
+            own = slice(column * width, (column + 1) * width)
+            rows = codes[:, column]
+            self.curvatures[column].index_add_(0, rows, fit.curvatures[:, own, own].double())
+            self.wanted[column].index_add_(0, rows, wanted[:, column].double())
+
+    def solve(self, codebooks: Tensor) -> Tensor:
+        """The best rows for the ids that point to them; rows without ids stay as they are."""
+        is_empty = (self.curvatures == 0).flatten(2).all(2)
+        matrices = torch.where(is_empty[..., None, None], torch.eye(codebooks.shape[2]).double(), self.curvatures)
+        solved = torch.linalg.solve(matrices, self.wanted.unsqueeze(3)).squeeze(3).to(codebooks)
+        return torch.where(is_empty.unsqueeze(2), codebooks, solved)

@@ -1,0 +1,90 @@
+"""What a model answers if vectors of one feature were others: logits, and their slopes in those vectors."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from cce.collection import EmbeddingCollection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cce.schema import Batch
+
+RowLoss = "Callable[[Tensor, Batch], Tensor]"  # logits (n) and their rows to losses (n)
+
+
+def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
+    """The binary cross-entropy of each row, times its weight if rows have weights."""
+    return nn.functional.binary_cross_entropy_with_logits(logits, batch.labels, weight=batch.weights, reduction="none")
+
+
+def find_collection(model: nn.Module) -> EmbeddingCollection:
+    """The one collection of a model."""
+    found = [module for module in model.modules() if isinstance(module, EmbeddingCollection)]
+    if len(found) != 1 or found[0].unified:
+        what = "a unified one" if found and found[0].unified else str(len(found))
+        raise ValueError(f"model must have one EmbeddingCollection with a table for each feature, got {what}.")
+    return found[0]
+
+
+class Probe:
+    """The model on some rows, with its vectors `(rows, features, embedding_dim)` looked up once.
+
+    shift: what is added to the vectors of `feature`, `(rows, embedding_dim)`.
+    """
+
+    def __init__(self, model: nn.Module, tables: EmbeddingCollection, batch: Batch, feature: int) -> None:
+        self.model, self.tables, self.batch, self.feature = model, tables, batch, feature
+        with torch.no_grad():
+            self.vectors = tables(batch.ids, batch.offsets)
+
+    def logits(self, shift: Tensor) -> Tensor:
+        """Logits `(rows)`."""
+        with torch.no_grad():
+            return self._run(shift)
+
+    def slopes(self, shift: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits `(rows)`, and the slope of each in the vector of its row `(rows, embedding_dim)`."""
+        with torch.enable_grad():
+            shift = shift.detach().requires_grad_()
+            logits = self._run(shift)
+            (slopes,) = torch.autograd.grad(logits.sum(), shift)
+        return logits.detach(), slopes
+
+    def _run(self, shift: Tensor) -> Tensor:
+        vectors = self.vectors.clone()
+        vectors[:, self.feature] = vectors[:, self.feature] + shift
+        with _returning(self.tables, vectors):
+            return self.model(self.batch).float()  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _returning(tables: nn.Module, vectors: Tensor) -> Iterator[None]:
+    """Let `tables` answer `vectors` to whatever it is asked."""
+
+    def answer(*ids: object, **options: object) -> Tensor:
+        del ids, options
+        return vectors
+
+    tables.forward = answer
+    try:
+        yield
+    finally:
+        del tables.forward
+
+
+@contextmanager
+def in_evaluation(model: nn.Module) -> Iterator[None]:
+    """Without dropout and the like; every part goes back to the mode that it had."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

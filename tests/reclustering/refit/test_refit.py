@@ -1,0 +1,211 @@
+"""Refit, whole: pointers from what ids want."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cce import EmbeddingCollection, Refit
+from cce.models import create_model
+from cce.reclustering.refit.slopes import cross_entropy
+from cce.schema import Batch, Feature, Schema
+
+DIM = 4
+USERS, ITEMS = 400, 120
+SCHEMA = Schema((Feature("user", USERS), Feature("item", ITEMS)))
+
+
+class Ratings:
+    """Ratings of users and items that fall into eight clusters each; `signal=0` for labels by chance."""
+
+    def __init__(self, num_rows: int, seed: int, *, signal: float = 2.0) -> None:
+        planted = np.random.default_rng(0)
+        users, items = (planted.standard_normal((8, DIM))[planted.integers(0, 8, size)] for size in (USERS, ITEMS))
+        rng = np.random.default_rng(seed)
+        ids = np.stack([rng.integers(0, USERS, num_rows), rng.integers(0, ITEMS, num_rows)], 1)
+        logits = signal * (users[ids[:, 0]] * items[ids[:, 1]]).sum(1)
+        self.labels = torch.from_numpy((rng.random(num_rows) < 1 / (1 + np.exp(-logits))).astype(np.float32))
+        self.ids = torch.from_numpy(ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def fetch(self, rows: np.ndarray) -> Batch:
+        return Batch(torch.zeros(len(rows), 0), self.ids[rows], self.labels[rows])
+
+
+def make_model(**options) -> nn.Module:
+    options = {"num_columns": 2, "num_helpers": 0} | options
+    tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method="cce", cap=64, options={"cce": options}, seed=0)
+    return create_model("gmf", SCHEMA, tables)
+
+
+def train(model: nn.Module, rows: Ratings, num_steps: int = 150) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), 0.03)
+    rng = np.random.default_rng(1)
+    for _ in range(num_steps):
+        batch = rows.fetch(rng.integers(0, len(rows), 512))
+        optimizer.zero_grad()
+        cross_entropy(model(batch), batch).mean().backward()
+        optimizer.step()
+
+
+@torch.no_grad()
+def score(model: nn.Module, rows: Ratings) -> float:
+    batch = rows.fetch(np.arange(len(rows)))
+    return float(cross_entropy(model(batch), batch).mean())
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.slow
+def test_it_finds_what_clustering_the_table_does_not():
+    rows, held_out = Ratings(20_000, 1), Ratings(20_000, 2)
+    clustered, refitted = make_model(), make_model()
+    train(clustered, rows)
+    refitted.load_state_dict(clustered.state_dict())
+    hashed = score(clustered, held_out)
+    clustered.tables.cluster(generator=seeded())
+    train(clustered, rows)
+    refit = Refit(refitted, rows)
+    for turn in range(3):
+        refit.round(use_all_rows=turn == 2, generator=seeded(turn))
+    full = create_model("gmf", SCHEMA, EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method="full", seed=0))
+    train(full, rows, 400)
+    assert score(refitted, held_out) < score(clustered, held_out) - 0.05
+    assert score(refitted, held_out) < hashed - 0.1
+    assert score(refitted, held_out) < score(full, held_out) + 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_rounds", [1, 4])
+def test_labels_by_chance_are_not_learned(num_rounds):
+    rows, held_out = Ratings(6_000, 1, signal=0), Ratings(20_000, 2, signal=0)
+    model = make_model()
+    train(model, rows, 30)
+    refit = Refit(model, rows)
+    for turn in range(num_rounds):
+        refit.round(use_all_rows=turn == num_rounds - 1, generator=seeded(turn))
+    constant = float(np.log(2))
+    assert score(model, held_out) < constant + 0.01
+
+
+def test_nothing_changes_before_it_is_applied_and_only_the_table_after_it():
+    rows, model = Ratings(3_000, 1), make_model()
+    train(model, rows, 5)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    staged = Refit(model, rows).stage("user", generator=seeded())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    staged.apply()
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed
+    assert all("user" in name for name in changed)
+    assert model.training
+
+
+def test_an_interruption_leaves_everything_as_it_was():
+    rows, model = Ratings(3_000, 1), make_model()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    calls = []
+
+    def interrupted(logits, batch):
+        calls.append(len(batch))
+        if len(calls) > 7:
+            raise KeyboardInterrupt
+        return cross_entropy(logits, batch)
+
+    refit = Refit(model, rows, loss=interrupted, block_rows=500)
+    with pytest.raises(KeyboardInterrupt):
+        refit.stage("user", generator=seeded())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not refit.priors
+    assert "forward" not in vars(model.tables)
+
+
+def test_equal_seeds_give_equal_pointers_and_blocks_hardly_matter():
+    rows = Ratings(4_000, 1)
+    states = []
+    for block_rows in (1 << 16, 1 << 16, 300):
+        model = make_model()
+        refit = Refit(model, rows, block_rows=block_rows)
+        refit.round(generator=seeded())
+        states.append(score(model, rows))
+    assert states[0] == states[1]
+    assert states[2] == pytest.approx(states[0], abs=5e-3)
+
+
+def test_helpers_start_at_zero():
+    rows, model = Ratings(3_000, 1), make_model(num_helpers=1)
+    Refit(model, rows).stage("item", generator=seeded()).apply()
+    table = model.tables.tables["item"]
+    layout = table.codebook_layout()
+    assert bool((table.codebook[layout.helper_rows()] == 0).all())
+    assert bool((table.codebook != 0).any())
+
+
+def test_ids_that_occur_too_seldom_share_a_vector():
+    rows, model = Ratings(3_000, 1), make_model()
+    refit = Refit(model, rows, min_rows=8, folds=1)
+    counts = torch.bincount(rows.ids[:, 0], minlength=USERS)
+    refit.stage("user", generator=seeded()).apply()
+    rare = model.tables.tables["user"](torch.nonzero(counts < 8).squeeze(1))
+    assert len(rare) > 20
+    assert len(rare.unique(dim=0)) == 1
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+def test_bags(pooling):
+    """Each row has a bag of two users, who are fitted through it."""
+    rng = np.random.default_rng(0)
+    num_rows = 4_000
+    values = np.random.default_rng(3).standard_normal((40, 1))
+    users = rng.integers(0, 40, (num_rows, 2))
+    scale = 1 if pooling == "sum" else 0.5
+    labels = rng.random(num_rows) < 1 / (1 + np.exp(-3 * scale * values[users, 0].sum(1)))
+
+    class Bags:
+        def __len__(self):
+            return num_rows
+
+        def fetch(self, rows):
+            flat = np.concatenate([users[rows].reshape(-1), np.zeros(len(rows), np.int64)])
+            offsets = np.concatenate([np.arange(0, 2 * len(rows), 2), 2 * len(rows) + np.arange(len(rows) + 1)])
+            return Batch(
+                torch.zeros(len(rows), 0),
+                torch.from_numpy(flat),
+                torch.from_numpy(labels[rows].astype(np.float32)),
+                offsets=torch.from_numpy(offsets),
+            )
+
+    schema = Schema((Feature("user", 40, multi_hot=True), Feature("item", 5)))
+    options = {"cce": {"num_columns": 1, "num_helpers": 0}}
+    tables = EmbeddingCollection(
+        schema.vocabulary_sizes, 2, method="cce", cap=32, options=options, pooling=pooling, seed=0
+    )
+    model = create_model("gmf", schema, tables)
+    with torch.no_grad():
+        next(iter(tables.tables["item"].parameters())).fill_(1.0)
+    rows = Bags()
+    batch = rows.fetch(np.arange(num_rows))
+    refit = Refit(model, rows, folds=1)
+    for turn in range(4):
+        refit.stage("user", generator=seeded(turn)).apply()
+    best = float(np.mean(np.logaddexp(0, -np.where(labels, 1, -1) * 3 * scale * values[users, 0].sum(1))))
+    with torch.no_grad():
+        assert float(cross_entropy(model(batch), batch).mean()) < best + 0.02
+
+
+def test_what_cannot_be_refitted_is_said():
+    rows, model = Ratings(500, 1), make_model()
+    with pytest.raises(ValueError, match=r"feature must be one whose pointers are learned .* got 'film'"):
+        Refit(model, rows).stage("film")
+    with pytest.raises(ValueError, match="min_rows must leave ids to fit, got 1000"):
+        Refit(model, rows, min_rows=1000).stage("user")
+    with pytest.raises(ValueError, match="table of feature 'user' must have combine='concat'"):
+        Refit(make_model(combine="sum"), rows).stage("user")
+    with pytest.raises(TypeError, match="rows must be an object with"):
+        Refit(model, [1, 2, 3])
+    with pytest.raises(ValueError, match=r"folds must lie in \[1, 2\*\*16\), got 0"):
+        Refit(model, rows, folds=0)

@@ -1,0 +1,96 @@
+"""Rounds of refits after the last epoch: what they leave, and that a run that was stopped in one ends with the same."""
+
+import os
+import signal
+
+import pytest
+
+from cce.run_folder import RunFolder
+from cce.training import Trainer, refitting
+from cce.training.checkpoint import list_checkpoints, read_checkpoint
+from helpers.runs import tiny_config
+
+pytestmark = pytest.mark.slow
+REFITS = {"refits": 3, "epochs": 1}
+
+
+def model_bits(out):
+    checkpoint = read_checkpoint(list_checkpoints(out / "checkpoints")[-1])
+    return checkpoint.step, {name: value.numpy().tobytes() for name, value in checkpoint.model.items()}
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("refits") / "whole"
+    return out, Trainer(tiny_config(data, **REFITS), out).run()
+
+
+def test_rounds_come_after_the_epochs_and_are_validated(whole):
+    out, record = whole
+    assert [scores["step"] for scores in record.curve] == [4, 9, 13, 14, 15, 16]
+    assert record.seconds_by_part["refit"] > 0
+    lines = [line for line in RunFolder(out).read_log() if line["kind"] == "refit"]
+    assert [line["step"] for line in lines] == [13, 13, 14, 14, 15, 15]
+    assert len({line["table"] for line in lines}) == 2  # the third table is full
+
+
+def test_all_ids_have_pointers(whole):
+    tables = read_checkpoint(list_checkpoints(whole[0] / "checkpoints")[-1]).state["config"]
+    assert not tables["num_learned"]
+
+
+def test_the_network_is_that_of_the_best_validation_before(whole, data, tmp_path):
+    before = Trainer(tiny_config(data, epochs=1, learned_min_count=1), tmp_path / "before")
+    before.run()
+    _, after = model_bits(whole[0])
+    best = {name: value.numpy().tobytes() for name, value in before.model.state_dict().items()}
+    network = [name for name in best if name.startswith(("bottom", "top"))]
+    assert len(network) == 8
+    assert all(best[name] == after[name] for name in network)
+
+
+@pytest.mark.parametrize("stop_in", [0, 1])
+def test_a_run_that_was_stopped_in_a_round_ends_with_the_same_bits(whole, data, tmp_path, monkeypatch, stop_in):
+    refit_tables = refitting.refit_tables
+
+    def refit_and_signal(session):
+        if session.num_refits == stop_in:
+            os.kill(os.getpid(), signal.SIGINT)
+        return refit_tables(session)
+
+    monkeypatch.setattr("cce.training.trainer.refit_tables", refit_and_signal)
+    with pytest.raises(KeyboardInterrupt, match=f"saved after step {14 + stop_in}; resume with"):
+        Trainer(tiny_config(data, **REFITS), tmp_path / "run").run()
+    monkeypatch.undo()
+    record = Trainer.resume(tmp_path / "run").run()
+    assert record.curve == whole[1].curve
+    assert model_bits(tmp_path / "run") == model_bits(whole[0])
+
+
+def test_a_run_that_died_in_a_round_ends_with_the_same_bits(whole, data, tmp_path, monkeypatch):
+    refit_tables = refitting.refit_tables
+
+    def refit_and_die(session):
+        found = refit_tables(session)
+        if session.num_refits == 2:
+            raise OSError("the machine went off")
+        return found
+
+    monkeypatch.setattr("cce.training.trainer.refit_tables", refit_and_die)
+    with pytest.raises(OSError, match="went off"):
+        Trainer(tiny_config(data, **REFITS), tmp_path / "run").run()
+    monkeypatch.undo()
+    assert Trainer.resume(tmp_path / "run").run().curve == whole[1].curve
+    assert model_bits(tmp_path / "run") == model_bits(whole[0])
+
+
+def test_more_epochs_are_followed_by_refits_again(whole, data, tmp_path):
+    out = tmp_path / "run"
+    Trainer(tiny_config(data, **REFITS), out).run()
+    curve = Trainer.resume(out, epochs=2).run().curve
+    assert [scores["step"] for scores in curve] == [4, 9, 13, 14, 15, 16, *(16 + n for n in (4, 9, 13)), 30, 31, 32]
+
+
+def test_tables_without_pointers_are_rejected(data, tmp_path):
+    with pytest.raises(ValueError, match="refits must be 0 where no table learns pointers, got 1 with method 'hash'"):
+        Trainer(tiny_config(data, method="hash", refits=1), tmp_path / "run")
