@@ -3,45 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from cce import EmbeddingCollection
-from cce.models import create_model
 from cce.reclustering.refit import posterior
 from cce.reclustering.refit.posterior import Block, Fit, Prior
 from cce.reclustering.refit.rows import RowIndex
-from cce.reclustering.refit.slopes import Probe, cross_entropy, find_collection, in_evaluation
-from cce.schema import Batch, Feature, Schema
-
-DIM = 4
-SCHEMA = Schema((Feature("user", 30), Feature("item", 20)))
-
-
-class Ratings:
-    """Random ratings, some of them with weights."""
-
-    def __init__(self, num_rows: int = 600, *, weights: bool = False) -> None:
-        rng = np.random.default_rng(0)
-        self.ids = torch.from_numpy(np.stack([rng.integers(0, 30, num_rows), rng.integers(0, 20, num_rows)], 1))
-        self.labels = torch.from_numpy(rng.integers(0, 2, num_rows).astype(np.float32))
-        self.weights = torch.from_numpy(rng.random(num_rows).astype(np.float32)) if weights else None
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def fetch(self, rows: np.ndarray) -> Batch:
-        weights = None if self.weights is None else self.weights[rows]
-        return Batch(torch.zeros(len(rows), 0), self.ids[rows], self.labels[rows], weights=weights)
-
-
-def make_model(name: str = "gmf") -> nn.Module:
-    tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method="full", seed=0)
-    options = {} if name == "gmf" else {"top": [8], "generator": torch.Generator().manual_seed(1)}
-    model = create_model(name, SCHEMA, tables, **options)
-    with torch.no_grad():
-        for parameter in tables.parameters():
-            parameter.mul_(3)
-    return model
+from cce.reclustering.refit.slopes import cross_entropy, find_collection
+from helpers.ratings import DIM, SCHEMA, Ratings, make_model
 
 
 def prior() -> Prior:
@@ -127,49 +94,3 @@ def test_the_m_step_adds_what_is_not_known():
 def test_the_prior_of_constant_vectors_is_finite():
     found = Prior.around(torch.ones(5, DIM))
     assert bool(found.precision.isfinite().all())
-
-
-def test_slopes_are_those_of_small_differences():
-    model, rows = make_model("dlrm").double(), Ratings()
-    batch = rows.fetch(np.arange(20))
-    probe = Probe(model, find_collection(model), batch, 1)
-    shift = torch.randn(20, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) / 10
-    probe._run = lambda some, run=probe._run: run(some).double()
-    _, slopes = probe.slopes(shift)
-    for column in range(DIM):
-        step = torch.zeros_like(shift)
-        step[:, column] = 1e-3
-        numeric = (probe.logits(shift + step) - probe.logits(shift - step)) / 2e-3
-        torch.testing.assert_close(slopes[:, column], numeric, rtol=2e-2, atol=2e-3)
-
-
-def test_the_model_is_itself_again_after_an_error():
-    model = make_model()
-    tables = find_collection(model)
-    batch = Ratings().fetch(np.arange(4))
-    before = tables(batch.ids)
-    probe = Probe(model, tables, batch, 0)
-    with pytest.raises(RuntimeError):
-        probe.logits(torch.zeros(3, DIM))
-    model.bias.requires_grad_(False)
-    model.bias.data = torch.zeros(7)
-    with pytest.raises(RuntimeError):
-        probe.logits(torch.zeros(4, DIM))
-    torch.testing.assert_close(tables(batch.ids), before)
-
-
-def test_every_part_goes_back_to_its_mode():
-    model = nn.Sequential(nn.Dropout(), nn.Sequential(nn.Dropout()))
-    model[1].eval()
-    modes = [module.training for module in model.modules()]
-    with in_evaluation(model):
-        assert not any(module.training for module in model.modules())
-    assert [module.training for module in model.modules()] == modes
-
-
-def test_a_model_has_one_collection():
-    with pytest.raises(ValueError, match=r"must have one EmbeddingCollection .* got 0"):
-        find_collection(nn.Linear(2, 2))
-    unified = EmbeddingCollection({"a": 5, "b": 6}, 4, method="hash", cap=8, unified=True)
-    with pytest.raises(ValueError, match="got a unified one"):
-        find_collection(nn.Sequential(unified))
