@@ -14,7 +14,7 @@ from cce.embeddings import (
     RobeEmbedding,
 )
 from cce.embeddings.linear import least_squares_codebook
-from cce.indexing.assignments import BLOCK
+from cce.indexing.ids import BLOCK
 
 NUM_IDS, DIM = 40, 6
 
