@@ -26,7 +26,9 @@ from cce.embeddings import (
     Embedding,
     EmbeddingBag,
     LinearEmbedding,
+    StartScale,
     check_placement,
+    check_start_scale,
     cluster_all,
     make_table,
 )
@@ -53,6 +55,7 @@ class EmbeddingCollection(nn.Module):
 
     cap: most parameters of any one table; short for `budget=Budget(cap=cap)`, which has the other limits.
     options: further arguments of a method's class, by method.
+    start_scale: scale of the vectors at the start, of every table whose method has none in `options`.
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
     dtype: of the parameters, which a budget in bytes has to know; `to(device)` moves them.
     """
@@ -70,12 +73,14 @@ class EmbeddingCollection(nn.Module):
         pooling: Pooling = "sum",
         sparse: bool = False,
         padding_idx: int | None = None,
+        start_scale: StartScale = "uniform",
         seed: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_choice("pooling", pooling, ("sum", "mean"))
         check_flag("unified", unified)
+        check_start_scale("start_scale", start_scale)
         check_placement(None, dtype)
         check_vocabularies("features", features)
         self.features, self.embedding_dim = dict(features), embedding_dim
@@ -94,8 +99,9 @@ class EmbeddingCollection(nn.Module):
                 check_range(f"padding_idx of {name!r}", padding_idx, -size, size)
         self.padding_idx = padding_idx
         common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": make_generator(seed)}
-        own, planned = options or {}, self.plan.tables
-        self.tables = TableDict({each.name: make_table(each, own.get(each.method, {}), common) for each in planned})
+        own, start = options or {}, {} if start_scale == "uniform" else {"start_scale": start_scale}
+        made = {each.name: make_table(each, {**start, **own.get(each.method, {})}, common) for each in self.plan.tables}
+        self.tables = TableDict(made)
         self._fused: _FusedTables | None = None
         self._fused_tables()
         self.to(dtype=dtype)

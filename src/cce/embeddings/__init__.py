@@ -14,7 +14,14 @@ from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.hashing_trick import HashingTrickEmbedding
-from cce.embeddings.initialization import normal_table, output_variance, projection_table
+from cce.embeddings.initialization import (
+    START_SCALES,
+    StartScale,
+    check_start_scale,
+    normal_table,
+    output_variance,
+    projection_table,
+)
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
@@ -28,6 +35,7 @@ from cce.embeddings.training_defaults import TrainingDefaults, named_schedule, p
 __all__ = [
     "MAX_IDS",
     "METHODS",
+    "START_SCALES",
     "ClusterEvent",
     "ClusterStep",
     "Clusterable",
@@ -51,12 +59,14 @@ __all__ = [
     "RowTransfer",
     "Shapes",
     "StagedClustering",
+    "StartScale",
     "TableRequest",
     "TensorTrainEmbedding",
     "TrainingDefaults",
     "check_budget",
     "check_placement",
     "check_plain_parameters",
+    "check_start_scale",
     "cluster_all",
     "create_embedding",
     "list_methods",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.base import check_budget
-from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.shapes import Shapes
 from cce.indexing import OwnRow
@@ -28,11 +28,12 @@ class FullEmbedding(RandomEmbedding):
         *,
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         shape = self.shapes(num_embeddings, embedding_dim, {}).parameters["codebook"]
-        self.codebook = normal_table(*shape, variance=output_variance(embedding_dim), generator=generator)
+        self.codebook = normal_table(*shape, variance=self.start_variance, generator=generator)
 
     def sources(self) -> tuple[int, int, list[OwnRow]]:
         """Each id is its own row."""

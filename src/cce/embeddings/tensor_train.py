@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import Embedding, check_budget, check_weight
-from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.initialization import StartScale, normal_table, scale_factor, uniform_variance
 from cce.embeddings.options import rules, wholes
 from cce.embeddings.shapes import Shapes
 from cce.indexing import balanced_radices, mixed_radix_digits
@@ -41,19 +41,21 @@ class TensorTrainEmbedding(Embedding):
         ranks: tuple[int, int],
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(ranks=ranks)
         self.ranks = ranks
         self.radices = _radices(num_embeddings)
         self.factors = dimension_factors(embedding_dim)
         # an output is a sum over r_1 · r_2 products of three values, one from each core
-        variance = (output_variance(embedding_dim) / math.prod(ranks)) ** (1 / NUM_CORES)
+        variance = (uniform_variance(embedding_dim) / math.prod(ranks)) ** (1 / NUM_CORES)
         self.cores = nn.ParameterList(
             normal_table(radix, width, variance=variance, generator=generator)
             for radix, width in self.shapes(num_embeddings, embedding_dim, {"ranks": ranks}).parameters.values()
         )
+        scale_factor(self.cores[-1], self.start_variance, embedding_dim)
 
     def embed(self, ids: Tensor) -> Tensor:
         """The product of one slice of each core."""
