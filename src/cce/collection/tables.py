@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._C._functorch import peek_interpreter_stack
 
 from cce.budget import DEFAULT_METHOD
-from cce.checks import check_choice, check_flag, check_range, check_type, shown
+from cce.checks import check_choice, check_flag, check_range, check_start_scale, check_type, shown
 from cce.collection.bags import Jagged, check_bags, check_equal_lengths, join_bags
 from cce.collection.names import TableDict
 from cce.collection.plan import NO_BUDGET, MethodOf, check_vocabularies, plan_tables
@@ -28,7 +28,6 @@ from cce.embeddings import (
     LinearEmbedding,
     StartScale,
     check_placement,
-    check_start_scale,
     cluster_all,
     make_table,
 )

@@ -14,14 +14,7 @@ from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.hashing_trick import HashingTrickEmbedding
-from cce.embeddings.initialization import (
-    START_SCALES,
-    StartScale,
-    check_start_scale,
-    normal_table,
-    output_variance,
-    projection_table,
-)
+from cce.embeddings.initialization import StartScale, normal_table, output_variance, projection_table
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
@@ -35,7 +28,6 @@ from cce.embeddings.training_defaults import TrainingDefaults, named_schedule, p
 __all__ = [
     "MAX_IDS",
     "METHODS",
-    "START_SCALES",
     "ClusterEvent",
     "ClusterStep",
     "Clusterable",
@@ -66,7 +58,6 @@ __all__ = [
     "check_budget",
     "check_placement",
     "check_plain_parameters",
-    "check_start_scale",
     "cluster_all",
     "create_embedding",
     "list_methods",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_flag, check_range, check_type
-from cce.embeddings.initialization import StartScale, check_start_scale, output_variance
+from cce.checks import check_flag, check_range, check_start_scale, check_type
+from cce.embeddings.initialization import StartScale, output_variance
 from cce.embeddings.sizing import most_within
 from cce.embeddings.training_defaults import TrainingDefaults
 from cce.footprint import Footprint

@@ -8,6 +8,7 @@ from cce.embeddings.base import check_budget
 from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.shapes import Shapes
+from cce.embeddings.training_defaults import TrainingDefaults
 from cce.indexing import OwnRow
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ class FullEmbedding(RandomEmbedding):
     def sources(self) -> tuple[int, int, list[OwnRow]]:
         """Each id is its own row."""
         return 1, 1, [OwnRow(self.num_embeddings)]
+
+    @classmethod
+    def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
+        """The start of DLRM, whose full tables the paper compares with."""
+        return TrainingDefaults({"start_scale": "dlrm"} if preset == "paper" else {})
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:

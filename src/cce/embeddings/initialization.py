@@ -17,27 +17,14 @@ scale, so tables of one seed have the same hash functions and pointers at any st
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_number, shown
 from cce.indexing import check_generator
 
 StartScale = Literal["uniform", "dlrm", "zero"] | float
-START_SCALES = ("uniform", "dlrm", "zero")
-
-
-def check_start_scale(name: str, value: Any) -> None:
-    """Reject anything but a name of a start or a number above 0."""
-    if isinstance(value, str):
-        if value not in START_SCALES:
-            raise ValueError(f"{name} must be one of {', '.join(START_SCALES)}, or a number; got {shown(value)}.")
-        return
-    check_number(name, value)
-    if value == 0:
-        raise ValueError(f"{name} must be above 0, or 'zero', got {value}.")
 
 
 def uniform_variance(embedding_dim: int) -> float:
