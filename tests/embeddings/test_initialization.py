@@ -9,7 +9,7 @@ from torch import nn
 
 import cce
 from cce.embeddings import METHODS
-from cce.embeddings.initialization import normal_table, output_variance, projection_table, uniform_variance
+from cce.embeddings.initialization import normal_table, output_variance, projection_table, start_variance
 
 NUM_IDS, DIM, COMPRESSION = 1200, 16, 4
 PRODUCTS = ("ce-mult", "tt", "dhe", "mixed-dim", "collide")  # of which one factor carries the scale
@@ -23,7 +23,7 @@ def seeded(seed=0):
 @pytest.mark.parametrize("embedding_dim", [1, 16, 100])
 def test_the_starting_variance_is_that_of_a_uniform_number_within_one_over_root_dim(embedding_dim):
     edge = 1 / math.sqrt(embedding_dim)
-    assert uniform_variance(embedding_dim) == pytest.approx((2 * edge) ** 2 / 12)
+    assert output_variance(embedding_dim) == pytest.approx((2 * edge) ** 2 / 12)
 
 
 @pytest.mark.parametrize("variance", [1e-4, 1 / 48, 2.0])
@@ -59,7 +59,7 @@ def test_every_row_of_a_projection_has_squared_norm_wide_over_narrow(narrow, wid
 
 @pytest.mark.parametrize("narrow", [1, 4, 16])
 def test_a_narrow_table_times_a_projection_keeps_the_variance(narrow):
-    variance = uniform_variance(16)
+    variance = output_variance(16)
     table = normal_table(20_000, narrow, variance=variance, generator=seeded())
     outputs = (table @ projection_table(narrow, 16, generator=seeded(1))).detach().double()
     assert outputs.square().mean().item() == pytest.approx(variance, rel=0.03)
@@ -139,10 +139,10 @@ def test_a_table_that_is_kept_in_full_has_the_start_as_well():
 
 
 def test_the_variances_are_those_of_the_uniform_distributions():
-    assert output_variance(10, 4, "uniform") == pytest.approx((2 / math.sqrt(4)) ** 2 / 12)
-    assert output_variance(10, 4, "dlrm") == pytest.approx((2 / math.sqrt(10)) ** 2 / 12)
-    assert output_variance(10, 4, "zero") == 0
-    assert output_variance(10, 4, 0.3) == pytest.approx(0.09)
+    assert start_variance(10, 4, "uniform") == pytest.approx((2 / math.sqrt(4)) ** 2 / 12)
+    assert start_variance(10, 4, "dlrm") == pytest.approx((2 / math.sqrt(10)) ** 2 / 12)
+    assert start_variance(10, 4, "zero") == 0
+    assert start_variance(10, 4, 0.3) == pytest.approx(0.09)
 
 
 @pytest.mark.parametrize("method", METHODS)

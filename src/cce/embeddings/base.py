@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_start_scale, check_type
-from cce.embeddings.initialization import StartScale, output_variance
+from cce.embeddings.initialization import StartScale, start_variance
 from cce.embeddings.sizing import most_within
 from cce.embeddings.training_defaults import TrainingDefaults
 from cce.footprint import Footprint
@@ -220,7 +220,7 @@ class Embedding(nn.Module, ABC):
     @property
     def start_variance(self) -> float:
         """The variance of every value of the table at the start, which its constructor gives it."""
-        return output_variance(self.num_embeddings, self.embedding_dim, self.start_scale)
+        return start_variance(self.num_embeddings, self.embedding_dim, self.start_scale)
 
     @classmethod
     def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:

@@ -27,23 +27,23 @@ from cce.indexing import check_generator
 StartScale = Literal["uniform", "dlrm", "zero"] | float
 
 
-def uniform_variance(embedding_dim: int) -> float:
+def output_variance(embedding_dim: int) -> float:
     """The variance of every value of a table that starts as "uniform"."""
     return 1 / (3 * embedding_dim)
 
 
-def output_variance(num_embeddings: int, embedding_dim: int, start_scale: StartScale) -> float:
+def start_variance(num_embeddings: int, embedding_dim: int, start_scale: StartScale) -> float:
     """The variance of every value of a table at the start."""
     if not isinstance(start_scale, str):
         return float(start_scale) ** 2
-    named = {"uniform": uniform_variance(embedding_dim), "dlrm": 1 / (3 * num_embeddings), "zero": 0.0}
+    named = {"uniform": output_variance(embedding_dim), "dlrm": 1 / (3 * num_embeddings), "zero": 0.0}
     return named[start_scale]
 
 
 @torch.no_grad()
 def scale_factor(factor: Tensor, variance: float, embedding_dim: int) -> None:
     """Scale one factor of a product, of which all were drawn for "uniform", so that the product has `variance`."""
-    factor.mul_(math.sqrt(variance / uniform_variance(embedding_dim)))
+    factor.mul_(math.sqrt(variance / output_variance(embedding_dim)))
 
 
 def normal_table(

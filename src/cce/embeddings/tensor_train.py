@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import Embedding, check_budget, check_weight
-from cce.embeddings.initialization import StartScale, normal_table, scale_factor, uniform_variance
+from cce.embeddings.initialization import StartScale, normal_table, output_variance, scale_factor
 from cce.embeddings.options import rules, wholes
 from cce.embeddings.shapes import Shapes
 from cce.indexing import balanced_radices, mixed_radix_digits
@@ -50,7 +50,7 @@ class TensorTrainEmbedding(Embedding):
         self.radices = _radices(num_embeddings)
         self.factors = dimension_factors(embedding_dim)
         # an output is a sum over r_1 · r_2 products of three values, one from each core
-        variance = (uniform_variance(embedding_dim) / math.prod(ranks)) ** (1 / NUM_CORES)
+        variance = (output_variance(embedding_dim) / math.prod(ranks)) ** (1 / NUM_CORES)
         self.cores = nn.ParameterList(
             normal_table(radix, width, variance=variance, generator=generator)
             for radix, width in self.shapes(num_embeddings, embedding_dim, {"ranks": ranks}).parameters.values()
