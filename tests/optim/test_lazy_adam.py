@@ -1,10 +1,12 @@
 """Lazy Adam is torch's Adam for dense gradients, and torch's SparseAdam for sparse ones."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import cce
-from cce.optim import LazyAdam
+from cce.optim import LazyAdam, fused
 from helpers.optimizers import SPARSE, copies, equal, give_gradients, make_parameters
 
 SHAPES = [(40, 4), (30, 16), (20, 1), (50,), (6, 2, 5)]
@@ -31,13 +33,13 @@ def test_dense_gradients_equal_torch_s_adam_to_the_bit(options):
 
 @pytest.mark.parametrize("form", SPARSE)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_sparse_gradients_equal_torch_s_sparse_adam(form, dtype):
+def test_sparse_gradients_equal_torch_s_sparse_adam(path, form, dtype):
     ours, theirs, *_ = beside(torch.optim.SparseAdam, form, dtype=dtype, eps=1e-12)  # where torch adds it differs
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=2e-5, atol=1e-6)
 
 
-def test_a_sparse_gradient_of_all_rows_is_a_dense_one():
+def test_a_sparse_gradient_of_all_rows_is_a_dense_one(path):
     ours, theirs = make_parameters([(10, 3)]), make_parameters([(10, 3)])
     optimizers = LazyAdam(ours, lr=0.1), torch.optim.Adam(theirs, lr=0.1)
     for step in range(4):
@@ -48,7 +50,7 @@ def test_a_sparse_gradient_of_all_rows_is_a_dense_one():
     torch.testing.assert_close(ours[0], theirs[0])
 
 
-def test_a_row_without_gradient_stays_where_it_is_and_keeps_its_moments():
+def test_a_row_without_gradient_stays_where_it_is_and_keeps_its_moments(path):
     (parameter,) = make_parameters([(5, 3)])
     optimizer = LazyAdam([parameter], lr=0.1)
     for rows in ([0, 1], [1]):
@@ -59,6 +61,43 @@ def test_a_row_without_gradient_stays_where_it_is_and_keeps_its_moments():
     assert not torch.equal(parameter[1], before[1])
     assert (optimizer.state[parameter]["exp_avg"][0] > 0).all()
     assert not optimizer.state[parameter]["exp_avg"][2:].any()
+
+
+@pytest.mark.parametrize("options", [{"betas": (0.5, 0.9), "eps": 0.1}, {"maximize": True}])
+def test_loops_give_what_plain_torch_gives(monkeypatch, options):
+    made = []
+    for plain in (False, True):
+        if plain:
+            monkeypatch.setattr(fused, "compiled", SimpleNamespace(available=False))
+        ours = make_parameters(SHAPES)
+        optimizer = LazyAdam(ours, lr=0.05, **options)
+        for step in range(4):
+            give_gradients(ours, "sorted", seed=step)
+            optimizer.step()
+        made.append(ours)
+    for a, b in zip(*made, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_all_sparse_gradients_of_a_group_take_one_pass(runs):
+    parameters = make_parameters(SHAPES)
+    give_gradients(parameters, "sorted", seed=0)
+    LazyAdam(parameters, lr=0.1).step()
+    assert runs == [len(SHAPES)]
+
+
+def test_any_number_of_threads_gives_the_same_bits(num_threads):
+    results = []
+    for threads in (1, 2, 3):
+        num_threads(threads)
+        parameters = make_parameters([(60_000, 16), (30_000, 8)])  # enough values for several threads
+        optimizer = LazyAdam(parameters, lr=0.1, weight_decay=0.01)
+        for step in range(2):
+            give_gradients(parameters, "sorted", seed=step)
+            optimizer.step()
+        results.append(copies(parameters))
+    assert equal(results[0], results[1])
+    assert equal(results[0], results[2])
 
 
 def test_trains_a_whole_model_of_sparse_tables_and_dense_layers():

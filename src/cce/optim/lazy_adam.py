@@ -7,13 +7,17 @@ a sparse step costs what its rows cost. Unlike torch's it takes dense gradients 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
 from cce.checks import check_flag, shown
+from cce.optim.compiled_adam import step_adam
+from cce.optim.fused import Fused, available
 from cce.optim.row_optimizer import RowOptimizer, check_not_negative
 
 if TYPE_CHECKING:
@@ -51,18 +55,43 @@ class LazyAdam(RowOptimizer):
         super().__init__(params, defaults)
 
     def update(self, group: dict[str, Any], parameters: Iterable[Tensor]) -> None:
-        """Sparse gradients row by row, dense ones by torch's own step."""
+        """Sparse gradients row by row, in compiled loops where there are any; dense ones by torch's own step."""
         used = [parameter for parameter in parameters if parameter.grad is not None]
         self._decay_before(group, used)
-        dense = []
+        fused, rows, dense = Fused(), [], []
         for parameter in used:
             self._begin(parameter)
-            if parameter.grad.is_sparse:  # type: ignore[union-attr]
-                self._step_rows(group, parameter)
-            else:
+            grad, mean = parameter.grad, self.state[parameter]["exp_avg"]
+            assert grad is not None
+            if not grad.is_sparse:
                 dense.append(parameter)
+            elif not (available() and self._is_contiguous(parameter) and fused.add(parameter, grad, mean)):
+                rows.append(parameter)
+        self._step_fused(group, fused)
+        for parameter in rows:
+            self._step_rows(group, parameter)
         if dense:
             self._step_torch(group, dense)
+
+    def _is_contiguous(self, parameter: Tensor) -> bool:
+        """Whether moments lie as the values do, and are of their type."""
+        moments = [self.state[parameter][name] for name in MOMENTS]
+        return all(each.is_contiguous() and each.dtype is parameter.dtype and each.is_cpu for each in moments)
+
+    def _step_fused(self, group: dict[str, Any], fused: Fused) -> None:
+        for tables in fused.check():
+            tables.coalesce()
+            squares = np.array([self.state[each]["exp_avg_sq"].data_ptr() for each in tables.parameters], np.int64)
+            rates = np.array([self._rates(group, each) for each in tables.parameters])
+            settings = np.array([*group["betas"], group["eps"], tables.number().itemsize])
+            tables.run(partial(step_adam, tables.lines, squares, rates, settings))
+
+    def _rates(self, group: dict[str, Any], parameter: Tensor) -> tuple[float, float]:
+        """Count a step of the parameter: what its mean is multiplied by, and the root of its mean square."""
+        state, (beta1, beta2) = self.state[parameter], group["betas"]
+        state["step"] += 1
+        step, sign = float(state["step"]), 1 if group["maximize"] else -1
+        return sign * float(group["lr"]) / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
 
     def _begin(self, parameter: Tensor) -> None:
         state = self.state[parameter]
@@ -74,13 +103,12 @@ class LazyAdam(RowOptimizer):
     def _step_rows(self, group: dict[str, Any], parameter: Tensor) -> None:
         grad, state, (beta1, beta2) = parameter.grad, self.state[parameter], group["betas"]
         assert grad is not None
-        state["step"] += 1
-        step = float(state["step"])
-        rows, values = _rows_of(-grad if group["maximize"] else grad)
+        rate, scale = self._rates(group, parameter)
+        rows, values = _rows_of(grad)
         mean = state["exp_avg"].index_select(0, rows).lerp_(values, 1 - beta1)
         square = state["exp_avg_sq"].index_select(0, rows).mul_(beta2).addcmul_(values, values, value=1 - beta2)
-        divisor = (square.sqrt() / math.sqrt(1 - beta2**step)).add_(group["eps"])
-        moved = parameter.index_select(0, rows).addcdiv_(mean, divisor, value=-float(group["lr"]) / (1 - beta1**step))
+        divisor = square.sqrt().mul_(scale).add_(group["eps"])
+        moved = parameter.index_select(0, rows).addcdiv_(mean, divisor, value=rate)
         for target, new in ((state["exp_avg"], mean), (state["exp_avg_sq"], square), (parameter, moved)):
             target.index_copy_(0, rows, new)
 
