@@ -84,14 +84,10 @@ class EmbeddingCollection(nn.Module):
         check_vocabularies("features", features)
         self.features, self.embedding_dim = dict(features), embedding_dim
         self.pooling, self.unified = pooling, unified
+        sizes = {"all": sum(features.values())} if unified else self.features
+        itemsize = (dtype or torch.get_default_dtype()).itemsize
         self.plan = plan_tables(
-            {"all": sum(features.values())} if unified else self.features,
-            embedding_dim,
-            method=method,
-            budget=budget,
-            cap=cap,
-            options=options,
-            itemsize=(dtype or torch.get_default_dtype()).itemsize,
+            sizes, embedding_dim, method=method, budget=budget, cap=cap, options=options, itemsize=itemsize
         )
         if unified and padding_idx is not None:  # the same of every feature, so not the one of the common table
             for name, size in features.items():
@@ -99,8 +95,8 @@ class EmbeddingCollection(nn.Module):
         self.padding_idx = padding_idx
         common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": make_generator(seed)}
         own, start = options or {}, {} if start_scale == "uniform" else {"start_scale": start_scale}
-        made = {each.name: make_table(each, {**start, **own.get(each.method, {})}, common) for each in self.plan.tables}
-        self.tables = TableDict(made)
+        planned = ((each, {**start, **own.get(each.method, {})}) for each in self.plan.tables)
+        self.tables = TableDict({each.name: make_table(each, its, common) for each, its in planned})
         self._fused: _FusedTables | None = None
         self._fused_tables()
         self.to(dtype=dtype)
