@@ -215,6 +215,19 @@ def test_a_dense_gradient_of_a_table_that_had_sparse_ones():
     torch.testing.assert_close(parameters[0], twins[0], rtol=1e-12, atol=1e-15)
 
 
+def test_decay_may_be_changed_and_turned_off_on_the_way():
+    parameters = make_parameters([(12, 3)], torch.float64)
+    twins = copies(parameters)
+    optimizers = [SGD(each, lr=0.1, weight_decay=0.01) for each in (parameters, twins)]
+    for step, weight_decay in enumerate((0.01, 0.01, 0.03, 0.0, 0.0, 0.0, 0.02)):
+        for its, form, optimizer in ((parameters, "sorted", optimizers[0]), (twins, "dense", optimizers[1])):
+            give_gradients(its, form, seed=step)
+            optimizer.param_groups[0]["weight_decay"] = weight_decay
+            optimizer.step()
+    optimizers[0].catch_up()
+    torch.testing.assert_close(parameters[0], twins[0], rtol=1e-12, atol=1e-15)
+
+
 def test_momentum_moves_all_rows_and_decays_them_at_once():
     parameters = make_parameters([(12, 3)])
     twins = copies(parameters)
