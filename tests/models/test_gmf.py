@@ -64,6 +64,6 @@ def test_dropout_leaves_out_products_in_training_only():
     assert torch.equal(made.eval()(some), plain(some))
     made.train()
     torch.manual_seed(0)
-    means = torch.stack([made(some) for _ in range(400)]).mean(0)
+    means = torch.stack([made(some) for _ in range(100)]).mean(0)
     assert not torch.equal(made(some), plain(some))
-    torch.testing.assert_close(means, plain(some), rtol=0, atol=0.1)  # scaled, so that the mean stays
+    torch.testing.assert_close(means, plain(some), rtol=0, atol=0.03)  # scaled, so that the mean stays

@@ -186,6 +186,7 @@ def test_rows_that_occur_several_times_decay_once(path, form):
     torch.testing.assert_close(parameters[0], twins[0], rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_number_of_threads_gives_the_same_bits(kind, num_threads):
     results = []
@@ -258,6 +259,7 @@ def test_steps_during_backward_are_the_ordinary_ones(path, name):
     assert torch.equal(*made)
 
 
+@pytest.mark.slow
 def test_training_a_table_with_sparse_gradients_is_training_it_with_dense_ones():
     """Here gradients depend on rows that may lack 1 % of decay when they are read."""
     made = []

@@ -86,6 +86,7 @@ def test_all_sparse_gradients_of_a_group_take_one_pass(runs):
     assert runs == [len(SHAPES)]
 
 
+@pytest.mark.slow
 def test_any_number_of_threads_gives_the_same_bits(num_threads):
     results = []
     for threads in (1, 2, 3):
@@ -100,6 +101,7 @@ def test_any_number_of_threads_gives_the_same_bits(num_threads):
     assert equal(results[0], results[2])
 
 
+@pytest.mark.slow
 def test_trains_a_whole_model_of_sparse_tables_and_dense_layers():
     table = cce.create_embedding("cce", 500, 16, num_params=800, sparse=True, seed=0)
     layer = torch.nn.Linear(16, 1)
