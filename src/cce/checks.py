@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+START_SCALES = ("uniform", "dlrm", "zero")
 MOST_SHOWN = 80  # characters of a value in an error
 
 
@@ -57,6 +58,17 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     allowed = tuple(choices)
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {shown(value)}.")
+
+
+def check_start_scale(name: str, value: object, words: Iterable[str] = START_SCALES) -> None:
+    """Reject anything but a name of a start or a number above 0."""
+    if isinstance(value, str):
+        if value not in words:
+            raise ValueError(f"{name} must be one of {', '.join(words)}, or a number; got {shown(value)}.")
+        return
+    check_number(name, value)
+    if value == 0:
+        raise ValueError(f"{name} must be above 0, or 'zero', got {value}.")
 
 
 def check_divides(name: str, parts: int, whole_name: str, whole: int) -> None:

@@ -53,7 +53,7 @@ def compress(
     min_params: smaller tables are kept; by default 100,000, or 1 where names are given.
     start: "random", or "trained": as near to the present weights as the method can come.
     dry_run: only say what would be done.
-    options: further arguments of the method's class.
+    options: further arguments of the method's class, such as `start_scale`.
 
     `padding_idx`, `sparse`, dtype, device and training mode are kept. Tables that share one weight share the new one.
     Make the optimizer after this call, not before.
@@ -62,6 +62,8 @@ def compress(
     check_choice("method", method, METHODS)
     check_flag("dry_run", dry_run)
     check_choice("start", start, ("random", "trained"))
+    if start == "trained" and "start_scale" in options:
+        raise ValueError(f"start_scale goes with start='random', got {options['start_scale']!r} with start='trained'.")
     limit = make_budget(budget, cap, num_params, nbytes, compression)
     check_given(limit)
     min_params = (LARGE if names is None else 1) if min_params is None else min_params

@@ -174,3 +174,19 @@ def test_help_has_examples_and_every_option(capsys):
     assert "examples:" in out
     for each in fields(TrainConfig):
         assert each.name == "data" or "--" + each.name.replace("_", "-") in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("typed", "meant"), [("0.01", 0.01), ("dlrm", "dlrm"), ("1e-3", 0.001)])
+def test_starts_and_decays_are_typed_as_words_and_numbers(data, tmp_path, typed, meant, capsys):
+    decays = ("--weight-decay", "0.1", "--network-weight-decay", "1e-4", "--optimizer", "lazy_adam", "--sparse")
+    out = tmp_path / "run"
+    main(["train", str(data), *SMALL, "--start-scale", typed, *decays, "--max-steps", "2", "--out", str(out), "--json"])
+    config = json.loads(capsys.readouterr().out)["config"]
+    assert config["start_scale"] == meant == read_toml(out / "config.toml")["start_scale"]
+    assert (config["weight_decay"], config["network_weight_decay"]) == (0.1, 0.0001)
+
+
+def test_a_wrong_start_is_rejected_in_one_line(data, tmp_path, capsys):
+    assert main(["train", str(data), *SMALL, "--start-scale", "tiny", "--out", str(tmp_path / "run")]) != 0
+    assert "start_scale must be one of auto, uniform, dlrm, zero, or a number; got 'tiny'." in capsys.readouterr().err

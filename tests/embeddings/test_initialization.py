@@ -1,12 +1,19 @@
-"""Every table starts with mean 0 and variance 1 / (3 · embedding_dim)."""
+"""Every table starts with mean 0 and the variance that its `start_scale` names, and can be trained from there."""
 
 import math
 
 import pytest
 import torch
 from scipy import stats
+from torch import nn
 
-from cce.embeddings.initialization import normal_table, output_variance, projection_table
+import cce
+from cce.embeddings import METHODS
+from cce.embeddings.initialization import normal_table, output_variance, projection_table, start_variance
+
+NUM_IDS, DIM, COMPRESSION = 1200, 16, 4
+PRODUCTS = ("ce-mult", "tt", "dhe", "mixed-dim", "collide")  # of which one factor carries the scale
+WANTED = {"uniform": 1 / math.sqrt(3 * DIM), "dlrm": 1 / math.sqrt(3 * NUM_IDS), 0.01: 0.01, 2: 2.0}
 
 
 def seeded(seed=0):
@@ -57,3 +64,126 @@ def test_a_narrow_table_times_a_projection_keeps_the_variance(narrow):
     outputs = (table @ projection_table(narrow, 16, generator=seeded(1))).detach().double()
     assert outputs.square().mean().item() == pytest.approx(variance, rel=0.03)
     assert abs(outputs.mean().item()) < 0.02 * math.sqrt(variance)
+
+
+def make(method, start_scale, *, seed=0, **options):
+    budget = {} if method == "full" else {"compression": COMPRESSION}
+    return cce.create_embedding(method, NUM_IDS, DIM, seed=seed, start_scale=start_scale, **budget, **options)
+
+
+@pytest.mark.parametrize("start_scale", WANTED)
+@pytest.mark.parametrize("method", METHODS)
+def test_values_start_with_the_standard_deviation_asked_for(method, start_scale):
+    tables = [make(method, start_scale, seed=seed).to_dense().double() for seed in range(8)]
+    values = torch.stack(tables)
+    assert values.square().mean().sqrt().item() == pytest.approx(WANTED[start_scale], rel=0.05)
+    assert abs(values.mean().item()) < 0.05 * WANTED[start_scale]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_zero_is_exact_and_leaves_a_gradient_to_begin_with(method):
+    table = make(method, "zero")
+    assert not table.to_dense().any()
+    wanted = torch.randn(NUM_IDS, DIM, generator=torch.Generator().manual_seed(0))
+    ids = torch.arange(NUM_IDS)
+    optimizer = torch.optim.SGD(table.parameters(), lr=1e-5)
+    losses = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = (table(ids) - wanted).square().sum()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[2] < losses[1] < losses[0]
+
+
+@pytest.mark.parametrize("start_scale", ["dlrm", "zero", 0.01])
+@pytest.mark.parametrize("method", METHODS)
+def test_everything_else_that_is_random_does_not_depend_on_it(method, start_scale):
+    """Hash functions, pointers and projections: what is neither scaled nor zero is the same to the bit."""
+    one, other = make(method, "uniform"), make(method, start_scale)
+    trained = {name for name, _ in one.named_parameters()}
+    for name, tensor in other.state_dict().items():
+        if name not in trained:
+            assert torch.equal(tensor, one.state_dict()[name])
+    if start_scale != "zero" and method != "ce-mult":  # there only some rows of the codebook are scaled
+        for name, tensor in other.state_dict().items():
+            ratio = tensor.double() / one.state_dict()[name].double() if name in trained else torch.ones(1)
+            assert torch.allclose(ratio[:1], ratio, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", PRODUCTS)
+def test_one_factor_of_a_product_carries_the_scale(method):
+    one, other = make(method, "uniform"), make(method, 1e-4)
+    unscaled = [name for name, tensor in other.state_dict().items() if torch.equal(tensor, one.state_dict()[name])]
+    assert len([name for name, _ in one.named_parameters() if name in unscaled]) >= (method != "ce-mult")
+    if method == "ce-mult":
+        first = other.split.rows_per_column[0]
+        assert torch.equal(one.codebook[first:], other.codebook[first:])
+        assert other.codebook[:first].abs().max() < 0.01 * one.codebook[:first].abs().max()
+
+
+def test_the_default_is_uniform_and_only_another_start_is_printed():
+    assert torch.equal(
+        make("cce", "uniform").to_dense(), cce.create_embedding("cce", NUM_IDS, DIM, compression=4, seed=0).to_dense()
+    )
+    assert "start_scale" not in repr(make("cce", "uniform"))
+    assert "start_scale='dlrm'" in repr(make("cce", "dlrm"))
+    assert "start_scale=0.5" in repr(make("full", 0.5))
+
+
+def test_a_table_that_is_kept_in_full_has_the_start_as_well():
+    table = cce.create_embedding("cce", 100, DIM, num_params=1600, start_scale="zero")
+    assert isinstance(table, cce.FullEmbedding)
+    assert not table.to_dense().any()
+
+
+def test_the_variances_are_those_of_the_uniform_distributions():
+    assert start_variance(10, 4, "uniform") == pytest.approx((2 / math.sqrt(4)) ** 2 / 12)
+    assert start_variance(10, 4, "dlrm") == pytest.approx((2 / math.sqrt(10)) ** 2 / 12)
+    assert start_variance(10, 4, "zero") == 0
+    assert start_variance(10, 4, 0.3) == pytest.approx(0.09)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_wrong_scales_are_rejected_before_anything_is_made(method):
+    for wrong in ("small", "DLRM", ""):
+        with pytest.raises(
+            ValueError, match=rf"start_scale must be one of uniform, dlrm, zero, or a number; got '{wrong}'\."
+        ):
+            make(method, wrong)
+    with pytest.raises(ValueError, match=r"start_scale must be above 0, or 'zero', got 0\."):
+        make(method, 0)
+    for wrong in (-1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match=r"start_scale must be a finite number of at least 0, got"):
+            make(method, wrong)
+    for wrong in (None, True, [1]):
+        with pytest.raises(TypeError, match=r"start_scale must be a number, got"):
+            make(method, wrong)
+
+
+def test_a_collection_starts_all_of_its_tables_so_unless_a_method_says_otherwise():
+    sizes = {"user": 5000, "item": 40}
+    tables = cce.EmbeddingCollection(sizes, DIM, method="hash", cap=1600, start_scale="dlrm", seed=0).tables
+    for name, size in sizes.items():
+        assert tables[name].to_dense().std().item() == pytest.approx(1 / math.sqrt(3 * size), rel=0.1)
+    mixed = cce.EmbeddingCollection(
+        sizes, DIM, method="hash", cap=1600, start_scale="zero", options={"hash": {"start_scale": 0.5}}, seed=0
+    ).tables
+    assert mixed["user"].to_dense().std().item() == pytest.approx(0.5, rel=0.1)
+    assert not mixed["item"].to_dense().any()
+    with pytest.raises(ValueError, match=r"start_scale must be one of uniform, dlrm, zero, or a number; got 'tiny'\."):
+        cce.EmbeddingCollection(sizes, DIM, cap=1600, start_scale="tiny")
+
+
+def test_a_compressed_model_and_a_bag_start_so():
+    model = nn.Sequential(nn.EmbeddingBag(5000, DIM))
+    cce.compress(model, method="cce", compression=10, names="0", min_params=1, start_scale=0.02, seed=0)
+    bags = model(torch.arange(5000).view(-1, 1))
+    assert bags.std().item() == pytest.approx(0.02, rel=0.1)
+
+
+def test_a_trained_start_has_no_scale():
+    model = nn.Sequential(nn.Embedding(5000, DIM))
+    with pytest.raises(ValueError, match=r"start_scale goes with start='random', got 'dlrm' with start='trained'\."):
+        cce.compress(model, compression=10, names="0", start="trained", start_scale="dlrm")

@@ -214,7 +214,8 @@ def test_options_reach_the_class():
 
 def test_an_option_of_another_method_is_rejected_even_where_the_full_table_fits():
     message = (
-        "method 'hash' has no option 'num_columns'; its options are num_rows, signed, padding_idx, sparse, generator"
+        "method 'hash' has no option 'num_columns'; "
+        "its options are num_rows, signed, padding_idx, sparse, start_scale, generator"
     )
     for budget in ({"compression": 4}, {"num_params": 10**6}):
         with pytest.raises(TypeError, match=message):

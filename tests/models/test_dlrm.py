@@ -94,3 +94,13 @@ def test_half_precision_is_near():
         half = model(some)
     assert half.dtype is torch.bfloat16
     torch.testing.assert_close(half.float(), model(some), atol=0.05, rtol=0.05)
+
+
+def test_dropout_leaves_out_outputs_of_hidden_layers_in_training_only():
+    model, plain, some = made(dropout=0.5), made(), batch()
+    kinds = [type(layer).__name__ for layer in model.top]
+    assert kinds == ["Linear", "ReLU", "Dropout", "Linear", "ReLU", "Dropout", "Linear"]
+    assert [type(layer).__name__ for layer in model.bottom] == ["Linear", "ReLU", "Dropout", "Linear", "ReLU"]
+    assert torch.equal(model.eval()(some), plain(some))
+    assert not torch.equal(model.train()(some), plain(some))
+    assert [name for name, _ in plain.named_parameters()] == [name for name, _ in made(dropout=0.0).named_parameters()]

@@ -56,3 +56,14 @@ def test_another_number_of_features_is_rejected():
     schema = Schema((Feature("user", 9),))
     with pytest.raises(ValueError, match="model 'gmf' needs exactly 2 features, got 1"):
         GMF(schema, EmbeddingCollection(schema.vocabulary_sizes, 4, method="full"))
+
+
+def test_dropout_leaves_out_products_in_training_only():
+    made = GMF(SCHEMA, EmbeddingCollection(SCHEMA.vocabulary_sizes, 64, method="full", seed=0), dropout=0.5)
+    some, plain = batch(200), GMF(SCHEMA, made.tables)
+    assert torch.equal(made.eval()(some), plain(some))
+    made.train()
+    torch.manual_seed(0)
+    means = torch.stack([made(some) for _ in range(100)]).mean(0)
+    assert not torch.equal(made(some), plain(some))
+    torch.testing.assert_close(means, plain(some), rtol=0, atol=0.03)  # scaled, so that the mean stays

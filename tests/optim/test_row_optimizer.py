@@ -1,4 +1,4 @@
-"""Both are ordinary torch optimizers, and their state follows clusterings."""
+"""All are ordinary torch optimizers, and their state follows clusterings."""
 
 import copy
 import pickle
@@ -8,13 +8,14 @@ import torch
 from torch import nn
 
 import cce
-from cce.optim import SGD, RowwiseAdagrad
+from cce.optim import SGD, LazyAdam, RowwiseAdagrad
 from helpers.optimizers import copies, equal, give_gradients, make_parameters
 
 OPTIMIZERS = {
     "sgd": lambda p: SGD(p, lr=0.01),
     "momentum": lambda p: SGD(p, lr=0.01, momentum=0.9),
     "adagrad": lambda p: RowwiseAdagrad(p, lr=0.1),
+    "adam": lambda p: LazyAdam(p, lr=0.01),
 }
 WITH_ROWS = {"momentum": "momentum_buffer", "adagrad": "sum"}
 

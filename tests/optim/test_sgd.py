@@ -47,9 +47,9 @@ def test_maximize_equals_torch_to_the_bit(path, form):
     assert equal(ours, theirs)
 
 
-@pytest.mark.parametrize("name", [*OPTIONS, "weight_decay"])
+@pytest.mark.parametrize("name", OPTIONS)
 def test_options_with_dense_gradients_equal_torch_to_the_bit(name):
-    ours, theirs, mine, torchs = train_beside_torch("dense", **OPTIONS.get(name, {"weight_decay": 0.1}))
+    ours, theirs, mine, torchs = train_beside_torch("dense", **OPTIONS[name])
     assert equal(ours, theirs)
     for a, b in zip(ours, theirs, strict=True):
         assert mine.state[a].keys() == torchs.state[b].keys()
@@ -72,6 +72,14 @@ def test_momentum_with_sparse_gradients_equals_torch_s_dense_to_the_bit(name):
     assert equal(ours, theirs)
 
 
+def test_weight_decay_is_nearly_torch_s_where_a_step_of_it_is_small():
+    """Ours is implicit: the difference is of second order in lr · weight_decay."""
+    ours, theirs, *_ = train_beside_torch("dense", weight_decay=1e-4)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
+    assert not equal(ours, train_beside_torch("dense")[0])
+
+
 def test_a_row_without_gradient_goes_on_by_its_momentum():
     parameter = nn.Parameter(torch.zeros(3, 4))
     optimizer = SGD([parameter], lr=1.0, momentum=0.5)
@@ -79,17 +87,6 @@ def test_a_row_without_gradient_goes_on_by_its_momentum():
         parameter.grad = torch.sparse_coo_tensor([[row]], torch.ones(1, 4), (3, 4), check_invariants=True)
         optimizer.step()
     assert parameter[:, 0].tolist() == [-1.5, -1.0, 0.0]
-
-
-def test_weight_decay_with_sparse_gradients_is_rejected_as_by_torch(path):
-    (parameter,) = make_parameters([(10, 4)])
-    give_gradients([parameter], "sorted", seed=0)
-    before = parameter.detach().clone()
-    with pytest.raises(ValueError, match=r"weight_decay must be 0 with sparse gradients, got 0\.1\."):
-        SGD([parameter], lr=0.1, weight_decay=0.1).step()
-    assert torch.equal(parameter, before)
-    with pytest.raises(RuntimeError):
-        torch.optim.SGD([parameter], lr=0.1, weight_decay=0.1).step()
 
 
 def test_all_sparse_gradients_of_a_group_take_one_pass(runs):

@@ -2,9 +2,15 @@
 
 import json
 
+import pytest
+
+from cce.cli import main
+from cce.records import write_records
 from cce.report.groups import group_records
+from cce.report.page import make_page
 from cce.report.reading import Collected, LiveRun
-from cce.report.sections import headline, make_sections
+from cce.report.sections import caution, headline, make_sections
+from cce.report.vega import can_draw
 from helpers.made_records import made_record, made_records
 
 
@@ -109,3 +115,37 @@ def test_the_sentence_is_about_the_leading_metric():
     assert sentence(*records).startswith("cce reaches the full table's AUC with ")
     assert "Best: hash, cap 2,000, AUC 0.6500." in sentence(records[0], *records[3:])
     assert sentence(records[0]) == "Only the full table has been run: AUC 0.7100."
+
+
+def warning(*curves, epochs=10, **config):
+    """What is said of full tables with these validations, one for each seed."""
+    records = [made_record("full", None, seed, bce=min(curve)) for seed, curve in enumerate(curves)]
+    for record, curve in zip(records, curves, strict=True):
+        record.curve[:] = [{"step": 10 * step, "epoch": 1, "bce": bce} for step, bce in enumerate(curve, start=1)]
+        record.config.update(epochs=epochs, **config)
+    (group,) = group_records(records)
+    return caution(group)
+
+
+def test_a_full_table_that_was_still_improving_is_a_weak_rival():
+    done, not_done = (0.5, 0.4, 0.6), (0.5, 0.4, 0.3)
+    assert warning(done, done) == ""
+    assert warning(not_done).startswith("The full table was best at its last validation in its only run: it may not")
+    assert "in 1 of its 2 runs" in warning(not_done, done)
+    assert warning(not_done, epochs=1) == ""
+    assert warning(not_done, lr_schedule="cosine") == ""
+    assert warning((0.5,)) == ""
+    assert warning((0.5, float("nan"))) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not can_draw(), reason="vl-convert is not installed")
+def test_the_warning_is_on_the_page_in_the_data_and_in_the_terminal(tmp_path, capsys):
+    found = Collected(records=made_records(("cce",)))
+    (section,) = make_sections(found)
+    assert section.caution.startswith("The full table was best at its last validation")
+    assert section.to_dict()["caution"] == section.caution
+    assert f'<p class="caution">{section.caution}</p>' in make_page(found, [section])
+    write_records(found.records, tmp_path / "records.jsonl")
+    assert main(["report", str(tmp_path), "--no-figures"]) == 0
+    assert section.caution in capsys.readouterr().out

@@ -54,11 +54,11 @@ OPTIONS = [
     ({"cluster_policy": "drop"}, ValueError, "cluster_policy must be one of transfer, reset, keep; got 'drop'."),
     ({"cluster_schedule": None}, TypeError, "cluster_schedule must be a str, got None."),
     ({"sparse": "yes"}, TypeError, "sparse must be a bool, got 'yes'."),
-    ({"sparse": True, "optimizer": "adam"}, ValueError, "sparse must have an optimizer of sgd, rowwise_adagrad, adag"),
+    ({"sparse": True, "optimizer": "adam"}, ValueError, "sparse must have an optimizer of sgd, rowwise_adagrad, lazy"),
     (
-        {"sparse": True, "weight_decay": 0.1},
+        {"sparse": True, "optimizer": "adagrad", "weight_decay": 0.1},
         ValueError,
-        "weight_decay must be 0 with sparse and optimizer 'sgd', got 0",
+        "weight_decay with sparse must have an optimizer of sgd, rowwise_adagrad, lazy_adam; got 0.1 and 'adagrad'.",
     ),
     ({"optimizer": "sparse_adam"}, ValueError, "optimizer 'sparse_adam' must have sparse=True, got sparse=False."),
     ({"keep_last": 0}, ValueError, "keep_last must lie in [1, 2**63), got 0."),
@@ -96,8 +96,16 @@ def assert_one_line(text, *parts):
 RUNS = [
     ({"method": "ccee"}, ValueError, "method must be one of full, hash,"),
     ({"optimizer": "adma"}, ValueError, "optimizer must be one of adadelta,"),
-    ({"optimizer_options": {"eps": "x"}}, ValueError, "optimizer 'adam' could not be made with lr=0.01, eps='x': "),
-    ({"optimizer_options": {"eps": -1}}, ValueError, "optimizer 'adam' could not be made with lr=0.01, eps=-1: "),
+    (
+        {"optimizer_options": {"eps": "x"}},
+        ValueError,
+        "optimizer 'adam' could not be made with lr=0.01, eps='x',",
+    ),
+    (
+        {"optimizer_options": {"eps": -1}},
+        ValueError,
+        "optimizer 'adam' could not be made with lr=0.01, eps=-1,",
+    ),
     ({"optimizer_options": {"foo": 1}}, ValueError, "optimizer 'adam' has no option 'foo'; its options are lr, betas"),
     ({"model_options": {"bottom": [0]}}, ValueError, "bottom must lie in [1, 2**31), got 0."),
     ({"model_options": {"bottom": "x"}}, TypeError, "bottom must be a list of ints, got 'x' of type str."),

@@ -9,6 +9,7 @@ import cce
 from cce.data import PreparedData
 from cce.distributed import Ranks
 from cce.embeddings import ClusteredEmbedding
+from cce.schema import Feature, Schema
 from cce.training import Trainer
 from cce.training.building import build_model, build_schedule, count_ids, with_num_learned
 from cce.training.checkpoint import open_checkpoint
@@ -178,3 +179,41 @@ def test_a_table_of_a_run_is_the_table_that_is_made_by_hand(data, preset):
     assert {name: value.shape for name, value in table.state_dict().items() if hasattr(value, "shape")} == {
         name: value.shape for name, value in mine.state_dict().items() if hasattr(value, "shape")
     }
+
+
+def spread(model):
+    return {name: (table.method, table.to_dense().std().item()) for name, table in model.tables.tables.items()}
+
+
+def test_the_start_of_a_run_is_that_of_all_its_tables_unless_the_method_s_options_say_otherwise(data):
+    uniform, dlrm = (1 / 24) ** 0.5, {"c0": (1 / 363) ** 0.5, "c1": (1 / 183) ** 0.5, "c2": (1 / 93) ** 0.5}
+    for name, (_, deviation) in spread(built(data)[1]).items():
+        assert deviation == pytest.approx(uniform, rel=0.25), name
+    for name, (_, deviation) in spread(built(data, start_scale="dlrm")[1]).items():
+        assert deviation == pytest.approx(dlrm[name], rel=0.25), name
+    found = spread(built(data, start_scale=0.5, method_options={"start_scale": 0.01})[1])
+    for method, deviation in found.values():
+        assert deviation == pytest.approx(0.01 if method == "cce" else 0.5, rel=0.25)
+    assert {method for method, _ in found.values()} == {"cce", "full"}
+
+
+def test_the_paper_s_full_tables_start_as_dlrm_s_and_its_cce_tables_do_not(data):
+    dlrm = {"c0": (1 / 363) ** 0.5, "c1": (1 / 183) ** 0.5, "c2": (1 / 93) ** 0.5}
+    for changes in ({}, {"method": "full", "cap": None}):
+        for name, (method, deviation) in spread(built(data, preset="paper", **changes)[1]).items():
+            expected = dlrm[name] if method == "full" else (1 / 24) ** 0.5
+            assert deviation == pytest.approx(expected, rel=0.25), name
+    for method, deviation in spread(built(data, preset="paper", start_scale="uniform")[1]).values():
+        assert deviation == pytest.approx((1 / 24) ** 0.5, rel=0.25), method
+
+
+def test_a_start_at_zero_needs_a_vector_that_is_not(data):
+    built(data, start_scale="zero")  # dlrm has dense features
+    schema = Schema((Feature("user", 9), Feature("item", 7)))
+    with pytest.raises(ValueError, match="start_scale must not be 'zero' for all tables of model 'gmf'"):
+        build_model(tiny_config(data, model="gmf", model_options={}, start_scale="zero"), schema)
+
+
+def test_dropout_is_an_option_of_the_model(data):
+    _, model = built(data, model_options={"bottom": [8], "top": [8], "dropout": 0.25})
+    assert [layer.p for layer in model.modules() if isinstance(layer, torch.nn.Dropout)] == [0.25, 0.25]

@@ -1,11 +1,13 @@
 """Options of a run, and the rules between them."""
 
+import tomllib
+
 import pytest
 
 from cce.embeddings import presets as embedding_presets
 from cce.embeddings.training_defaults import PAPER_SCHEDULES, TWICE_AN_EPOCH
 from cce.training import Trainer
-from cce.training.config import NOT_METHOD_OPTIONS, PRESETS, SCHEDULES, TrainConfig, check_float16
+from cce.training.config import NOT_METHOD_OPTIONS, PRESETS, SCHEDULES, TrainConfig
 from cce.training.options import make_config, read_toml, to_toml
 from helpers.runs import tiny_config
 
@@ -147,46 +149,6 @@ def test_metrics_that_do_not_fit_are_rejected(values, message):
     assert message in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "options", "least"),
-    [
-        ("adam", {}, 0.005459),
-        ("adamw", {"betas": (0.9, 0.99)}, 0.001726),
-        ("nadam", {}, 0.005459),
-        ("radam", {"betas": [0.9, 0.5]}, 0.0002441),
-        ("sparse_adam", {}, 0.005459),
-        ("rmsprop", {}, 0.001726),
-        ("rmsprop", {"alpha": 0.9}, 0.0005459),
-        ("adagrad", {}, 0.0001726),
-    ],
-)
-def test_eps_must_cover_the_largest_gradient_whose_square_is_lost(optimizer, options, least):
-    check_float16(optimizer, options | {"eps": 1.001 * least})
-    for eps in ({"eps": 0.999 * least}, {"eps": 1e-7}, {"eps": float("nan")}, {"eps": "1"}, {}):
-        with pytest.raises(ValueError, match=f"needs optimizer_options eps of at least {least} with optimizer"):
-            check_float16(optimizer, options | eps)
-
-
-def test_optimizers_without_squares_need_nothing_and_unknown_ones_are_rejected():
-    for optimizer in ("sgd", "rowwise_adagrad", "asgd", "rprop"):
-        check_float16(optimizer, {})
-    with pytest.raises(ValueError, match=r"'float16' must have an optimizer of sgd, rowwise_adagrad, .*; got 'adamax'"):
-        check_float16("adamax", {"eps": 1.0})
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "options", "message"),
-    [
-        ("adam", {"betas": 0.9}, "optimizer_options betas must be two numbers, got 0.9"),
-        ("adam", {"betas": (0.9, 1.0)}, r"optimizer_options betas must lie in \[0, 1\), got \(0.9, 1.0\)"),
-        ("rmsprop", {"alpha": 2.0}, r"optimizer_options alpha must lie in \[0, 1\), got 2.0"),
-    ],
-)
-def test_what_the_rule_needs_is_checked(optimizer, options, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        check_float16(optimizer, options)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("optimizer", "eps", "lr"), [("adam", 0.00546, 0.01), ("adagrad", 0.000173, 0.05)])
 def test_what_the_rule_lets_through_trains_as_float32_does(data, tmp_path, optimizer, eps, lr):
@@ -197,3 +159,25 @@ def test_what_the_rule_lets_through_trains_as_float32_does(data, tmp_path, optim
     )
     for one, two in zip(half, single, strict=True):
         assert one["bce"] == pytest.approx(two["bce"], abs=0.02)
+
+
+@pytest.mark.parametrize("start_scale", ["auto", "uniform", "dlrm", "zero", 0.01, 2])
+def test_a_start_is_a_word_or_a_number(start_scale):
+    config = make_config({"data": "d", "method": "full", "start_scale": start_scale})
+    assert config.start_scale == start_scale
+    assert make_config(tomllib.loads(to_toml(config))).start_scale == start_scale
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"start_scale": "small"}, "start_scale must be one of auto, uniform, dlrm, zero, or a number; got 'small'."),
+        ({"start_scale": 0.0}, "start_scale must be above 0, or 'zero', got 0.0."),
+        ({"start_scale": "dlrm", "start_from": "r"}, "start_scale does not go with start_from, got 'dlrm'."),
+        ({"network_weight_decay": -1.0}, "network_weight_decay must be at least 0, got -1.0."),
+    ],
+)
+def test_starts_and_decays_that_do_not_fit_are_rejected(values, message):
+    with pytest.raises(ValueError, match=r"start_scale|network_weight_decay") as raised:
+        make_config({"data": "d", "method": "full"} | values)
+    assert message in str(raised.value)

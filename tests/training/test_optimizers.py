@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import cce
-from cce.optim import SGD, RowwiseAdagrad
+from cce.optim import SGD, LazyAdam, RowwiseAdagrad
 from cce.training.optimizers import OPTIMIZERS, create_optimizers, learning_rate_factor, set_learning_rate
 
 
@@ -26,17 +26,46 @@ def test_torchs_optimizers_have_their_names():
     assert OPTIMIZERS["adamw"] is torch.optim.AdamW
     assert OPTIMIZERS["sgd"] is SGD
     assert OPTIMIZERS["rowwise_adagrad"] is RowwiseAdagrad
+    assert OPTIMIZERS["lazy_adam"] is LazyAdam
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad", "rmsprop", "radam", "nadam", "adamax"])
 def test_one_optimizer_takes_all_parameters(name):
     model = Model()
-    (optimizer,) = create_optimizers(name, model, lr=0.1, weight_decay=0.01)
+    (optimizer,) = create_optimizers(name, model, lr=0.1, weight_decay=0.01, network_weight_decay=0.01)
     before = [p.clone() for p in model.parameters()]
     model(torch.arange(10)).backward()
     optimizer.step()
     assert all(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-    assert optimizer.param_groups[0]["weight_decay"] == 0.01
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01]
+
+
+@pytest.mark.parametrize("name", ["sgd", "rowwise_adagrad", "lazy_adam", "adam", "adamw", "adagrad", "rmsprop"])
+def test_tables_and_network_have_a_decay_each(name):
+    model = Model()
+    (optimizer,) = create_optimizers(name, model, lr=0.1, weight_decay=0.01, network_weight_decay=0.2)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01, 0.2]
+    tables, rest = (group["params"] for group in optimizer.param_groups)
+    assert tables == list(model.table.parameters())
+    assert rest == list(model.top.parameters())
+    (alone,) = create_optimizers(name, model, lr=0.1, weight_decay=0.01)
+    assert [group["weight_decay"] for group in alone.param_groups] == [0.01, 0.0]
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
+def test_no_decay_is_none_whatever_the_optimizer_has_by_default(name):
+    (optimizer,) = create_optimizers(name, Model(), lr=0.1)
+    assert optimizer.param_groups[0]["weight_decay"] == 0
+
+
+def test_decay_of_an_optimizer_that_has_none_is_rejected():
+    for decays in ({"weight_decay": 0.1}, {"network_weight_decay": 0.1}):
+        with pytest.raises(ValueError, match="optimizer 'rprop' has no option 'weight_decay'; its options are lr"):
+            create_optimizers("rprop", Model(), lr=0.1, **decays)
+    with pytest.raises(ValueError, match="optimizer 'sparse_adam' has no option 'weight_decay'"):
+        create_optimizers("sparse_adam", Model(sparse=True), lr=0.1, weight_decay=0.1)
+    _, rest = create_optimizers("sparse_adam", Model(sparse=True), lr=0.1, network_weight_decay=0.1)
+    assert rest.param_groups[0]["weight_decay"] == 0.1
 
 
 def test_sparse_adam_takes_the_tables_and_adam_the_rest():

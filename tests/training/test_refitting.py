@@ -94,3 +94,16 @@ def test_more_epochs_are_followed_by_refits_again(whole, data, tmp_path):
 def test_tables_without_pointers_are_rejected(data, tmp_path):
     with pytest.raises(ValueError, match="refits must be 0 where no table learns pointers, got 1 with method 'hash'"):
         Trainer(tiny_config(data, method="hash", refits=1), tmp_path / "run")
+
+
+def test_rows_lack_no_decay_when_they_are_refitted(data, tmp_path):
+    """Training may end between two validations; what is lacking then must not be taken from refitted rows."""
+    options = {"sparse": True, "optimizer": "sgd", "lr": 0.05, "weight_decay": 0.05}
+    trainer = Trainer(tiny_config(data, **options), tmp_path / "run")
+    pieces, num_rows = next(trainer.session.batches())
+    trainer.train_step(pieces, num_rows)
+    (optimizer,) = trainer.session.row_optimizers
+    assert optimizer.caught_up()
+    refitting.go_back_to_best(trainer.session, trainer.folder)
+    assert not optimizer.caught_up()
+    trainer.close()

@@ -31,6 +31,8 @@ def last_bits(out):
 
 
 def bits(tensor):
+    if isinstance(tensor, int):
+        return tensor
     return (tensor.dtype, tensor.shape, tensor.reshape(-1).view(torch.uint8).tolist())
 
 
@@ -99,9 +101,9 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(whole, data, tmp_path, s
     assert_same_end(whole[0], tmp_path / "run")
 
 
-def stopping_trainer(data, out, stop):
+def stopping_trainer(data, out, stop, **changes):
     """A trainer to which someone sends Ctrl-C while it trains its step number `stop`."""
-    trainer = Trainer(tiny_config(data), out)
+    trainer = Trainer(tiny_config(data, **changes), out)
     loss = trainer._loss
 
     def loss_and_signal(batch):
@@ -307,6 +309,63 @@ def test_runs_of_other_methods_and_widths_of_pointers_are_resumed_as_well(data, 
     Trainer.resume(tmp_path / "parts", max_steps=None).run()
     one, two = (read_checkpoint(list_checkpoints(tmp_path / name / "checkpoints")[-1]) for name in ("whole", "parts"))
     assert all(torch.equal(tensor, two.model[name]) for name, tensor in one.model.items())
+
+
+LAZY = {"sparse": True, "lr": 0.05, "weight_decay": 0.02, "network_weight_decay": 0.001, "lr_schedule": "cosine"}
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad", "lazy_adam"])
+def test_runs_with_lazy_weight_decay_are_resumed_to_the_bit_wherever_they_stop(data, tmp_path, optimizer):
+    options = LAZY | {"optimizer": optimizer}
+    Trainer(tiny_config(data, **options), tmp_path / "whole").run()
+    for stop in (1, 6, 10):  # none of them right after a validation or a clustering
+        with pytest.raises(KeyboardInterrupt):
+            stopping_trainer(data, tmp_path / f"at-{stop}", stop, **options).run()
+        Trainer.resume(tmp_path / f"at-{stop}").run()
+        assert_same_end(tmp_path / "whole", tmp_path / f"at-{stop}")
+
+
+def test_a_checkpoint_has_rows_that_lack_no_decay(data, tmp_path):
+    """Stopped at any step, what is saved is what a dense gradient would have left, up to rounding."""
+    saved = []
+    for name, sparse in (("sparse", True), ("dense", False)):
+        options = LAZY | {"optimizer": "sgd", "sparse": sparse, "cluster_every": 100, "weight_decay": 0.05}
+        with pytest.raises(KeyboardInterrupt):
+            stopping_trainer(data, tmp_path / name, 3, **options).run()
+        saved.append(read_checkpoint(list_checkpoints(tmp_path / name / "checkpoints")[-1]))
+    assert set(saved[0].state["lagging"]) == {name for name in saved[0].model if name.endswith("codebook")}
+    assert saved[1].state["lagging"] == {}
+    lacking = 0
+    for name, lagging in saved[0].state["lagging"].items():
+        exact, found = saved[1].model[name], saved[0].model[name]
+        torch.testing.assert_close(found, exact, rtol=1e-3, atol=1e-5)  # gradients are of rows that lacked a little
+        lacking += int((lagging.abs() > 1.001 * found.abs()).sum())
+    assert lacking > 100
+
+
+def test_what_is_validated_lacks_no_decay(data, tmp_path):
+    curves = []
+    for sparse in (True, False):
+        options = LAZY | {"optimizer": "sgd", "sparse": sparse, "cluster_every": 100, "weight_decay": 0.1}
+        curves.append(Trainer(tiny_config(data, **options), tmp_path / str(sparse)).run().curve)
+    for one, two in zip(*curves, strict=True):
+        assert one["bce"] == pytest.approx(two["bce"], abs=1e-5)
+
+
+def test_weight_decay_of_the_tables_leaves_the_network_alone(data, tmp_path):
+    norms = {}
+    runs = {"none": {}, "tables": {"weight_decay": 0.1}, "network": {"network_weight_decay": 0.1}}
+    for name, changes in runs.items():
+        trainer = Trainer(tiny_config(data, optimizer="adamw", lr=0.05, cluster_every=100, **changes), tmp_path / name)
+        trainer.run()
+        weights = trainer.session.model.state_dict()
+        norms[name] = [
+            sum(w.square().sum() for n, w in weights.items() if n.endswith(end)) for end in ("codebook", "weight")
+        ]
+    assert norms["tables"][0] < 0.95 * norms["none"][0]
+    assert norms["network"][1] < 0.95 * norms["none"][1]
+    assert norms["tables"][1] > 0.95 * norms["none"][1]
+    assert norms["network"][0] > 0.95 * norms["none"][0]
 
 
 def test_pieces_of_a_batch_add_up_to_the_batch(whole, data, tmp_path):

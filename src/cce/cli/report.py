@@ -91,6 +91,7 @@ def _as_text(found: Collected, sections: list[Section], paths: list[Path], out: 
     lines = []
     for section in sections:
         lines += [section.group.title, f"  {section.headline}"]
+        lines += [f"  {section.caution}"] if section.caution else []
     lines += [f"note: {note}" for note in found.notes]
     lines.append(f"{progress_text(found)}; {len(paths)} files in {out}")
     lines.append(f"page: {out / 'index.html'}" if can_draw() else f"no page and no figures, tables only: {HINT}")

@@ -25,7 +25,23 @@ EXAMPLE = """examples:
 
 A TOML file has the same names as the options here, with _ for -. Options given here override those in the file."""
 
-TYPES = {"int": int, "int | None": int, "float": float, "float | None": float, "str": str, "str | None": str}
+
+def _number_or_word(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+TYPES = {
+    "str | float": _number_or_word,
+    "int": int,
+    "int | None": int,
+    "float": float,
+    "float | None": float,
+    "str": str,
+    "str | None": str,
+}
 LISTS = {"list[float] | None": float, "list[str]": str}
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._C._functorch import peek_interpreter_stack
 
 from cce.budget import DEFAULT_METHOD
-from cce.checks import check_choice, check_flag, check_range, check_type, shown
+from cce.checks import check_choice, check_flag, check_range, check_start_scale, check_type, shown
 from cce.collection.bags import Jagged, check_bags, check_equal_lengths, join_bags
 from cce.collection.names import TableDict
 from cce.collection.plan import NO_BUDGET, MethodOf, check_vocabularies, plan_tables
@@ -26,6 +26,7 @@ from cce.embeddings import (
     Embedding,
     EmbeddingBag,
     LinearEmbedding,
+    StartScale,
     check_placement,
     cluster_all,
     make_table,
@@ -53,6 +54,7 @@ class EmbeddingCollection(nn.Module):
 
     cap: most parameters of any one table; short for `budget=Budget(cap=cap)`, which has the other limits.
     options: further arguments of a method's class, by method.
+    start_scale: scale of the vectors at the start, of every table whose method has none in `options`.
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
     dtype: of the parameters, which a budget in bytes has to know; `to(device)` moves them.
     """
@@ -70,32 +72,31 @@ class EmbeddingCollection(nn.Module):
         pooling: Pooling = "sum",
         sparse: bool = False,
         padding_idx: int | None = None,
+        start_scale: StartScale = "uniform",
         seed: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_choice("pooling", pooling, ("sum", "mean"))
         check_flag("unified", unified)
+        check_start_scale("start_scale", start_scale)
         check_placement(None, dtype)
         check_vocabularies("features", features)
         self.features, self.embedding_dim = dict(features), embedding_dim
         self.pooling, self.unified = pooling, unified
+        sizes = {"all": sum(features.values())} if unified else self.features
+        itemsize = (dtype or torch.get_default_dtype()).itemsize
         self.plan = plan_tables(
-            {"all": sum(features.values())} if unified else self.features,
-            embedding_dim,
-            method=method,
-            budget=budget,
-            cap=cap,
-            options=options,
-            itemsize=(dtype or torch.get_default_dtype()).itemsize,
+            sizes, embedding_dim, method=method, budget=budget, cap=cap, options=options, itemsize=itemsize
         )
         if unified and padding_idx is not None:  # the same of every feature, so not the one of the common table
             for name, size in features.items():
                 check_range(f"padding_idx of {name!r}", padding_idx, -size, size)
         self.padding_idx = padding_idx
         common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": make_generator(seed)}
-        own, planned = options or {}, self.plan.tables
-        self.tables = TableDict({each.name: make_table(each, own.get(each.method, {}), common) for each in planned})
+        own, start = options or {}, {} if start_scale == "uniform" else {"start_scale": start_scale}
+        planned = ((each, {**start, **own.get(each.method, {})}) for each in self.plan.tables)
+        self.tables = TableDict({each.name: make_table(each, its, common) for each, its in planned})
         self._fused: _FusedTables | None = None
         self._fused_tables()
         self.to(dtype=dtype)

@@ -14,7 +14,7 @@ from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.hashing_trick import HashingTrickEmbedding
-from cce.embeddings.initialization import normal_table, output_variance, projection_table
+from cce.embeddings.initialization import StartScale, normal_table, output_variance, projection_table
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
@@ -51,6 +51,7 @@ __all__ = [
     "RowTransfer",
     "Shapes",
     "StagedClustering",
+    "StartScale",
     "TableRequest",
     "TensorTrainEmbedding",
     "TrainingDefaults",

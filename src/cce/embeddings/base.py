@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_flag, check_range, check_type
+from cce.checks import check_flag, check_range, check_start_scale, check_type
+from cce.embeddings.initialization import StartScale, start_variance
 from cce.embeddings.sizing import most_within
 from cce.embeddings.training_defaults import TrainingDefaults
 from cce.footprint import Footprint
@@ -33,7 +34,8 @@ class Embedding(nn.Module, ABC):
     `norm_type`, `scale_grad_by_freq` and `_weight`; `create_embedding` and `from_budget` find the sizes.
 
     Ids, int32 or int64 of any shape `(*s)`, give vectors `(*s, embedding_dim)`. The id `padding_idx` always gives the
-    zero vector and no gradient. `sparse=True` gives sparse gradients to what is looked up by row.
+    zero vector and no gradient. `sparse=True` gives sparse gradients to what is looked up by row. `start_scale` is the
+    scale of the vectors at the start: "uniform", "dlrm", "zero" or a standard deviation (`initialization`).
 
     `check_ids` says when the values of ids are checked: on the CPU (None, the default), always (True: on a GPU this
     waits for the device), or never (False).
@@ -43,12 +45,19 @@ class Embedding(nn.Module, ABC):
     option_checks: ClassVar[Mapping[str, Check]] = {}  # rules for the options of the constructor
 
     def __init__(
-        self, num_embeddings: int, embedding_dim: int, *, padding_idx: int | None = None, sparse: bool = False
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        start_scale: StartScale = "uniform",
     ) -> None:
         super().__init__()
         check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
         check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
         check_flag("sparse", sparse)
+        check_start_scale("start_scale", start_scale)
         if padding_idx is not None:
             check_range("padding_idx", padding_idx, -num_embeddings, num_embeddings)
             padding_idx %= num_embeddings  # torch counts negative ones from the end
@@ -56,6 +65,7 @@ class Embedding(nn.Module, ABC):
         self.embedding_dim = embedding_dim
         self.padding_idx = padding_idx
         self.sparse = sparse
+        self.start_scale = start_scale
         self.check_ids: bool | None = None
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
@@ -203,8 +213,14 @@ class Embedding(nn.Module, ABC):
     def check_options(cls, **options: Any) -> None:
         """Reject values that break the rules in `option_checks`."""
         for name, value in options.items():
-            if name in cls.option_checks:
-                cls.option_checks[name](name, value)
+            check = check_start_scale if name == "start_scale" else cls.option_checks.get(name)
+            if check is not None:
+                check(name, value)
+
+    @property
+    def start_variance(self) -> float:
+        """The variance of every value of the table at the start, which its constructor gives it."""
+        return start_variance(self.num_embeddings, self.embedding_dim, self.start_scale)
 
     @classmethod
     def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
@@ -256,6 +272,8 @@ class Embedding(nn.Module, ABC):
         parts = [f"{self.num_embeddings}, {self.embedding_dim}, num_params={self.num_params}"]
         if self.padding_idx is not None:
             parts.append(f"padding_idx={self.padding_idx}")
+        if self.start_scale != "uniform":
+            parts.append(f"start_scale={self.start_scale!r}")
         return ", ".join(parts)
 
 

@@ -18,7 +18,7 @@ from cce.embeddings.base import MAX_IDS, check_budget, check_weight
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
 from cce.embeddings.codebook_layout import CodebookLayout
-from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import choice, file_name, optional, rules, whole
 from cce.embeddings.presets import PRESETS, Preset, PresetName
@@ -82,9 +82,10 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         pointer_file: Path | str | None = None,
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, num_columns=num_columns, num_helpers=num_helpers, combine=combine)
         self.check_options(helper_start=helper_start, num_learned=num_learned, first_rows=first_rows)
         self.check_options(track_counts=track_counts, pointer_file=pointer_file, preset=preset)
@@ -106,7 +107,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.counts = IdCounts(self.assignments.num_learned) if track_counts and self.can_cluster else None
         self.helper = MultiplyShift(len(layout.helpers), layout.num_rows, generator=generator)
         _, num_terms = layout.slots
-        variance = output_variance(embedding_dim) / num_terms
+        variance = self.start_variance / num_terms
         self.codebook = normal_table(*layout.shape, variance=variance, generator=generator)
 
     def codebook_layout(self, num_rows: int | None = None) -> CodebookLayout:

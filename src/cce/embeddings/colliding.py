@@ -31,7 +31,7 @@ from cce.embeddings.clusterable import (
     StepTimer,
     check_clustering,
 )
-from cce.embeddings.initialization import normal_table, output_variance, projection_table
+from cce.embeddings.initialization import StartScale, normal_table, projection_table
 from cce.embeddings.low_rank import low_rank_factors
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
@@ -66,15 +66,16 @@ class CollidingEmbedding(Clusterable):
         settings: ClusterSettings | None = None,
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, thin_dim=thin_dim)
         check_range("thin_dim", thin_dim, 1, embedding_dim + 1)
         self.num_rows = num_rows
         self.settings = checked_settings(settings)
         self.counts = None
-        variance = output_variance(embedding_dim)
+        variance = self.start_variance
         shapes = self.shapes(num_embeddings, embedding_dim, {"thin_dim": thin_dim}).parameters
         self.codebook = normal_table(*shapes["codebook"], variance=variance, generator=generator)
         self.projection: nn.Parameter | None = projection_table(*shapes["projection"], generator=generator)

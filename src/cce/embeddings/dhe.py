@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cce.embeddings.base import Embedding, check_budget
-from cce.embeddings.initialization import output_variance
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
 from cce.indexing import UnitInterval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cce.embeddings.initialization import StartScale
 
 NUM_HIDDEN = 2
 NUM_PROBES = 1024  # ids on which the starting scale is measured
@@ -46,9 +47,10 @@ class DeepHashEmbedding(Embedding):
         width: int,
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         if sparse:
             raise ValueError("sparse must be False for method 'dhe': every id touches all of its weights.")
         self.check_options(width=width)
@@ -116,7 +118,7 @@ class DeepHashEmbedding(Embedding):
         if self.hash.num_hashes == 1 or len(ids) == 1:  # nothing would be left
             centred = last.double()
         mean_square = functional.linear(activations, centred).square().mean()
-        last.copy_(centred * (output_variance(self.embedding_dim) / mean_square).sqrt())
+        last.copy_(centred * (self.start_variance / mean_square).sqrt())
 
 
 def _without_direction(rows: Tensor, direction: Tensor) -> Tensor:

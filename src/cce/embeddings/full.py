@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.base import check_budget
-from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.shapes import Shapes
+from cce.embeddings.training_defaults import TrainingDefaults
 from cce.indexing import OwnRow
 
 if TYPE_CHECKING:
@@ -28,15 +29,21 @@ class FullEmbedding(RandomEmbedding):
         *,
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         shape = self.shapes(num_embeddings, embedding_dim, {}).parameters["codebook"]
-        self.codebook = normal_table(*shape, variance=output_variance(embedding_dim), generator=generator)
+        self.codebook = normal_table(*shape, variance=self.start_variance, generator=generator)
 
     def sources(self) -> tuple[int, int, list[OwnRow]]:
         """Each id is its own row."""
         return 1, 1, [OwnRow(self.num_embeddings)]
+
+    @classmethod
+    def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
+        """The start of DLRM, whose full tables the paper compares with."""
+        return TrainingDefaults({"start_scale": "dlrm"} if preset == "paper" else {})
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range
 from cce.embeddings.base import MAX_IDS, check_budget
-from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
@@ -52,16 +52,17 @@ class HashEmbedding(RandomEmbedding):
         num_weights: int | None = None,
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, num_hashes=num_hashes, weighted=weighted, num_weights=num_weights)
         if num_weights is not None and not weighted:
             raise ValueError(f"num_weights goes with weighted=True, got num_weights={num_weights} without it.")
         self.hash = MultiplyShift(num_hashes, num_rows, generator=generator)
         sizes = {"num_rows": num_rows, "num_hashes": num_hashes, "weighted": weighted, "num_weights": num_weights}
         shapes = self.shapes(num_embeddings, embedding_dim, sizes).parameters
-        variance = output_variance(embedding_dim) / num_hashes
+        variance = self.start_variance / num_hashes
         self.codebook = normal_table(*shapes["codebook"], variance=variance, generator=generator)
         self.importance: nn.Parameter | None = None
         self.importance_hash: MultiplyShift | None = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_flag
 from cce.embeddings.base import check_budget
-from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
@@ -37,14 +37,15 @@ class HashingTrickEmbedding(RandomEmbedding):
         signed: bool = False,
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, signed=signed)
         self.hash = MultiplyShift(1, num_rows, generator=generator)
         self.sign = MultiplyShift(1, 2, generator=generator) if signed else None
         shape = self.shapes(num_embeddings, embedding_dim, {"num_rows": num_rows, "signed": signed})
-        variance = output_variance(embedding_dim)
+        variance = self.start_variance
         self.codebook = normal_table(*shape.parameters["codebook"], variance=variance, generator=generator)
 
     def sources(self) -> tuple[int, int, list[HashedRows]]:

@@ -1,25 +1,49 @@
-"""One starting distribution for every method.
+"""The start of every table: values of mean 0, and of a variance that `start_scale` names, the same for every method.
 
-Every value that a table gives out at the start has mean 0 and variance `1 / (3 · embedding_dim)`. This is the variance
-of U(±1/√dim), from which the published CCE results were trained; DLRM's U(±1/√num_embeddings) would start a table of
-10 million ids 800 times smaller than one of 16, and the N(0, 1) of the paper's pseudo-code would start dot products at
-a scale of `√dim`. What a method multiplies or adds to make an output is scaled so that the output keeps the variance:
-methods then differ in what they share, not in where they begin.
+- `"uniform"`: variance `1 / (3 · embedding_dim)` for every id, that of U(±1/√dim), from which the published CCE results
+  were trained. (The N(0, 1) of the paper's pseudo-code would start dot products at a scale of `√dim`.)
+- `"dlrm"`: variance `1 / (3 · num_embeddings)`, that of U(±1/√n), as DLRM starts the table of a feature with `n` ids.
+  Ids that are seen once or never keep their start, and in a large table such ids are many: a small start is less noise.
+- `"zero"`: every vector is exactly zero.
+- a number above 0: the standard deviation of every value.
+
+What a method multiplies or adds to make an output is scaled so that the output has the variance: methods then differ in
+what they share, not in where they begin. Where vectors are products (ce-mult, tt, dhe, mixed-dim, collide), one factor
+alone carries the scale, and the others start as with "uniform". If all shrank, each would shrink the gradients of the
+others, and zero would be a saddle that no gradient leaves. The random numbers that are drawn do not depend on the
+scale, so tables of one seed have the same hash functions and pointers at any start.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cce.indexing import check_generator
 
+StartScale = Literal["uniform", "dlrm", "zero"] | float
+
 
 def output_variance(embedding_dim: int) -> float:
-    """The variance of every value of every table at the start."""
+    """The variance of every value of a table that starts as "uniform"."""
     return 1 / (3 * embedding_dim)
+
+
+def start_variance(num_embeddings: int, embedding_dim: int, start_scale: StartScale) -> float:
+    """The variance of every value of a table at the start."""
+    if not isinstance(start_scale, str):
+        return float(start_scale) ** 2
+    named = {"uniform": output_variance(embedding_dim), "dlrm": 1 / (3 * num_embeddings), "zero": 0.0}
+    return named[start_scale]
+
+
+@torch.no_grad()
+def scale_factor(factor: Tensor, variance: float, embedding_dim: int) -> None:
+    """Scale one factor of a product, of which all were drawn for "uniform", so that the product has `variance`."""
+    factor.mul_(math.sqrt(variance / output_variance(embedding_dim)))
 
 
 def normal_table(
@@ -28,7 +52,7 @@ def normal_table(
     """A trainable `(num_rows, width)` table of independent normal values."""
     check_generator(generator)
     table = torch.randn(num_rows, width, generator=generator, device="cpu")
-    return nn.Parameter(table.mul_(math.sqrt(variance)))
+    return nn.Parameter(table.mul_(math.sqrt(variance)) if variance > 0 else table.zero_())
 
 
 def projection_table(narrow_dim: int, wide_dim: int, *, generator: torch.Generator | None = None) -> nn.Parameter:

@@ -15,6 +15,7 @@ from cce.kernels import Layout, Lookup, gather_sum
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cce.embeddings.initialization import StartScale
     from cce.indexing import RowSource
 
 ID_TYPES = (torch.int32, torch.int64)
@@ -29,9 +30,15 @@ class RowEmbedding(Versioned, Embedding):
     codebook: nn.Parameter  # (num_rows, width)
 
     def __init__(
-        self, num_embeddings: int, embedding_dim: int, *, padding_idx: int | None = None, sparse: bool = False
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        start_scale: StartScale = "uniform",
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.look_up = Lookup([self])
 
     @abstractmethod

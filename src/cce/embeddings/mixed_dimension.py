@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from cce.checks import check_range
 from cce.embeddings.base import Embedding, check_budget, check_weight
-from cce.embeddings.initialization import normal_table, output_variance, projection_table
+from cce.embeddings.initialization import StartScale, normal_table, projection_table
 from cce.embeddings.low_rank import low_rank_factors
 from cce.embeddings.options import rules, wholes, within
 from cce.embeddings.shapes import Shapes
@@ -47,14 +47,15 @@ class MixedDimensionEmbedding(Embedding):
         temperature: float = TEMPERATURE,
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(block_sizes=block_sizes, block_dims=block_dims, temperature=temperature)
         _check_blocks(block_sizes, block_dims, num_embeddings, embedding_dim)
         self.temperature = temperature  # what the blocks were sized with
         self.starts = tuple(accumulate(block_sizes, initial=0))[:-1]
-        variance = output_variance(embedding_dim)
+        variance = self.start_variance
         self.narrow, self.projections = nn.ParameterList(), nn.ParameterList()
         for size, dim in zip(block_sizes, block_dims, strict=True):
             self.narrow.append(normal_table(size, dim, variance=variance, generator=generator))

@@ -23,7 +23,7 @@ from cce.clustering import (
 )
 from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.compositional import piece_shape
-from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
@@ -53,15 +53,16 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         settings: ClusterSettings | None = None,
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, num_columns=num_columns, residual=residual)
         num_columns, _ = piece_shape(embedding_dim, num_columns, summed=residual)
         self.residual = residual
         self.settings = checked_settings(settings)
         self.assignments = Assignments(num_embeddings, num_columns, num_rows, generator=generator)
-        variance = output_variance(embedding_dim) / (num_columns if residual else 1)
+        variance = self.start_variance / (num_columns if residual else 1)
         sizes = {"num_rows": num_rows, "num_columns": num_columns, "residual": residual}
         shape = self.shapes(num_embeddings, embedding_dim, sizes).parameters["codebook"]
         self.codebook = normal_table(*shape, variance=variance, generator=generator)

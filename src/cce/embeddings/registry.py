@@ -114,7 +114,8 @@ def make_table(
     kind: the class of the method, if it is not among ours; a footprint of the full table gives the full table.
     """
     if footprint.method == FullEmbedding.method:
-        kind, options = FullEmbedding, {name: options[name] for name in ("padding_idx", "sparse") if name in options}
+        kind, kept = FullEmbedding, ("padding_idx", "sparse", "start_scale")
+        options = {name: options[name] for name in kept if name in options}
     arguments = dict(options) | footprint.sizes | dict(common)
     kind = kind or METHODS[footprint.method]
     return kind(footprint.num_embeddings, footprint.embedding_dim, **arguments)

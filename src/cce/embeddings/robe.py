@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cce.checks import check_range
 from cce.embeddings.base import MAX_IDS, check_budget
 from cce.embeddings.compositional import default_columns
-from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
@@ -42,15 +42,16 @@ class RobeEmbedding(RandomEmbedding):
         block_size: int | None = None,
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         check_range("num_embeddings · embedding_dim", num_embeddings * embedding_dim, 1, MAX_IDS)
         self.check_options(size=size, block_size=block_size)
         self.block_size = block_size or embedding_dim // default_columns(embedding_dim)
         self.hash = MultiplyShift(1, size, generator=generator)
         shape = self.shapes(num_embeddings, embedding_dim, {"size": size}).parameters["codebook"]
-        self.codebook = normal_table(*shape, variance=output_variance(embedding_dim), generator=generator)
+        self.codebook = normal_table(*shape, variance=self.start_variance, generator=generator)
 
     def sources(self) -> tuple[int, int, list[CircularPlaces]]:
         """The index in the array of each value of the vector."""

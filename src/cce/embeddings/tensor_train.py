@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import Embedding, check_budget, check_weight
-from cce.embeddings.initialization import normal_table, output_variance
+from cce.embeddings.initialization import StartScale, normal_table, output_variance, scale_factor
 from cce.embeddings.options import rules, wholes
 from cce.embeddings.shapes import Shapes
 from cce.indexing import balanced_radices, mixed_radix_digits
@@ -41,9 +41,10 @@ class TensorTrainEmbedding(Embedding):
         ranks: tuple[int, int],
         padding_idx: int | None = None,
         sparse: bool = False,
+        start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(ranks=ranks)
         self.ranks = ranks
         self.radices = _radices(num_embeddings)
@@ -54,6 +55,7 @@ class TensorTrainEmbedding(Embedding):
             normal_table(radix, width, variance=variance, generator=generator)
             for radix, width in self.shapes(num_embeddings, embedding_dim, {"ranks": ranks}).parameters.values()
         )
+        scale_factor(self.cores[-1], self.start_variance, embedding_dim)
 
     def embed(self, ids: Tensor) -> Tensor:
         """The product of one slice of each core."""

@@ -1,7 +1,9 @@
-"""Optimizers that touch only the rows a batch used: `SGD`, `RowwiseAdagrad`, and steps taken during backward."""
+"""Optimizers that touch only the rows a batch used: `SGD`, `RowwiseAdagrad`, `LazyAdam`, and steps during backward."""
 
 from cce.optim.in_backward import InBackward, apply_in_backward
+from cce.optim.lazy_adam import LazyAdam
+from cce.optim.row_optimizer import RowOptimizer
 from cce.optim.rowwise_adagrad import RowwiseAdagrad
 from cce.optim.sgd import SGD
 
-__all__ = ["SGD", "InBackward", "RowwiseAdagrad", "apply_in_backward"]
+__all__ = ["SGD", "InBackward", "LazyAdam", "RowOptimizer", "RowwiseAdagrad", "apply_in_backward"]

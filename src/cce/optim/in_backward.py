@@ -14,6 +14,7 @@ import torch
 from cce.checks import check_type
 from cce.kernels import AttachedStep
 from cce.optim import compiled_steps as loops
+from cce.optim.decay import CLOCK
 from cce.optim.fused import TYPES, Tables
 from cce.optim.row_optimizer import RowOptimizer
 from cce.optim.sgd import SGD
@@ -50,7 +51,8 @@ class GroupStep:
     def is_ready(self, codebooks: Sequence[Tensor]) -> bool:
         """Whether steps add up, as those of SGD without momentum and decay do, on types that the loops know."""
         group = self.optimizer.param_groups[self.group_index]
-        is_plain = isinstance(self.optimizer, SGD) and group["momentum"] == 0 and group["weight_decay"] == 0
+        is_plain = isinstance(self.optimizer, SGD) and group["momentum"] == 0
+        is_plain = is_plain and group["weight_decay"] == 0 and group[CLOCK] == 0  # no row lacks any, either
         return is_plain and codebooks[0].dtype in TYPES
 
     def take(self, codebooks: Sequence[Tensor], sums: RowSums) -> None:

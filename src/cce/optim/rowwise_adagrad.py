@@ -16,7 +16,7 @@ from torch import Tensor
 from cce.checks import check_flag
 from cce.optim import compiled_steps as loops
 from cce.optim.fused import Fused, available
-from cce.optim.row_optimizer import RowOptimizer, check_not_negative, reject_decay
+from cce.optim.row_optimizer import RowOptimizer, check_not_negative
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ class RowwiseAdagrad(RowOptimizer):
 
     eps: added outside of the root, as in FBGEMM and torch.
     lr_decay: step `t` of a parameter has learning rate `lr / (1 + (t - 1) · lr_decay)`.
-    weight_decay: rejected for sparse gradients, as by torch.
+    weight_decay: decoupled, implicit and lazy (see `decay`), so not torch's. It knows no `lr_decay`.
     """
 
     def __init__(
@@ -59,16 +59,14 @@ class RowwiseAdagrad(RowOptimizer):
 
     def update(self, group: dict[str, Any], parameters: Iterable[Tensor]) -> None:
         """Update what compiled loops can in one pass, and the rest in plain torch."""
-        fused, rest = Fused(), []
-        in_loops = available() and group["weight_decay"] == 0
+        fused, rest, parameters = Fused(), [], list(parameters)
+        self._decay_before(group, parameters)
         for parameter in parameters:
             grad = parameter.grad
             if grad is None:
                 continue
-            if grad.is_sparse:
-                reject_decay(group)
             total = self._accumulator(group, parameter)
-            loops_pay = in_loops and (grad.is_sparse or _is_wide(parameter))
+            loops_pay = available() and (grad.is_sparse or _is_wide(parameter))
             if not (loops_pay and fused.add(parameter, grad, total)):
                 rest.append(parameter)
         self._step_fused(group, fused)
@@ -88,7 +86,7 @@ class RowwiseAdagrad(RowOptimizer):
     def _accumulator(self, group: dict[str, Any], parameter: Tensor) -> Tensor:
         state = self.state[parameter]
         shape = parameter.shape[:1]
-        if not state:
+        if "sum" not in state:
             dtype = torch.float64 if parameter.dtype is torch.float64 else torch.float32
             start = group["initial_accumulator_value"]
             state["step"] = 0
@@ -119,8 +117,6 @@ class RowwiseAdagrad(RowOptimizer):
             _step_rows(parameter, grad.coalesce(), total, rate, group["eps"])
             return
         grad = grad.to_dense() if grad.is_sparse else grad
-        if group["weight_decay"] != 0:
-            grad = grad.add(parameter, alpha=group["weight_decay"])
         _step_all(parameter, grad.to(total.dtype), total, rate, group["eps"])
 
 

@@ -1,6 +1,6 @@
 """Stochastic gradient descent: `torch.optim.SGD`, where a sparse gradient touches only its own rows.
 
-All gradients of a group are applied in one compiled pass. Results are those of torch to the bit.
+All gradients of a group are applied in one compiled pass. Results are those of torch to the bit, but for weight decay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.optim.sgd import sgd
 from cce.checks import check_flag, check_number
 from cce.optim import compiled_steps as loops
 from cce.optim.fused import Fused, available
-from cce.optim.row_optimizer import RowOptimizer, check_not_negative, reject_decay
+from cce.optim.row_optimizer import RowOptimizer, check_not_negative
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,14 +26,14 @@ SETTINGS = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize
 
 
 class SGD(RowOptimizer):
-    """`p -= lr · g` for the rows that have a gradient; with `torch.optim.SGD`'s options and results.
+    """`p -= lr · g` for the rows that have a gradient; without weight decay, `torch.optim.SGD`'s results.
 
     The constructor differs from torch's: all options after `lr` are given by name, and `foreach`, `fused` and
     `differentiable` are absent.
 
     momentum: every row that ever had a gradient moves at every step, so a step costs as much as with a dense gradient.
         torch does the same sum, in a sparse buffer that grows at every step; ours is dense.
-    weight_decay: rejected for sparse gradients, as by torch.
+    weight_decay: decoupled, implicit and lazy (see `decay`), so not torch's.
     """
 
     def __init__(
@@ -57,16 +57,14 @@ class SGD(RowOptimizer):
         super().__init__(params, dict(zip(SETTINGS, values, strict=True)))
 
     def update(self, group: dict[str, Any], parameters: Iterable[Tensor]) -> None:
-        """Gradients without momentum and decay go through compiled loops, all others through torch's own step."""
-        fused, rest = Fused(), []
-        decays = group["weight_decay"] != 0
-        in_loops = available() and group["momentum"] == 0 and not decays
+        """Gradients without momentum go through compiled loops, all others through torch's own step."""
+        fused, rest, parameters = Fused(), [], list(parameters)
+        self._decay_before(group, parameters, is_lazy=group["momentum"] == 0)
+        in_loops = available() and group["momentum"] == 0
         for parameter in parameters:
             grad = parameter.grad
             if grad is None:
                 continue
-            if decays and grad.is_sparse:
-                reject_decay(group)
             if not (in_loops and fused.add(parameter, grad)):
                 rest.append(parameter)
         self._step_fused(group, fused)
@@ -86,7 +84,7 @@ class SGD(RowOptimizer):
             grads = [_dense(grad) for grad in grads]
             found = [self.state[parameter].get("momentum_buffer") for parameter in parameters]
             buffers = [None if buffer is None else _dense(buffer) for buffer in found]  # torch's own may be sparse
-        settings = {name: group[name] for name in SETTINGS}
+        settings = {name: group[name] for name in SETTINGS} | {"weight_decay": 0.0}
         sgd(parameters, grads, buffers, has_sparse_grad=any(grad.is_sparse for grad in grads), **settings)
         if group["momentum"] != 0:
             for parameter, buffer in zip(parameters, buffers, strict=True):

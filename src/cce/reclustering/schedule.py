@@ -15,6 +15,7 @@ from cce.checks import check_choice, check_range, check_type
 from cce.collection import TableDict, feature_name, readable_path
 from cce.distributed import Ranks
 from cce.embeddings import Clusterable, check_plain_parameters, naming
+from cce.optim import RowOptimizer
 from cce.reclustering.averages import paired_tables, restart_average
 from cce.reclustering.repair import POLICIES
 from cce.reclustering.sharing import SharedCounts, cluster_tables
@@ -117,6 +118,9 @@ class ClusterSchedule:
 
     def _cluster(self, tables: dict[str, Clusterable]) -> list[ClusterEvent]:
         self.add_up_counts()
+        for optimizer in self.optimizers:
+            if isinstance(optimizer, RowOptimizer):
+                optimizer.catch_up()  # what is clustered are rows that lack no weight decay
         with tqdm(
             total=len(tables), desc="clustering", unit="table", leave=False, disable=None if self.progress else True
         ) as bar:

@@ -84,6 +84,7 @@ def _section(section: Section) -> str:
     parts = [
         f'<section id="{group.slug}" class="group"><h2>{escape(group.title)}</h2>',
         f'<p class="headline">{escape(section.headline)}</p>',
+        f'<p class="caution">{escape(section.caution)}</p>' if section.caution else "",
         _legend(section),
         _expectation(section),
         _figures(factors, group),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from cce.report.tables import factor_table, ledger_table, summary_table
 from cce.report.vega import Style, palette
 
 if TYPE_CHECKING:
+    from cce.evaluation import MetricInfo
+    from cce.records import RunRecord
     from cce.report.factors import Factor
     from cce.report.groups import Group
     from cce.report.reading import Collected
@@ -25,6 +28,7 @@ class Section:
 
     group: Group
     headline: str
+    caution: str  # why the full table may be a weaker rival than it could be; empty where it is not known to be
     factors: Table
     summary: Table
     ledger: Table
@@ -45,6 +49,7 @@ class Section:
             "model": model,
             "epochs": epochs,
             "headline": self.headline,
+            "caution": self.caution,
             "metric": self.group.leading.name,
             "baseline": self.group.baseline_score,
             "factors": self.factors.as_dicts(),
@@ -66,6 +71,7 @@ def _section(group: Group, styles: dict[str, Style], expected: dict[str, Any]) -
     return Section(
         group,
         headline(group),
+        caution(group),
         factor_table(group, expected),
         summary_table(group),
         ledger_table(group),
@@ -87,6 +93,31 @@ def headline(group: Group) -> str:
         return f"Only the full table has been run: {_score(group, group.baseline_score)}."
     text = _reached(group, factors, reached) if reached else _closest(group, factors)
     return text if any(len(budget.records) > 1 for budget in group.budgets) else f"{text} One seed."
+
+
+def caution(group: Group) -> str:
+    """A warning if full tables were best at their last validation, and so perhaps would have become better still.
+
+    Not of a single epoch, which is all there is, nor of learning rates that fall to zero at the end.
+    """
+    *_, epochs = group.key
+    if group.baseline is None or epochs == 1:
+        return ""
+    runs = [record for record in group.baseline.records if len(record.curve) > 1]
+    seeds = [str(record.seed) for record in runs if _was_improving(record, group.leading)]
+    if not seeds:
+        return ""
+    which = "its only run" if len(runs) == 1 else f"{len(seeds)} of its {len(runs)} runs"
+    return (
+        f"The full table was best at its last validation in {which}: it may not have been trained to its end, "
+        "and factors against it may be too large."
+    )
+
+
+def _was_improving(record: RunRecord, leading: MetricInfo) -> bool:
+    losses = [leading.loss(scores.get(leading.name, math.nan)) for scores in record.curve]
+    falls_to_zero = record.config.get("lr_schedule", "constant") != "constant"
+    return not falls_to_zero and math.isfinite(losses[-1]) and losses[-1] == min(losses)
 
 
 def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> str:

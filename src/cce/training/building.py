@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from cce.budget import FULL
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
@@ -48,7 +49,7 @@ def create_tables(config: TrainConfig, schema: Schema) -> EmbeddingCollection:
         schema.vocabulary_sizes,
         config.embedding_dim,
         method=config.method,
-        options={config.method: method_options(config)},
+        options={FULL: _start_options(config, FULL), config.method: method_options(config)},
         budget=config.budget,
         unified=config.unified,
         sparse=config.sparse,
@@ -82,13 +83,19 @@ def method_defaults(config: TrainConfig) -> TrainingDefaults:
 
 def method_options(config: TrainConfig) -> dict[str, Any]:
     """Its `settings`, in a file a table of names and values, are an object here."""
-    options = {**method_defaults(config).options, **config.method_options}
+    options = {**_start_options(config, config.method), **config.method_options}
     if isinstance(options.get("settings"), dict):
         try:
             options["settings"] = ClusterSettings(**options["settings"])
         except (TypeError, ValueError) as error:
             raise type(error)(f"method_options settings must be those of ClusterSettings: {error}") from error
     return options
+
+
+def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
+    """What a method would have, and the start of the vectors if the configuration says it."""
+    start = {} if config.start_scale == "auto" else {"start_scale": config.start_scale}
+    return {**METHODS[method].training_defaults(config.preset).options, **start}
 
 
 def with_num_learned(config: TrainConfig, data: PreparedData) -> TrainConfig:

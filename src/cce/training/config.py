@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.budget import DEFAULT_METHOD, FULL, RULES, Budget
-from cce.checks import check_choice, check_range
+from cce.checks import START_SCALES, check_choice, check_range, check_start_scale
 from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from cce.training.optimizer_rules import check_optimizer
 
 NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none", "preset": "it is an option of the run"}
 LR_SCHEDULES = ("constant", "linear", "cosine")
@@ -21,13 +19,8 @@ PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
 CODEBOOK_DTYPES = ("float32", "float16", "bfloat16")
 MAX_THREADS = 2**16
-SPARSE_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adagrad", "sparse_adam")
 MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
 MAY_MOVE = ("data", "start_from", "model")  # files and folders, which may have another name
-FLOAT16_LOST = 2.0**-25  # the largest number that float16 rounds to zero
-FLOAT16_LARGEST = 65504.0
-NO_SQUARES = ("sgd", "rowwise_adagrad", "asgd", "rprop")  # or they are stored in float32
-BETAS = ("adam", "adamw", "nadam", "radam", "sparse_adam")
 SCHEDULES = (
     "auto",
     "none",
@@ -90,6 +83,13 @@ class TrainConfig:
     start_from: str | None = field(
         default=None, metadata=_about("folder of a run whose best model this one starts as near to as it can")
     )
+    start_scale: str | float = field(
+        default="auto",
+        metadata=_about(
+            "scale of vectors at the start: uniform, dlrm, zero or a standard deviation; "
+            "auto: dlrm for full tables with preset paper, else uniform"
+        ),
+    )
     embedding_dim: int = field(default=16, metadata=_about("dimension of the vectors"))
     unified: bool = field(
         default=False, metadata=_about("one table for all features; a cap is then that of this table")
@@ -102,13 +102,15 @@ class TrainConfig:
     )
     sparse: bool = field(
         default=False,
-        metadata=_about("sparse gradients: for large tables, with sgd, rowwise_adagrad, adagrad or sparse_adam"),
+        metadata=_about(
+            "sparse gradients: for large tables, with sgd, rowwise_adagrad, lazy_adam, adagrad or sparse_adam"
+        ),
     )
     epochs: int = field(default=1, metadata=_about("passes over the training rows; 0 with start_from"))
     batch_size: int = field(default=128, metadata=_about("rows of an optimizer step, over all processes together"))
     accumulate: int = field(default=1, metadata=_about("pieces that a batch is computed in, to save memory"))
     optimizer: str = field(
-        default="sgd", metadata=_about("sgd, rowwise_adagrad, adam, adamw, adagrad, sparse_adam or any other of torch")
+        default="sgd", metadata=_about("sgd, rowwise_adagrad, lazy_adam, adam, adamw, adagrad or any other of torch")
     )
     optimizer_options: dict[str, Any] = field(
         default_factory=dict, metadata=_about("further arguments of the optimizer, such as momentum=0.9")
@@ -116,7 +118,8 @@ class TrainConfig:
     lr: float = field(default=0.1, metadata=_about("learning rate"))
     lr_schedule: str = field(default="constant", metadata=_about("what becomes of it after the warm-up", *LR_SCHEDULES))
     warmup_steps: int = field(default=0, metadata=_about("steps in which the learning rate rises to its value"))
-    weight_decay: float = field(default=0.0, metadata=_about("of the optimizer"))
+    weight_decay: float = field(default=0.0, metadata=_about("of the tables, as the optimizer has it"))
+    network_weight_decay: float = field(default=0.0, metadata=_about("of the rest of the model"))
     precision: str = field(
         default="float32", metadata=_about("of the computation: bf16 computes networks in half the bits", *PRECISIONS)
     )
@@ -179,9 +182,10 @@ class TrainConfig:
 
     def _check_types(self) -> None:
         kinds: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,), "float": (int, float)}
+        kinds["str | float"] = (str, int, float)
         for each in fields(self):
-            word, _, may_be_none = str(each.type).partition(" | ")
-            value = getattr(self, each.name)
+            word, value = str(each.type).removesuffix(" | None"), getattr(self, each.name)
+            may_be_none = word != each.type
             if word in kinds and type(value) not in kinds[word] and not (may_be_none and value is None):
                 raise TypeError(f"{each.name} must be a {each.type}, got {value!r}.")
 
@@ -197,7 +201,8 @@ class TrainConfig:
             raise ValueError(f"compression must be finite and at least 1, got {self.compression}.")
         for name, count in self.num_learned.items():
             check_range(f"num_learned of {name!r}", count, 0, 2**63)
-        for name in ("lr", "weight_decay"):
+        check_start_scale("start_scale", self.start_scale, ("auto", *START_SCALES))
+        for name in ("lr", "weight_decay", "network_weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
 
@@ -209,9 +214,9 @@ class TrainConfig:
         if self.batch_size % self.accumulate:
             sizes = f"batch_size={self.batch_size} and accumulate={self.accumulate}"
             raise ValueError(f"batch_size must be a multiple of accumulate, got {sizes}.")
-        if self.codebook_dtype == "float16":
-            check_float16(self.optimizer, self.optimizer_options, lr=self.lr)
-        self._check_sparse()
+        check_optimizer(self)
+        if self.start_from is not None and self.start_scale != "auto":
+            raise ValueError(f"start_scale does not go with start_from, got {self.start_scale!r}.")
         for name, why in NOT_METHOD_OPTIONS.items():
             if name in self.method_options:
                 raise ValueError(f"method_options must leave out {name}: {why}, got {self.method_options[name]!r}.")
@@ -221,17 +226,6 @@ class TrainConfig:
         check_metrics(self.metrics, group_by=self.group_by)
         check_best_by(self.best_by, self.metrics)
         self._check_when()
-
-    def _check_sparse(self) -> None:
-        if self.sparse and self.optimizer not in SPARSE_OPTIMIZERS:
-            raise ValueError(
-                f"sparse must have an optimizer of {', '.join(SPARSE_OPTIMIZERS)}; got {self.optimizer!r}."
-            )
-        decay = self.weight_decay or self.optimizer_options.get("weight_decay")
-        if self.sparse and decay and self.optimizer != "rowwise_adagrad":
-            raise ValueError(f"weight_decay must be 0 with sparse and optimizer {self.optimizer!r}, got {decay}.")
-        if self.optimizer == "sparse_adam" and not self.sparse:
-            raise ValueError("optimizer 'sparse_adam' must have sparse=True, got sparse=False.")
 
     def _check_when(self) -> None:
         """Check that when to cluster is given in one way."""
@@ -256,40 +250,3 @@ class TrainConfig:
             *(self.cap, self.num_params, self.nbytes, self.compression, self.budget_rule),
             num_learned=self.num_learned or None,
         )
-
-
-def check_float16(optimizer: str, options: Mapping[str, Any], *, lr: float = 0.0) -> None:
-    """Reject an optimizer that would divide by squares of gradients that float16 has lost.
-
-    Torch keeps an optimizer's state in the type of the parameter. A second moment adds `(1 - beta2) * g**2`, and
-    float16 rounds what is not above 2**-25 to zero: the step of such a gradient is `lr * g / eps`, however small `eps`
-    is. An `eps` of at least the largest gradient whose square is lost, `sqrt(2**-25 / (1 - beta2))`, bounds it by `lr`.
-    """
-    if lr > FLOAT16_LARGEST:
-        raise ValueError(f"lr must be at most {FLOAT16_LARGEST:g} with codebook_dtype 'float16', got {lr:g}.")
-    if optimizer in NO_SQUARES:
-        return
-    known = (*NO_SQUARES, *BETAS, "rmsprop", "adagrad")
-    if optimizer not in known:
-        raise ValueError(f"codebook_dtype 'float16' must have an optimizer of {', '.join(known)}; got {optimizer!r}.")
-    least, eps = math.sqrt(FLOAT16_LOST / _share_of_squares(optimizer, options)), options.get("eps")
-    if not isinstance(eps, int | float) or not least <= eps < math.inf:
-        got = "none" if eps is None else repr(eps)
-        raise ValueError(
-            f"codebook_dtype 'float16' needs optimizer_options eps of at least {least:.4g} with optimizer "
-            f"{optimizer!r}, as squares of smaller gradients are 0 in float16, got {got}; or take bfloat16, sgd or "
-            "rowwise_adagrad."
-        )
-
-
-def _share_of_squares(optimizer: str, options: Mapping[str, Any]) -> float:
-    """What the square of a gradient is multiplied by before it is added to the second moment."""
-    if optimizer == "adagrad":
-        return 1.0
-    betas = options.get("betas", (0.9, 0.999)) if optimizer in BETAS else (0.0, options.get("alpha", 0.99))
-    if not isinstance(betas, list | tuple) or len(betas) != 2 or not all(type(b) in (int, float) for b in betas):
-        raise TypeError(f"optimizer_options betas must be two numbers, got {betas!r}.")
-    if not 0 <= betas[1] < 1:
-        name = "betas" if optimizer in BETAS else "alpha"
-        raise ValueError(f"optimizer_options {name} must lie in [0, 1), got {options[name]!r}.")
-    return float(1 - betas[1])

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from cce.checks import check_choice
 from cce.embeddings import Embedding
-from cce.optim import SGD, RowwiseAdagrad
+from cce.optim import SGD, LazyAdam, RowwiseAdagrad
 from cce.training.config import LR_SCHEDULES
 
 if TYPE_CHECKING:
@@ -32,27 +32,44 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     for name, kind in vars(torch.optim).items()
     if inspect.isclass(kind) and issubclass(kind, Optimizer) and kind not in (Optimizer, torch.optim.LBFGS)
 }
-OPTIMIZERS["sgd"], OPTIMIZERS["rowwise_adagrad"] = SGD, RowwiseAdagrad  # ours; the first gives the same bits as torch's
+OPTIMIZERS |= {"sgd": SGD, "rowwise_adagrad": RowwiseAdagrad, "lazy_adam": LazyAdam}  # ours
 TABLES_ONLY = {"sparse_adam": "adam"}  # these take sparse gradients only: the rest of a model is trained by another
 
 
 def create_optimizers(
-    name: str, model: nn.Module, *, lr: float, weight_decay: float = 0.0, options: Mapping[str, Any] | None = None
+    name: str,
+    model: nn.Module,
+    *,
+    lr: float,
+    weight_decay: float = 0.0,
+    network_weight_decay: float = 0.0,
+    options: Mapping[str, Any] | None = None,
 ) -> list[Optimizer]:
-    """One optimizer for all parameters, or one for the tables and one for the rest."""
+    """One optimizer for all parameters, or one for the tables and one for the rest.
+
+    weight_decay: of the tables; network_weight_decay: of the rest.
+    """
     check_choice("optimizer", name, sorted(OPTIMIZERS))
-    arguments = {"lr": lr, **({"weight_decay": weight_decay} if weight_decay else {}), **(options or {})}
-    if name not in TABLES_ONLY:
-        return [_create(name, list(model.parameters()), arguments)]
+    arguments = {"lr": lr, **(options or {})}
     of_tables = {id(p) for table in model.modules() if isinstance(table, Embedding) for p in table.parameters()}
     tables = [parameter for parameter in model.parameters() if id(parameter) in of_tables]
     rest = [parameter for parameter in model.parameters() if id(parameter) not in of_tables]
-    created = [_create(name, tables, arguments)]
-    return [*created, _create(TABLES_ONLY[name], rest, arguments)] if rest else created
+    if name in TABLES_ONLY:
+        created = [_create(name, tables, weight_decay, arguments)]
+        return [*created, _create(TABLES_ONLY[name], rest, network_weight_decay, arguments)] if rest else created
+    if weight_decay == network_weight_decay:
+        return [_create(name, list(model.parameters()), weight_decay, arguments)]
+    groups = [{"params": tables}, {"params": rest, "weight_decay": network_weight_decay}]
+    return [_create(name, groups, weight_decay, arguments, decays=True)]
 
 
-def _create(name: str, parameters: list[nn.Parameter], arguments: Mapping[str, Any]) -> Optimizer:
+def _create(
+    name: str, parameters: list[Any], weight_decay: float, arguments: Mapping[str, Any], *, decays: bool = False
+) -> Optimizer:
+    """An optimizer; `decays` says that some group has weight decay. 0 is none, whatever the optimizer's default is."""
     kind = OPTIMIZERS[name]
+    if decays or weight_decay or "weight_decay" in inspect.signature(kind).parameters:
+        arguments = {**arguments, "weight_decay": weight_decay}
     known = [parameter for parameter in inspect.signature(kind).parameters if parameter != "params"]
     for argument in arguments:
         if argument not in known:

@@ -38,6 +38,8 @@ def upgrade_options(values: Mapping[str, Any]) -> dict[str, Any]:
     new = {OLD_NAMES.get(name, name): value for name, value in values.items()}
     if new.get("preset") == "paper":
         new.pop("learned_min_count", None)  # was written as a number, and not used
+    if new.get("weight_decay") and "network_weight_decay" not in new:  # once it was one for all of a model
+        new["network_weight_decay"] = new["weight_decay"]
     options = new.get("method_options")
     if isinstance(options, dict) and isinstance(options.get("settings"), dict):
         settings = {OLD_SETTINGS.get(name, name): value for name, value in options["settings"].items()}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def go_back_to_best(session: Session, folder: RunFolder) -> None:
     """Let the model be that of the best validation, if it is not."""
+    session.catch_up()  # or what rows still lack would be taken from the refitted ones
     if session.stopping.best_step not in (-1, session.step):
         model, _, _ = best_model(session, folder)
         session.model.load_state_dict(model.state_dict())

@@ -15,6 +15,7 @@ import torch
 from cce.data import MANIFEST
 from cce.distributed import ParallelModel, Ranks, broadcast
 from cce.models import find_model
+from cce.optim import RowOptimizer
 from cce.run_folder import CONFIG, RunFolder
 from cce.training.building import build_model, build_refit, build_schedule
 from cce.training.checkpoint import (
@@ -65,6 +66,7 @@ class Session:
             self.model,
             lr=config.lr,
             weight_decay=config.weight_decay,
+            network_weight_decay=config.network_weight_decay,
             options=config.optimizer_options,
         )
         self.loader = data.loader(
@@ -160,8 +162,26 @@ class Session:
         if self.schedule is not None:
             self.schedule.add_up_counts()
         if self.ranks.is_main:
-            write_checkpoint(folder.checkpoints, self.step, self.model.state_dict(), self.state_dict())
+            weights, lagging = self._caught_up_weights()
+            write_checkpoint(folder.checkpoints, self.step, weights, self.state_dict() | {"lagging": lagging})
             prune_checkpoints(folder.checkpoints, keep_last=self.config.keep_last, best_step=self.stopping.best_step)
+
+    def catch_up(self) -> None:
+        """Give rows the weight decay that they lack, before they are read."""
+        for optimizer in self.row_optimizers:
+            optimizer.catch_up()
+
+    @property
+    def row_optimizers(self) -> list[RowOptimizer]:
+        """The optimizers whose weight decay is lazy."""
+        return [optimizer for optimizer in self.optimizers if isinstance(optimizer, RowOptimizer)]
+
+    def _caught_up_weights(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The model as it will be when rows have caught up, and what lags as it is now: to go on to the bit."""
+        new = {tensor: value for optimizer in self.row_optimizers for tensor, value in optimizer.caught_up().items()}
+        lagging = {name: p.detach() for name, p in self.model.named_parameters(remove_duplicate=False) if p in new}
+        weights = self.model.state_dict(keep_vars=True)
+        return {name: new.get(weight, weight).detach() for name, weight in weights.items()}, lagging
 
     @classmethod
     def restore(
@@ -210,6 +230,10 @@ class Session:
         """Go on where `state_dict` was taken."""
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
+        lagging, parameters = state.get("lagging", {}), dict(self.model.named_parameters(remove_duplicate=False))
+        with torch.no_grad():
+            for name, values in lagging.items():
+                parameters[name].copy_(values)
         if self.schedule is not None:
             self.schedule.load_state_dict(state["schedule"])
         self.loader.load_state_dict(state["loader"])

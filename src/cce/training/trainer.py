@@ -210,6 +210,7 @@ class Trainer:
     def _validate(self) -> None:
         session = self.session
         self.guard.check_weights()
+        session.catch_up()
         with session.stopwatch("validate"), self.guard.explained_logits():
             scores = session.score(session.model, "validation")
         leading = session.stopping.metric
@@ -223,6 +224,7 @@ class Trainer:
     def _finish(self, name: str, series: str) -> RunRecord:
         """Save, score the best model on the test rows, and keep the record."""
         self._save()
+        self.session.catch_up()
         self._model, best_step, damage = best_model(self.session, self.folder)
         for line in damage:
             self.progress.say(f"{line} The model of step {best_step:,} is the best that is left.")

@@ -81,6 +81,18 @@ def test_steps_that_do_not_add_up_are_left_to_hooks(options):
     assert find_step([table.codebook]) is None
 
 
+def test_rows_that_still_lack_decay_are_left_to_hooks():
+    table = cce.create_embedding("cce", 200, 8, num_params=400, sparse=True, seed=0)
+    optimizer = cce.optim.SGD(table.parameters(), lr=0.1, weight_decay=0.01)
+    cce.optim.apply_in_backward(optimizer)
+    table(torch.arange(5)).sum().backward()
+    optimizer.step()
+    optimizer.param_groups[0]["weight_decay"] = 0.0
+    assert find_step([table.codebook]) is None
+    optimizer.catch_up()
+    assert find_step([table.codebook]) is not None
+
+
 def test_other_optimizers_hooks_and_types_are_left_to_hooks():
     adagrad, hooked, half = TABLES["cce"](), TABLES["cce"](), TABLES["cce"]().bfloat16()
     cce.optim.apply_in_backward(cce.optim.RowwiseAdagrad(adagrad.parameters(), lr=0.1))
