@@ -107,3 +107,8 @@ def test_rows_lack_no_decay_when_they_are_refitted(data, tmp_path):
     refitting.go_back_to_best(trainer.session, trainer.folder)
     assert not optimizer.caught_up()
     trainer.close()
+
+
+def test_a_run_that_is_cut_short_is_refitted_too(data, tmp_path):
+    record = Trainer(tiny_config(data, refits=2, max_steps=5), tmp_path / "run").run()
+    assert [scores["step"] for scores in record.curve] == [4, 6, 7]

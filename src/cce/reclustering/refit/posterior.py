@@ -30,6 +30,7 @@ from cce.reclustering.refit.slopes import Probe
 
 SHARES = (1.0, 0.3, 0.09)  # of a step that are tried, until one lowers the loss of the id
 SMALLEST_VARIANCE = 1e-6
+SMALLEST_SHARE = 1e-4  # of the largest variance: a flatter prior than float32 can tell apart has no Cholesky factor
 OUTER_ROWS = 1 << 12  # whose J Jᵀ are written out at a time, where nothing is compiled
 
 
@@ -52,9 +53,10 @@ class Prior:
         vectors = torch.cat([fit.vectors for fit in fits])
         unknown = torch.cat([torch.linalg.inv(fit.curvatures) for fit in fits]).mean(0)
         covariance = torch.cov(vectors.T, correction=0).reshape(unknown.shape) + unknown
-        covariance.diagonal().add_(SMALLEST_VARIANCE)
-        precision = torch.linalg.inv(covariance).contiguous()  # as it is when it was saved and read again
-        return cls(vectors.mean(0), precision)
+        variances, axes = torch.linalg.eigh(covariance.double())
+        floor = max(float(variances[-1]) * SMALLEST_SHARE, SMALLEST_VARIANCE)
+        precision = (axes / variances.clamp(min=floor)) @ axes.T
+        return cls(vectors.mean(0), precision.float().contiguous())  # as it is when it was saved and read again
 
     def as_fit(self, num_ids: int) -> Fit:
         """So many ids of which nothing else is known, as one."""
