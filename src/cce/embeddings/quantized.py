@@ -234,7 +234,10 @@ class QuantizedEmbedding(Embedding):
 
     def _suits_loops(self, ids: Tensor) -> bool:
         """Whether compiled loops can serve: checked ids on the CPU, float32, and no gradient of the scales."""
-        if not compiled.available or not is_eager() or (self.scale.requires_grad and torch.is_grad_enabled()):
+        if not is_eager() or (self.scale.requires_grad and torch.is_grad_enabled()):
+            return False
+        if not compiled.available:
+            compiled.warn_plain()
             return False
         if self.check_ids is False or self.scale.dtype is not torch.float32:
             return False
