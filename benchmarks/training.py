@@ -1,10 +1,11 @@
-"""End-to-end training: rows a second of full tables, the hashing trick and CCE, and where the time goes.
+"""End-to-end training: rows a second of full tables, the hashing trick, CCE and codes, and where the time goes.
 
     python -m benchmarks.training [--quick]
 
-The model is the paper's DLRM with 26 features and 13 dense features, plain SGD, on a synthetic click log. Parts are
-timed one after another within each step: data (reading batches), tables (forward and backward of the lookups), networks
-(everything else of forward and backward), optimizer. Tables have sparse gradients where that is faster: the full one.
+The model is the paper's DLRM with 26 features and 13 dense features, plain SGD, on a synthetic click log. 8-bit codes
+of all ids, which have an optimizer of their own, are beside full tables under Adam. Parts are timed one after another
+within each step: data (reading batches), tables (forward and backward of the lookups), networks (everything else of
+forward and backward), optimizer. Tables have sparse gradients where that is faster: full ones under SGD.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ from cce.training.building import build_model
 from cce.training.config import TrainConfig
 from cce.training.optimizers import create_optimizers
 
-METHODS = {"full": {"sparse": True}, "hash": {"cap": 32_000}, "cce": {"cap": 32_000}}
+RUNS: dict[str, dict[str, Any]] = {
+    "full": {"method": "full", "sparse": True},
+    "hash": {"method": "hash", "cap": 32_000},
+    "cce": {"method": "cce", "cap": 32_000},
+    "full, adam": {"method": "full", "optimizer": "adam"},
+    "quantized": {"method": "quantized", "optimizer": "adam"},
+}
 PARTS = ("data", "tables", "networks", "optimizer")
 WARMUP = 3  # steps: loops are compiled, memory is allocated
 
@@ -43,7 +50,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
         config = SyntheticConfig(num_rows=rows, vocabulary_sizes=vocabularies, num_dense=13)
         prepare_synthetic(Path(folder) / "data", config, progress=False)
         data = PreparedData.open(Path(folder) / "data")
-        figures = [_measure(data, method, size, seconds) for size in sizes for method in METHODS]
+        figures = [_measure(data, name, size, seconds) for size in sizes for name in RUNS]
     print(f"DLRM, 26 features, {sum(vocabularies):,} ids, dim 16, {torch.get_num_threads()} threads")
     print(format_table(("batch", "method", "rows/s", *PARTS), [_row(figure) for figure in figures], num_left=2))
     if not options.quick:
@@ -51,10 +58,11 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     return figures
 
 
-def _measure(data: PreparedData, method: str, batch_size: int, seconds: float) -> dict[str, Any]:
-    config = TrainConfig(data=str(data.path), method=method, batch_size=batch_size, **METHODS[method])
+def _measure(data: PreparedData, name: str, batch_size: int, seconds: float) -> dict[str, Any]:
+    budget = {"nbytes": 2 * 16 * sum(data.schema.vocabulary_sizes.values())} if name == "quantized" else {}
+    config = TrainConfig(data=str(data.path), batch_size=batch_size, lr=0.01, **RUNS[name], **budget)
     model = build_model(config, data.schema)
-    optimizers = create_optimizers("sgd", model, lr=0.01)
+    optimizers = create_optimizers(config.optimizer, model, lr=config.lr)
     loader = data.loader("train", batch_size=batch_size)
     parts, rows, step = dict.fromkeys(PARTS, 0.0), 0, 0
     while sum(parts.values()) < seconds:
@@ -71,7 +79,7 @@ def _measure(data: PreparedData, method: str, batch_size: int, seconds: float) -
             began = time.perf_counter()
     total = sum(parts.values())
     shares = {part: value / total for part, value in parts.items()}
-    return {"method": method, "batch_size": batch_size, "rows_per_second": rows / total, "shares": shares}
+    return {"method": name, "batch_size": batch_size, "rows_per_second": rows / total, "shares": shares}
 
 
 def _step(model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> dict[str, float]:

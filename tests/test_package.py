@@ -21,8 +21,8 @@ SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
 PACKAGES = (  # a package imports only packages above it
     *("version", "checks", "text", "budget", "footprint", "schema", "files", "signals", "records", "run_folder"),
-    *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
-    *("distributed", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
+    *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection"),
+    *("distributed", "optim", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
     *("training", "serving"),
     *("theory", "experiments", "report", "testing", "cli"),
 )

@@ -21,6 +21,7 @@ NAMES = [
     "collide",
     "mixed-dim",
     "pq",
+    "quantized",
     "cce",
 ]
 

@@ -13,11 +13,19 @@ def test_parameters_pointers_seeds_and_counters_by_hand():
     assert Shapes({}).pointer_nbytes == 0
 
 
+def test_codes_are_parameters_of_their_own_size():
+    shapes = Shapes({"scale": (1, 4)}, codes=(10, 4), code_itemsize=2)
+    assert shapes.num_params == 44
+    assert shapes.codebook_nbytes(itemsize=4) == 4 * 4 + 40 * 2
+    assert shapes.pointer_nbytes == 0
+
+
 OPTIONS = [
     *((method, {}) for method in cce.list_methods()),
     *(("hash", {"signed": True}), ("hash-embedding", {"weighted": True}), ("ce-mult", {"num_tables": 3})),
     *(("ce-concat", {"split": "quotient-remainder"}), ("pq", {"residual": True}), ("mixed-dim", {"temperature": 0.7})),
     *(("cce", {"combine": "sum", "num_helpers": 2}), ("cce", {"num_learned": 5, "track_counts": True})),
+    *(("quantized", {"bits": 16}), ("quantized", {"scale_by": "column"}), ("quantized", {"scale_by": "group"})),
 ]
 
 
@@ -31,3 +39,4 @@ def test_a_table_has_the_parameters_that_its_class_says(method, options):
     shapes = kind.shapes(300, 8, arguments)
     assert dict(shapes.parameters) == {name: tuple(parameter.shape) for name, parameter in table.named_parameters()}
     assert shapes.pointer_nbytes == table.pointer_nbytes
+    assert (shapes.num_params, shapes.codebook_nbytes(4)) == (table.num_params, table.codebook_nbytes)

@@ -97,6 +97,7 @@ CHANGES = {
     },
     "packed": {"cap": 160},  # ten rows: two pointers in a byte
     "refits": {"refits": 2, "epochs": 1, "cluster_schedule": "none", "cluster_every": None, "cluster_times": None},
+    "quantized": {"method": "quantized", "weight_decay": 1e-4},
     "pieces": {"accumulate": 2, "batch_size": 66},
     "together": {"max_steps": 10},
 }

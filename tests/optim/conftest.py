@@ -1,5 +1,6 @@
 """The compiled path and the plain one."""
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -32,3 +33,16 @@ def runs(monkeypatch):
 
     monkeypatch.setattr(fused.Tables, "run", counted)
     return found
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """`with plain():` does without numba."""
+
+    @contextmanager
+    def without():
+        with monkeypatch.context() as patch:
+            patch.setattr(fused, "compiled", SimpleNamespace(available=False))
+            yield
+
+    return without

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import cce
-from cce.optim import SGD, LazyAdam, RowwiseAdagrad
+from cce.optim import SGD, LazyAdam, PointerDescent, RowwiseAdagrad
 from cce.training.optimizers import OPTIMIZERS, create_optimizers, learning_rate_factor, set_learning_rate
 
 
@@ -76,6 +76,21 @@ def test_sparse_adam_takes_the_tables_and_adam_the_rest():
     model(torch.arange(3)).backward()
     tables.step()
     rest.step()
+
+
+@pytest.mark.parametrize("name", ["adam", "sparse_adam"])
+def test_codes_have_an_optimizer_of_their_own(name):
+    model = Model()
+    model.table = cce.QuantizedEmbedding(10, 4)
+    rest, codes = create_optimizers(name, model, lr=0.1, weight_decay=0.0, seed=3)
+    assert isinstance(rest, torch.optim.Adam)
+    assert rest.param_groups[0]["params"] == list(model.top.parameters())
+    assert isinstance(codes, PointerDescent)
+    assert codes.tables == [model.table]
+    set_learning_rate([rest, codes], 0.25)
+    assert codes.param_groups[0]["lr"] == 0.25
+    (_, decaying) = create_optimizers("adam", model, lr=0.1, weight_decay=0.5)
+    assert decaying.param_groups[0]["weight_decay"] == 0.5
 
 
 def test_options_reach_the_optimizer_and_wrong_ones_are_named():

@@ -109,7 +109,7 @@ class EmbeddingCollection(nn.Module):
     @property
     def num_params(self) -> int:
         """The number of parameters of all tables."""
-        return sum(parameter.numel() for parameter in self.parameters())
+        return sum(table.num_params for table in self._tables())
 
     @property
     def nbytes(self) -> int:

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from cce.checks import check_type
 from cce.collection import readable_path
-from cce.embeddings import Embedding
+from cce.embeddings import Embedding, QuantizedEmbedding
 from cce.footprint import Footprint, Footprints
 
 if TYPE_CHECKING:
@@ -40,19 +40,33 @@ def _tables(model: nn.Module) -> Iterator[tuple[str, Table]]:
 def _summarize(name: str, table: Table, optimizer: Optimizer | None) -> Footprint:
     parameters = list(table.parameters())
     full_params = table.num_embeddings * table.embedding_dim
+    num_params, codebook_nbytes = _held(table, parameters)
     return Footprint(
         name=name,
         method=table.method if isinstance(table, Embedding) else f"nn.{type(table).__name__}",
         num_embeddings=table.num_embeddings,
         embedding_dim=table.embedding_dim,
-        num_params=sum(parameter.numel() for parameter in parameters),
-        codebook_nbytes=sum(parameter.nbytes for parameter in parameters),
+        num_params=num_params,
+        codebook_nbytes=codebook_nbytes,
         pointer_nbytes=table.pointer_nbytes if isinstance(table, Embedding) else 0,
-        gradient_nbytes=sum(_nbytes(parameter.grad) for parameter in parameters if parameter.grad is not None),
+        gradient_nbytes=_gradient_nbytes(table, parameters),
         optimizer_nbytes=_state_nbytes(parameters, optimizer),
         full_params=full_params,
         full_nbytes=full_params * parameters[0].element_size(),
     )
+
+
+def _held(table: Table, parameters: list[nn.Parameter]) -> tuple[int, int]:
+    """Parameters, and their bytes; codes are parameters that torch does not know of."""
+    if isinstance(table, Embedding):
+        return table.num_params, table.codebook_nbytes
+    return sum(parameter.numel() for parameter in parameters), sum(parameter.nbytes for parameter in parameters)
+
+
+def _gradient_nbytes(table: Table, parameters: list[nn.Parameter]) -> int:
+    """Bytes of the gradients that are there now, those of codes included."""
+    waiting = table.gradients.nbytes if isinstance(table, QuantizedEmbedding) and table.gradients is not None else 0
+    return waiting + sum(_nbytes(parameter.grad) for parameter in parameters if parameter.grad is not None)
 
 
 def _state_nbytes(parameters: list[nn.Parameter], optimizer: Optimizer | None) -> int:

@@ -9,6 +9,7 @@ from cce.embeddings.cluster_pool import cluster_all, naming, stage_all
 from cce.embeddings.cluster_step import ClusterStep, Quantized
 from cce.embeddings.clusterable import Clusterable, ClusterEvent, RowTransfer, StagedClustering, check_plain_parameters
 from cce.embeddings.clustered import ClusteredEmbedding
+from cce.embeddings.codes import HEADROOM
 from cce.embeddings.colliding import CollidingEmbedding
 from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
@@ -18,14 +19,18 @@ from cce.embeddings.initialization import StartScale, normal_table, output_varia
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
+from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.registry import METHODS, check_placement, create_embedding, list_methods, make_table
 from cce.embeddings.robe import RobeEmbedding
+from cce.embeddings.row_gradients import RowGradients
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import TableRequest
+from cce.embeddings.table_clustering import cluster_table
 from cce.embeddings.tensor_train import TensorTrainEmbedding
 from cce.embeddings.training_defaults import TrainingDefaults, named_schedule, paper_schedule
 
 __all__ = [
+    "HEADROOM",
     "MAX_IDS",
     "METHODS",
     "ClusterEvent",
@@ -46,8 +51,10 @@ __all__ = [
     "MixedDimensionEmbedding",
     "ProductQuantizedEmbedding",
     "Quantized",
+    "QuantizedEmbedding",
     "RandomEmbedding",
     "RobeEmbedding",
+    "RowGradients",
     "RowTransfer",
     "Shapes",
     "StagedClustering",
@@ -59,6 +66,7 @@ __all__ = [
     "check_placement",
     "check_plain_parameters",
     "cluster_all",
+    "cluster_table",
     "create_embedding",
     "list_methods",
     "make_table",

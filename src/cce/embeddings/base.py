@@ -113,7 +113,7 @@ class Embedding(nn.Module, ABC):
             num_embeddings=num_embeddings,
             embedding_dim=embedding_dim,
             num_params=shapes.num_params,
-            codebook_nbytes=shapes.num_params * itemsize,
+            codebook_nbytes=shapes.codebook_nbytes(itemsize),
             pointer_nbytes=shapes.pointer_nbytes,
             full_params=full_params,
             full_nbytes=full_params * itemsize,

@@ -20,6 +20,7 @@ from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.hashing_trick import HashingTrickEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
+from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.sizing import TableRequest
 from cce.embeddings.tensor_train import TensorTrainEmbedding
@@ -45,6 +46,7 @@ METHODS: dict[str, type[Embedding]] = {
         CollidingEmbedding,
         MixedDimensionEmbedding,
         ProductQuantizedEmbedding,
+        QuantizedEmbedding,
         ClusteredEmbedding,
     )
 }

@@ -22,13 +22,23 @@ class Shapes:
     num_hashes: int = 0  # hash functions
     pointers: tuple[int, int, int] = (0, 0, 1)  # ids, columns, and rows that a pointer can name
     num_counts: int = 0  # ids whose occurrences are counted
+    codes: tuple[int, int] = (0, 0)  # rows of trained integers, and their width
+    code_itemsize: int = 1
 
     @property
     def num_params(self) -> int:
-        """All parameters."""
-        return sum(math.prod(shape) for shape in self.parameters.values())
+        """All parameters, codes included."""
+        return self._num_floats + math.prod(self.codes)
+
+    def codebook_nbytes(self, itemsize: int) -> int:
+        """Bytes of everything trainable; a parameter has `itemsize`."""
+        return self._num_floats * itemsize + math.prod(self.codes) * self.code_itemsize
 
     @property
     def pointer_nbytes(self) -> int:
         """Bytes of pointers, of the seeds of hash functions and of counters."""
         return pointer_nbytes(*self.pointers) + self.num_hashes * SEED_BYTES + self.num_counts * COUNT_BYTES
+
+    @property
+    def _num_floats(self) -> int:
+        return sum(math.prod(shape) for shape in self.parameters.values())

@@ -2,8 +2,9 @@
 
 from cce.indexing.assignments import Assignments
 from cce.indexing.counts import IdCounts
+from cce.indexing.frequency_groups import group_of, group_starts
 from cce.indexing.ids import blocks, check_ids
-from cce.indexing.multiply_shift import MIX_1, MIX_2, SEED_BYTES, MultiplyShift, hash32, stack_rows
+from cce.indexing.multiply_shift import MIX_1, MIX_2, SEED_BYTES, MultiplyShift, hash32, scramble, stack_rows
 from cce.indexing.pointer_store import PointerStore
 from cce.indexing.pointer_width import pointer_nbytes
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
@@ -49,12 +50,15 @@ __all__ = [
     "check_generator",
     "check_ids",
     "describe",
+    "group_of",
+    "group_starts",
     "hash32",
     "make_generator",
     "mixed_radix_digits",
     "pointer_nbytes",
     "radices_within",
     "rows_of",
+    "scramble",
     "stack_rows",
     "versions_of",
 ]

@@ -9,6 +9,7 @@ from cce.budget import FULL
 from cce.data import PreparedData, Verification
 from cce.diagnostics import diagnose_tables, summary
 from cce.distributed import Ranks
+from cce.embeddings import Embedding
 from cce.evaluation import check_metrics, describe_metric
 from cce.models import MODELS
 from cce.run_folder import CONFIG, RunFolder
@@ -75,6 +76,8 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
     checkpoint, damage = open_checkpoint(path)
     config, made = load_model(checkpoint, model=model, trust_model=trust_model)
     health = {name: found.to_dict() for name, found in diagnose_tables(made, seed=config.seed).items()}
+    of_tables = {id(p) for table in made.modules() if isinstance(table, Embedding) for p in table.parameters()}
+    rest = sum(parameter.numel() for parameter in made.parameters() if id(parameter) not in of_tables)
     return Inspection(
         path=checkpoint.path,
         step=checkpoint.step,
@@ -83,7 +86,7 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
         curve=checkpoint.get("curve", list),
         tables=summary(made),
         health=health,
-        num_params=sum(parameter.numel() for parameter in made.parameters()),
+        num_params=summary(made).num_params + rest,
         damage=damage,
     )
 

@@ -12,13 +12,15 @@ from torch.optim import Optimizer
 
 from cce.checks import check_choice
 from cce.embeddings import Embedding
-from cce.optim import SGD, LazyAdam, RowwiseAdagrad
+from cce.optim import SGD, LazyAdam, PointerDescent, RowwiseAdagrad, has_codes
 from cce.training.config import LR_SCHEDULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from torch import nn
+
+    from cce.distributed import Ranks
 
 
 def _snake(name: str) -> str:
@@ -44,23 +46,38 @@ def create_optimizers(
     weight_decay: float = 0.0,
     network_weight_decay: float = 0.0,
     options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    ranks: Ranks | None = None,
 ) -> list[Optimizer]:
-    """One optimizer for all parameters, or one for the tables and one for the rest.
+    """One optimizer for all parameters, or one for the tables and one for the rest; another for codes, if there are.
 
     weight_decay: of the tables; network_weight_decay: of the rest.
+    seed, ranks: for codes, which are rounded at random, and of which the optimizer itself adds up the gradients.
     """
     check_choice("optimizer", name, sorted(OPTIMIZERS))
-    arguments = {"lr": lr, **(options or {})}
+    codes: list[Optimizer] = []
+    if has_codes(model):
+        codes = [PointerDescent(model, lr, weight_decay=weight_decay, seed=seed, ranks=ranks)]
+    decays = (weight_decay, network_weight_decay)
+    return [*_create_all(name, model, decays, {"lr": lr, **(options or {})}), *codes]
+
+
+def _create_all(
+    name: str, model: nn.Module, decays: tuple[float, float], arguments: Mapping[str, Any]
+) -> list[Optimizer]:
+    """Those of all that requires gradients, which scales of codes do not; `decays` are of the tables and the rest."""
     of_tables = {id(p) for table in model.modules() if isinstance(table, Embedding) for p in table.parameters()}
-    tables = [parameter for parameter in model.parameters() if id(parameter) in of_tables]
-    rest = [parameter for parameter in model.parameters() if id(parameter) not in of_tables]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    tables = [parameter for parameter in trained if id(parameter) in of_tables]
+    rest = [parameter for parameter in trained if id(parameter) not in of_tables]
     if name in TABLES_ONLY:
-        created = [_create(name, tables, weight_decay, arguments)]
-        return [*created, _create(TABLES_ONLY[name], rest, network_weight_decay, arguments)] if rest else created
-    if weight_decay == network_weight_decay:
-        return [_create(name, list(model.parameters()), weight_decay, arguments)]
-    groups = [{"params": tables}, {"params": rest, "weight_decay": network_weight_decay}]
-    return [_create(name, groups, weight_decay, arguments, decays=True)]
+        kinds = (name, TABLES_ONLY[name])
+        parts = zip(kinds, (tables, rest), decays, strict=True)
+        return [_create(kind, some, decay, arguments) for kind, some, decay in parts if some]
+    if decays[0] == decays[1] or not tables:
+        return [_create(name, trained, decays[1], arguments)]
+    groups = [{"params": tables}, {"params": rest, "weight_decay": decays[1]}]
+    return [_create(name, groups, decays[0], arguments, decays=True)]
 
 
 def _create(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,9 +78,12 @@ def keep_record(
 
 
 def _tables(ledger: Footprints, session: Session) -> tuple[Footprint, ...]:
-    """The tables of the best model, with the bytes of the optimizer, which knows the last model's tables."""
-    trained = {table.name: table.optimizer_nbytes for table in summary(session.model, session.optimizers[0]).tables}
-    return tuple(replace(table, optimizer_nbytes=trained[table.name]) for table in ledger.tables)
+    """The tables of the best model, with the bytes of the optimizers, which know the last model's tables."""
+    trained = [summary(session.model, optimizer).tables for optimizer in session.optimizers]
+    nbytes = {table.name: 0 for table in trained[0]}
+    for table in chain.from_iterable(trained):
+        nbytes[table.name] += table.optimizer_nbytes
+    return tuple(replace(table, optimizer_nbytes=nbytes[table.name]) for table in ledger.tables)
 
 
 def environment() -> dict[str, Any]:

@@ -60,7 +60,6 @@ class Session:
         elif config.start_from is not None:
             start_from(model, Path(config.start_from), data.schema, name=config.model, seed=config.seed)
         self.model = model.to(self.device)
-        self.parallel = ParallelModel(self.model, ranks)
         self.optimizers = create_optimizers(
             config.optimizer,
             self.model,
@@ -68,7 +67,10 @@ class Session:
             weight_decay=config.weight_decay,
             network_weight_decay=config.network_weight_decay,
             options=config.optimizer_options,
+            seed=config.seed,
+            ranks=ranks,
         )
+        self.parallel = ParallelModel(self.model, ranks)  # after optimizers, one of which may take parameters over
         self.loader = data.loader(
             "train",
             batch_size=config.batch_size // config.accumulate,

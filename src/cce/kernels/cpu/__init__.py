@@ -1,8 +1,19 @@
 """The lookup on the CPU, in compiled loops."""
 
-from cce.kernels.cpu.lookup import look_up
+from cce.kernels.cpu.codes import CodeRows, look_up_codes
+from cce.kernels.cpu.lookup import is_eager, look_up
 from cce.kernels.cpu.plan import Launch, LaunchPlan
 from cce.kernels.cpu.row_steps import AttachedStep, RowSums
 from cce.kernels.cpu.saved import Bags
 
-__all__ = ["AttachedStep", "Bags", "Launch", "LaunchPlan", "RowSums", "look_up"]
+__all__ = [
+    "AttachedStep",
+    "Bags",
+    "CodeRows",
+    "Launch",
+    "LaunchPlan",
+    "RowSums",
+    "is_eager",
+    "look_up",
+    "look_up_codes",
+]

@@ -1,0 +1,57 @@
+"""Any table, clustered into an ordinary CCE table: fine codes first, coarse ones later.
+
+A table whose ids are free to go where they like, such as `quantized`, says better which ids belong together than one in
+which they share rows from the start. Its vectors are read block by block: the table is never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from cce.checks import check_type
+from cce.embeddings.base import Embedding
+from cce.embeddings.cluster_step import ClusterStep
+from cce.embeddings.clustered import ClusteredEmbedding
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cce.clustering import ClusterSettings
+
+
+@torch.no_grad()
+def cluster_table(
+    table: Embedding,
+    *,
+    num_rows: int = 256,
+    num_columns: int | None = None,
+    num_helpers: int = 0,
+    num_learned: int | None = None,
+    settings: ClusterSettings | None = None,
+    counts: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> ClusteredEmbedding:
+    """A `ClusteredEmbedding` as near to `table` as k-means in each column brings it; `table` stays as it is.
+
+    num_rows: of each column's codebook; with 256 a pointer takes one byte.
+    num_helpers: helper tables, which start at zero; to train on and cluster again.
+    num_learned: ids with pointers; by default all. The others are hashed, and lose what `table` knew of them.
+    counts: how often each id occurs, for settings that sample or weigh by frequency.
+    """
+    check_type("table", table, Embedding, "an embedding table of cce")
+    parameter = next(table.parameters())
+    clustered = ClusteredEmbedding(
+        table.num_embeddings,
+        table.embedding_dim,
+        num_rows=num_rows,
+        num_columns=num_columns,
+        num_helpers=num_helpers,
+        num_learned=num_learned,
+        settings=settings,
+        padding_idx=table.padding_idx,
+        generator=generator,
+    ).to(parameter.device, parameter.dtype)
+    ClusterStep(clustered, lambda ids: table.to_dense(ids.to(parameter.device)), generator).stage(counts).apply()
+    return clustered
