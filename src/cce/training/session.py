@@ -99,7 +99,9 @@ class Session:
     @property
     def is_trained(self) -> bool:
         """Whether all epochs are done, or enough of them."""
-        return self.is_stopped or self.loader.epoch >= self.config.epochs or self.step >= (self.config.max_steps or 2**63)
+        return (
+            self.is_stopped or self.loader.epoch >= self.config.epochs or self.step >= (self.config.max_steps or 2**63)
+        )
 
     @property
     def rows_trained(self) -> int:
