@@ -14,7 +14,7 @@ from cce.clustering.progress import Progress
 BIG = """
 import torch
 from cce import ClusteredEmbedding
-table = ClusteredEmbedding(200_000, 16, num_rows=4_000, generator=torch.Generator().manual_seed(0))
+table = ClusteredEmbedding(200_000, 16, num_rows=4_000, num_columns=4, generator=torch.Generator().manual_seed(0))
 table.cluster(generator=torch.Generator().manual_seed(0))
 """
 

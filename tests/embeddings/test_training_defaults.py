@@ -9,7 +9,7 @@ from cce.embeddings import METHODS, TrainingDefaults, named_schedule
 from cce.embeddings.training_defaults import PAPER_SCHEDULES
 
 COUNTS = torch.tensor([0, 9, 4, 2, 1])
-WITHOUT_PRESET = sorted(set(METHODS) - {"cce"})
+WITHOUT_PRESET = sorted(set(METHODS) - {"cce", "quantized"})
 
 
 def test_the_schedules_of_the_paper():
@@ -78,3 +78,9 @@ def test_what_is_no_tensor_and_no_number_of_epochs_is_rejected():
         TrainingDefaults().num_learned([1, 2])
     with pytest.raises(ValueError, match="num_epochs must lie in"):
         TrainingDefaults().cluster_epochs(-1)
+
+
+def test_codes_of_their_own_are_for_ids_that_occur_often():
+    tuned, paper = (METHODS["quantized"].training_defaults(preset) for preset in ("tuned", "paper"))
+    assert (tuned.min_count, paper.min_count) == (5, 1)
+    assert tuned.num_learned(COUNTS, min_count=4) == 3

@@ -292,9 +292,8 @@ class _FusedTables:
             if isinstance(table, LinearEmbedding) and not table.is_weighted
         ]
         counting = [(index, table) for index, table in found if table.keeps_counts]
-        linear = [table for _, table in found]
-        look_up = Lookup(linear, [f"feature {names[index]!r}" for index, _ in found])
-        return cls(tables, [index for index, _ in found], linear, counting, look_up)
+        indices, linear = [index for index, _ in found], [table for _, table in found]
+        return cls(tables, indices, linear, counting, Lookup(linear, [f"feature {names[i]!r}" for i in indices]))
 
 
 def _readable(ids: Tensor) -> bool:

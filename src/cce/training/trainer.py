@@ -258,8 +258,8 @@ class Trainer:
         self.guard = DivergenceGuard(session, self.folder)
         self.stop_request, self.is_to_stop = StopRequest(), False
         self.validated_at = session.validation_positions()
-        folder = self.folder if self.ranks.is_main else None
-        self.log = MetricsLog(folder, step=session.step, tensorboard=self.config.tensorboard)
+        log_to = self.folder if self.ranks.is_main else None
+        self.log = MetricsLog(log_to, step=session.step, tensorboard=self.config.tensorboard)
         total = min(self.config.epochs * session.num_rows, session.total_steps * self.config.batch_size)
         shown = progress and self.ranks.is_main
         self.progress = Progress(total, shown=shown, first_row=session.rows_trained, name=self.config.method)
@@ -297,7 +297,6 @@ class Trainer:
 
     def _leave_if_asked(self) -> None:
         """Save and leave if anyone was asked to stop before the step; all ranks leave together."""
-        session = self.session
-        if self.is_to_stop and not session.is_done:
+        if self.is_to_stop and not self.session.is_done:
             self._save()
-            raise KeyboardInterrupt(f"saved after step {session.step:,}; resume with {how_to_resume(self.folder)}")
+            raise KeyboardInterrupt(f"saved after step {self.session.step:,}; resume with {how_to_resume(self.folder)}")

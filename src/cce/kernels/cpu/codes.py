@@ -25,8 +25,8 @@ class CodeRows(NamedTuple):
     codes: Tensor  # (num_rows, width), integers
     scale: Tensor  # float32 (1 or groups, 1 or width)
     starts: list[int]  # the first row of each group
-    num_learned: int  # ids from here on have no row of their own …
-    seeds: Tensor | None  # … and are hashed with these
+    num_learned: int  # ids from here on have no row of their own
+    seeds: Tensor | None  # of the hash function that gives them a row
 
 
 def look_up_codes(ids: Tensor, table: CodeRows) -> tuple[Tensor, Tensor]:
