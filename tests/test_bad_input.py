@@ -91,6 +91,7 @@ def snapshot() -> dict:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("call", "kind", "message"), CASES)
 def test_a_bad_input_gives_one_clear_line_and_leaves_nothing_behind(call, kind, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

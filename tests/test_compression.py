@@ -134,6 +134,7 @@ def test_a_cap_keeps_tables_that_fit_under_it():
     assert [table.method for table in plan.tables] == ["hash", "nn.Embedding", "hash"]
 
 
+@pytest.mark.slow
 def test_a_compression_is_of_all_tables_that_may_be_swapped():
     model = nn.ModuleDict({"user": nn.Embedding(100_000, 16), "item": nn.Embedding(20_000, 16)})
     model["kept"] = nn.Embedding(9_000, 16, max_norm=1.0)
@@ -267,6 +268,7 @@ def test_a_model_without_tables_is_rejected():
         cce.compress(nn.Linear(3, 3), compression=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", ["hash", "hash-embedding", "ce-concat", "ce-sum", "robe", "tt", "mixed-dim", "collide", "pq", "cce"]
 )

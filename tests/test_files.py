@@ -60,6 +60,7 @@ def test_a_failure_half_way_leaves_the_old_file_and_no_temporary_one(tmp_path, o
     assert [(found.name, found.read_text()) for found in tmp_path.iterdir()] == ([("report.md", old)] if old else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", ["old", None])
 def test_a_disk_that_is_full_half_way_leaves_the_old_file_or_none(tmp_path, old):
     path = tmp_path / "report.md"

@@ -105,6 +105,7 @@ def test_a_package_is_imported_through_its_init_and_nothing_inside_it():
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_training_knows_no_method():
     """It asks the class of a method (`training_defaults`) and `cce.diagnostics`; not even a name of one is written."""
     kinds = {kind.__name__ for kind in METHODS.values()}

@@ -138,6 +138,7 @@ def test_a_record_of_the_first_format_is_read():
     assert "bce" not in json.loads(read.to_json())
 
 
+@pytest.mark.slow
 def test_the_records_that_are_kept_are_read():
     paths = sorted((ROOT / "results" / "real").glob("*/records.jsonl"))
     assert len(paths) >= 8
@@ -198,6 +199,7 @@ def test_records_that_fail_half_way_leave_the_old_file(tmp_path):
     assert read_records(tmp_path / "records.jsonl") == [RECORD]
 
 
+@pytest.mark.slow
 def test_files_are_written_and_read_in_utf8_on_every_machine(tmp_path):
     result = python(
         "import pathlib\n"
@@ -209,5 +211,6 @@ def test_files_are_written_and_read_in_utf8_on_every_machine(tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_records_need_no_torch():
     assert python("import sys, cce.records; sys.exit('torch' in sys.modules)").returncode == 0

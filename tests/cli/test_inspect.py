@@ -31,6 +31,7 @@ def test_a_run_is_told_in_words_and_in_json(run, capsys):
     assert set(told["health"]["tables.tables.c0"]) == {"entropies", "golden", "dead_rows", "num_rows", "verdict"}
 
 
+@pytest.mark.slow
 def test_what_is_no_run_is_one_line_and_exit_2(tmp_path, capsys):
     assert main(["inspect", str(tmp_path)]) == 2
     message = f"cce inspect: {tmp_path} must be a run or a checkpoint, got no whole checkpoint there.\n"

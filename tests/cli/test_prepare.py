@@ -109,6 +109,7 @@ def test_the_printed_summary_tells_everything(tmp_path, capsys):
     assert "best possible test BCE: 0." in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_one_line(tmp_path, capsys):
     train, out = tmp_path / "train.txt", tmp_path / "out"
     assert "train.txt must be a file, and there is none." in rejected(capsys, "criteo-kaggle", train, out)

@@ -60,6 +60,7 @@ def test_several_paths_and_a_file(sweep, tmp_path, capsys):
     assert told["out"] == str(tmp_path / "report")
 
 
+@pytest.mark.slow
 @needs_vega
 def test_watching_what_is_finished_ends_at_once(sweep, capsys):
     assert main(["report", str(sweep), "--watch", "0.01", "--no-figures"]) == 0

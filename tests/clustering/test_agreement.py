@@ -41,6 +41,7 @@ def test_no_pointers_no_churn():
     assert churn(torch.empty(0, 2, dtype=torch.long), torch.empty(0, 2, dtype=torch.long)) == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 60), st.integers(1, 8), st.integers(0, 10**6))
 def test_relabelling_never_counts(num_ids, num_rows, seed):

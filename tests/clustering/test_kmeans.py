@@ -54,6 +54,7 @@ def test_compiled_loops_and_torch_agree(width, num_clusters):
     assert fits[0].inertias == pytest.approx(fits[1].inertias, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", OURS)
 def test_inertia_never_rises_and_is_that_of_the_centroids_before_the_update(backend):
     points = torch.randn(4000, 4, generator=seeded(3))

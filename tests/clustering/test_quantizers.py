@@ -225,6 +225,7 @@ def test_settings_that_need_counts_are_rejected_without_them(options):
         draw_sample(10, 2, settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block_size", [1, 7, 300, 1000])
 def test_the_whole_vocabulary_is_encoded_block_by_block_into_the_narrowest_pointers(block_size):
     vectors, labels, _ = planted()

@@ -54,6 +54,7 @@ def test_a_collection_takes_any_names_and_its_state_loads():
     assert len(collection.cluster()) == len(HARD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["dlrm", "gmf"])
 def test_models_summaries_and_schedules_know_them_by_name(model):
     schema = Schema((Feature("type", 500), Feature("a.b", 400)))

@@ -170,6 +170,7 @@ def test_any_bags(batch, longest, seed):
     torch.testing.assert_close(collection(ids, offsets), pooled_apart(collection, ids, offsets))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_weights_of_ids_and_their_gradient(dtype):
     collection, (ids, offsets) = make(padding_idx=3, dtype=dtype), bags_of(50)

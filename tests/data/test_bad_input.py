@@ -419,12 +419,14 @@ def test_there_are_many_cases():
     assert len(set(NAMES)) >= len(NAMES) - 3  # few have the name of another
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("files", "words", "fragments"), CASES, ids=NAMES)
 def test_it_is_rejected_with_one_clear_line_and_nothing_is_left(files, words, fragments, here, capsys):
     write_files(here, files)
     check(words, fragments, here, capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [VERIFY, LIKE], ids=["verify", "like"])
 @pytest.mark.parametrize(("damage", "fragments"), MANIFESTS.values(), ids=MANIFESTS)
 def test_a_damaged_manifest_is_rejected(words, damage, fragments, good, here, capsys):
@@ -433,6 +435,7 @@ def test_a_damaged_manifest_is_rejected(words, damage, fragments, good, here, ca
     check(words, fragments, here, capsys)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("damage", "fragments"), MANIFESTS.values(), ids=MANIFESTS)
 def test_a_damaged_manifest_cannot_be_opened(damage, fragments, good, here):
     shutil.copytree(good, here, dirs_exist_ok=True)

@@ -73,6 +73,7 @@ def test_ids_follow_zipfs_law(zipf):
         assert chisquare(torch.bincount(column, minlength=size).tolist(), expected).pvalue > 0.001
 
 
+@pytest.mark.slow
 def test_features_are_drawn_independently():
     first, second = planted((4, 3)).sample(50_000, generator=generator(4)).ids.unbind(1)
     joint = torch.bincount(first * 3 + second, minlength=12).view(4, 3).double()

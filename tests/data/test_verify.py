@@ -22,6 +22,7 @@ def change(path, dtype, index, value):
     numbers.tofile(path)
 
 
+@pytest.mark.slow
 def test_data_sets_that_are_right_have_no_problems(made, tmp_path):
     found = verify_data(made)
     size = sum(path.stat().st_size for path in made.glob("*.rows"))
@@ -70,6 +71,7 @@ def test_without_pyarrow_vocabularies_are_known_by_their_checksum(tmp_path, monk
     assert problem.startswith(f"{folder / 'vocabulary' / '000.parquet'} must have ")
 
 
+@pytest.mark.slow
 def test_a_split_without_rows_is_right(made, tmp_path):
     folder = table_with_everything(tmp_path, "--test", "0")
     assert PreparedData.open(folder).num_rows("test") == 0

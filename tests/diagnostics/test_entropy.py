@@ -117,6 +117,7 @@ def test_a_wrong_max_order_is_rejected_with_its_range(max_order):
         cce.pointer_entropies(table, max_order=max_order)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_columns", "orders"), [(5, 5), (6, 6), (7, 2), (16, 2)])
 def test_beyond_six_columns_two_orders_are_given_unless_asked(num_columns, orders):
     table = table_with(torch.randint(4, (20, num_columns), generator=torch.Generator().manual_seed(0)))

@@ -192,6 +192,7 @@ def test_before_its_first_step_adam_holds_nothing(model):
     assert not optimizer.state  # and asking did not change that
 
 
+@pytest.mark.slow
 def test_an_optimizer_of_other_parameters_adds_nothing(model):
     assert cce.summary(model, torch.optim.Adagrad([nn.Parameter(torch.zeros(3))])).total.optimizer_nbytes == 0
 

@@ -49,6 +49,7 @@ def test_after_a_clustering_the_table_is_what_product_quantisation_gives():
     assert "healthy" in found.verdict
 
 
+@pytest.mark.slow
 def test_a_column_that_uses_one_row_has_collapsed():
     broken = table()
     pointers = broken.assignments(torch.arange(2_000))
@@ -60,6 +61,7 @@ def test_a_column_that_uses_one_row_has_collapsed():
     assert found.verdict == "collapsed: a column uses 1 of its 16 rows"
 
 
+@pytest.mark.slow
 def test_columns_that_repeat_each_other_have_collapsed():
     broken = table()
     pointers = broken.assignments(torch.arange(2_000))
@@ -95,6 +97,7 @@ def test_only_learned_ids_count():
     assert cce.diagnose_collapse(partial, generator=generator()).random[1] <= math.log(100) + 1e-9
 
 
+@pytest.mark.slow
 def test_all_tables_of_a_model_that_can_learn_are_judged():
     model = torch.nn.ModuleDict({"a": table(), "b": cce.FullEmbedding(9, 4), "c": table(num_learned=0)})
     found = diagnose_tables(model, seed=3)

@@ -17,6 +17,7 @@ def states(tables):
     return [tensor for table in tables.values() for tensor in table.state_dict().values()]
 
 
+@pytest.mark.slow
 def test_every_table_is_clustered_and_events_come_in_their_order():
     tables = tables_of(50, 400, 100)
     events = cluster_all(tables, seeded(1))
@@ -24,6 +25,7 @@ def test_every_table_is_clustered_and_events_come_in_their_order():
     assert [event.transfer.parameter for event in events] == [table.codebook for table in tables.values()]
 
 
+@pytest.mark.slow
 def test_staged_tables_are_as_they_were_until_they_are_applied():
     tables, done = tables_of(50, 400, 100), []
     before, clustered = states(tables_of(50, 400, 100)), tables_of(50, 400, 100)
@@ -36,6 +38,7 @@ def test_staged_tables_are_as_they_were_until_they_are_applied():
     assert all(map(torch.equal, states(tables), states(clustered)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small_ids", [0, 10**9])
 def test_if_one_table_cannot_be_clustered_none_is_and_it_is_named(monkeypatch, small_ids):
     monkeypatch.setattr(cluster_pool, "SMALL_IDS", small_ids)

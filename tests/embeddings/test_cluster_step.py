@@ -227,6 +227,7 @@ def test_pointers_mapped_from_a_file_are_replaced_whole(tmp_path):
     assert torch.equal(PointerStore(1000, 8, 300, path=file).to_tensor(), plain.assignments.pointers.to_tensor())
 
 
+@pytest.mark.slow
 def test_a_pointer_file_that_cannot_be_written_leaves_the_old_table(tmp_path):
     folder = tmp_path / "gone"
     folder.mkdir()
@@ -256,6 +257,7 @@ def test_counting_compiles_and_does_without_learned_ids():
     )
 
 
+@pytest.mark.slow
 def test_half_precision_tables_cluster_too():
     for dtype in (torch.bfloat16, torch.float16, torch.float64):
         table = cce.ClusteredEmbedding(500, 8, num_rows=10, generator=generator()).to(dtype)

@@ -139,6 +139,7 @@ def test_after_clustering_helpers_are_zero_and_hashed_anew():
     assert not torch.equal(table.helper.seeds, seeds)
 
 
+@pytest.mark.slow
 def test_clustering_works_in_place_and_keeps_the_number_of_parameters():
     table, _ = trained(noise=0.5)
     codebook, address, size = table.codebook, table.codebook.data_ptr(), table.num_params
@@ -154,6 +155,7 @@ def test_clustering_works_in_place_and_keeps_the_number_of_parameters():
     assert list(event.seconds) == ["sample", "fit", "assign", "helpers", "measure", "stage", "swap"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_helpers", [1, 2])
 @pytest.mark.parametrize("combine", ["concat", "sum"])
 def test_a_residual_start_changes_the_table_less_than_a_zero_start(combine, num_helpers):
@@ -199,6 +201,7 @@ def test_without_learned_ids_there_is_nothing_to_cluster():
         cce.ClusteredEmbedding(30, 8, num_rows=2, num_learned=0).cluster()
 
 
+@pytest.mark.slow
 def test_circular_columns_are_clustered_by_the_others():
     """If columns 2 and 3 are constant, columns 0 and 1 are grouped by each other's pieces."""
     table, groups = trained(combine="circular")
@@ -235,6 +238,7 @@ def test_tables_seeded_by_product_quantisation():
     assert error < 1.05 * expected
 
 
+@pytest.mark.slow
 def test_seeds_make_clustering_repeatable_on_any_number_of_threads(num_threads):
     states = []
     for threads in (1, 2):

@@ -27,6 +27,7 @@ def test_the_number_of_columns_is_the_divisor_nearest_to_four(dim, columns):
     assert default_columns(dim) == columns
 
 
+@pytest.mark.slow
 @given(dim=st.integers(1, 3000))
 def test_no_other_divisor_is_nearer_to_four(dim):
     columns = default_columns(dim)
@@ -109,6 +110,7 @@ def test_a_budget_below_the_balanced_split_is_rejected():
     assert sizes == {"num_rows": 36}  # with 28 quotients: as many rows, and more of them for the remainder
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     num_ids=st.integers(1, 10**5),

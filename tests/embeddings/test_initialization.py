@@ -71,6 +71,7 @@ def make(method, start_scale, *, seed=0, **options):
     return cce.create_embedding(method, NUM_IDS, DIM, seed=seed, start_scale=start_scale, **budget, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start_scale", WANTED)
 @pytest.mark.parametrize("method", METHODS)
 def test_values_start_with_the_standard_deviation_asked_for(method, start_scale):

@@ -176,6 +176,7 @@ def pickled(table):
     return pickle.loads(pickle.dumps(table))
 
 
+@pytest.mark.slow
 @every_width_clustered
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickled, saved])
 def test_a_copy_goes_on_with_the_same_bits(num_rows, copied):

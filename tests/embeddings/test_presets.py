@@ -38,6 +38,7 @@ def by_hand(**options):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "columns"), [({}, 8), ({"preset": "paper"}, 4), ({"preset": "paper", "num_columns": 2}, 2)]
 )

@@ -25,6 +25,7 @@ def test_vectors_that_codebooks_can_hold_are_found_again():
     assert clustered.pointer_nbytes == NUM_IDS * 4 + 4 * 24  # a byte for each id and column, and seeds
 
 
+@pytest.mark.slow
 def test_fewer_rows_are_farther_away():
     table = cce.QuantizedEmbedding(NUM_IDS, DIM, generator=torch.Generator().manual_seed(0))
     errors = [
@@ -48,6 +49,7 @@ def test_any_table_can_be_clustered_and_trained_on():
     clustered.cluster()
 
 
+@pytest.mark.slow
 def test_equal_generators_give_equal_tables():
     one, same = (cce.cluster_table(planted(300), num_rows=32, generator=torch.Generator().manual_seed(3)) for _ in "12")
     for name, tensor in one.state_dict().items():

@@ -33,6 +33,7 @@ def test_auc_equals_scikit_learns_whatever_the_ties(num_levels, dtype):
     assert auc(scores, labels) == pytest.approx(roc_auc_score(labels, scores.double()), abs=1e-14)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40))
 def test_auc_is_the_share_of_pairs_in_order(rows):

@@ -127,6 +127,7 @@ def test_blocks_walk_all_ids_in_order(num_ids, size, lengths):
     assert [i for ids in walked for i in ids.tolist()] == list(range(num_ids))
 
 
+@pytest.mark.slow
 def test_a_vocabulary_longer_than_a_block_is_filled_to_its_end():
     num_ids = BLOCK + 3
     assignments = make(num_ids, 1, 200)
@@ -367,6 +368,7 @@ def test_sharing_a_model_shares_its_pointers_and_no_other_move_does(num_learned)
     assert torch.equal(model["table"](torch.arange(50)), before)
 
 
+@pytest.mark.slow
 def test_compiled_pointers_follow_a_replacement():
     assignments = make(num_rows=16)
     compiled = torch.compile(assignments, backend="aot_eager", fullgraph=True)

@@ -77,6 +77,7 @@ def test_scrambling_is_a_bijection():
     assert len(scramble(ids).unique()) == len(ids)
 
 
+@pytest.mark.slow
 def test_no_function_lets_consecutive_ids_collide_much_more_than_chance():
     """Multiply-shift alone does, up to a dozen times, for one function in twenty."""
     num_ids, num_rows = 10_000, 1_000

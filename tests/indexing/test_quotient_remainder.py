@@ -123,6 +123,7 @@ def test_balanced_radices_name_every_id_and_are_nearly_equal_largest_first(num_i
     assert (radices[0] - 1) ** num_digits < num_ids
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.integers(1, 3))
 @repeatable
 def test_no_radices_have_a_smaller_sum_than_the_balanced_ones(num_ids, num_digits):
@@ -158,6 +159,7 @@ def check_within(num_ids, num_digits, num_rows):
     assert sum(radices) <= num_rows
 
 
+@pytest.mark.slow
 @given(st.integers(2, 800), st.integers(2, 4), st.integers(0, 400))
 @repeatable
 def test_no_other_first_radix_comes_closer_under_the_number_of_rows(num_ids, num_digits, spare):

@@ -47,6 +47,7 @@ def test_float32_is_the_default():
     assert UnitInterval(2)(torch.arange(3)).dtype is torch.float32
 
 
+@pytest.mark.slow
 def test_every_function_is_uniform_with_mean_zero_and_variance_a_third():
     numbers = UnitInterval(16, generator=seeded(1))(random_ids(), torch.float64).numpy()
     pvalues = np.array([stats.kstest(column, stats.uniform(-1, 2).cdf).pvalue for column in numbers.T])

@@ -70,6 +70,7 @@ def test_weights_get_the_gradient_that_the_dense_product_gives_them(sparse):
     assert torch.allclose(weights.grad, codebook.sum(1)[rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_gradients_agree_with_finite_differences(weighted):
     codebook, rows, weights = problem((5, 2, 3), weighted=weighted)

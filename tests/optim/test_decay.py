@@ -44,6 +44,7 @@ def trained(kind, form, *, weight_decay, pattern="at random", dtype=torch.float3
     return parameter.detach()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight_decay", [1e-4, 0.01, 1.0, 30.0])
 @pytest.mark.parametrize("pattern", ["at random", "frequent and rare", "in turns", "once"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -286,6 +287,7 @@ def test_the_clocks_of_rows_are_counted_in_bytes():
     assert cce.summary(table, optimizer).total.optimizer_nbytes == 4 * len(table.codebook)
 
 
+@pytest.mark.slow
 def test_a_schedule_clusters_rows_that_lack_nothing():
     """The clustering of lazily decayed tables is that of tables that were decayed at every step."""
     made = []

@@ -127,6 +127,7 @@ def test_transfer_gives_a_clustered_row_the_mean_state_of_the_rows_its_ids_came_
             torch.testing.assert_close(after[column * 20 + row], before[came_from].mean(0))
 
 
+@pytest.mark.slow
 def test_transfer_restarts_helpers_without_momentum_and_with_the_usual_size_of_gradients():
     for name, key in WITH_ROWS.items():
         table, optimizer = trained(name)
@@ -138,6 +139,7 @@ def test_transfer_restarts_helpers_without_momentum_and_with_the_usual_size_of_g
         torch.testing.assert_close(after, expected.expand_as(after))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_ROWS)
 def test_reset_begins_anew_and_keep_keeps(name):
     for policy in ("reset", "keep"):

@@ -25,6 +25,7 @@ def reference_step(values, sums, grad, *, rate, eps=1e-10):
             values[row] -= rate * grad[row] / (sums[row].sqrt() + eps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_equals_the_formula(path, form, dtype):

@@ -38,6 +38,7 @@ def run(**options):
     return model, averaged, optimizer, schedule
 
 
+@pytest.mark.slow
 def test_at_an_event_the_averaged_table_is_the_model_s_and_the_head_stays_averaged():
     for options in ({}, {"use_buffers": True}, {"multi_avg_fn": get_ema_multi_avg_fn(0.9)}):
         model, averaged, optimizer, schedule = run(**options)

@@ -228,6 +228,7 @@ def test_parameters_that_were_replaced_are_trained_on(name):
     assert not torch.equal(table.codebook, before)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # torch's own Adagrad, on any sparse gradient
 def test_sparse_adam_and_sparse_momentum():
     for make_optimizer in (

@@ -69,6 +69,7 @@ def test_every_part_is_there():
     assert "{{" not in page
 
 
+@pytest.mark.slow
 @needs_vega
 def test_metrics_are_a_list_to_choose_from_where_there_are_several():
     page = without_vega(page_of(Collected(records=made_records())))
@@ -147,6 +148,7 @@ def with_more_tables(record):
     return replace(record, tables=tuple(tables))
 
 
+@pytest.mark.slow
 @needs_vega
 def test_a_page_of_hundreds_of_runs_stays_small():
     methods = ("cce", "hash", "ce-concat", "robe", "dhe", "hash-embedding", "tt", "ce-sum", "ce-mult", "collide")
@@ -159,6 +161,7 @@ def test_a_page_of_hundreds_of_runs_stays_small():
     assert len(page_of(Collected(records=records)).encode()) < 3_000_000
 
 
+@pytest.mark.slow
 @needs_vega
 def test_several_groups_have_a_navigation():
     other = made_record("cce", 500)

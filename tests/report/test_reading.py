@@ -39,6 +39,7 @@ def start_run(folder, *, config=CONFIG, lines=LINES):
     return folder
 
 
+@pytest.mark.slow
 def test_a_file_of_records(tmp_path):
     write_records(made_records(), tmp_path / "any.jsonl")
     found = collect([tmp_path / "any.jsonl"])

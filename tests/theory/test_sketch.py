@@ -32,6 +32,7 @@ def test_rows_and_signs_are_spread_and_independent():
         assert abs(float(signs[sketch.rows[:, 0] == row].mean())) < 0.1
 
 
+@pytest.mark.slow
 def test_norms_are_kept_on_average():
     vector = normal(1, 300)
     squares = [

@@ -76,6 +76,7 @@ def test_it_does_not_stay_at_the_best_table_if_that_has_no_clusters():
     assert ends[20] < ends[5]
 
 
+@pytest.mark.slow
 def test_planted_clusters_are_kept():
     problem, _ = planted_problem(1000, 100, 4, num_clusters=4, seed=0)
     run = sparse_cce(problem, 16, num_steps=10, start=problem.optimum, generator=generator())

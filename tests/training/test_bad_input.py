@@ -258,6 +258,7 @@ def fingerprint(folder):
     return {path: path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "message"), WORDS, ids=[" ".join(words)[-50:] for words, _ in WORDS])
 def test_words(data, run, tmp_path, monkeypatch, capsys, words, message):
     monkeypatch.chdir(tmp_path)
@@ -494,6 +495,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damaged_runs(data, run, tmp_path, capsys, name):
     damage, words, message = DAMAGES[name]

@@ -67,6 +67,7 @@ def steps(data, steps_per_epoch=100, **changes):
     return schedule if schedule is None else schedule.steps
 
 
+@pytest.mark.slow
 def test_schedules_are_chosen_by_the_epochs_and_the_preset(data):
     assert steps(data, epochs=1) == {25, 50}
     assert steps(data, epochs=10) == {50 * (index + 1) for index in range(12)}

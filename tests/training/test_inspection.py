@@ -34,6 +34,7 @@ def test_a_run_is_looked_at_by_its_newest_checkpoint(run):
     assert found.to_dict()["tables"]["all_tables"]["num_params"] == run[1].num_params
 
 
+@pytest.mark.slow
 def test_evaluation_gives_the_scores_of_the_record(run, data):
     found = evaluate_checkpoint(run[0], data)
     assert found.path == checkpoint_path(run[0] / "checkpoints", best_step(run[1]))

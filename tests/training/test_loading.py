@@ -51,6 +51,7 @@ def test_everything_but_the_tables_is_copied(trained, data):
     assert all(same(model, trained[1], name) for name in model.state_dict() if ".tables." not in name)
 
 
+@pytest.mark.slow
 def test_a_small_table_stays_full_and_a_large_one_is_quantised(trained, data):
     model = started(data, trained[0], method="pq")
     assert same(model, trained[1], "tables.tables.c2.codebook")  # it fits under the cap
@@ -112,6 +113,7 @@ def test_fine_tuning_goes_on_from_there_and_resumes_to_the_bit(trained, data, tm
     assert whole.curve[0]["bce"] < fresh.curve[0]["bce"]
 
 
+@pytest.mark.slow
 def test_cce_may_start_from_a_trained_table_as_well(trained, data):
     model = started(data, trained[0], method="cce")
     table, weight = model.tables.tables["c0"], trained[1].tables.tables["c0"].to_dense().detach()
@@ -119,6 +121,7 @@ def test_cce_may_start_from_a_trained_table_as_well(trained, data):
     assert (table.to_dense() - weight).norm() < 0.8 * (random.to_dense() - weight).norm()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -102,6 +102,7 @@ def test_a_process_that_is_not_the_main_one_writes_nothing():
     MetricsLog(None).write("train", 5, loss=0.5)
 
 
+@pytest.mark.slow
 def test_tensorboard_has_every_event_once_after_a_resume(folder):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     log = MetricsLog(folder, tensorboard=True)

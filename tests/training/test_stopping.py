@@ -116,6 +116,7 @@ def diverging(data, out, step, **changes):
     return trainer
 
 
+@pytest.mark.slow
 def test_the_last_good_checkpoint_is_kept_and_named(data, tmp_path):
     with pytest.raises(DivergedError, match=r"at step 10 .*the last good checkpoint is .*step-0000000009\.$"):
         diverging(data, tmp_path / "run", 9).run()

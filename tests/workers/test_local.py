@@ -115,6 +115,7 @@ def is_alive(pid):
     return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
 
 
+@pytest.mark.slow
 def test_processes_end_with_the_one_that_began_them(interrupted):
     _, process = interrupted
     workers = children(process.pid)

@@ -12,8 +12,11 @@ from cce.testing.values import ValueTests
 
 SLOW_TESTS = frozenset(  # tests that compile, start a process or make many tables; pytest has no mark that all know
     {
+        "test_a_budget_is_met_from_below_and_nearly_spent",
         "test_any_number_of_threads_gives_the_same",
         "test_any_sizes_and_budgets",
+        "test_fits_a_trained_table_or_says_why_not",
+        "test_starts_with_the_common_mean_and_variance",
         "test_state_dict_round_trip_in_a_new_process",
         "test_torch_compile",
         "test_torch_export",

@@ -21,6 +21,7 @@ def test_every_module_has_a_backend_of_its_name():
     assert all((backend.lloyd is None) != (backend.fit is None) for backend in BACKENDS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_every_backend_recovers_planted_clusters(name):
     if name in ("faiss", "sklearn"):

@@ -17,6 +17,7 @@ def test_sums_weights_and_inertia_of_two_clusters():
     assert step.inertia == 6.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sums_are_those_of_the_points_of_each_cluster(weighted):
     points = torch.randn(4000, 4, generator=seeded(0))

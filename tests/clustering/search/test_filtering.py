@@ -38,6 +38,7 @@ def test_equals_the_definition(scale, kind, num_rows, num_centers):
     assert np.array_equal(searched(rows, centers), expected.numpy())
 
 
+@pytest.mark.slow
 def test_few_candidates_are_left_for_a_small_box():
     centers = np.random.default_rng(1).random((4, 1000), np.float32)
     candidates = Candidates(np.arange(1000, dtype=np.int32), centers, np.full(1, 1000, np.int32))

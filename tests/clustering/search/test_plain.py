@@ -95,6 +95,7 @@ def test_any_number_of_threads_gives_the_same_and_starts_no_threads_of_torch(mon
     assert max(sizes) <= plain.PAIRS_IN_SMALL_BLOCK
 
 
+@pytest.mark.slow
 def test_a_search_inside_a_task_of_the_pool_ends(num_threads):
     num_threads(2)
     points, centroids = points_and_centroids(4000, 300, 4)

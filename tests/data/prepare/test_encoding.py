@@ -1,6 +1,7 @@
 """The last step: blocks into records, at their place in the file of their split, the same bytes every time."""
 
 import numpy as np
+import pytest
 
 from cce.data.prepare.arrow import Words, as_values, save_block
 from cce.data.prepare.columns import Columns
@@ -66,6 +67,7 @@ def test_a_block_that_is_done_is_not_done_again(tmp_path):
     assert not np.fromfile(tmp_path / "train.rows", np.uint8).any()
 
 
+@pytest.mark.slow
 def test_bytes_between_fields_are_zero(tmp_path):
     dtype = record_dtype(SCHEMA)
     task = write_block(tmp_path)

@@ -71,6 +71,7 @@ def test_labels_have_a_threshold_and_some_are_left_out(tmp_path):
     assert (facts[0]["num_rows"], facts[0]["num_dropped"], facts[0]["num_bad"]) == (4, 1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", ["rows", "negatives"])
 def test_a_sample_is_the_same_whatever_the_pieces_and_spares_positive_rows(tmp_path, sample):
     text = b"y,x,a\n" + b"".join(b"%d,%d,u\n" % (row % 5 == 0, row) for row in range(4000))

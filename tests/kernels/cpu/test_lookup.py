@@ -44,6 +44,7 @@ def assert_same_gradient(found, expected, num_ids):
     torch.testing.assert_close(found.to_dense(), expected.to_dense(), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @every_table
 @pytest.mark.parametrize(("padding_idx", "num_ids"), [(None, 250), (5, 250), (5, 600)])
 def test_vectors_and_gradients_have_the_bits_of_the_definition(make, padding_idx, num_ids):
@@ -145,6 +146,7 @@ def test_a_gradient_that_is_one_number_everywhere():
 # -- torch's machinery -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_gradients_of_gradients():
     table = clustered(60, 4, num_rows=5, padding_idx=3).double()
     ids = torch.tensor([1, 3, 1, 50])
@@ -260,6 +262,7 @@ def check(table, ids):
     assert torch.equal(table(ids), plain(table, ids))
 
 
+@pytest.mark.slow
 def test_a_lookup_follows_everything_that_moves():
     table, ids = (
         cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, first_rows=300, preset="paper", generator=seeded()),

@@ -144,6 +144,7 @@ def test_gradients_of_gradients_are_refused():
         loss.backward(create_graph=True)
 
 
+@pytest.mark.slow
 def test_tables_that_changed_their_shape_before_backward_are_not_written_to():
     table = cce.ClusteredEmbedding(700, 16, num_rows=20, first_rows=300, generator=seeded())
     cce.optim.apply_in_backward(cce.optim.SGD(table.parameters(), lr=0.1))

@@ -23,6 +23,7 @@ def test_the_hash_of_one_id_is_that_of_exact_arithmetic(x, seed, num_rows):
     assert compiled_rows.hash_one(np.uint64(x), seeds.data_ptr(), num_rows) == slow.row(x, seeds[0], num_rows)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     size=st.integers(1, 400),

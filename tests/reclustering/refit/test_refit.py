@@ -124,6 +124,7 @@ def test_an_interruption_leaves_everything_as_it_was():
     assert "forward" not in vars(model.tables)
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_pointers_and_blocks_hardly_matter():
     rows = Ratings(4_000, 1)
     states = []
@@ -155,6 +156,7 @@ def test_ids_that_occur_too_seldom_share_a_vector():
     assert len(rare.unique(dim=0)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
 def test_bags(pooling):
     """Each row has a bag of two users, who are fitted through it."""

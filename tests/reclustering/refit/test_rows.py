@@ -34,6 +34,7 @@ class Numbers:
         return Batch(dense, flat.view(2, -1).T.contiguous(), labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bags", [False, True])
 @pytest.mark.parametrize("feature", [0, 1])
 @pytest.mark.parametrize("fold", [None, Fold(0, 2), Fold(2, 3)])

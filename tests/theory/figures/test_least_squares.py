@@ -48,6 +48,7 @@ def test_baselines_get_better_with_rows_and_with_ones(figure):
     assert base["T* in 40 rows, two 1s"] < base["T* in 20 rows, two 1s"] < base["T* in 20 rows"]
 
 
+@pytest.mark.slow
 def test_claims_say_what_the_series_say(figure):
     lines = {line.name: line.y for line in figure.series}
     held = {claim.text: claim.held for claim in figure.claims}

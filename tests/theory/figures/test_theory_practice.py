@@ -36,6 +36,7 @@ def test_with_equal_singular_values_the_mean_lies_under_the_corollary(figure):
     assert figure.series[EQUAL].y[-1] < figure.series[PRACTICE].y[-1]
 
 
+@pytest.mark.slow
 def test_claims_have_their_numbers(figure):
     assert len(figure.claims) == 6
     claims = [str(claim) for claim in figure.claims]
