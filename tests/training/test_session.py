@@ -4,6 +4,7 @@ import json
 import random
 
 import numpy as np
+import pytest
 import torch
 
 from cce.data import PreparedData
@@ -84,3 +85,11 @@ def test_a_seed_fixes_all_of_them():
         assert draw() == expected
     finally:
         restore_random_state(before)
+
+
+def test_several_processes_need_dense_gradients(data):
+    config = tiny_config(data, sparse=True, optimizer="sgd")
+    with pytest.raises(
+        ValueError, match=r"sparse must be False with several processes, .* sparse=True and 2 p"
+    ):
+        Session(config, PreparedData.open(data), ranks=Ranks(rank=0, world_size=2))

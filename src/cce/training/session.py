@@ -52,6 +52,9 @@ class Session:
         self, config: TrainConfig, data: PreparedData, *, ranks: Ranks, weights: dict[str, Tensor] | None = None
     ) -> None:
         self.config, self.data, self.ranks = config, data, ranks
+        if config.sparse and ranks.world_size > 1:
+            got = f"sparse=True and {ranks.world_size} processes"
+            raise ValueError(f"sparse must be False with several processes, which sum dense gradients, got {got}.")
         self.device = ranks.device(config.device)
         self.groups = None if config.group_by is None else group_column(data.schema, config.group_by)
         model = build_model(config, data.schema)
