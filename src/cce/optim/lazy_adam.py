@@ -17,6 +17,7 @@ from torch.optim.adam import adam
 
 from cce.checks import check_flag, shown
 from cce.optim.compiled_adam import step_adam
+from cce.optim.decay import CLOCK
 from cce.optim.fused import Fused, available
 from cce.optim.row_optimizer import RowOptimizer, check_not_negative
 
@@ -57,7 +58,8 @@ class LazyAdam(RowOptimizer):
     def update(self, group: dict[str, Any], parameters: Iterable[Tensor]) -> None:
         """Sparse gradients row by row, in compiled loops where there are any; dense ones by torch's own step."""
         used = [parameter for parameter in parameters if parameter.grad is not None]
-        self._decay_before(group, used)
+        if group["weight_decay"] or group[CLOCK]:  # it may have been set to 0 on the way
+            self._decay_before(group, used)
         fused, rows, dense = Fused(), [], []
         for parameter in used:
             self._begin(parameter)

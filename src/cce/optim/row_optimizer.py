@@ -68,8 +68,6 @@ class RowOptimizer(Optimizer, abc.ABC):
 
     def _decay_before(self, group: dict[str, Any], parameters: Iterable[Tensor], *, is_lazy: bool = True) -> None:
         """Bring what is about to be stepped up to date: rows of sparse gradients, or all rows of others."""
-        if group["weight_decay"] == 0 and group[decay.CLOCK] == 0:  # it may have been set to 0 on the way
-            return
         visited = []
         for parameter in parameters:
             if parameter.grad is not None and parameter.grad.is_sparse and is_lazy:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from cce.checks import check_flag
 from cce.optim import compiled_steps as loops
+from cce.optim.decay import CLOCK
 from cce.optim.fused import Fused, available
 from cce.optim.row_optimizer import RowOptimizer, check_not_negative
 
@@ -60,7 +61,8 @@ class RowwiseAdagrad(RowOptimizer):
     def update(self, group: dict[str, Any], parameters: Iterable[Tensor]) -> None:
         """Update what compiled loops can in one pass, and the rest in plain torch."""
         fused, rest, parameters = Fused(), [], list(parameters)
-        self._decay_before(group, parameters)
+        if group["weight_decay"] or group[CLOCK]:  # it may have been set to 0 on the way
+            self._decay_before(group, parameters)
         for parameter in parameters:
             grad = parameter.grad
             if grad is None:

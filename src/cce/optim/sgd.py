@@ -13,6 +13,7 @@ from torch.optim.sgd import sgd
 
 from cce.checks import check_flag, check_number
 from cce.optim import compiled_steps as loops
+from cce.optim.decay import CLOCK
 from cce.optim.fused import Fused, available
 from cce.optim.row_optimizer import RowOptimizer, check_not_negative
 
@@ -59,7 +60,8 @@ class SGD(RowOptimizer):
     def update(self, group: dict[str, Any], parameters: Iterable[Tensor]) -> None:
         """Gradients without momentum go through compiled loops, all others through torch's own step."""
         fused, rest, parameters = Fused(), [], list(parameters)
-        self._decay_before(group, parameters, is_lazy=group["momentum"] == 0)
+        if group["weight_decay"] or group[CLOCK]:  # it may have been set to 0 on the way
+            self._decay_before(group, parameters, is_lazy=group["momentum"] == 0)
         in_loops = available() and group["momentum"] == 0
         for parameter in parameters:
             grad = parameter.grad
