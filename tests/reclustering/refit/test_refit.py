@@ -206,7 +206,7 @@ def test_what_cannot_be_refitted_is_said():
     with pytest.raises(ValueError, match="min_rows must leave ids to fit, got 1000"):
         Refit(model, rows, min_rows=1000).stage("user")
     with pytest.raises(ValueError, match="table of feature 'user' must have combine='concat'"):
-        Refit(make_model(combine="sum"), rows).stage("user")
+        Refit(make_model(combine="sum"), rows)
     with pytest.raises(TypeError, match="rows must be an object with"):
         Refit(model, [1, 2, 3])
     with pytest.raises(ValueError, match=r"folds must lie in \[1, 2\*\*16\), got 0"):

@@ -71,6 +71,8 @@ class Refit:
         self.tables = find_collection(model)
         self.priors: dict[str, Prior] = {}  # of the last refit, by feature
         self._indices: dict[tuple[str, Fold | None], RowIndex] = {}
+        for feature in self.features:
+            self._table(feature)  # or say now that one cannot be refitted
 
     @property
     def features(self) -> list[str]:
