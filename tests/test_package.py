@@ -20,7 +20,19 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
 PACKAGES = (  # a package imports only packages above it
-    *("version", "checks", "text", "budget", "footprint", "schema", "files", "signals", "records", "run_folder"),
+    *(
+        "version",
+        "checks",
+        "text",
+        "budget",
+        "footprint",
+        "schema",
+        "files",
+        "signals",
+        "records",
+        "run_folder",
+        "plugins",
+    ),
     *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection"),
     *("distributed", "optim", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
     *("training", "serving"),
@@ -123,7 +135,7 @@ def test_training_knows_no_method():
 
 
 def test_files_and_records_and_text_and_checks_do_without_torch():
-    for name in ("version", "checks", "text", "files", "signals", "records", "run_folder"):
+    for name in ("version", "checks", "text", "files", "signals", "records", "run_folder", "plugins"):
         assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()
 
 

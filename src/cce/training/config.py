@@ -9,6 +9,7 @@ from typing import Any
 from cce.budget import DEFAULT_METHOD, FULL, RULES, Budget
 from cce.checks import START_SCALES, check_choice, check_range, check_start_scale
 from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
+from cce.plugins import check_plugins
 from cce.training.optimizer_rules import check_optimizer
 
 NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none", "preset": "it is an option of the run"}
@@ -20,7 +21,7 @@ AUCS = ("exact", "streaming")
 CODEBOOK_DTYPES = ("float32", "float16", "bfloat16")
 MAX_THREADS = 2**16
 MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
-MAY_MOVE = ("data", "start_from", "model")  # files and folders, which may have another name
+MAY_MOVE = ("data", "start_from", "model", "plugins")  # files and folders, which may have another name
 SCHEDULES = (
     "auto",
     "none",
@@ -166,11 +167,16 @@ class TrainConfig:
     log_every: int = field(default=100, metadata=_about("steps between lines of the log"))
     tensorboard: bool = field(default=False, metadata=_about("write TensorBoard's files as well"))
     seed: int = field(default=0, metadata=_about("of everything random"))
+    plugins: list[str] = field(
+        default_factory=list,
+        metadata=_about("Python files or modules that were loaded with cce.load_plugins and that the run needs"),
+    )
     device: str = field(default="auto", metadata=_about("cpu, cuda, or auto: cuda where there is one"))
     threads: int | None = field(default=None, metadata=_about("of torch on the CPU"))
 
     def __post_init__(self) -> None:
         self._check_types()
+        check_plugins(self.plugins)
         for name in ("model_options", "method_options", "optimizer_options", "num_learned"):
             if not isinstance(getattr(self, name), dict):
                 raise TypeError(f"{name} must be a table of names and values, got {getattr(self, name)!r}.")
