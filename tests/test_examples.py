@@ -29,6 +29,7 @@ def example(capsys, tmp_path, monkeypatch):
 def test_every_example_is_tested():
     assert [path.name for path in EXAMPLES] == [
         "compress_a_model.py",
+        "ours.py",  # by tests/test_plugins.py
         "own_method.py",
         "own_model.py",
         "replace_embedding.py",

@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,45 +18,12 @@ from cce.models import MODELS
 from cce.records import read_records
 from helpers.runs import OPTIONS, tiny_data
 
-PLUGIN = '''
-import dataclasses
-import torch
-import cce
-from cce.data import SOURCES
-from cce.evaluation import Better, MetricInfo, SummedMetric
-
-
-class Renamed(cce.HashingTrickEmbedding):
-    """The hashing trick by another name."""
-    method = "renamed"
-
-
-class Positives(SummedMetric):
-    """The share of rows that are predicted to be positive."""
-    num_sums = 2
-
-    def sums_of(self, rows):
-        return torch.tensor([(rows.logits > 0).sum(), len(rows.labels)], dtype=torch.float64)
-
-    def compute(self):
-        return float(self.sums[0] / self.sums[1])
-
-
-def small(schema, tables):
-    """A small DLRM."""
-    return cce.DLRM(schema, tables, bottom=[8], top=[8])
-
-
-cce.register_method(Renamed)
-cce.register_model("small", small)
-cce.register_metric(MetricInfo("positives", "positives", Better.ONE, "ours:Positives", "share of positive predictions"))
-cce.register_source(dataclasses.replace(SOURCES["table"], name="ledger", about="a ledger"))
-'''
+PLUGIN = Path(__file__).parents[1] / "examples" / "ours.py"
 RECIPE = """
 plugins = ["ours.py"]
 
 [train]
-model = "small"
+model = "small-dlrm"
 embedding_dim = 8
 epochs = 1
 batch_size = 64
@@ -82,18 +50,23 @@ def registries():
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "ours.py").write_text(PLUGIN)
+    (tmp_path / "ours.py").write_text(PLUGIN.read_text())
     return tmp_path / "ours.py"
 
 
 def test_what_a_plugin_registers_is_listed_and_found(plugin, capsys):
-    for what, name in (("methods", "renamed"), ("models", "small"), ("metrics", "positives"), ("sources", "ledger")):
+    for what, name in (
+        ("methods", "renamed"),
+        ("models", "small-dlrm"),
+        ("metrics", "positives"),
+        ("sources", "ledger"),
+    ):
         assert main(["list", what, "--plugin", str(plugin), "--json"]) == 0
         assert name in json.loads(capsys.readouterr().out)
     assert type(cce.create_embedding("renamed", 100, 8, num_params=80)).__name__ == "Renamed"
     with pytest.raises(SystemExit):
         main(["prepare", "--plugin", str(plugin), "ledger", "--help"])
-    assert "a ledger" in capsys.readouterr().out
+    assert "our ledger" in capsys.readouterr().out
 
 
 def test_it_is_loaded_once_and_known_by_its_name(plugin):
@@ -137,7 +110,7 @@ def test_a_saved_run_does_not_run_its_plugin_until_it_is_named_again(plugin, cap
         "--method",
         "renamed",
         "--model",
-        "small",
+        "small-dlrm",
         "--epochs",
         "1",
         "--max-steps",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from cce.text import format_bytes
+from cce.text import format_bytes, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,7 +139,7 @@ def _open_board(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise ValueError("tensorboard must be installed: pip install 'clustered-embeddings[tensorboard]'.") from error
+        raise ValueError(f"tensorboard must be installed: {install_hint('tensorboard')}.") from error
     return SummaryWriter(str(folder), purge_step=step or None)
 
 
