@@ -50,17 +50,15 @@ def registries():
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    elsewhere = [folder for folder in sys.path if Path(folder).name != "examples"]
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *elsewhere])
     (tmp_path / "ours.py").write_text(PLUGIN.read_text())
     return tmp_path / "ours.py"
 
 
 def test_what_a_plugin_registers_is_listed_and_found(plugin, capsys):
-    for what, name in (
-        ("methods", "renamed"),
-        ("models", "small-dlrm"),
-        ("metrics", "positives"),
-        ("sources", "ledger"),
-    ):
+    names = {"methods": "renamed", "models": "small-dlrm", "metrics": "positives", "sources": "ledger"}
+    for what, name in names.items():
         assert main(["list", what, "--plugin", str(plugin), "--json"]) == 0
         assert name in json.loads(capsys.readouterr().out)
     assert type(cce.create_embedding("renamed", 100, 8, num_params=80)).__name__ == "Renamed"

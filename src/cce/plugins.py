@@ -82,7 +82,8 @@ def _load(name: str, origin: str, load: Callable[[], object]) -> None:
 def _run(path: Path) -> None:
     """Run a file as a module that others can import: pickles and metrics name it."""
     name = path.stem
-    if importlib.util.find_spec(name) is not None:
+    found = importlib.util.find_spec(name)
+    if found is not None and (found.origin is None or Path(found.origin).resolve() != path):
         raise ValueError(f"plugin must have a name of its own, got {str(path)!r}, but there is a module {name!r}.")
     module = run_file(path, "plugin")
     sys.modules[name] = module
