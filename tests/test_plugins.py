@@ -77,7 +77,6 @@ def test_it_is_loaded_once_and_known_by_its_name(plugin):
 
 
 def test_entry_points_of_installed_packages_are_loaded(plugin, monkeypatch):
-    monkeypatch.syspath_prepend(plugin.parent)
     entry = importlib.metadata.EntryPoint("anything", "ours", plugins.GROUP)
     monkeypatch.setattr(plugins, "entry_points", lambda *, group: [entry] if group == plugins.GROUP else [])
     assert cce.load_plugins() == []
