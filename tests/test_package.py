@@ -35,6 +35,7 @@ PACKAGES = (  # a package imports only packages above it
     ),
     *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection"),
     *("distributed", "optim", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
+    *("integrations",),
     *("training", "serving"),
     *("theory", "experiments", "report", "testing", "cli"),
 )
