@@ -34,7 +34,8 @@ def test_every_logger_has_a_module_of_its_name():
 def test_a_resumed_run_goes_on_with_the_same_run_of_the_service(name, tmp_path, monkeypatch):
     pytest.importorskip(name)
     monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path}/mlruns")
     monkeypatch.chdir(tmp_path)
     data = tiny_data(tmp_path / "data")
     Trainer(tiny_config(data, logger=name, max_steps=5), tmp_path / "run").run()

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def configs():
     return [
-        torchrec.EmbeddingBagConfig(name="items", embedding_dim=8, num_embeddings=500, feature_names=["seen", "item"]),
+        torchrec.EmbeddingBagConfig(name="item_table", embedding_dim=8, num_embeddings=500, feature_names=["seen", "item"]),
         torchrec.EmbeddingBagConfig(
-            name="users", embedding_dim=4, num_embeddings=300, feature_names=["user"], pooling=torchrec.PoolingType.MEAN
+            name="user_table", embedding_dim=4, num_embeddings=300, feature_names=["user"], pooling=torchrec.PoolingType.MEAN
         ),
     ]
 
@@ -58,5 +58,5 @@ def test_compress_swaps_the_tables_of_an_existing_model():
 
 
 def test_two_tables_of_one_name_are_rejected():
-    with pytest.raises(ValueError, match="tables must have different names, got 'items' twice"):
+    with pytest.raises(ValueError, match="tables must have different names, got 'item_table' twice"):
         CompressedEmbeddingBagCollection([configs()[0], configs()[0]], cap=200)

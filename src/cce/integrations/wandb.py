@@ -23,7 +23,7 @@ class WandbLogger:
         known = folder / NAME
         identity = json.loads(known.read_text())["id"] if known.exists() else None
         self._run: Any = wandb.init(
-            dir=str(folder), name=folder.name, id=identity, resume="allow", config=config, settings={"console": "off"}
+            dir=str(folder), name=folder.name, id=identity, resume="allow", config=config, settings={"console": "off", "silent": True}
         )
         write_atomic(known, json.dumps({"id": self._run.id}))
 
@@ -33,7 +33,7 @@ class WandbLogger:
 
     def close(self) -> None:
         """Send what is left."""
-        self._run.finish(quiet=True)
+        self._run.finish()
 
 
 def open_logger(folder: Path, *, step: int, config: dict[str, Any]) -> WandbLogger:
