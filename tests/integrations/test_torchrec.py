@@ -19,9 +19,15 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def configs():
     return [
-        torchrec.EmbeddingBagConfig(name="item_table", embedding_dim=8, num_embeddings=500, feature_names=["seen", "item"]),
         torchrec.EmbeddingBagConfig(
-            name="user_table", embedding_dim=4, num_embeddings=300, feature_names=["user"], pooling=torchrec.PoolingType.MEAN
+            name="item_table", embedding_dim=8, num_embeddings=500, feature_names=["seen", "item"]
+        ),
+        torchrec.EmbeddingBagConfig(
+            name="user_table",
+            embedding_dim=4,
+            num_embeddings=300,
+            feature_names=["user"],
+            pooling=torchrec.PoolingType.MEAN,
         ),
     ]
 

@@ -23,7 +23,12 @@ class WandbLogger:
         known = folder / NAME
         identity = json.loads(known.read_text())["id"] if known.exists() else None
         self._run: Any = wandb.init(
-            dir=str(folder), name=folder.name, id=identity, resume="allow", config=config, settings={"console": "off", "silent": True}
+            dir=str(folder),
+            name=folder.name,
+            id=identity,
+            resume="allow",
+            config=config,
+            settings={"console": "off", "silent": True},
         )
         write_atomic(known, json.dumps({"id": self._run.id}))
 
