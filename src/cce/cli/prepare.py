@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cce.data import SOURCES, Option
+from cce.text import install_hint
 
 if TYPE_CHECKING:
     from cce.data import Job, Source
@@ -111,7 +112,7 @@ def _check_pyarrow() -> None:
     from importlib.util import find_spec
 
     if find_spec("pyarrow") is None:
-        raise ValueError("raw data is read with pyarrow: pip install 'clustered-embeddings[data]'.")
+        raise ValueError(f"raw data is read with pyarrow: {install_hint('data')}.")
 
 
 def _prepare(job: Job, out: Path, options: argparse.Namespace) -> dict[str, Any]:
