@@ -36,8 +36,8 @@ def test_a_run_is_looked_at_by_its_newest_checkpoint(run):
 
 
 def test_what_clustering_did_is_told_by_the_validations_around_the_first(run):
-    found = inspect_checkpoint(run)
-    first = min(line["step"] for line in RunFolder(run).read_log() if line["kind"] == "cluster")
+    found = inspect_checkpoint(run[0])
+    first = min(line["step"] for line in RunFolder(run[0]).read_log() if line["kind"] == "cluster")
     before = [scores["bce"] for scores in found.curve if scores["step"] <= first]
     after = [scores["bce"] for scores in found.curve if scores["step"] > first]
     assert found.gain == {"metric": "bce", "title": "BCE", "before": before[-1], "after": min(after)}
