@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 import cce
 from cce.embeddings import METHODS
+from cce.training import TrainConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -148,6 +150,20 @@ def test_recipes_named_by_the_paper_map_exist_and_no_study_of_the_paper_is_missi
     assert len(studies) >= 8
     assert studies <= named
     assert not [recipe for recipe in named if not (ROOT / recipe).exists()]
+
+
+def test_the_paper_map_has_every_method_and_no_other():
+    page = (ROOT / "docs" / "paper-map.md").read_text()
+    linked = set(re.findall(r"\[`([\w-]+)`\]\(methods/\1\.md\)", page))
+    assert linked == set(cce.list_methods())
+
+
+def test_what_the_paper_map_says_can_be_passed_on_the_command_line_can_be():
+    page = (ROOT / "docs" / "paper-map.md").read_text()
+    options = {f"--{field.name.replace('_', '-')}" for field in fields(TrainConfig)}
+    commands = re.findall(r"`cce train ([^`]+)`", page)
+    assert len(commands) >= 2
+    assert {word for command in commands for word in re.findall(r"--[\w-]+", command)} <= options
 
 
 def test_the_architecture_names_every_package():

@@ -43,8 +43,9 @@ def _about(text: str, *choices: str) -> dict[str, Any]:
 class TrainConfig:
     """A training run.
 
-    The model and its training are the paper's by default: DLRM, plain SGD at 0.1, batches of 128. How tables learn is
-    tuned (docs/results.md), as their method has it; `preset="paper"` gives the paper's columns, schedule and pointers.
+    Model, optimizer, learning rate and batch size are the paper's by default: DLRM, plain SGD at 0.1, batches of 128.
+    How tables start and learn is not: their method tunes it (docs/results.md), and `preset="paper"` gives the paper's
+    columns, schedule and pointers, and DLRM's start of full tables.
     """
 
     data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
