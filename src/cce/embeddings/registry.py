@@ -18,6 +18,7 @@ from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.hashing_trick import HashingTrickEmbedding
+from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
@@ -44,6 +45,7 @@ METHODS: dict[str, type[Embedding]] = {
         DeepHashEmbedding,
         TensorTrainEmbedding,
         CollidingEmbedding,
+        LowRankEmbedding,
         MixedDimensionEmbedding,
         ProductQuantizedEmbedding,
         QuantizedEmbedding,
