@@ -111,6 +111,9 @@ class TrainConfig:
     )
     epochs: int = field(default=1, metadata=_about("passes over the training rows; 0 with start_from"))
     batch_size: int = field(default=128, metadata=_about("rows of an optimizer step, over all processes together"))
+    shuffle: bool = field(
+        default=True, metadata=_about("shuffle the rows of an epoch; without, they come as prepared: by time, in a log")
+    )
     accumulate: int = field(default=1, metadata=_about("pieces that a batch is computed in, to save memory"))
     optimizer: str = field(
         default="sgd", metadata=_about("sgd, rowwise_adagrad, lazy_adam, adam, adamw, adagrad or any other of torch")

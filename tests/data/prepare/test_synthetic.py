@@ -36,7 +36,9 @@ def test_the_oracles_score_is_that_of_the_true_probabilities(data):
     clicks = _clicks(CONFIG)
     for split in data.splits:
         batch = whole(data, split)
-        logits = clicks._logits(batch.ids - 1) + (batch.dense @ clicks.dense_weights).double()
+        logits = (
+            clicks._logits(batch.ids - 1, torch.ones(len(batch.ids))) + (batch.dense @ clicks.dense_weights).double()
+        )
         bce = torch.nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.double())
         assert data.manifest["oracle_bce_by_split"][split] == pytest.approx(float(bce), rel=1e-5)
     assert data.manifest["oracle_bce"] == data.manifest["oracle_bce_by_split"]["test"] < math.log(2)
