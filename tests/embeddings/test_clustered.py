@@ -243,7 +243,7 @@ def test_a_settled_table_has_no_helpers_and_gives_their_rows_to_the_clusters():
     torch.testing.assert_close(table.to_dense(), weight)  # 20 pieces in 20 rows: nothing is lost
     assert (table.num_rows, table.helper.num_hashes, table.codebook_layout().slots) == (20, 0, (4, 1))
     assert (table.num_params, table.codebook.data_ptr()) == (10 * 16, memory)
-    assert not table.can_cluster
+    assert (table.num_helpers, table.can_cluster) == (0, False)
     with pytest.raises(ValueError, match=r"settle_after=1 clusterings were made: the table has settled\."):
         table.cluster()
 

@@ -98,7 +98,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         )
         tables = {"preset": preset, "num_columns": num_columns, "num_helpers": num_helpers, "combine": combine}
         layout = CodebookLayout.of(embedding_dim, {"num_rows": num_rows, "first_rows": first_rows} | tables)
-        self.num_columns, self.num_helpers, self.width = layout.num_columns, num_helpers, layout.width
+        self.num_columns, self.most_helpers, self.width = layout.num_columns, num_helpers, layout.width
         self.combine = combine
         self.helper_start = helper_start
         self.settings = checked_settings(settings)
@@ -124,8 +124,13 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     def codebook_layout(self, num_rows: int | None = None) -> CodebookLayout:
         """The layout of its tables in the codebook, now or with another number of rows."""
         rows = self.num_rows if num_rows is None else num_rows
-        num_helpers = 0 if rows == self.settled_rows else self.num_helpers
+        num_helpers = 0 if rows == self.settled_rows else self.most_helpers
         return CodebookLayout(self.num_columns, num_helpers, rows, self.width, is_sum=self.combine == "sum")
+
+    @property
+    def num_helpers(self) -> int:
+        """Helper tables per column now: none once the table has settled."""
+        return self.codebook_layout().num_helpers
 
     @property
     def num_rows(self) -> int:
@@ -268,7 +273,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
 
     def _check_settling(self, first_rows: int | None) -> None:
         """Reject a table that has no rows to give, or whose form could not be told from its rows."""
-        if self.settle_after and self.num_helpers == 0:
+        if self.settle_after and self.most_helpers == 0:
             raise ValueError("num_helpers must be at least 1 with settle_after, got 0.")
         if first_rows is not None and first_rows == self.settled_rows:
             raise ValueError(
