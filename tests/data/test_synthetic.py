@@ -219,6 +219,7 @@ def test_without_drift_times_change_nothing():
 def test_with_drift_a_share_of_the_ids_moves_once_to_another_cluster_each_at_its_time():
     clicks, ids = planted((4000, 30), drift=0.5), torch.arange(4000)
     at = [clicks.clusters_of(0, ids, torch.full((4000,), t, dtype=torch.float64)) for t in (0.0, 0.5, 1.0)]
+    assert torch.equal(at[0], clicks.clusters[0])  # at the beginning nobody has
     moved = [(clusters != at[0]).double().mean().item() for clusters in at]
     assert moved == pytest.approx([0, 0.25, 0.5], abs=0.03)
     assert (at[2] == at[1])[at[1] != at[0]].all()  # whoever has moved stays
