@@ -7,6 +7,7 @@ import sys
 from benchmarks import (
     cluster_event,
     collection,
+    dense_cce,
     kmeans,
     loader,
     lookup,
@@ -32,6 +33,7 @@ def main(argv: list[str]) -> None:
         (prepare, []),
         (loader, []),
         (training, []),
+        (dense_cce, []),
     ):
         print(f"\n== {benchmark.__name__.rpartition('.')[2]}", flush=True)
         benchmark.main(argv + ([] if "--quick" in argv else kept))

@@ -76,6 +76,7 @@ def test_drawn_sizes_of_the_other_methods_are_real_ones():
     assert table_of("dhe").layers[0].shape == (NUM_HASHES, NUM_HASHES)
     assert {len(row) for row in U} == {NUM_HASHES}
     assert [tuple(p.shape) for p in table_of("collide").parameters()] == [(NUM_IDS, 2), (2, DIM)]
+    assert [tuple(p.shape) for p in table_of("low-rank").parameters()] == [(NUM_IDS, 2), (2, DIM)]
     sizes, dims = zip(*[block[:2] for block in BLOCKS], strict=True)
     mixed = cce.MixedDimensionEmbedding(NUM_IDS, DIM, block_sizes=sizes, block_dims=dims)
     assert mixed.num_params <= BUDGET

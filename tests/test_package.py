@@ -411,6 +411,6 @@ def test_the_docs_name_the_methods_whose_bits_depend_on_the_machine():
     equal, rounded = (
         re.search(rf"\*\*{words}\*\*(.*?)\n\n", text, re.DOTALL) for words in ("same bits", "equal up to rounding")
     )
-    assert found == set(re.findall(r"`([a-z-]+)`", rounded[1])) == {"collide", "dhe", "mixed-dim", "tt"}
+    assert found == set(re.findall(r"`([a-z-]+)`", rounded[1])) == {"collide", "dhe", "low-rank", "mixed-dim", "tt"}
     named = set(re.findall(r"`([a-z-]+)`", equal[1]))
     assert named == set(cce.list_methods()) - found

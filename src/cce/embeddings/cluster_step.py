@@ -104,10 +104,10 @@ class ClusterStep:
     def quantize(self, counts: Tensor | None) -> Quantized:
         """Codebooks from a sample of the vectors, and the pointers of all ids; the table stays as it is."""
         table, num_learned = self.table, self.table.assignments.num_learned
-        quantizer = QUANTIZERS[table.combine](table.num_columns, table.rows_after, table.settings)
+        quantizer = QUANTIZERS[table.combine](table.num_columns, table.next_rows, table.settings)
         with self.timer("sample"):
             ids, weights = draw_sample(
-                num_learned, table.rows_after, table.settings, counts=counts, generator=self.generator
+                num_learned, table.next_rows, table.settings, counts=counts, generator=self.generator
             )
         with self.timer("fit"):
             quantizer.fit(Sample(self.source, ids, table.embedding_dim, weights), self.generator)
@@ -117,19 +117,19 @@ class ClusterStep:
 
     def _start_helpers(self, quantized: Quantized) -> Learned:
         """New hash functions for the helpers, and their rows at zero or at what the centroids leave over."""
-        table = self.table
-        helper = MultiplyShift(table.helper.num_hashes, table.rows_after, generator=self.generator)
+        table, layout = self.table, self.table.codebook_layout(quantized.codebooks.shape[1])
+        helper = MultiplyShift(len(layout.helpers), layout.num_rows, generator=self.generator)
         tables = quantized.codebooks.unsqueeze(1)  # (num_columns, 1, num_rows, width)
-        tables = functional.pad(tables, (0, 0, 0, 0, 0, table.num_helpers)).to(table.codebook)
+        tables = functional.pad(tables, (0, 0, 0, 0, 0, layout.num_helpers)).to(table.codebook)
         learned = Learned(quantized.pointers, helper.to(tables.device), tables)
         if table.helper_start == "residual":
-            for group in self._helper_groups():
+            for group in self._helper_groups(layout.num_helpers):
                 self._add_mean_residual(learned, group)
         return learned
 
-    def _helper_groups(self) -> list[list[tuple[int, int]]]:
+    def _helper_groups(self, num_helpers: int) -> list[list[tuple[int, int]]]:
         """(column, helper) pairs that can be filled in one pass over the ids, since they share no residual."""
-        columns, helpers = range(self.table.num_columns), range(1, 1 + self.table.num_helpers)
+        columns, helpers = range(self.table.num_columns), range(1, 1 + num_helpers)
         if self.table.combine == "sum":
             return [[(column, helper)] for helper in helpers for column in columns]
         return [[(column, helper) for column in columns] for helper in helpers]

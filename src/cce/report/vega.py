@@ -46,7 +46,7 @@ HUES = (
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 FIXED = (  # the i-th has the i-th hue
     *("cce", "hash", "ce-concat", "dhe", "robe", "pq", "hash-embedding", "tt"),
-    *("ce-sum", "ce-mult", "collide", "mixed-dim", "quantized"),
+    *("ce-sum", "ce-mult", "collide", "mixed-dim", "quantized", "low-rank"),
 )
 
 

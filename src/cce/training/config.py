@@ -43,8 +43,9 @@ def _about(text: str, *choices: str) -> dict[str, Any]:
 class TrainConfig:
     """A training run.
 
-    The model and its training are the paper's by default: DLRM, plain SGD at 0.1, batches of 128. How tables learn is
-    tuned (docs/results.md), as their method has it; `preset="paper"` gives the paper's columns, schedule and pointers.
+    Model, optimizer, learning rate and batch size are the paper's by default: DLRM, plain SGD at 0.1, batches of 128.
+    How tables start and learn is not: their method tunes it (docs/results.md), and `preset="paper"` gives the paper's
+    columns, schedule and pointers, and DLRM's start of full tables.
     """
 
     data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
@@ -110,6 +111,9 @@ class TrainConfig:
     )
     epochs: int = field(default=1, metadata=_about("passes over the training rows; 0 with start_from"))
     batch_size: int = field(default=128, metadata=_about("rows of an optimizer step, over all processes together"))
+    shuffle: bool = field(
+        default=True, metadata=_about("shuffle the rows of an epoch; without, they come as prepared: by time, in a log")
+    )
     accumulate: int = field(default=1, metadata=_about("pieces that a batch is computed in, to save memory"))
     optimizer: str = field(
         default="sgd", metadata=_about("sgd, rowwise_adagrad, lazy_adam, adam, adamw, adagrad or any other of torch")
