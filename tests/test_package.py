@@ -23,7 +23,7 @@ PACKAGES = (  # a package imports only packages above it
     *("version", "checks", "text", "budget", "footprint", "schema", "files", "signals", "records", "run_folder"),
     *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection"),
     *("distributed", "optim", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
-    *("training", "serving"),
+    *("training", "runs", "serving"),
     *("theory", "experiments", "report", "testing", "cli"),
 )
 ENTRY_POINTS = ("__init__", "__main__")  # of cce itself: below all packages

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from cce.models import DLRM, GMF, create_model
     from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
     from cce.records import RunRecord
+    from cce.runs import LoadedRun, load_run
     from cce.schema import Batch, Feature, Schema
     from cce.training import TrainConfig, Trainer
 
@@ -74,6 +75,7 @@ __all__ = [
     "FullEmbedding",
     "HashEmbedding",
     "HashingTrickEmbedding",
+    "LoadedRun",
     "MixedDimensionEmbedding",
     "PreparedData",
     "ProductQuantizedEmbedding",
@@ -92,6 +94,7 @@ __all__ = [
     "create_model",
     "diagnose_collapse",
     "list_methods",
+    "load_run",
     "optim",
     "paper_schedule",
     "plan_tables",
@@ -113,6 +116,7 @@ _HOMES = {
     "Feature": "cce.schema",
     "Footprint": "cce.footprint",
     "Footprints": "cce.footprint",
+    "LoadedRun": "cce.runs",
     "PreparedData": "cce.data",
     "Refit": "cce.reclustering",
     "RunRecord": "cce.records",
@@ -122,6 +126,7 @@ _HOMES = {
     "compress": "cce.compression",
     "create_model": "cce.models",
     "diagnose_collapse": "cce.diagnostics",
+    "load_run": "cce.runs",
     "plan_tables": "cce.collection",
     "pointer_entropies": "cce.diagnostics",
     "repair_optimizer": "cce.reclustering",
