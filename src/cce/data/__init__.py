@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cce.data.sources.table import table_job
     from cce.data.synthetic import Sample, SyntheticClicks
     from cce.data.verify import Verification, verify_data
+    from cce.data.vocabulary import Texts, Vocabulary
 
 _HOMES = {
     "loader": ("Loader",),
@@ -52,6 +53,7 @@ _HOMES = {
     "sources.table": ("table_job",),
     "synthetic": ("Sample", "SyntheticClicks"),
     "verify": ("Verification", "verify_data"),
+    "vocabulary": ("Texts", "Vocabulary"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -71,7 +73,9 @@ __all__ = [
     "Splitting",
     "SyntheticClicks",
     "SyntheticConfig",
+    "Texts",
     "Verification",
+    "Vocabulary",
     "VocabularyRule",
     "check_new",
     "criteo_kaggle_job",
