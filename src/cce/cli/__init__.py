@@ -6,7 +6,21 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from cce.cli import demo, evaluate, inspect, plan, prepare, report, sweep, theory, train, verify
+from cce.cli import (
+    demo,
+    embed,
+    evaluate,
+    inspect,
+    pack,
+    plan,
+    predict,
+    prepare,
+    report,
+    sweep,
+    theory,
+    train,
+    verify,
+)
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -38,6 +52,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="cce", description="Embedding tables 10 to 10,000 times smaller while they train.")
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in (prepare, plan, train, sweep, evaluate, inspect, report, verify, theory, demo):
+    for verb in (
+        prepare,
+        plan,
+        train,
+        sweep,
+        evaluate,
+        predict,
+        embed,
+        pack,
+        inspect,
+        report,
+        verify,
+        theory,
+        demo,
+    ):
         verb.add_verb(verbs)
     return parser

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cce.data import SOURCES, Option
+from cce.data import SOURCES, Option, check_pyarrow
 
 if TYPE_CHECKING:
     from cce.data import Job, Source
@@ -95,7 +95,7 @@ def prepare_head(options: argparse.Namespace, folder: Path) -> float:
 
 
 def _job(options: argparse.Namespace) -> tuple[Job, Path]:
-    _check_pyarrow()
+    check_pyarrow()
     if options.reuse_vocabulary is not None:
         from cce.data import reuse_vocabulary
 
@@ -105,13 +105,6 @@ def _job(options: argparse.Namespace) -> tuple[Job, Path]:
         kinds = ", ".join((*SOURCES, "synthetic"))
         raise ValueError(f"KIND must be one of {kinds}, or --reuse-vocabulary must be given.")
     return SOURCES[options.kind].job(options.raw, vars(options)), options.out
-
-
-def _check_pyarrow() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("pyarrow") is None:
-        raise ValueError("raw data is read with pyarrow: pip install 'clustered-embeddings[data]'.")
 
 
 def _prepare(job: Job, out: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -143,7 +136,7 @@ def _run_synthetic(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _write_raw(options: argparse.Namespace) -> dict[str, Any]:
-    _check_pyarrow()
+    check_pyarrow()
     from cce.data import check_new, write_criteo_text
 
     check_new(options.out)

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from cce.training.building import method_options
     from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, list_checkpoints, open_checkpoint
     from cce.training.config import MAY_CHANGE, TrainConfig
-    from cce.training.inspection import evaluate_checkpoint, inspect_checkpoint, verify_run
+    from cce.training.inspection import inspect_checkpoint, verify_run
     from cce.training.loading import load_model, read_schema
     from cce.training.options import check_names, make_config, parse_pairs, read_toml, upgrade_options
+    from cce.training.scoring import Scores, group_column, score
     from cce.training.session import kept_random_state
     from cce.training.stopping import DivergedError
     from cce.training.trainer import Trainer
@@ -24,9 +25,10 @@ _HOMES = {
     "building": ("method_options",),
     "checkpoint": ("Checkpoint", "DamagedCheckpointError", "list_checkpoints", "open_checkpoint"),
     "config": ("MAY_CHANGE", "TrainConfig"),
-    "inspection": ("evaluate_checkpoint", "inspect_checkpoint", "verify_run"),
+    "inspection": ("inspect_checkpoint", "verify_run"),
     "loading": ("load_model", "read_schema"),
     "options": ("check_names", "make_config", "parse_pairs", "read_toml", "upgrade_options"),
+    "scoring": ("Scores", "group_column", "score"),
     "session": ("kept_random_state",),
     "stopping": ("DivergedError",),
     "trainer": ("Trainer",),
@@ -39,11 +41,12 @@ __all__ = [
     "Checkpoint",
     "DamagedCheckpointError",
     "DivergedError",
+    "Scores",
     "TrainConfig",
     "Trainer",
     "Trial",
     "check_names",
-    "evaluate_checkpoint",
+    "group_column",
     "inspect_checkpoint",
     "kept_random_state",
     "list_checkpoints",
@@ -54,6 +57,7 @@ __all__ = [
     "parse_pairs",
     "read_schema",
     "read_toml",
+    "score",
     "try_out",
     "upgrade_options",
     "verify_run",
