@@ -20,9 +20,11 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
 PACKAGES = (  # a package imports only packages above it
-    *("version", "checks", "text", "budget", "footprint", "schema", "files", "signals", "records", "run_folder"),
+    *("version", "arguments", "checks", "text", "budget", "footprint", "schema", "files", "signals", "records"),
+    *("run_folder",),
     *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection"),
-    *("distributed", "optim", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
+    *("distributed", "optim", "reclustering", "compression", "saving", "pretrained", "models", "workers", "data"),
+    *("evaluation", "diagnostics"),
     *("training", "runs", "serving"),
     *("theory", "experiments", "report", "testing", "cli"),
 )
@@ -123,7 +125,7 @@ def test_training_knows_no_method():
 
 
 def test_files_and_records_and_text_and_checks_do_without_torch():
-    for name in ("version", "checks", "text", "files", "signals", "records", "run_folder"):
+    for name in ("version", "arguments", "checks", "text", "files", "signals", "records", "run_folder"):
         assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()
 
 

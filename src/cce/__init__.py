@@ -44,9 +44,11 @@ if TYPE_CHECKING:
     )
     from cce.footprint import Footprint, Footprints
     from cce.models import DLRM, GMF, create_model
+    from cce.pretrained import PretrainedMixin
     from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
     from cce.records import RunRecord
     from cce.runs import LoadedRun, load_run
+    from cce.saving import load, save
     from cce.schema import Batch, Feature, Schema
     from cce.training import TrainConfig, Trainer
 
@@ -78,6 +80,7 @@ __all__ = [
     "LoadedRun",
     "MixedDimensionEmbedding",
     "PreparedData",
+    "PretrainedMixin",
     "ProductQuantizedEmbedding",
     "QuantizedEmbedding",
     "Refit",
@@ -94,6 +97,7 @@ __all__ = [
     "create_model",
     "diagnose_collapse",
     "list_methods",
+    "load",
     "load_run",
     "optim",
     "paper_schedule",
@@ -101,6 +105,7 @@ __all__ = [
     "pointer_entropies",
     "repair_optimizer",
     "restart_average",
+    "save",
     "summary",
 ]
 
@@ -118,6 +123,7 @@ _HOMES = {
     "Footprints": "cce.footprint",
     "LoadedRun": "cce.runs",
     "PreparedData": "cce.data",
+    "PretrainedMixin": "cce.pretrained",
     "Refit": "cce.reclustering",
     "RunRecord": "cce.records",
     "Schema": "cce.schema",
@@ -126,11 +132,13 @@ _HOMES = {
     "compress": "cce.compression",
     "create_model": "cce.models",
     "diagnose_collapse": "cce.diagnostics",
+    "load": "cce.saving",
     "load_run": "cce.runs",
     "plan_tables": "cce.collection",
     "pointer_entropies": "cce.diagnostics",
     "repair_optimizer": "cce.reclustering",
     "restart_average": "cce.reclustering",
+    "save": "cce.saving",
     "summary": "cce.diagnostics",
 }
 _SUBPACKAGES = ("optim",)  # used by their own names, as torch.optim is

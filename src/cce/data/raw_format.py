@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ JSON = ("jsonl", "ndjson")
 
 def check_pyarrow() -> None:
     """Reject a machine without pyarrow, and say how to get it."""
-    if find_spec("pyarrow") is None:
+    if importlib.util.find_spec("pyarrow") is None:
         raise ValueError("raw data is read with pyarrow: pip install 'clustered-embeddings[data]'.")
 
 
