@@ -49,8 +49,8 @@ def named_block(table: Any, columns: Columns, reading: Reading) -> RawBlock:
     """The columns of a table whose types may be of any library; numbers may be words, as in a text."""
     numbers = (*columns.numbers.values(), *columns.dense)
     for index, field in enumerate(table.schema):
-        column, kind = table[field.name], _common_type(field.type)
-        column = column if kind == field.type else column.cast(kind)
+        column, kind = _without_views(table[field.name]), _common_type(field.type)
+        column = column if kind == column.type else column.cast(kind)
         if field.name in numbers and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             is_missing = pc.is_in(column, pa.array(reading.missing, kind))
             column = pc.utf8_trim_whitespace(pc.if_else(is_missing, pa.scalar(None, kind), column))
@@ -65,12 +65,21 @@ def _column(values: list[Any], name: str) -> Any:
         raise ValueError(f"column {name!r} must hold values of one type: {first_line(error)}") from error
 
 
+def _without_views(column: Any) -> Any:
+    """A column of categories, of which Arrow cannot cast the words as polars has them."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    words = _common_type(column.type.value_type)
+    chunks = [pa.DictionaryArray.from_arrays(each.indices, each.dictionary.cast(words)) for each in column.chunks]
+    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, words))
+
+
 def _common_type(kind: Any) -> Any:
     """Strings and lists of views, as polars has them, as plain strings and lists; a column of nothing as strings."""
     if pa.types.is_string_view(kind) or pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_dictionary(kind):
-        return kind if pa.types.is_string(kind.value_type) else _common_type(kind.value_type)
+        return pa.dictionary(kind.index_type, _common_type(kind.value_type))
     if pa.types.is_large_list(kind) or pa.types.is_list(kind) or pa.types.is_list_view(kind):
         return pa.large_list(_common_type(kind.value_type))
     return kind
