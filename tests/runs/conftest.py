@@ -1,6 +1,7 @@
 """What tests of runs may ask for."""
 
 import pytest
+
 from helpers.raw_runs import train_on_raw
 
 

@@ -69,7 +69,9 @@ def test_frames_of_any_library_are_taken(run, expected, tmp_path):
     table = pyarrow.table(frame)
     assert np.array_equal(run.predict(table), expected)
     assert np.array_equal(run.predict(polars.from_arrow(table)), expected)
-    assert np.array_equal(run.predict(polars.from_arrow(table).with_columns(polars.col("tags").str.split("|"))), expected)
+    assert np.array_equal(
+        run.predict(polars.from_arrow(table).with_columns(polars.col("tags").str.split("|"))), expected
+    )
     parquet.write_table(table, tmp_path / "a.parquet")
     assert np.array_equal(run.predict(tmp_path / "a.parquet"), expected)
 
@@ -87,9 +89,15 @@ def test_raw_rows_with_labels_are_scored_as_the_prepared_ones(trained, run, tmp_
     [
         ([{"user": "u1", "tags": "a", "age": 1}], r"^rows must have a column 'item'; it has age, tags, user\.$"),
         ([{"user": "u1", "item": 1, "tags": "a", "age": "old"}], r"^column 'age' must hold numbers, got string: "),
-        ([{"user": [1], "item": 1, "tags": "a", "age": 1}], r"^column 'user' must hold strings or integers, got large_list"),
+        (
+            [{"user": [1], "item": 1, "tags": "a", "age": 1}],
+            r"^column 'user' must hold strings or integers, got large_list",
+        ),
         ([{"user": 1, "item": 1, "tags": 5, "age": 1}], r"^multi-hot column 'tags' must hold lists or text, got int64"),
-        ([{"user": 1}, {"user": "x"}, {"item": 1, "tags": "", "age": 1}], r"^column 'user' must hold values of one type"),
+        (
+            [{"user": 1}, {"user": "x"}, {"item": 1, "tags": "", "age": 1}],
+            r"^column 'user' must hold values of one type",
+        ),
         ([1], r"^rows must be dictionaries, got int at index 0\.$"),
         (5, r"^rows must be a path, a list of dictionaries or a frame with __arrow_c_stream__ .*, got int\.$"),
         ("nowhere.csv", r"^nowhere\.csv must be a file, and there is none\.$"),
@@ -125,7 +133,9 @@ def test_a_run_knows_its_vocabularies_once_its_data_set_is_gone(trained, tmp_pat
     assert str(trained.parent / "data") in text
     shutil.copytree(trained.parent / "data", tmp_path / "data")
     run = cce.load_run(tmp_path / "run", data=tmp_path / "elsewhere")
-    message = r"has its vocabularies in the data set '.*elsewhere', got none there: give its folder as data \(--data\), or"
+    message = (
+        r"has its vocabularies in the data set '.*elsewhere', got none there: give its folder as data \(--data\), or"
+    )
     with pytest.raises(FileNotFoundError, match=message):
         run.predict(held_out_rows())
     wanted = cce.load_run(tmp_path / "run", data=tmp_path / "data").predict(held_out_rows())
@@ -150,4 +160,6 @@ def test_weights_and_integers_of_parquet_are_read_as_in_training(tmp_path):
     assert run.evaluate(held_out_rows()).scores == run.scores
     with pytest.raises(ValueError, match=r"^rows must have a column 'weight'; it has"):
         run.evaluate([{name: row[name] for name in HEADER if name != "weight"} for row in held_out_rows()])
-    assert run.predict([{name: row[name] for name in HEADER if name != "weight"} for row in held_out_rows()]).shape == (60,)
+    assert run.predict([{name: row[name] for name in HEADER if name != "weight"} for row in held_out_rows()]).shape == (
+        60,
+    )

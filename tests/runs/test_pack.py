@@ -50,7 +50,9 @@ def test_every_damaged_byte_is_noticed(packed, tmp_path):
         raw = bytearray(packed)
         raw[place] ^= 0x55
         path.write_bytes(raw)
-        with pytest.raises(ValueError, match=r"a\.ccez must be a whole pack made by `cce pack`, got damage: ") as caught:
+        with pytest.raises(
+            ValueError, match=r"a\.ccez must be a whole pack made by `cce pack`, got damage: "
+        ) as caught:
             cce.load_run(path)
         assert "\n" not in str(caught.value)
     for length in (0, 10, len(packed) // 2, len(packed) - 1):
@@ -74,7 +76,9 @@ def changed(packed, path, **changes):
 def test_foreign_and_newer_packs_are_rejected(packed, tmp_path):
     path = tmp_path / "a.ccez"
     assert cce.load_run(changed(packed, path)).step > 0  # as it was, but for padding
-    with pytest.raises(ValueError, match=r"^version of the pack .*a\.ccez must be 1, got 2, made by cce .*: update cce\.$"):
+    with pytest.raises(
+        ValueError, match=r"^version of the pack .*a\.ccez must be 1, got 2, made by cce .*: update cce\.$"
+    ):
         cce.load_run(changed(packed, path, version=2))
     with pytest.raises(ValueError, match=r"must be a pack made by `cce pack`, got another format in pack\.json\.$"):
         cce.load_run(changed(packed, path, format="other"))
@@ -86,7 +90,9 @@ def test_foreign_and_newer_packs_are_rejected(packed, tmp_path):
         cce.load_run(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("model.safetensors", "y" * 100)
-        archive.writestr("pack.json", json.dumps({"format": "cce-pack", "version": 1, "files": {"model.safetensors": {}}}))
+        archive.writestr(
+            "pack.json", json.dumps({"format": "cce-pack", "version": 1, "files": {"model.safetensors": {}}})
+        )
     with pytest.raises(ValueError, match=r"got damage: model\.safetensors is compressed\.$"):
         cce.load_run(path)
 
@@ -106,7 +112,9 @@ def test_what_cannot_be_packed_is_rejected(trained, packed, tmp_path):
         pack_run(trained, tmp_path)
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "checkpoints" / cce.load_run(trained).path.name / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"^path must be a run whose last and best checkpoints are whole: .*damaged\.$"):
+    with pytest.raises(
+        ValueError, match=r"^path must be a run whose last and best checkpoints are whole: .*damaged\.$"
+    ):
         pack_run(tmp_path / "run", tmp_path / "two.ccez")
     assert not (tmp_path / "two.ccez").exists()
 
@@ -116,5 +124,7 @@ def test_the_pack_of_a_synthetic_run_has_no_vocabularies(tmp_path):
     assert not pack_run(tmp_path / "run", tmp_path / "one.ccez").has_inputs
     run = cce.load_run(tmp_path / "one.ccez")
     assert run.evaluate(tmp_path / "data").num_rows == 100
-    with pytest.raises(ValueError, match=r"one\.ccez has no vocabularies, as its data set had none: it predicts no raw"):
+    with pytest.raises(
+        ValueError, match=r"one\.ccez has no vocabularies, as its data set had none: it predicts no raw"
+    ):
         run.predict([])

@@ -215,10 +215,13 @@ def _add_synthetic(kinds: Any) -> None:
 
 
 def _summary(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    from cce.data import has_labels
+
     features = {feature["name"]: feature["num_embeddings"] for feature in manifest["schema"]["features"]}
     shown = ("splits", "rows", "malformed", "dense", "oracle_bce")
     size = sum(file["bytes"] for file in manifest["files"].values())
     summary = {"out": str(out), "kind": manifest["kind"], "features": features, "bytes": size}
+    summary["has_labels"] = has_labels(manifest)
     return summary | {name: manifest[name] for name in shown if name in manifest}
 
 
@@ -229,7 +232,8 @@ def as_text(summary: dict[str, Any]) -> str:
     lines = [f"{summary['kind']}: {summary['out']}, {format_bytes(summary['bytes'])}"]
     if "splits" not in summary:
         return lines[0]
-    lines.append("rows: " + ", ".join(f"{split} {count:,}" for split, count in summary["splits"].items()))
+    rows_of = ", ".join(f"{split} {count:,}" for split, count in summary["splits"].items())
+    lines.append(f"rows: {rows_of}" + ("" if summary["has_labels"] else ", without labels"))
     rows = summary.get("rows", {"left_out": 0, "malformed": 0})
     if rows["left_out"] or rows["malformed"]:
         lines.append(f"left out: {rows['left_out']:,} rows by choice, {rows['malformed']:,} malformed")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cce.data.loader import Loader
-    from cce.data.manifest import MANIFEST, checksum, read_manifest
+    from cce.data.manifest import MANIFEST, checksum, has_labels, read_manifest
     from cce.data.prepare.arrow import TableWriter
     from cce.data.prepare.columns import Columns, Reading
     from cce.data.prepare.head import head_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "loader": ("Loader",),
-    "manifest": ("MANIFEST", "checksum", "read_manifest"),
+    "manifest": ("MANIFEST", "checksum", "has_labels", "read_manifest"),
     "prepare.arrow": ("TableWriter",),
     "prepare.columns": ("Columns", "Reading"),
     "prepare.head": ("head_of",),
@@ -99,6 +99,7 @@ __all__ = [
     "criteo_kaggle_job",
     "criteo_terabyte_job",
     "find_format",
+    "has_labels",
     "head_of",
     "index_vocabulary",
     "movielens_job",

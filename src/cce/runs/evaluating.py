@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from cce.data import RowEncoder
     from cce.schema import Batch, Schema
     from cce.training import Scores, TrainConfig
 

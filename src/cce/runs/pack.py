@@ -39,10 +39,9 @@ def write_pack(out: Path, checkpoint: Checkpoint, files: Mapping[str, Path]) -> 
     """Write the pack of a checkpoint and of further files by the names they get, whole or not at all."""
     state = {name: checkpoint.state[name] for name in STATE if name in checkpoint.state}
     manifest = {"format": FORMAT, "version": VERSION, "cce": __version__, "step": checkpoint.step, "state": state}
-    with replace_file(out) as temporary:
-        with zipfile.ZipFile(temporary, "w") as archive:
-            entries = {name: _add_file(archive, name, path) for name, path in files.items()}
-            archive.writestr(MANIFEST, json.dumps(manifest | {"files": entries}, indent=1) + "\n")
+    with replace_file(out) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        entries = {name: _add_file(archive, name, path) for name, path in files.items()}
+        archive.writestr(MANIFEST, json.dumps(manifest | {"files": entries}, indent=1) + "\n")
 
 
 def _add_file(archive: zipfile.ZipFile, name: str, path: Path) -> dict[str, Any]:
