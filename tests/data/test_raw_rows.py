@@ -5,7 +5,9 @@ import io
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from cce.data import raw_rows
 from cce.data.prepare.columns import Columns, Reading
@@ -54,8 +56,7 @@ def test_files_come_in_blocks_and_lines_are_counted_over_all(tmp_path, monkeypat
 
 
 def test_standard_input_may_hold_any_format(monkeypatch, tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(parquet.pa.table({"user": ["a", "b"], "film": [1, 2]}), tmp_path / "a.parquet")
+    parquet.write_table(pa.table({"user": ["a", "b"], "film": [1, 2]}), tmp_path / "a.parquet")
     for raw, form in ((b"user,film\na,1\nb,2\n", "csv"), ((tmp_path / "a.parquet").read_bytes(), "parquet")):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
         assert users(RATINGS, "-", form=form) == ["a", "b"]

@@ -54,8 +54,13 @@ def test_a_folder_that_cannot_be_written_is_left_alone(reference, schema):
 
 def test_a_folder_that_is_not_there_is_not_made(reference, schema, tmp_path):
     elsewhere = DataReference(tmp_path / "none" / "run", reference.data, reference.checksum)
-    assert len(find_inputs(elsewhere, schema).vocabularies) == 3
+    found = find_inputs(elsewhere, schema)
+    assert found.vocabularies["item"].find(["1003"])[0] > 0
     assert not (tmp_path / "none").exists()
+    folder = found.files.folder
+    assert folder.is_dir()
+    del found
+    assert not folder.exists()
 
 
 def test_a_full_disk_leaves_nothing_half_written(reference, schema):

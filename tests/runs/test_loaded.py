@@ -143,7 +143,7 @@ def test_a_run_knows_its_vocabularies_once_its_data_set_is_gone(trained, tmp_pat
     shutil.rmtree(tmp_path / "run" / "inputs")
     manifest = tmp_path / "data" / "manifest.json"
     manifest.write_text(manifest.read_text() + " ")
-    with pytest.raises(ValueError, match="^data must be the data set that .* was trained on, but '.*' is another"):
+    with pytest.raises(ValueError, match=r"^data must be the data set that .* was trained on, but '.*' is another"):
         cce.load_run(tmp_path / "run", data=tmp_path / "data").predict(held_out_rows())
 
 

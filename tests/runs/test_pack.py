@@ -108,7 +108,7 @@ def test_what_cannot_be_packed_is_rejected(trained, packed, tmp_path):
     (tmp_path / "one.ccez").write_bytes(packed)
     with pytest.raises(ValueError, match=r"^path must be the folder of a run, got the file '.*one\.ccez'\.$"):
         pack_run(tmp_path / "one.ccez", tmp_path / "two.ccez")
-    with pytest.raises(IsADirectoryError, match="^out must be a file, got the folder"):
+    with pytest.raises(IsADirectoryError, match=r"^out must be a file, got the folder"):
         pack_run(trained, tmp_path)
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "checkpoints" / cce.load_run(trained).path.name / "model.safetensors").write_bytes(b"")

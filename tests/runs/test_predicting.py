@@ -34,7 +34,7 @@ def test_logits_become_probabilities_one_batch_at_a_time():
 
 
 def test_logits_that_are_not_finite_are_rejected():
-    with pytest.raises(ValueError, match=r"^logits must be finite, got NaN or infinity in rows 1 to 3\.$"):
+    with pytest.raises(ValueError, match=r"^logits must be finite, got NaN or infinity in rows 2 to 3\.$"):
         list(predict_batches(Sum(), batches([0.0], [math.inf, 1.0]), progress=False))
 
 

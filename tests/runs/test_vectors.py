@@ -47,7 +47,9 @@ def test_a_table_that_all_features_share_is_read_at_the_right_place(run):
 def test_wrong_features_and_full_disks_are_one_line(run, tmp_path):
     with pytest.raises(ValueError, match=r"^feature must be one of the run's, got 'itme': did you mean 'item'\?$"):
         run.vectors("itme")
-    with pytest.raises(ValueError, match="^model must have its tables in an EmbeddingCollection, got none with 'item'"):
+    with pytest.raises(
+        ValueError, match=r"^model must have its tables in an EmbeddingCollection, got none with 'item'"
+    ):
         FeatureVectors(torch.nn.Linear(1, 1), run.schema, "item")
     with small_files(500), pytest.raises(OSError, match="File too large"):
         write_vectors(run.vectors("item"), tmp_path / "a.npy", progress=False)

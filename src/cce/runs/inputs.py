@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import tempfile
+import weakref
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -43,7 +44,13 @@ class FolderFiles:
     """Files of a folder."""
 
     folder: Path
-    temporary: tempfile.TemporaryDirectory[str] | None = None  # which is removed when nobody needs it any more
+
+    @classmethod
+    def temporary(cls) -> FolderFiles:
+        """Those of a new folder, which is removed when nobody holds them any more."""
+        made = cls(Path(tempfile.mkdtemp(prefix="cce-")))
+        weakref.finalize(made, shutil.rmtree, made.folder, ignore_errors=True)
+        return made
 
     def read(self, name: str) -> bytes:
         """The content of a file."""
@@ -149,9 +156,9 @@ def _make_inputs(reference: DataReference, schema: Schema) -> FolderFiles:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
     except OSError:
-        elsewhere = tempfile.TemporaryDirectory(prefix="cce-")
-        _write_inputs(Path(elsewhere.name), reference, options, schema)
-        return FolderFiles(Path(elsewhere.name), elsewhere)
+        elsewhere = FolderFiles.temporary()
+        _write_inputs(elsewhere.folder, reference, options, schema)
+        return elsewhere
     try:
         _write_inputs(temporary, reference, options, schema)
         shutil.rmtree(folder / INPUTS, ignore_errors=True)  # those of another data set

@@ -11,7 +11,6 @@ import json
 import struct
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
@@ -24,6 +23,7 @@ from cce.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 FORMAT, VERSION = "cce-pack", 1
 MANIFEST, MODEL, RECORD = "pack.json", "model.safetensors", "record.jsonl"

@@ -28,13 +28,15 @@ COLUMN = "probability"
 @torch.no_grad()
 def predict_batches(model: nn.Module, batches: Iterable[Batch], *, progress: bool) -> Iterator[np.ndarray]:
     """The probabilities of each batch, float32."""
-    device = next(model.parameters()).device
+    device, num_rows = next(model.parameters()).device, 0
     with tqdm(desc="rows", unit="row", leave=False, disable=None if progress else True) as bar:
         for batch in batches:
             logits = model(batch.to(device)).float().cpu()
             if not bool(logits.isfinite().all()):
-                raise ValueError(f"logits must be finite, got NaN or infinity in rows {bar.n} to {bar.n + len(batch)}.")
+                rows = f"rows {num_rows + 1} to {num_rows + len(batch)}"
+                raise ValueError(f"logits must be finite, got NaN or infinity in {rows}.")
             yield torch.sigmoid(logits).numpy()
+            num_rows += len(batch)
             bar.update(len(batch))
 
 

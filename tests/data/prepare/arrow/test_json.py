@@ -28,7 +28,7 @@ def test_a_key_that_no_row_has_is_an_error_or_missing():
 @pytest.mark.parametrize("text", [b"no JSON\n", b'{"user": "a"}\n{"user": 1}\n', b"[1]\n", b'{"user": "a"'])
 def test_what_is_no_json_is_one_line(text):
     with pytest.raises(
-        ValueError, match="^lines must be JSON objects whose values are of one type a column: "
+        ValueError, match=r"^lines must be JSON objects whose values are of one type a column: "
     ) as caught:
         parse_json(text, COLUMNS, READING, check=False)
     assert "\n" not in str(caught.value)

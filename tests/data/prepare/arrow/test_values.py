@@ -1,5 +1,7 @@
 """Values and their counts: merged, ranked, found again."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -49,7 +51,7 @@ def test_words_are_found_among_integers_if_they_are_such_numbers():
 def test_texts_are_the_words_or_the_digits_of_numbers():
     def texts(values, *, whole):
         offsets, text = arrow.as_texts(values, whole=whole)
-        return [bytes(text[a:b]).decode() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+        return [bytes(text[a:b]).decode() for a, b in itertools.pairwise(offsets)]
 
     words = arrow.as_values(["x", "é7", "007", "-0", "-12"])
     assert texts(words, whole=False) == ["x", "é7", "007", "-0", "-12"]
