@@ -29,8 +29,11 @@ def example(capsys, tmp_path, monkeypatch):
 def test_every_example_is_tested():
     assert [path.name for path in EXAMPLES] == [
         "compress_a_model.py",
+        "fuxictr_model.py",
+        "ours.py",  # by tests/test_plugins.py
         "own_method.py",
         "own_model.py",
+        "rechub_model.py",
         "replace_embedding.py",
         "train_with_clustering.py",
     ]
@@ -71,3 +74,10 @@ def test_a_model_from_a_file_is_trained(example):
     assert params == "3,968"
     assert float(bce) < 0.69
     assert float(auc) > 0.6
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("package", "name"), [("fuxictr", "fuxictr_model.py"), ("torch_rechub", "rechub_model.py")])
+def test_other_peoples_trainers_train_compressed_tables(example, package, name):
+    pytest.importorskip(package, reason=f"{package} is not installed", exc_type=ImportError)
+    assert "2 tables compressed, 80 times fewer parameters" in example(name) or package == "torch_rechub"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cce.text import format_bytes, format_markdown, format_ratio, format_table
+from cce import text
+from cce.text import format_bytes, format_markdown, format_ratio, format_table, install_hint
 
 HEADERS = ("table", "params", "bytes")
 ROWS = [("user", 1_000, "4.0 kB"), ("a long name", 7, "28 B")]
@@ -89,3 +90,9 @@ def test_ratios_have_a_decimal_below_one_hundred_and_commas_above_a_thousand(rat
 
 def test_a_ratio_that_rounds_to_one_hundred_reads_like_one_hundred():
     assert format_ratio(99.96) == format_ratio(100)
+
+
+def test_an_extra_is_installed_from_the_checkout_or_else_from_the_index(monkeypatch, tmp_path):
+    assert install_hint("data") == f"pip install --editable '{text.CHECKOUT}[data]'"
+    monkeypatch.setattr(text, "CHECKOUT", tmp_path)
+    assert install_hint("data") == "pip install 'clustered-embeddings[data]'"

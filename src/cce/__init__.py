@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cce.clustering import ClusterSettings
     from cce.collection import EmbeddingCollection, plan_tables
     from cce.compression import compress
-    from cce.data import PreparedData
+    from cce.data import PreparedData, register_source
     from cce.diagnostics import Collapse, diagnose_collapse, pointer_entropies, summary
     from cce.embeddings import (
         Clusterable,
@@ -41,9 +41,12 @@ if TYPE_CHECKING:
         create_embedding,
         list_methods,
         paper_schedule,
+        register_method,
     )
+    from cce.evaluation import register_metric
     from cce.footprint import Footprint, Footprints
-    from cce.models import DLRM, GMF, create_model
+    from cce.models import DLRM, GMF, create_model, register_model
+    from cce.plugins import load_plugins
     from cce.pretrained import PretrainedMixin
     from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
     from cce.records import RunRecord
@@ -98,11 +101,16 @@ __all__ = [
     "diagnose_collapse",
     "list_methods",
     "load",
+    "load_plugins",
     "load_run",
     "optim",
     "paper_schedule",
     "plan_tables",
     "pointer_entropies",
+    "register_method",
+    "register_metric",
+    "register_model",
+    "register_source",
     "repair_optimizer",
     "restart_average",
     "save",
@@ -133,9 +141,13 @@ _HOMES = {
     "create_model": "cce.models",
     "diagnose_collapse": "cce.diagnostics",
     "load": "cce.saving",
+    "load_plugins": "cce.plugins",
     "load_run": "cce.runs",
     "plan_tables": "cce.collection",
     "pointer_entropies": "cce.diagnostics",
+    "register_metric": "cce.evaluation",
+    "register_model": "cce.models",
+    "register_source": "cce.data",
     "repair_optimizer": "cce.reclustering",
     "restart_average": "cce.reclustering",
     "save": "cce.saving",

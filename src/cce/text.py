@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+CHECKOUT = Path(__file__).parents[2]
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -57,3 +59,9 @@ def _line(cells: Sequence[str], widths: Sequence[int], num_left: int) -> str:
         for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
     return "  ".join(padded).rstrip()
+
+
+def install_hint(extra: str) -> str:
+    """How to install an optional extra: from the checkout that this package runs from, or from the package index."""
+    where = str(CHECKOUT) if (CHECKOUT / "pyproject.toml").is_file() else "clustered-embeddings"
+    return f"pip install {'--editable ' if where == str(CHECKOUT) else ''}'{where}[{extra}]'"

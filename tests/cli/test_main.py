@@ -25,7 +25,7 @@ def test_version_is_that_of_the_package(capsys):
 def test_help_names_every_verb(capsys):
     code, out, err = exits(["--help"], capsys)
     assert (code, err) == (0, "")
-    assert out.startswith("usage: cce [-h] [--version] VERB ...")
+    assert out.startswith("usage: cce [-h] [--version] [--plugin FILE] VERB ...")
     assert "Embedding tables 10 to 10,000 times smaller while they train." in out
     assert "demo" in out
 

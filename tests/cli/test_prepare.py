@@ -8,6 +8,7 @@ import pytest
 
 from cce.cli import main
 from cce.data import SOURCES, PreparedData, write_criteo_text
+from cce.text import install_hint
 from helpers.raw_files import write_csv
 
 ROWS = [(row % 2, f"u{row % 7}", "a|b" if row % 3 else "", row) for row in range(100)]
@@ -136,7 +137,7 @@ def test_what_is_wrong_is_one_line(tmp_path, capsys):
 def test_without_pyarrow_one_is_told_what_to_install(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     error = rejected(capsys, "criteo-kaggle", tmp_path / "x", tmp_path / "out")
-    assert "pip install 'clustered-embeddings[data]'" in error
+    assert install_hint("data") in error
 
 
 @pytest.mark.parametrize("kind", [None, *SOURCES, "synthetic"])

@@ -10,6 +10,7 @@ from cce.cli import main
 from cce.cli.report import default_folder
 from cce.records import write_records
 from cce.report import vega
+from cce.text import install_hint
 from helpers.made_records import made_record, made_records
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
@@ -72,7 +73,7 @@ def test_without_vega_there_are_tables_and_a_hint(sweep, capsys, monkeypatch):
     assert main(["report", str(sweep)]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("no page and no figures, tables only: ")
-    assert "pip install 'clustered-embeddings[report]'" in last
+    assert install_hint("report") in last
     assert [path.name for path in (sweep / "report").iterdir()] == ["tables"]
 
 

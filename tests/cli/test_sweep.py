@@ -250,5 +250,5 @@ def test_help_has_examples(capsys):
     with pytest.raises(SystemExit):
         main(["sweep", "--help"])
     out = capsys.readouterr().out
-    assert "cce sweep recipes/quick.toml --jobs 2" in out
+    assert "cce sweep quick --jobs 2" in out
     assert "The same command resumes a sweep" in out

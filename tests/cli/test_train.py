@@ -173,7 +173,7 @@ def test_help_has_examples_and_every_option(capsys):
     out = capsys.readouterr().out
     assert "examples:" in out
     for each in fields(TrainConfig):
-        assert each.name == "data" or "--" + each.name.replace("_", "-") in out
+        assert each.name in ("data", "plugins") or "--" + each.name.replace("_", "-") in out
 
 
 @pytest.mark.slow

@@ -105,11 +105,11 @@ def test_a_process_that_is_not_the_main_one_writes_nothing():
 @pytest.mark.slow
 def test_tensorboard_has_every_event_once_after_a_resume(folder):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    log = MetricsLog(folder, tensorboard=True)
+    log = MetricsLog(folder, logger="tensorboard")
     for kind, step in (("train", 5), ("validation", 10), ("cluster", 10), ("train", 15)):
         log.write(kind, step, value=float(step))
     log.close()
-    log = MetricsLog(folder, step=10, tensorboard=True)
+    log = MetricsLog(folder, step=10, logger="tensorboard")
     log.write("cluster", 10, value=10.0)
     log.write("train", 15, value=15.0)
     log.close()

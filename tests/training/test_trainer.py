@@ -416,7 +416,7 @@ def test_a_folder_that_holds_a_run_is_rejected(whole, data):
 
 
 def test_the_log_of_tensorboard_is_written(data, tmp_path):
-    Trainer(tiny_config(data, tensorboard=True, max_steps=5), tmp_path / "run").run()
+    Trainer(tiny_config(data, logger="tensorboard", max_steps=5), tmp_path / "run").run()
     assert list((tmp_path / "run" / "tensorboard").iterdir())
 
 

@@ -11,6 +11,7 @@ from cce.cli import (
     embed,
     evaluate,
     inspect,
+    list_names,
     pack,
     plan,
     predict,
@@ -21,6 +22,7 @@ from cce.cli import (
     train,
     verify,
 )
+from cce.plugins import load_plugins
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -29,16 +31,32 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; 0 if it went well, 2 with one clear line if not (bad input, a diverged run), 130 if interrupted."""
-    options = _parser().parse_args(arguments)
+    verb = "cce"
     try:
+        plugins, arguments = _load_plugins(arguments)
+        options = _parser().parse_args(arguments, argparse.Namespace(plugins=plugins))
+        verb = f"cce {options.verb}"
         options.run(options)
     except (ValueError, TypeError, OSError, FloatingPointError, MemoryError) as error:
-        print(f"cce {options.verb}: {error}", file=sys.stderr)
+        print(f"{verb}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:
-        print(f"cce {options.verb}: {str(error) or 'interrupted'}", file=sys.stderr)
+        print(f"{verb}: {str(error) or 'interrupted'}", file=sys.stderr)
         return 130
     return 0
+
+
+def _load_plugins(arguments: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """Load the plug-ins that are named anywhere among the words: what they register belongs to the help of verbs."""
+    parser = _Parser(prog="cce", add_help=False, allow_abbrev=False)
+    _add_plugin(parser)
+    options, others = parser.parse_known_args(arguments)
+    return load_plugins(options.plugin), others
+
+
+def _add_plugin(parser: argparse.ArgumentParser) -> None:
+    about = "Python file or module that registers methods, models, metrics or sources; goes with every verb, repeatable"
+    parser.add_argument("--plugin", metavar="FILE", action="append", default=[], help=about)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,6 +69,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="cce", description="Embedding tables 10 to 10,000 times smaller while they train.")
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
+    _add_plugin(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb in (
         prepare,
@@ -65,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         report,
         verify,
         theory,
+        list_names,
         demo,
     ):
         verb.add_verb(verbs)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cce.records import strict_json
+from cce.text import install_hint
 
 EXAMPLE = """example:
   cce demo --out runs/demo
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         return
     print(demo_table(records, oracle_bce))
     print(f"report: {report}")
-    print(f"page: {page}" if page else "no page: it needs altair, pip install 'clustered-embeddings[report]'")
+    print(f"page: {page}" if page else f"no page: it needs altair, {install_hint('report')}")
 
 
 def _write_page(out: Path) -> Path | None:

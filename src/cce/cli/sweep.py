@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cce.experiments import FirstRows, Recipe, Run
 
 EXAMPLE = """examples:
-  cce sweep recipes/quick.toml --jobs 2
+  cce sweep quick --jobs 2
   cce sweep recipes/bookcrossing.toml --out runs/bookcrossing --jobs 2
   cce sweep recipes/kaggle.toml --data runs/kaggle --dry-run
 
@@ -36,7 +36,7 @@ def add_verb(verbs: Any) -> None:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("recipe", type=Path, metavar="RECIPE", help="TOML file of the experiment")
+    parser.add_argument("recipe", metavar="RECIPE", help="TOML file, or a name that `cce list recipes` shows")
     parser.add_argument("--out", type=Path, default=None, help="folder of the sweep (default: runs/sweeps/RECIPE)")
     parser.add_argument("--data", type=Path, default=None, help="prepared data set, instead of the recipe's")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; cores are shared out (default: 1)")
@@ -50,9 +50,11 @@ def add_verb(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Prepare the data, run, and print what came of it."""
-    from cce.experiments import read_recipe
+    from cce.experiments import find_recipe, read_recipe
 
+    options.recipe = find_recipe(options.recipe)
     recipe = read_recipe(options.recipe)
+    recipe = replace(recipe, plugins=(*recipe.plugins, *options.plugins))
     if options.seeds is not None:
         recipe = replace(recipe, seeds=tuple(dict.fromkeys(options.seeds)))
     out = options.out or Path("runs/sweeps") / recipe.name

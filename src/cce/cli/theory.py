@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from cce.files import write_atomic
+from cce.text import install_hint
 
 if TYPE_CHECKING:
     from cce.theory import Figure
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
     if is_all:
         print(_table(rows))
     if not can_draw_figures():
-        print("no picture: it needs altair and vl-convert-python, pip install 'clustered-embeddings[report]'")
+        print(f"no picture: it needs altair and vl-convert-python, {install_hint('report')}")
 
 
 def _make(name: str, options: argparse.Namespace) -> tuple[Figure, list[Path]]:

@@ -65,7 +65,7 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument("--trust-model", action="store_true", help=about)
     options = parser.add_argument_group("the run")
     for each in fields(TrainConfig):
-        if each.name != "data":
+        if each.name not in ("data", "plugins"):
             _add_option(options, each)
     parser.set_defaults(run=run)
 
@@ -120,7 +120,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for each in fields(TrainConfig):
         value = getattr(options, each.name)
-        if value is not None:
+        if value is not None and value != []:
             given[each.name] = parse_pairs(each.name, value) if each.type not in (*TYPES, *LISTS, "bool") else value
     for name in ("data", "start_from"):
         if name in given:
@@ -136,7 +136,7 @@ def _check_resume(options: argparse.Namespace, given: dict[str, Any]) -> None:
         if getattr(options, name) is not None:
             raise ValueError(f"{name} does not go with resume: a run keeps its folder and its options.")
     for name in given:
-        if name not in (*MAY_CHANGE, "model"):
+        if name not in (*MAY_CHANGE, "model", "plugins"):
             raise ValueError(f"{name} does not go with resume, which may change {', '.join(MAY_CHANGE)} only.")
     if not RunFolder(options.resume).is_begun:
         raise FileNotFoundError(f"resume must name the folder of a run, got {str(options.resume)!r}.")

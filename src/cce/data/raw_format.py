@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cce.checks import check_choice
+from cce.text import install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ JSON = ("jsonl", "ndjson")
 def check_pyarrow() -> None:
     """Reject a machine without pyarrow, and say how to get it."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise ValueError("raw data is read with pyarrow: pip install 'clustered-embeddings[data]'.")
+        raise ValueError(f"raw data is read with pyarrow: {install_hint('data')}.")
 
 
 def find_format(path: str | Path, given: str | None = None, *, default: str | None = None) -> str:

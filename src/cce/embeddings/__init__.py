@@ -20,7 +20,14 @@ from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
-from cce.embeddings.registry import METHODS, check_placement, create_embedding, list_methods, make_table
+from cce.embeddings.registry import (
+    METHODS,
+    check_placement,
+    create_embedding,
+    list_methods,
+    make_table,
+    register_method,
+)
 from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.row_gradients import RowGradients
 from cce.embeddings.shapes import Shapes
@@ -76,5 +83,6 @@ __all__ = [
     "output_variance",
     "paper_schedule",
     "projection_table",
+    "register_method",
     "stage_all",
 ]

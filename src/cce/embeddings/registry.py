@@ -57,6 +57,22 @@ def list_methods() -> list[str]:
     return list(METHODS)
 
 
+def register_method(kind: type[Embedding]) -> type[Embedding]:
+    """Add a table of your own under its `method`, wherever a name of a method goes; usable as a decorator.
+
+    `cce.testing.EmbeddingContract` says whether it is ready for that.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Embedding)):
+        raise TypeError(f"a method must be a subclass of cce.Embedding, got {kind!r}.")
+    name = getattr(kind, "method", None)
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"method of {kind.__name__} must be a word, its name in the registry, got {name!r}.")
+    if name in METHODS:
+        raise ValueError(f"method of {kind.__name__} must be new, got {name!r}, which is {METHODS[name].__name__}.")
+    METHODS[name] = kind
+    return kind
+
+
 def create_embedding(
     method: str | type[Embedding],
     num_embeddings: int,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cce.experiments.estimate import FirstRows, estimate_cost
     from cce.experiments.recipe import Recipe, read_recipe
     from cce.experiments.runs import Run, list_runs
+    from cce.experiments.shipped import find_recipe, list_recipes
     from cce.experiments.sweep import Sweep
 
 _HOMES = {
@@ -20,6 +21,7 @@ _HOMES = {
     "estimate": ("FirstRows", "estimate_cost"),
     "recipe": ("Recipe", "read_recipe"),
     "runs": ("Run", "list_runs"),
+    "shipped": ("find_recipe", "list_recipes"),
     "sweep": ("Sweep",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -32,6 +34,8 @@ __all__ = [
     "Sweep",
     "demo_table",
     "estimate_cost",
+    "find_recipe",
+    "list_recipes",
     "list_runs",
     "read_recipe",
     "run_demo",

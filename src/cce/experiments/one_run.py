@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cce.files import FolderInUseError, write_atomic
+from cce.plugins import load_plugins
 from cce.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Ended:
 
 def run_one(task: Task) -> Ended:
     """Train one run to its end, or resume it. Other processes may be asked to do the same run."""
+    load_plugins(task.run.config.plugins)  # this may be a process of its own
     try:
         with task.folder.lock(wait=task.wait):
             return _run_alone(task)
@@ -78,5 +80,7 @@ def _trainer(config: TrainConfig, folder: RunFolder) -> Trainer:
 
     if not folder.is_begun:
         return Trainer(config, folder.path, lock=False)
-    moved: dict[str, Any] = {} if config.start_from is None else {"start_from": config.start_from}
-    return Trainer.resume(folder.path, lock=False, threads=config.threads, model=config.model, **moved)
+    moved: dict[str, Any] = {"model": config.model, "plugins": config.plugins}
+    if config.start_from is not None:
+        moved["start_from"] = config.start_from
+    return Trainer.resume(folder.path, lock=False, threads=config.threads, **moved)

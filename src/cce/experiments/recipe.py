@@ -1,6 +1,7 @@
 """A recipe: which runs make up an experiment, and what its paper found. TOML in, plain values out; no torch here.
 
 about = "one line on what it shows"
+plugins = ["ours.py"]                       # beside the recipe: loaded first, in every process
 
 [data]
 name = "bookcrossing"                       # of the prepared folder
@@ -41,16 +42,17 @@ from typing import TYPE_CHECKING, Any
 from cce.budget import MEASURES
 from cce.checks import check_range
 from cce.evaluation import METRICS, describe_metric
+from cce.plugins import load_plugins
 from cce.training import check_names
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PARTS = ("about", "data", "train", "sweep", "series", "expected")
+PARTS = ("about", "plugins", "data", "train", "sweep", "series", "expected")
 OF_DATA = ("name", "prepare")
 OF_SWEEP = ("methods", "caps", "seeds")
 OF_EXPECTED = ("source", "compression", "largest")  # besides METRIC and full_METRIC
-SET_BY_SWEEP = ("data", *MEASURES, "seed")
+SET_BY_SWEEP = ("data", *MEASURES, "seed", "plugins")
 SET_BY_SERIES = ("method", "start_from")
 
 
@@ -60,6 +62,7 @@ class Recipe:
 
     name: str
     about: str = ""
+    plugins: tuple[str, ...] = ()  # as `load_plugins` has them
     data: dict[str, str] = field(default_factory=dict)
     train: dict[str, Any] = field(default_factory=dict)
     methods: tuple[str, ...] = ()
@@ -81,7 +84,15 @@ def read_recipe(path: Path) -> Recipe:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} must be TOML: {error}.") from error
+    values["plugins"] = _load(values.get("plugins", []), path)
     return make_recipe(path.stem, values, where=str(path))
+
+
+def _load(plugins: Any, path: Path) -> list[str]:
+    """Load the plug-ins of a recipe, files beside it or modules; they may register what it names."""
+    if not isinstance(plugins, list) or not all(isinstance(name, str) for name in plugins):
+        raise TypeError(f"{path} must have a list of files or modules for plugins, got {plugins!r}.")
+    return load_plugins(path.parent / name if name.endswith(".py") else name for name in plugins)
 
 
 def make_recipe(name: str, values: dict[str, Any], *, where: str = "the recipe") -> Recipe:
@@ -95,6 +106,7 @@ def make_recipe(name: str, values: dict[str, Any], *, where: str = "the recipe")
         name=name,
         about=values.get("about", ""),
         data={"name": name} | data,
+        plugins=tuple(values.get("plugins", ())),
         train=train,
         methods=_list(sweep, "methods", str, where),
         caps=_list(sweep, "caps", int, where),

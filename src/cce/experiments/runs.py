@@ -72,6 +72,7 @@ def _run(recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: d
     cap, seed = values["cap"], values["seed"]
     if (source := own.get("start_from")) is not None:
         values["start_from"] = _name(source, None if _caps(recipe, source) == (None,) else cap, seed)
+    values["plugins"] = list(recipe.plugins)
     config = make_config(recipe.train | options | {name: value for name, value in values.items() if value is not None})
     return Run(_name(series, cap, seed), series, config, _num_params(config, vocabularies), values.get("start_from"))
 

@@ -6,7 +6,6 @@ A model is any `nn.Module` that takes a `Batch` to logits `(batch)`. It is made 
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from torch import nn
 from cce.checks import check_type
 from cce.models.dlrm import DLRM
 from cce.models.gmf import GMF
+from cce.plugins import run_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {"dlrm": DLRM, "gmf": GMF}
 
 
 def create_model(name: str, schema: Schema, tables: EmbeddingCollection, **options: Any) -> nn.Module:
-    """The model `dlrm` or `gmf`, or `path/to/file.py:Name` for one of your own."""
+    """The model of this name, `dlrm` or `gmf` or a registered one, or `path/to/file.py:Name` for one of your own."""
     make = find_model(name)
     try:
         inspect.signature(make).bind(schema, tables, **options)
@@ -39,6 +39,18 @@ def create_model(name: str, schema: Schema, tables: EmbeddingCollection, **optio
     return model
 
 
+def register_model(name: str, make: Callable[..., nn.Module]) -> None:
+    """Add a model of your own by name: a class or function `(schema, tables, **options)`; a name can be given once."""
+    check_type("name of a model", name, str, "a word")
+    if not name or ":" in name:
+        raise ValueError(f"name of a model must be a word without a colon, got {name!r}.")
+    if name in MODELS:
+        raise ValueError(f"name of a model must be new, got {name!r}, which there is.")
+    if not callable(make):
+        raise TypeError(f"make must be a class or function (schema, tables, **options), got {make!r}.")
+    MODELS[name] = make
+
+
 def find_model(name: str) -> Callable[..., nn.Module]:
     """What makes the model of this name."""
     check_type("model", name, str, "a name")
@@ -47,24 +59,7 @@ def find_model(name: str) -> Callable[..., nn.Module]:
     file, _, attribute = name.rpartition(":")
     if not file:
         raise ValueError(f"model must be one of {', '.join(MODELS)}, or path/to/file.py:Name; got {name!r}.")
-    path = Path(file)
-    if not path.is_file():
-        raise FileNotFoundError(f"model must name a file that is there, got {file!r}.")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"model must name a Python file, got {file!r}.")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ValueError(f"model must name a Python file that can be run, got {file!r}: {_reason(error)}.") from error
+    module = run_file(Path(file), "model")
     if not callable(getattr(module, attribute, None)):
         raise ValueError(f"model names {attribute!r}, but {file} has no such class or function.")
     return getattr(module, attribute)  # type: ignore[no-any-return]
-
-
-def _reason(error: Exception) -> str:
-    """What went wrong in a file, in one line."""
-    where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
-    text = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
-    return f"{type(error).__name__}{where}: {text}"

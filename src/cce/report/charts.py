@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from cce.files import replace_file
+from cce.text import install_hint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +26,7 @@ def can_draw_figures() -> bool:
 def draw_figure(figure: Figure, folder: Path) -> list[Path]:
     """Write `NAME.svg` and `NAME.png`, whole or not at all; give their paths."""
     if not can_draw_figures():
-        raise ModuleNotFoundError(
-            "pictures need altair and vl-convert-python: pip install 'clustered-embeddings[report]'"
-        )
+        raise ModuleNotFoundError(f"pictures need altair and vl-convert-python: {install_hint('report')}")
     chart = _bars(figure) if figure.ticks else _lines(figure)
     return [_save(chart, folder / f"{figure.name}.{kind}", kind) for kind in KINDS]
 

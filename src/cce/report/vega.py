@@ -15,10 +15,12 @@ from importlib.util import find_spec
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from cce.text import install_hint
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-HINT = "it needs vl-convert-python: pip install 'clustered-embeddings[report]'"
+HINT = f"it needs vl-convert-python: {install_hint('report')}"
 WIDTH = 620
 SCALE = 2.0  # of a PNG
 Spec = dict[str, Any]

@@ -9,6 +9,8 @@ from typing import Any
 from cce.budget import DEFAULT_METHOD, FULL, RULES, Budget
 from cce.checks import START_SCALES, check_choice, check_range, check_start_scale
 from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
+from cce.integrations import LOGGERS
+from cce.plugins import check_plugins
 from cce.training.optimizer_rules import check_optimizer
 
 NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none", "preset": "it is an option of the run"}
@@ -19,8 +21,8 @@ PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
 CODEBOOK_DTYPES = ("float32", "float16", "bfloat16")
 MAX_THREADS = 2**16
-MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "tensorboard")  # of a run that is resumed
-MAY_MOVE = ("data", "start_from", "model")  # files and folders, which may have another name
+MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "logger")  # of a run that is resumed
+MAY_MOVE = ("data", "start_from", "model", "plugins")  # files and folders, which may have another name
 SCHEDULES = (
     "auto",
     "none",
@@ -164,13 +166,20 @@ class TrainConfig:
     )
     keep_last: int = field(default=2, metadata=_about("checkpoints that are kept, besides the best"))
     log_every: int = field(default=100, metadata=_about("steps between lines of the log"))
-    tensorboard: bool = field(default=False, metadata=_about("write TensorBoard's files as well"))
+    logger: str | None = field(
+        default=None, metadata=_about("where the log goes besides the folder of the run: tensorboard, wandb or mlflow")
+    )
     seed: int = field(default=0, metadata=_about("of everything random"))
+    plugins: list[str] = field(
+        default_factory=list,
+        metadata=_about("Python files or modules that were loaded with cce.load_plugins and that the run needs"),
+    )
     device: str = field(default="auto", metadata=_about("cpu, cuda, or auto: cuda where there is one"))
     threads: int | None = field(default=None, metadata=_about("of torch on the CPU"))
 
     def __post_init__(self) -> None:
         self._check_types()
+        check_plugins(self.plugins)
         for name in ("model_options", "method_options", "optimizer_options", "num_learned"):
             if not isinstance(getattr(self, name), dict):
                 raise TypeError(f"{name} must be a table of names and values, got {getattr(self, name)!r}.")
@@ -223,6 +232,8 @@ class TrainConfig:
         if self.preset == "paper" and self.learned_min_count not in (None, 1):
             got = f"learned_min_count={self.learned_min_count}"
             raise ValueError(f"preset 'paper' learns pointers of all ids: leave out learned_min_count, got {got}.")
+        if self.logger is not None:
+            check_choice("logger", self.logger, LOGGERS)
         check_metrics(self.metrics, group_by=self.group_by)
         check_best_by(self.best_by, self.metrics)
         self._check_when()

@@ -1,12 +1,11 @@
 """What a run shows and writes while it runs, and the seconds of its parts.
 
-It shows a bar on a terminal, and lines elsewhere. Its log has a JSON line for everything that happens; TensorBoard's
-files are written if requested.
+It shows a bar on a terminal, and lines elsewhere. Its log has a JSON line for everything that happens; it goes to
+TensorBoard or a service as well if requested.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from contextlib import contextmanager
@@ -15,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from cce.integrations import numbers_of, open_logger
 from cce.text import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cce.embeddings import ClusterEvent
+    from cce.integrations import Logger
     from cce.run_folder import RunFolder
 
 SECONDS = 10.0  # between two lines
@@ -104,43 +105,40 @@ class Stopwatch:
 class MetricsLog:
     """The log in the run's folder. A resumed run drops what came after the checkpoint it resumes from."""
 
-    def __init__(self, folder: RunFolder | None, *, step: int = 0, tensorboard: bool = False) -> None:
+    def __init__(
+        self,
+        folder: RunFolder | None,
+        *,
+        step: int = 0,
+        logger: str | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
         self.folder = folder  # of all processes only one writes
         self.damage: list[str] = []  # lines that could not be read, and are dropped
-        self._board: Any = None
+        self._logger: Logger | None = None
         if folder is None:
             return
-        if tensorboard:
-            self._board = _open_board(folder.path / "tensorboard", step)
+        if logger is not None:
+            self._logger = open_logger(logger, folder.path, step=step, config=config)
         kept, self.damage = folder.cut_log(step)
         for line in kept if step else ():
             if line["step"] == step:  # TensorBoard drops whole steps: the remaining lines of this one are written again
-                self._write_board(line["kind"], step, line)
+                self._send(line["kind"], step, line)
 
     def write(self, kind: str, step: int, **values: Any) -> None:
         """One line; nothing where another process writes."""
         if self.folder is not None:
             self.folder.append_log({"kind": kind, "step": step, **values})
-            self._write_board(kind, step, values)
+            self._send(kind, step, values)
 
     def close(self) -> None:
-        """Finish TensorBoard's files."""
-        if self._board is not None:
-            self._board.close()
+        """Finish what others keep of it."""
+        if self._logger is not None:
+            self._logger.close()
 
-    def _write_board(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        if self._board is not None:
-            for name, value in values.items():
-                if name != "step" and isinstance(value, int | float) and math.isfinite(value):
-                    self._board.add_scalar(f"{kind}/{name}", value, step)
-
-
-def _open_board(folder: Path, step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise ValueError("tensorboard must be installed: pip install 'clustered-embeddings[tensorboard]'.") from error
-    return SummaryWriter(str(folder), purge_step=step or None)
+    def _send(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        if self._logger is not None:
+            self._logger.log(step, numbers_of(kind, values))
 
 
 def event_values(event: ClusterEvent) -> dict[str, Any]:

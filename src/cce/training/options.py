@@ -40,6 +40,8 @@ def upgrade_options(values: Mapping[str, Any]) -> dict[str, Any]:
         new.pop("learned_min_count", None)  # was written as a number, and not used
     if new.get("weight_decay") and "network_weight_decay" not in new:  # once it was one for all of a model
         new["network_weight_decay"] = new["weight_decay"]
+    if new.pop("tensorboard", False):  # was the only one
+        new["logger"] = "tensorboard"
     options = new.get("method_options")
     if isinstance(options, dict) and isinstance(options.get("settings"), dict):
         settings = {OLD_SETTINGS.get(name, name): value for name, value in options["settings"].items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -259,7 +260,7 @@ class Trainer:
         self.stop_request, self.is_to_stop = StopRequest(), False
         self.validated_at = session.validation_positions()
         log_to = self.folder if self.ranks.is_main else None
-        self.log = MetricsLog(log_to, step=session.step, tensorboard=self.config.tensorboard)
+        self.log = MetricsLog(log_to, step=session.step, logger=self.config.logger, config=asdict(self.config))
         total = min(self.config.epochs * session.num_rows, session.total_steps * self.config.batch_size)
         shown = progress and self.ranks.is_main
         self.progress = Progress(total, shown=shown, first_row=session.rows_trained, name=self.config.method)

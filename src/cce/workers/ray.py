@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cce.checks import check_range
+from cce.text import install_hint
 from cce.workers.local import num_cores
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class RayEngine:
 
     def __init__(self, address: str | None = None, jobs: int | None = None) -> None:
         if importlib.util.find_spec("ray") is None:
-            raise ValueError("engine ray needs Ray: pip install 'clustered-embeddings[ray]'.")
+            raise ValueError(f"engine ray needs Ray: {install_hint('ray')}.")
         if jobs is not None:
             check_range("jobs", jobs, 1, 2**16)
         import ray

@@ -1,0 +1,86 @@
+"""`cce list`: the methods, models, metrics, sources and recipes that there are, those of plug-ins among them."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXAMPLE = """examples:
+  cce list methods
+  cce list recipes --json
+  cce list methods --plugin ours.py"""
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the verb to the parser."""
+    parser = verbs.add_parser(
+        "list",
+        help="show the methods, models, metrics, sources or recipes that there are",
+        description="Show the names that other verbs take, a line each, with those that plug-ins registered.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", choices=tuple(KINDS), help="what to list")
+    parser.add_argument("--json", action="store_true", help="print names and descriptions as a JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print the names."""
+    found = KINDS[options.what]()
+    if options.json:
+        print(json.dumps(found))
+        return
+    width = max(len(name) for name in found)
+    for name, about in found.items():
+        print(f"{name:{width}}  {about}".rstrip())
+
+
+def _methods() -> dict[str, str]:
+    from cce.embeddings import METHODS
+
+    return {name: _first_line(kind) for name, kind in METHODS.items()}
+
+
+def _models() -> dict[str, str]:
+    from cce.models import MODELS
+
+    return {name: _first_line(make) for name, make in MODELS.items()}
+
+
+def _metrics() -> dict[str, str]:
+    from cce.evaluation import METRICS
+
+    return {f"{name}@K" if info.takes_k else name: info.about for name, info in METRICS.items()}
+
+
+def _sources() -> dict[str, str]:
+    from cce.data import SOURCES
+
+    return {name: source.about for name, source in SOURCES.items()}
+
+
+def _recipes() -> dict[str, str]:
+    from cce.experiments import list_recipes
+
+    return {name: tomllib.loads(path.read_text("utf-8")).get("about", "") for name, path in list_recipes().items()}
+
+
+def _first_line(thing: object) -> str:
+    """The first sentence of what it says about itself, without marks of code."""
+    return (inspect.getdoc(thing) or "").partition("\n")[0].replace("`", "")
+
+
+KINDS: dict[str, Callable[[], dict[str, str]]] = {
+    "methods": _methods,
+    "models": _models,
+    "metrics": _metrics,
+    "sources": _sources,
+    "recipes": _recipes,
+}

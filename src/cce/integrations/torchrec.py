@@ -1,0 +1,95 @@
+"""TorchRec: a collection of bags with its configs in, and its KeyedTensor out. The only file that imports it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torchrec.modules.embedding_configs import data_type_to_dtype, pooling_type_to_str
+from torchrec.modules.embedding_modules import EmbeddingBagCollectionInterface, get_embedding_names_by_table
+from torchrec.sparse.jagged_tensor import KeyedTensor
+
+from cce.budget import DEFAULT_METHOD, Budget, check_given, make_budget
+from cce.checks import check_choice
+from cce.collection import share_out
+from cce.embeddings import METHODS, EmbeddingBag, TableRequest, make_table
+from cce.indexing import make_generator
+
+if TYPE_CHECKING:
+    from torchrec.modules.embedding_configs import EmbeddingBagConfig
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+
+class CompressedEmbeddingBagCollection(EmbeddingBagCollectionInterface):  # type: ignore[misc]
+    """`torchrec.EmbeddingBagCollection` within a budget: tables that do not fit in full are compressed.
+
+    tables: TorchRec's configs. A table may serve several features. `init_fn` and the like go with tables of their own
+    and are not used: `start_scale` is an option here.
+    is_weighted: whether ids come with weights.
+    method, budget, cap, …, options: as of `cce.create_embedding`; see `cce.Budget`.
+
+    Under data parallelism it is replicated, as any module is. Pointers are not buffers: `cce.ClusterSchedule` with its
+    `ranks` keeps them equal.
+    """
+
+    def __init__(
+        self,
+        tables: list[EmbeddingBagConfig],
+        is_weighted: bool = False,  # noqa: FBT001, FBT002  # as TorchRec has it
+        device: torch.device | str | None = None,
+        *,
+        method: str = DEFAULT_METHOD,
+        budget: Budget | None = None,
+        cap: int | None = None,
+        num_params: int | None = None,
+        nbytes: int | None = None,
+        compression: float | None = None,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        check_choice("method", method, METHODS)
+        _check_names(tables)
+        limit = make_budget(budget, cap, num_params, nbytes, compression)
+        check_given(limit)
+        kind, generator = METHODS[method], make_generator(seed)
+        requests = [
+            TableRequest(kind, table.num_embeddings, table.embedding_dim, options, name=table.name) for table in tables
+        ]
+        self._configs, self._is_weighted = tables, is_weighted
+        self.embedding_bags = nn.ModuleDict()
+        for config, footprint in zip(tables, share_out(requests, limit), strict=True):
+            table = make_table(footprint, options, {"generator": generator})
+            table = table.to(device, data_type_to_dtype(config.data_type))
+            mode = pooling_type_to_str(config.pooling)
+            self.embedding_bags[config.name] = EmbeddingBag(table, mode=mode, include_last_offset=True)
+        self._names = [name for names in get_embedding_names_by_table(tables) for name in names]
+
+    def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
+        """The pooled vectors of every feature, side by side."""
+        by_name, pooled = features.to_dict(), []
+        for config, bag in zip(self._configs, self.embedding_bags.values(), strict=True):
+            for name in config.feature_names or [config.name]:
+                ids = by_name[name]
+                weights = ids.weights() if self._is_weighted else None
+                pooled.append(bag(ids.values(), ids.offsets(), weights).float())
+        lengths = [vectors.shape[1] for vectors in pooled]
+        return KeyedTensor(keys=self._names, values=torch.cat(pooled, dim=1), length_per_key=lengths)
+
+    def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
+        """The configs that it was made of."""
+        return self._configs
+
+    def is_weighted(self) -> bool:
+        """Whether ids come with weights."""
+        return self._is_weighted
+
+
+def _check_names(tables: list[EmbeddingBagConfig]) -> None:
+    names = [table.name for table in tables]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"tables must have different names, got {twice[0]!r} twice.")
+    for table in tables:
+        table.feature_names = table.feature_names or [table.name]  # as TorchRec does

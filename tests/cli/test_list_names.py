@@ -1,0 +1,23 @@
+"""`cce list`: names and what they are, as text and as JSON."""
+
+import json
+
+import pytest
+
+import cce
+from cce.cli import main
+
+
+def test_a_line_for_each_name(capsys):
+    assert main(["list", "methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == cce.list_methods()
+    assert all(len(line.split()) > 2 and "`" not in line for line in lines)
+
+
+@pytest.mark.parametrize("what", ["models", "metrics", "sources", "recipes"])
+def test_every_name_has_a_description(what, capsys):
+    assert main(["list", what, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found) >= 2
+    assert all(found.values())

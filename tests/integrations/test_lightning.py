@@ -1,0 +1,124 @@
+"""Lightning's Trainer clusters tables: at the right steps, resumed to the bit, on two processes, with averages."""
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import cce
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Lightning's own
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed: the extra lightning")
+    from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
+
+    from cce.integrations.lightning import ClusterCallback
+
+NUM_IDS, DIM = 300, 8
+
+
+class Clicks(lightning.LightningModule):
+    """A table and a linear layer, with the table compressed in the constructor, so that a checkpoint can be loaded."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = cce.create_embedding("cce", NUM_IDS, DIM, num_params=256, seed=0)
+        self.out = torch.nn.Linear(DIM, 1)
+        torch.nn.init.ones_(self.out.weight)
+
+    def training_step(self, batch, _):
+        ids, labels = batch
+        return torch.nn.functional.binary_cross_entropy_with_logits(self.out(self.table(ids)).squeeze(1), labels)
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.05)
+
+
+def rows(num_rows=640, batch_size=16):
+    g = torch.Generator().manual_seed(0)
+    ids = torch.randint(NUM_IDS, (num_rows,), generator=g)
+    data = torch.utils.data.TensorDataset(ids, (ids % 3 == 0).float())
+    return torch.utils.data.DataLoader(data, batch_size=batch_size)
+
+
+def trainer(folder, callback, **options):
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    callbacks = [callback, *options.pop("callbacks", [])]
+    return lightning.Trainer(default_root_dir=folder, callbacks=callbacks, **quiet, **options)
+
+
+def steps_of(callback):
+    """The steps after which it clusters."""
+    seen, cluster = [], cce.ClusterSchedule.cluster
+
+    def noted(schedule):
+        seen.append(schedule.num_steps + 1)
+        return cluster(schedule)
+
+    return seen, noted
+
+
+@pytest.mark.parametrize(("accumulate", "expected"), [(1, [10, 20, 30]), (4, [5, 10])])
+def test_it_counts_steps_of_the_optimizer(tmp_path, monkeypatch, accumulate, expected):
+    callback = ClusterCallback(at_steps=expected)
+    seen, noted = steps_of(callback)
+    monkeypatch.setattr(cce.ClusterSchedule, "cluster", noted)
+    fit = trainer(tmp_path, callback, max_epochs=1, accumulate_grad_batches=accumulate, enable_checkpointing=False)
+    fit.fit(Clicks(), rows())
+    assert seen == expected
+    assert callback.schedule.num_steps == 40 // accumulate
+
+
+def test_epochs_are_the_trainers(tmp_path):
+    callback = ClusterCallback(at_epochs=[0.5, 1.0])
+    trainer(tmp_path, callback, max_epochs=1, enable_checkpointing=False).fit(Clicks(), rows())
+    assert callback.schedule.steps == {20, 40}
+
+
+def test_a_resumed_run_ends_as_it_would_have_and_its_checkpoint_loads(tmp_path):
+    torch.manual_seed(0)
+    whole = Clicks()
+    start = {name: value.clone() if hasattr(value, "clone") else value for name, value in whole.state_dict().items()}
+    trainer(tmp_path / "whole", ClusterCallback(every=15), max_epochs=2).fit(whole, rows())
+    torch.manual_seed(0)
+    half = Clicks()
+    half.load_state_dict(start)
+    saving = ModelCheckpoint(tmp_path / "half", save_last=True)
+    trainer(tmp_path / "half", ClusterCallback(every=15), max_epochs=1, callbacks=[saving]).fit(half, rows())
+    resumed = Clicks()
+    fit = trainer(tmp_path / "half", ClusterCallback(every=15), max_epochs=2, callbacks=[ModelCheckpoint(tmp_path)])
+    fit.fit(resumed, rows(), ckpt_path=tmp_path / "half" / "last.ckpt", weights_only=False)
+    assert torch.equal(resumed.table.to_dense(), whole.table.to_dense())
+    loaded = Clicks.load_from_checkpoint(tmp_path / "half" / "last.ckpt", weights_only=False)
+    assert torch.equal(loaded.table.to_dense(), half.table.to_dense())
+
+
+def test_averages_restart_where_a_table_was_clustered(tmp_path):
+    average = EMAWeightAveraging(decay=0.999)
+    model = Clicks()
+    fit = trainer(
+        tmp_path, ClusterCallback(at_steps=[40]), max_epochs=1, callbacks=[average], enable_checkpointing=False
+    )
+    fit.fit(model, rows())  # at its end the average becomes the model
+    assert torch.equal(average._average_model.module.table.to_dense(), model.table.to_dense())
+
+
+def test_what_is_wrong_is_said_at_once():
+    with pytest.raises(ValueError, match="give one of every, at_steps"):
+        ClusterCallback()
+
+
+def test_two_processes_hold_the_same_table(tmp_path):
+    script = Path(__file__).parents[1] / "helpers" / "lightning_ranks.py"
+    words = [sys.executable, "-W", "ignore", str(script), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    assert first == second
+    assert first["clustered"] == 2

@@ -1,0 +1,172 @@
+"""Plug-ins: what they register is there afterwards, in this process and in those of a sweep; and what is rejected."""
+
+import importlib.metadata
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import cce
+from cce import plugins
+from cce.cli import main
+from cce.data import SOURCES
+from cce.embeddings import METHODS
+from cce.evaluation import METRICS
+from cce.models import MODELS
+from cce.records import read_records
+from helpers.runs import OPTIONS, tiny_data
+
+PLUGIN = Path(__file__).parents[1] / "examples" / "ours.py"
+RECIPE = """
+plugins = ["ours.py"]
+
+[train]
+model = "small-dlrm"
+embedding_dim = 8
+epochs = 1
+batch_size = 64
+metrics = ["bce", "positives"]
+
+[sweep]
+methods = ["full", "renamed"]
+caps = [320]
+seeds = [0, 1]
+"""
+
+
+@pytest.fixture(autouse=True)
+def registries():
+    """Registries as they were, when the test is over."""
+    before = [(registry, dict(registry)) for registry in (METHODS, MODELS, METRICS, SOURCES, plugins._loaded)]
+    yield
+    sys.modules.pop("ours", None)
+    for registry, names in before:
+        registry.clear()
+        registry.update(names)
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    elsewhere = [folder for folder in sys.path if Path(folder).name != "examples"]
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *elsewhere])
+    (tmp_path / "ours.py").write_text(PLUGIN.read_text())
+    return tmp_path / "ours.py"
+
+
+def test_what_a_plugin_registers_is_listed_and_found(plugin, capsys):
+    names = {"methods": "renamed", "models": "small-dlrm", "metrics": "positives", "sources": "ledger"}
+    for what, name in names.items():
+        assert main(["list", what, "--plugin", str(plugin), "--json"]) == 0
+        assert name in json.loads(capsys.readouterr().out)
+    assert type(cce.create_embedding("renamed", 100, 8, num_params=80)).__name__ == "Renamed"
+    with pytest.raises(SystemExit):
+        main(["prepare", "--plugin", str(plugin), "ledger", "--help"])
+    assert "our ledger" in capsys.readouterr().out
+
+
+def test_it_is_loaded_once_and_known_by_its_name(plugin):
+    assert cce.load_plugins([plugin]) == cce.load_plugins([str(plugin)]) == [str(plugin)]
+    other = plugin.parent / "other" / "ours.py"
+    other.parent.mkdir()
+    other.write_text("")
+    with pytest.raises(ValueError, match=r"plugin must have a name of its own, got 'ours' from .*other"):
+        cce.load_plugins([other])
+
+
+def test_entry_points_of_installed_packages_are_loaded(plugin, monkeypatch):
+    entry = importlib.metadata.EntryPoint("anything", "ours", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda *, group: [entry] if group == plugins.GROUP else [])
+    assert cce.load_plugins() == []
+    assert "renamed" in cce.list_methods()
+
+
+@pytest.mark.slow
+def test_a_recipe_carries_its_plugins_to_the_processes_of_a_sweep_and_to_its_records(plugin, capsys):
+    data = tiny_data(plugin.parent / "tiny")
+    (plugin.parent / "recipe.toml").write_text(RECIPE)
+    assert main(["sweep", "recipe.toml", "--data", str(data), "--out", "out", "--jobs", "2"]) == 0
+    records = read_records(plugin.parent / "out" / "records.jsonl")
+    assert sorted(record.series for record in records) == ["full", "full", "renamed", "renamed"]
+    assert all(0 <= record.scores["positives"] <= 1 for record in records)
+    assert all(record.config["plugins"] == [str(plugin)] for record in records)
+    assert main(["report", "out"]) == 0
+    page = (plugin.parent / "out" / "report" / "index.html").read_text()
+    assert "renamed" in page
+
+
+@pytest.mark.slow
+def test_a_saved_run_does_not_run_its_plugin_until_it_is_named_again(plugin, capsys, monkeypatch):
+    data = tiny_data(plugin.parent / "tiny")
+    options = [word for name in ("cap", "embedding_dim", "batch_size") for word in _option(name)]
+    words = [
+        "train",
+        str(data),
+        "--method",
+        "renamed",
+        "--model",
+        "small-dlrm",
+        "--epochs",
+        "1",
+        "--max-steps",
+        "5",
+        *options,
+    ]
+    assert main([*words, "--out", "run", "--plugin", "ours.py"]) == 0
+    saved = dict(plugins._loaded)
+    plugins._loaded.clear()
+    for verb in (["evaluate", "run", str(data)], ["train", "--resume", "run", "--epochs", "2"]):
+        capsys.readouterr()
+        assert main(verb) == 2
+        assert "plugins must be loaded first, got " in capsys.readouterr().err
+    plugins._loaded.update(saved)
+    moved = plugin.parent / "moved" / "ours.py"
+    moved.parent.mkdir()
+    plugin.rename(moved)
+    plugins._loaded["ours"] = str(moved)
+    assert main(["evaluate", "run", str(data), "--plugin", "moved/ours.py"]) == 0
+
+
+def _option(name):
+    return [f"--{name.replace('_', '-')}", str(OPTIONS[name])]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["list", "methods", "--plugin", "none.py"], r"plugin must name a file that is there, got '.*none.py'"),
+        (["list", "methods", "--plugin", "no_such_module"], "plugin must be a Python file or a module, got 'no_such_"),
+        (["list", "methods", "--plugin", "broken.py"], r"can be run, got '.*broken.py': SyntaxError in line 2"),
+        (["list", "methods", "--plugin", "json.py"], "plugin must have a name of its own, got .* module 'json'"),
+    ],
+)
+def test_bad_plugins_are_one_line(plugin, capsys, words, message):
+    (plugin.parent / "broken.py").write_text("\ndef")
+    (plugin.parent / "json.py").write_text("")
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert re.search(message, err), err
+
+
+class TestRegister:
+    def test_a_method_must_be_a_table_with_a_new_name(self):
+        class Nameless(cce.HashingTrickEmbedding):
+            method = ""
+
+        with pytest.raises(TypeError, match=r"a method must be a subclass of cce\.Embedding, got 3"):
+            cce.register_method(3)
+        with pytest.raises(ValueError, match="method of Nameless must be a word"):
+            cce.register_method(Nameless)
+        with pytest.raises(ValueError, match="must be new, got 'hash', which is HashingTrickEmbedding"):
+            cce.register_method(cce.HashingTrickEmbedding)
+
+    def test_a_model_must_be_callable_with_a_new_name(self):
+        with pytest.raises(ValueError, match="must be new, got 'dlrm'"):
+            cce.register_model("dlrm", cce.DLRM)
+        with pytest.raises(ValueError, match="word without a colon, got 'a:b'"):
+            cce.register_model("a:b", cce.DLRM)
+        with pytest.raises(TypeError, match="make must be a class or function"):
+            cce.register_model("new", 3)
