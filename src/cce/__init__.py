@@ -48,8 +48,11 @@ if TYPE_CHECKING:
     from cce.footprint import Footprint, Footprints
     from cce.models import DLRM, GMF, create_model, register_model
     from cce.plugins import load_plugins
+    from cce.pretrained import PretrainedMixin
     from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
     from cce.records import RunRecord
+    from cce.runs import LoadedRun, load_run
+    from cce.saving import load, save
     from cce.schema import Batch, Feature, Schema
     from cce.training import TrainConfig, Trainer
 
@@ -78,9 +81,11 @@ __all__ = [
     "FullEmbedding",
     "HashEmbedding",
     "HashingTrickEmbedding",
+    "LoadedRun",
     "LowRankEmbedding",
     "MixedDimensionEmbedding",
     "PreparedData",
+    "PretrainedMixin",
     "ProductQuantizedEmbedding",
     "QuantizedEmbedding",
     "Refit",
@@ -97,7 +102,9 @@ __all__ = [
     "create_model",
     "diagnose_collapse",
     "list_methods",
+    "load",
     "load_plugins",
+    "load_run",
     "optim",
     "paper_schedule",
     "plan_tables",
@@ -108,6 +115,7 @@ __all__ = [
     "register_source",
     "repair_optimizer",
     "restart_average",
+    "save",
     "summary",
 ]
 
@@ -123,7 +131,9 @@ _HOMES = {
     "Feature": "cce.schema",
     "Footprint": "cce.footprint",
     "Footprints": "cce.footprint",
+    "LoadedRun": "cce.runs",
     "PreparedData": "cce.data",
+    "PretrainedMixin": "cce.pretrained",
     "Refit": "cce.reclustering",
     "RunRecord": "cce.records",
     "Schema": "cce.schema",
@@ -132,7 +142,9 @@ _HOMES = {
     "compress": "cce.compression",
     "create_model": "cce.models",
     "diagnose_collapse": "cce.diagnostics",
+    "load": "cce.saving",
     "load_plugins": "cce.plugins",
+    "load_run": "cce.runs",
     "plan_tables": "cce.collection",
     "pointer_entropies": "cce.diagnostics",
     "register_metric": "cce.evaluation",
@@ -140,6 +152,7 @@ _HOMES = {
     "register_source": "cce.data",
     "repair_optimizer": "cce.reclustering",
     "restart_average": "cce.reclustering",
+    "save": "cce.saving",
     "summary": "cce.diagnostics",
 }
 _SUBPACKAGES = ("optim",)  # used by their own names, as torch.optim is

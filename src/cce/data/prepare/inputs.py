@@ -42,13 +42,13 @@ class Input:
         """Whether reading can begin anywhere."""
         return self.member is None and self.path.suffix not in (".gz", ".zip")
 
-    def check(self) -> None:
-        """Reject a file that is missing or empty."""
+    def check(self, *, as_lines: bool | None = None) -> None:
+        """Reject a file that is missing or empty, and one of lines (by default if it is no Parquet) with wrong ends."""
         if not self.path.is_file():
             raise FileNotFoundError(f"{self.path} must be a file, and there is none.")
         if self.path.stat().st_size == 0:
             raise ValueError(f"{self.path} must hold rows, and it is empty.")
-        if not self.is_parquet:
+        if not self.is_parquet if as_lines is None else as_lines:
             self._check_line_ends()
 
     def _check_line_ends(self) -> None:
@@ -91,18 +91,7 @@ class Input:
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
         """All blocks in order, each with the offset where it begins."""
         with self.open() as stream:
-            offset = 0
-            for index in itertools.count(1):
-                wanted = index * block_bytes - offset
-                if wanted <= 0:
-                    continue  # a line reaches across the whole block
-                text = stream.read(wanted)
-                if len(text) == wanted and not text.endswith(b"\n"):
-                    text += stream.readline()
-                if not text:
-                    return
-                yield offset, text
-                offset += len(text)
+            yield from line_blocks(stream, block_bytes)
 
     def block(self, index: int, block_bytes: int = BLOCK_BYTES) -> tuple[int, bytes]:
         """One block of a plain file, which may be empty, and the offset where it begins."""
@@ -111,6 +100,22 @@ class Input:
             stop = _first_line_at(stream, (index + 1) * block_bytes)
             stream.seek(start)
             return start, stream.read(stop - start)
+
+
+def line_blocks(stream: IO[bytes], block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
+    """All blocks of whole lines of a stream, each with the offset where it begins."""
+    offset = 0
+    for index in itertools.count(1):
+        wanted = index * block_bytes - offset
+        if wanted <= 0:
+            continue  # a line reaches across the whole block
+        text = stream.read(wanted)
+        if len(text) == wanted and not text.endswith(b"\n"):
+            text += stream.readline()
+        if not text:
+            return
+        yield offset, text
+        offset += len(text)
 
 
 def _first_line_at(stream: IO[bytes], offset: int) -> int:

@@ -81,7 +81,8 @@ def _make(raw: Path, options: Mapping[str, Any]) -> Job:
 
 
 def _reuse(raw: Path, columns: Columns, reading: Reading) -> Job:
-    return table_job(raw, columns, reading=reading)
+    names, _ = _header(Input(_files(raw)[0]))
+    return table_job(raw, columns if columns.label in names else replace(columns, label=None), reading=reading)
 
 
 TABLE = Source(
