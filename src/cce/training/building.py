@@ -14,7 +14,7 @@ from cce.budget import FULL
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
-from cce.embeddings import METHODS, TrainingDefaults, named_schedule
+from cce.embeddings import METHODS, Clusterable, TrainingDefaults, named_schedule
 from cce.models import create_model
 from cce.reclustering import ClusterSchedule, Refit
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cce.schema import Batch, Schema
     from cce.training.config import TrainConfig
 
+NETWORK_PARAMS = 1000  # a model with fewer beside its tables has no network
 COUNTED_ROWS = 1 << 16  # in which ids are counted at a time
 
 
@@ -138,11 +139,18 @@ def build_refit(config: TrainConfig, model: nn.Module, data: PreparedData) -> Re
     """What refits the tables after the last epoch; None for nothing."""
     if not config.refits:
         return None
-    refit = Refit(model, data.rows("train"))
+    has_network = config.refit_network == "always" or (config.refit_network == "auto" and _has_network(model))
+    refit = Refit(model, data.rows("train"), folds=2 + has_network, spare_fold=has_network)
     if not refit.features:
         got = f"{config.refits} with method {config.method!r}"
         raise ValueError(f"refits must be 0 where no table learns pointers, got {got}.")
     return refit
+
+
+def _has_network(model: nn.Module) -> bool:
+    """Whether there is more to train between refits than a few factors."""
+    of_tables = {id(p) for module in model.modules() if isinstance(module, Clusterable) for p in module.parameters()}
+    return sum(p.numel() for p in model.parameters() if id(p) not in of_tables) >= NETWORK_PARAMS
 
 
 def build_schedule(
