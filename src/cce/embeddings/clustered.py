@@ -45,6 +45,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     helper_start: helper rows after a clustering: "zero" (the paper), or the mean "residual" that clustering left.
     num_helpers: helper tables per column; the paper has 1.
     num_learned: only ids below it have learned pointers; the rest stay hashed and cost nothing.
+    share_tail: all ids from `num_learned` on have one vector, the first rows, instead of hashed rows.
     first_rows: rows of each table before the first clustering, if more should be spent there.
     track_counts: count in training how often ids occur, for settings that sample or weigh by frequency.
     pointer_file: map the learned pointers from this file instead of holding them in memory.
@@ -59,6 +60,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         combine=choice(*QUANTIZERS),
         helper_start=choice("zero", "residual"),
         num_learned=optional(whole(0, MAX_IDS)),
+        share_tail=check_flag,
         first_rows=optional(whole(1)),
         track_counts=check_flag,
         pointer_file=optional(file_name),
@@ -76,6 +78,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         combine: Combine = "concat",
         helper_start: HelperStart = "zero",
         num_learned: int | None = None,
+        share_tail: bool = False,
         first_rows: int | None = None,
         settings: ClusterSettings | None = None,
         track_counts: bool = False,
@@ -88,7 +91,9 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, num_columns=num_columns, num_helpers=num_helpers, combine=combine)
         self.check_options(helper_start=helper_start, num_learned=num_learned, first_rows=first_rows)
-        self.check_options(track_counts=track_counts, pointer_file=pointer_file, preset=preset)
+        self.check_options(track_counts=track_counts, pointer_file=pointer_file, preset=preset, share_tail=share_tail)
+        if share_tail and combine == "sum":
+            raise ValueError(f"share_tail must be False with combine='sum', whose rows add up, got {share_tail}.")
         tables = {"preset": preset, "num_columns": num_columns, "num_helpers": num_helpers, "combine": combine}
         layout = CodebookLayout.of(embedding_dim, {"num_rows": num_rows, "first_rows": first_rows} | tables)
         self.num_columns, self.num_helpers, self.width = layout.num_columns, num_helpers, layout.width
@@ -101,6 +106,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             layout.num_columns,
             layout.num_rows,
             num_learned=num_learned,
+            share_tail=share_tail,
             path=pointer_file,
             generator=generator,
         )

@@ -42,7 +42,7 @@ def test_a_crowd_takes_smaller_steps():
     crowds = torch.tensor([1.0, 2.0, 4.0])
     parabolas = Parabolas(torch.arange(3), points, points[:, 0], gradients, curvatures, crowds)
     flat = Prior(torch.zeros(DIM), 1e-4 * torch.eye(DIM))
-    torch.testing.assert_close(parabolas.step(flat)[:, 0], -1 / crowds, rtol=1e-3, atol=0)
+    torch.testing.assert_close(parabolas.step(flat)[:, 0], -1 / crowds.sqrt(), rtol=1e-3, atol=0)
     torch.testing.assert_close(parabolas.minimum(flat)[:, 0], -torch.ones(3), rtol=1e-3, atol=0)
 
 

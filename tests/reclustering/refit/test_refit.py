@@ -157,6 +157,25 @@ def test_ids_that_occur_too_seldom_share_a_vector():
     assert len(rare.unique(dim=0)) == 1
 
 
+def test_ids_without_pointers_share_the_vector_that_is_best_for_all_of_them():
+    rows, model = Ratings(3_000, 1), make_model(num_learned=100, share_tail=True)
+    rows.labels[rows.ids[:, 0] >= 100] = 1.0
+    train(model, rows, 5)
+    batch = rows.fetch(np.flatnonzero(rows.ids[:, 0].numpy() >= 100))
+    assert len(batch) > 500
+    with torch.no_grad():
+        before = float(cross_entropy(model(batch), batch).mean())
+    refit = Refit(model, rows, folds=1)
+    for _ in range(3):
+        refit.stage("user", generator=seeded())["user"].apply()
+    table = model.tables.tables["user"]
+    assert table.assignments.pointers.num_ids == 100
+    assert len(table(torch.arange(100, USERS)).unique(dim=0)) == 1
+    assert len(table(torch.arange(100)).unique(dim=0)) > 20
+    with torch.no_grad():
+        assert float(cross_entropy(model(batch), batch).mean()) < before - 0.05
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
 def test_bags(pooling):

@@ -97,10 +97,12 @@ def test_if_all_move_at_once_the_loss_of_all_rows_falls():
     rows.ids[:, 1] = rows.ids[:, 0] % 20
     shared = make_pass(model, rows, (0, torch.arange(30)), (1, torch.arange(20)))
     found = shared.parabolas([target.present for target in shared.targets])
-    goals = [each.step(given) for each in found], [each.minimum(given) for each in found]
-    careful, careless = (float(shared.losses(vectors)[0].sum()) for vectors in goals)
-    assert careful < float(found[0].losses.sum())
-    assert careful < careless
+    goals = [each.minimum(given) for each in found], [each.step(given) for each in found]
+    careless, shorter, tried = (
+        float(shared.losses(vectors)[0].sum()) for vectors in (*goals, shared.descend(found, [given, given]))
+    )
+    assert careless > shorter > tried
+    assert tried < float(found[0].losses.sum())
 
 
 def test_only_the_rows_of_a_fold_count():

@@ -74,8 +74,9 @@ class Fit:
 class Parabolas:
     """The losses of some ids around their vectors, nearly: `L + gᵀ (v - p) + ½ (v - p)ᵀ A (v - p)`, without the prior.
 
-    crowds: how many ids move along with an id, in its rows. If `m` ids of a row move at once, the loss rises by at most
-        `m` times the sum of what their curvatures say, so each goes to the minimum of a parabola as steep as that.
+    crowds: how many ids of a row move at once, in the mean of the rows of an id. If they know nothing of each other,
+        `m` of them overshoot as if curvatures were `√m` times as large (and `m` times, if they all say the same), so
+        each goes to the minimum of a parabola as steep as that.
     """
 
     ids: Tensor
@@ -94,20 +95,20 @@ class Parabolas:
 
     def step(self, prior: Prior) -> Tensor:
         """Where to go if all go at once."""
-        return self._minimum(prior, self.crowds)
+        return self._minimum(prior, self.crowds.sqrt())
 
     def with_prior(self, prior: Prior, vectors: Tensor) -> Fit:
         """Vectors, with the curvature that the prior adds to; the parabolas are used up."""
         return Fit(self.ids, vectors, self.curvatures.add_(prior.precision))
 
-    def _minimum(self, prior: Prior, crowds: Tensor) -> Tensor:
+    def _minimum(self, prior: Prior, factors: Tensor) -> Tensor:
         vectors = torch.empty_like(self.points)
         for start in range(0, len(vectors), SOLVED):
             some = slice(start, start + SOLVED)
-            curvatures, points = self.curvatures[some] * crowds[some, None, None], self.points[some].unsqueeze(2)
+            curvatures, points = self.curvatures[some] * factors[some, None, None], self.points[some].unsqueeze(2)
             wanted = curvatures @ points + (prior.precision @ prior.mean - self.gradients[some]).unsqueeze(2)
-            factors = torch.linalg.cholesky(curvatures.add_(prior.precision))
-            vectors[some] = torch.cholesky_solve(wanted, factors).squeeze(2)
+            lower = torch.linalg.cholesky(curvatures.add_(prior.precision))
+            vectors[some] = torch.cholesky_solve(wanted, lower).squeeze(2)
         return vectors
 
 

@@ -56,7 +56,7 @@ class Refit:
         min_rows: int = 3,
         num_steps: int = 1,
         points_per_row: int = 32,
-        group_size: int = 2,
+        group_size: int = 3,
         folds: int = 2,
         spare_fold: bool = False,
         max_nbytes: int = 1 << 28,
@@ -195,8 +195,7 @@ class _GroupFit:
         counts = count_ids(refit.rows, sizes, fold)
         self.ids = {}
         for feature, table in tables.items():
-            count = counts[self.columns[feature]][: table.assignments.num_learned]
-            ids = torch.nonzero(count >= refit.min_rows).squeeze(1)
+            ids = _ids_to_fit(table, counts[self.columns[feature]], refit.min_rows)
             if len(ids):
                 self.ids[feature] = ids
         self.tables, self.priors = tables, dict[str, Prior]()
@@ -224,7 +223,8 @@ class _GroupFit:
         table = self.tables[feature]
         with torch.no_grad():
             present = table.embed(ids.to(table.codebook.device)).float().cpu()
-        return Target(self.columns[feature], ids, present, self.refit.tables.features[feature])
+        tail = table.assignments.num_learned if table.assignments.share_tail else None
+        return Target(self.columns[feature], ids, present, self.refit.tables.features[feature], tail=tail)
 
     def _learn_priors(self, parabolas: Sequence[Parabolas]) -> list[Prior]:
         """From the first block, and from where those of the last refit were, or around the present vectors."""
@@ -234,3 +234,12 @@ class _GroupFit:
                 start = self.refit.priors.get(feature) or Prior.around(some.points)
                 self.priors[feature] = learn_prior(some, start, EM_STEPS)
         return [self.priors[feature] for feature in self.ids]
+
+
+def _ids_to_fit(table: ClusteredEmbedding, counts: Tensor, min_rows: int) -> Tensor:
+    """The ids with pointers that occur often enough, and the first one without if it stands for others that do."""
+    num_learned = table.assignments.num_learned
+    ids = torch.nonzero(counts[:num_learned] >= min_rows).squeeze(1)
+    if table.assignments.share_tail and len(ids) and int(counts[num_learned:].sum()) >= min_rows:
+        ids = torch.cat([ids, torch.tensor([num_learned])])
+    return ids

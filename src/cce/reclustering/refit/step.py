@@ -26,6 +26,7 @@ class RefitStep(ClusterStep):
 
     fits: of the ids that have rows enough, block by block; the first is a sample of them all, or has them all.
     prior: what is wanted by all others.
+        If ids without pointers share a vector, the first of them may be among the ids, and stands for all.
     points_per_row: ids that are sampled for each row of a codebook.
     is_first: whether centroids start anywhere, rather than at the rows of the table as it is.
     """
@@ -48,7 +49,8 @@ class RefitStep(ClusterStep):
         del counts
         first = next(self.fits)
         with self.timer("fit"):
-            drawn = torch.randperm(len(first.ids), generator=self.generator)
+            num_own = int((first.ids < self.table.assignments.num_learned).sum())
+            drawn = torch.randperm(num_own, generator=self.generator)
             drawn = drawn[: self.points_per_row * self.table.rows_after].sort().values
             codebooks, inertias = self._cluster(first.vectors[drawn])
         with self.timer("assign"):
@@ -79,15 +81,22 @@ class RefitStep(ClusterStep):
 
     def _assign(self, fits: Iterator[Fit], codebooks: Tensor) -> tuple[PointerStore, Tensor]:
         """The cheapest rows of all learned ids, and then the best rows for those who point to them."""
-        num_learned, sums = self.table.assignments.num_learned, CodebookSums.zeros(codebooks)
-        codes = torch.full((num_learned, self.table.num_columns), -1, dtype=torch.int32)
+        assignments, sums = self.table.assignments, CodebookSums.zeros(codebooks)
+        num_learned, num_columns = assignments.num_learned, self.table.num_columns
+        codes = torch.full((num_learned + assignments.share_tail, num_columns), -1, dtype=torch.int32)
         for fit in fits:
             for some in fit.split():
                 codes[some.ids] = sums.assign(some, codebooks).int()
         rare = codes[:, 0] < 0
         if rare.any():
             codes[rare] = sums.assign(self.prior.as_fit(int(rare.sum())), codebooks).int()  # all of them together
-        pointers = PointerStore(num_learned, self.table.num_columns, self.table.rows_after)
+        pointers = PointerStore(num_learned, num_columns, self.table.rows_after)
         for ids in blocks(num_learned):
             pointers.write(int(ids[0]), codes[ids].long())
-        return pointers, sums.solve(codebooks)
+        solved = sums.solve(codebooks)
+        self.tail = solved[torch.arange(num_columns), codes[-1].long()].reshape(1, -1)
+        return pointers, solved
+
+    def tail_vector(self) -> Tensor:
+        """What the ids without pointers were given."""
+        return self.tail
