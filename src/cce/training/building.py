@@ -79,7 +79,7 @@ def _as_float32(tables: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
 
 def method_defaults(config: TrainConfig) -> TrainingDefaults:
     """What the method of the tables would have, where the configuration does not say."""
-    return METHODS[config.method].training_defaults(config.preset)
+    return METHODS[config.method].training_defaults(config.preset).with_refits(config.refits)
 
 
 def method_options(config: TrainConfig) -> dict[str, Any]:
@@ -96,19 +96,19 @@ def method_options(config: TrainConfig) -> dict[str, Any]:
 def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
     """What a method would have, and the start of the vectors if the configuration says it."""
     start = {} if config.start_scale == "auto" else {"start_scale": config.start_scale}
-    return {**METHODS[method].training_defaults(config.preset).options, **start}
+    return {**METHODS[method].training_defaults(config.preset).with_refits(config.refits).options, **start}
 
 
 def with_num_learned(config: TrainConfig, data: PreparedData) -> TrainConfig:
     """`config` with the number of ids of each feature that have learned pointers, counted in the training rows.
 
     The vector of an id that was seen twice says little about it, so clustering it adds nothing, takes centroids from
-    ids that matter, and its pointer costs as much as any: such ids stay hashed. `docs/results.md` has the measurement.
-    A refit knows better: it gives such ids the mean vector, so with refits all ids have pointers.
+    ids that matter, and its pointer costs as much as any: such ids stay hashed, or share a vector.
+    `docs/results.md` has the measurement.
     """
     check_choice("method", config.method, METHODS)
     defaults = method_defaults(config)
-    min_count = config.learned_min_count or (1 if config.refits else defaults.min_count) or 1
+    min_count = config.learned_min_count or defaults.min_count or 1
     is_given = bool(config.num_learned) or "num_learned" in config.method_options
     if defaults.min_count is None or min_count == 1 or is_given or config.unified:
         return config
@@ -165,13 +165,17 @@ def build_schedule(
     if config.cluster_at_epochs is not None:
         when = {"at_epochs": config.cluster_at_epochs, "steps_per_epoch": steps_per_epoch}
     elif config.cluster_every is None:
-        if config.cluster_schedule == "none":
+        at_epochs = _at_epochs(config)
+        if not at_epochs:
             return None
-        when = {"at_epochs": _at_epochs(config), "steps_per_epoch": steps_per_epoch}
+        when = {"at_epochs": at_epochs, "steps_per_epoch": steps_per_epoch}
     return ClusterSchedule(model, optimizers, policy=config.cluster_policy, seed=config.seed, ranks=ranks, **when)
 
 
 def _at_epochs(config: TrainConfig) -> list[float]:
+    """After how many epochs tables are clustered by the schedule that has a name."""
+    if config.cluster_schedule == "none":
+        return []
     if config.cluster_schedule == "auto":
         return method_defaults(config).cluster_epochs(config.epochs, config.cluster_times)
     return named_schedule(config.cluster_schedule, config.cluster_times)

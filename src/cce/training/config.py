@@ -128,7 +128,9 @@ class TrainConfig:
     )
     cluster_schedule: str = field(
         default="auto",
-        metadata=_about("when tables are clustered; auto: twice-an-epoch, or one-epoch if there is one", *SCHEDULES),
+        metadata=_about(
+            "when tables are clustered; auto: twice an epoch, one-epoch if there is one, none with refits", *SCHEDULES
+        ),
     )
     cluster_every: int | None = field(
         default=None, metadata=_about("cluster every so many steps, instead of a schedule")
