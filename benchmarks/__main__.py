@@ -14,6 +14,7 @@ from benchmarks import (
     optimizer,
     prepare,
     recovery,
+    refit,
     scaling,
     training,
 )
@@ -24,6 +25,7 @@ def main(argv: list[str]) -> None:
         (kmeans, ["--json", "results/bench/kmeans.json"]),
         (cluster_event, []),
         (recovery, []),
+        (refit, []),
         (lookup, []),
         (collection, []),
         (optimizer, []),

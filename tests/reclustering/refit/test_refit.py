@@ -34,17 +34,18 @@ class Ratings:
         return Batch(torch.zeros(len(rows), 0), self.ids[rows], self.labels[rows])
 
 
-def make_model(**options) -> nn.Module:
+def make_model(model: str = "gmf", **options) -> nn.Module:
     options = {"num_columns": 2, "num_helpers": 0} | options
     tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method="cce", cap=64, options={"cce": options}, seed=0)
-    return create_model("gmf", SCHEMA, tables)
+    network = {} if model == "gmf" else {"top": [16], "generator": torch.Generator().manual_seed(1)}
+    return create_model(model, SCHEMA, tables, **network)
 
 
-def train(model: nn.Module, rows: Ratings, num_steps: int = 150) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), 0.03)
+def train(model: nn.Module, rows: Ratings, num_steps: int = 150, *, numbers=None, parameters=None) -> None:
+    optimizer = torch.optim.Adam(model.parameters() if parameters is None else parameters, 0.03)
     rng = np.random.default_rng(1)
     for _ in range(num_steps):
-        batch = rows.fetch(rng.integers(0, len(rows), 512))
+        batch = rows.fetch(rng.choice(len(rows) if numbers is None else numbers, 512))
         optimizer.zero_grad()
         cross_entropy(model(batch), batch).mean().backward()
         optimizer.step()
@@ -80,14 +81,19 @@ def test_it_finds_what_clustering_the_table_does_not():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_rounds", [1, 4])
-def test_labels_by_chance_are_not_learned(num_rounds):
+@pytest.mark.parametrize("num_rounds", [1, 4, 8])
+@pytest.mark.parametrize("has_network", [False, True])
+def test_labels_by_chance_are_not_learned(num_rounds, has_network):
+    """Also not by a network that is trained between rounds, on rows that no table was fitted on."""
     rows, held_out = Ratings(6_000, 1, signal=0), Ratings(20_000, 2, signal=0)
-    model = make_model()
+    model = make_model(model="dlrm" if has_network else "gmf")
     train(model, rows, 30)
-    refit = Refit(model, rows)
+    refit = Refit(model, rows, folds=2 + has_network, spare_fold=has_network)
     for turn in range(num_rounds):
-        refit.round(use_all_rows=turn == num_rounds - 1, generator=seeded(turn))
+        is_last = turn == num_rounds - 1
+        refit.round(use_all_rows=is_last, generator=seeded(turn))
+        if has_network and not is_last:
+            train(model, rows, 15, numbers=refit.network_fold.numbers(len(rows)), parameters=model.top.parameters())
     constant = float(np.log(2))
     assert score(model, held_out) < constant + 0.01
 
@@ -174,6 +180,25 @@ def test_ids_without_pointers_share_the_vector_that_is_best_for_all_of_them():
     assert len(table(torch.arange(100)).unique(dim=0)) > 20
     with torch.no_grad():
         assert float(cross_entropy(model(batch), batch).mean()) < before - 0.05
+
+
+def test_what_ids_want_is_better_than_its_codes_and_changes_nothing():
+    rows, model = Ratings(6_000, 1), make_model(num_learned=110, share_tail=True)
+    train(model, rows, 30)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    refit = Refit(model, rows, folds=1)
+    wanted = refit.wanted("user", generator=seeded())["user"]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not refit.priors
+    assert wanted.shape == (USERS, DIM)
+    assert len(wanted[110:].unique(dim=0)) == 1
+    full = create_model("gmf", SCHEMA, EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method="full", seed=0))
+    tables = {"user": wanted, "item": model.tables.tables["item"].to_dense()}
+    for name, weight in tables.items():
+        full.tables.tables[name].fit_to(weight)
+    full.load_state_dict({"weight": model.weight, "bias": model.bias}, strict=False)
+    refit.stage("user", generator=seeded())["user"].apply()
+    assert score(full, rows) < score(model, rows)
 
 
 @pytest.mark.slow

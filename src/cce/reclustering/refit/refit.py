@@ -154,6 +154,25 @@ class Refit:
         self.priors |= group.priors
         return staged
 
+    def wanted(
+        self, *features: str, fold: Fold = ALL_ROWS, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
+        """What ids want, not coded: tables `(num_embeddings, embedding_dim)`, which `stage` never holds.
+
+        They say what coding costs: what would full tables score under the same prior? Nothing changes.
+        """
+        tables = {feature: self._table(feature) for feature in features}
+        found = {}
+        with in_evaluation(self.model):
+            group = _GroupFit(self, tables, fold, generator)
+            for feature, fits in group.fits().items():
+                found[feature] = group.priors[feature].mean.repeat(self.tables.features[feature], 1)
+                for fit in fits:
+                    found[feature][fit.ids] = fit.vectors
+                    if tables[feature].assignments.num_learned in fit.ids[-1:]:  # stands for all after it
+                        found[feature][fit.ids[-1] :] = fit.vectors[-1]
+        return found
+
     def state_dict(self) -> dict[str, Tensor]:
         """What the next round begins with: the priors."""
         return {f"{part}.{name}": value for name, prior in self.priors.items() for part, value in vars(prior).items()}
