@@ -80,7 +80,7 @@ def test_a_wrong_preset_is_rejected_with_the_right_ones():
 
 def test_a_run_with_refits_clusters_at_no_other_time_unless_told():
     refitted = cce.ClusteredEmbedding.training_defaults("tuned").with_refits(3)
-    assert refitted.options == {"preset": "tuned", "num_helpers": 0, "share_tail": True}
+    assert refitted.options == {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm"}
     assert refitted.min_count == 3
     assert refitted.cluster_epochs(10) == refitted.cluster_epochs(1) == []
     assert refitted.cluster_epochs(10, 2) == [0.5, 1]

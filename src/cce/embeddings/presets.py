@@ -26,7 +26,8 @@ class Preset(TrainingDefaults):
 
 
 # no helpers, which a refit leaves at zero; ids of fewer than 3 rows say too little of themselves, and share a vector
-REFIT = Preset({"preset": "tuned", "num_helpers": 0, "share_tail": True}, min_count=3, schedule=NEVER)
+REFIT_OPTIONS = {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm"}
+REFIT = Preset(REFIT_OPTIONS, min_count=3, schedule=NEVER)
 
 PRESETS: Mapping[str, Preset] = {
     "tuned": Preset({"preset": "tuned"}, min_count=5, schedule=TWICE_AN_EPOCH, num_columns=8, refit=REFIT),
