@@ -15,6 +15,7 @@ from benchmarks import (
     optimizer,
     prepare,
     recovery,
+    refit,
     scaling,
     training,
 )
@@ -25,6 +26,7 @@ def main(argv: list[str]) -> None:
         (kmeans, ["--json", "results/bench/kmeans.json"]),
         (cluster_event, []),
         (recovery, []),
+        (refit, []),
         (lookup, []),
         (collection, []),
         (optimizer, []),

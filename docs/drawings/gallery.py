@@ -11,6 +11,7 @@ from drawings.linear import PRODUCTS
 from drawings.overview import draw_overview
 from drawings.products import draw_ce_mult, draw_collide, draw_low_rank, draw_mixed_dim, draw_tt
 from drawings.quantized import draw_quantized
+from drawings.refit import draw_refit
 from drawings.robe import draw_robe
 from drawings.sizes import draw_sizes
 
@@ -30,5 +31,6 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "overview": draw_overview,
     "cluster-event": draw_cluster_event,
     "journey-of-a-batch": draw_journey,
+    "refit": draw_refit,
     "params-and-bytes": draw_sizes,
 }

@@ -62,6 +62,38 @@ class TestSum(TestBeforeClustering):
     options = {"combine": "sum", "num_columns": 2}  # noqa: RUF012
 
 
+class TestSharedTail(LinearContract):
+    table_class = cce.ClusteredEmbedding
+    options = {"num_learned": 25, "share_tail": True, "num_helpers": 0}  # noqa: RUF012
+
+    def reference(self, table, x):
+        pointers = table.assignments.pointers.to_tensor()[x].tolist() if x < 25 else [0] * table.num_columns
+        return torch.cat([table.codebook[column * table.num_rows + row] for column, row in enumerate(pointers)])
+
+    test_any_sizes_and_budgets = None  # vocabularies below 25
+    test_fits_a_trained_table_or_says_why_not = None  # all ids but 25 share a vector
+    test_starts_with_the_common_mean_and_variance = None  # of as many vectors
+
+
+def test_after_a_clustering_the_tail_has_the_rows_nearest_to_what_it_had():
+    options = {"num_rows": 8, "num_columns": 2, "num_helpers": 0, "num_learned": 300}
+    table = cce.ClusteredEmbedding(1000, 4, share_tail=True, generator=torch.Generator().manual_seed(3), **options)
+    before = table(torch.arange(1000)).detach()
+    assert len(before[300:].unique(dim=0)) == 1
+    table.cluster(generator=torch.Generator().manual_seed(0))
+    after = table(torch.arange(1000)).detach()
+    assert len(after[300:].unique(dim=0)) == 1
+    for column, piece in enumerate(before[300].chunk(2)):
+        centroids = table.codebook.detach().view(2, 8, 2)[column]
+        assert int((centroids - piece).square().sum(1).argmin()) == 0
+    assert (after[:300] - before[:300]).square().mean() < before[:300].var() / 4  # pointers went along with the rows
+
+
+def test_a_shared_tail_does_not_go_with_sums():
+    with pytest.raises(ValueError, match=r"share_tail must be False with combine='sum', whose rows add up, got True\."):
+        cce.ClusteredEmbedding(100, 4, num_rows=8, combine="sum", share_tail=True)
+
+
 class TestLearnedForFrequentIdsOnly(LinearContract):
     table_class = cce.ClusteredEmbedding
     options = {"num_learned": 25}  # noqa: RUF012

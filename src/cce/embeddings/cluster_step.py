@@ -86,6 +86,8 @@ class ClusterStep:
         """All steps but the swap."""
         with clean_interrupts():
             quantized = self.quantize(counts)
+            if self.table.assignments.share_tail:
+                quantized = _with_tail_first(quantized, self.tail_vector())
         with self.timer("helpers"):
             learned = self._start_helpers(quantized)
         with self.timer("measure"):
@@ -114,6 +116,12 @@ class ClusterStep:
         with self.timer("assign"):
             pointers = encode_all(quantizer, self.source, num_learned, table.embedding_dim)
         return Quantized(ids, quantizer.codebooks, pointers, quantizer.inertias)
+
+    def tail_vector(self) -> Tensor:
+        """The vector that ids without pointers share, or none `(0, embedding_dim)`."""
+        num_learned = self.table.assignments.num_learned
+        first = [num_learned] if num_learned < self.table.num_embeddings else []
+        return vectors_of(self.source, torch.tensor(first, dtype=torch.int64), self.table.embedding_dim)
 
     def _start_helpers(self, quantized: Quantized) -> Learned:
         """New hash functions for the helpers, and their rows at zero or at what the centroids leave over."""
@@ -189,6 +197,23 @@ class ClusterStep:
             moved=float((after.vectors - before.vectors).norm() / before.vectors.norm().clamp(min=1e-30)),
             transfer=_transfer(table, before, after),
         )
+
+
+def _with_tail_first(quantized: Quantized, tail: Tensor) -> Quantized:
+    """The same, with the rows that are nearest to a vector, if there is one, first in their columns."""
+    codebooks, old = quantized.codebooks.clone(), quantized.pointers
+    if not len(tail):
+        return quantized
+    nearest = (codebooks - tail.to(codebooks).view(len(codebooks), 1, -1)).square().sum(2).argmin(1)  # (num_columns)
+    columns = torch.arange(len(codebooks), device=codebooks.device)
+    firsts = codebooks[:, 0].clone()
+    codebooks[:, 0], codebooks[columns, nearest] = codebooks[columns, nearest].clone(), firsts
+    pointers, nearest = PointerStore(old.num_ids, old.num_columns, old.num_rows), nearest.cpu()
+    for ids in blocks(old.num_ids):
+        rows = old.read(ids)
+        swapped = torch.where(rows == nearest, 0, torch.where(rows == 0, nearest, rows))
+        pointers.write(int(ids[0]), swapped)
+    return Quantized(quantized.sampled, codebooks, pointers, quantized.inertias)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     helper_start: helper rows after a clustering: "zero" (the paper), or the mean "residual" that clustering left.
     num_helpers: helper tables per column; the paper has 1.
     num_learned: only ids below it have learned pointers; the rest stay hashed and cost nothing.
+    share_tail: all ids from `num_learned` on have one vector, the first rows, instead of hashed rows.
     first_rows: rows of each table before the first clustering, if more should be spent there.
     settle_after: the number of the clustering at which helpers end and their rows go to the clusters: the paper's last
         step, "CE concat". The table is then not clustered again. By default helpers stay.
@@ -62,6 +63,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         combine=choice(*QUANTIZERS),
         helper_start=choice("zero", "residual"),
         num_learned=optional(whole(0, MAX_IDS)),
+        share_tail=check_flag,
         first_rows=optional(whole(1)),
         settle_after=optional(whole(1)),
         track_counts=check_flag,
@@ -80,6 +82,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         combine: Combine = "concat",
         helper_start: HelperStart = "zero",
         num_learned: int | None = None,
+        share_tail: bool = False,
         first_rows: int | None = None,
         settle_after: int | None = None,
         settings: ClusterSettings | None = None,
@@ -93,9 +96,10 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, num_columns=num_columns, num_helpers=num_helpers, combine=combine)
         self.check_options(helper_start=helper_start, num_learned=num_learned, first_rows=first_rows)
-        self.check_options(
-            track_counts=track_counts, pointer_file=pointer_file, preset=preset, settle_after=settle_after
-        )
+        self.check_options(track_counts=track_counts, pointer_file=pointer_file, preset=preset)
+        self.check_options(share_tail=share_tail, settle_after=settle_after)
+        if share_tail and combine == "sum":
+            raise ValueError(f"share_tail must be False with combine='sum', whose rows add up, got {share_tail}.")
         tables = {"preset": preset, "num_columns": num_columns, "num_helpers": num_helpers, "combine": combine}
         layout = CodebookLayout.of(embedding_dim, {"num_rows": num_rows, "first_rows": first_rows} | tables)
         self.num_columns, self.most_helpers, self.width = layout.num_columns, num_helpers, layout.width
@@ -112,6 +116,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             layout.num_columns,
             layout.num_rows,
             num_learned=num_learned,
+            share_tail=share_tail,
             path=pointer_file,
             generator=generator,
         )

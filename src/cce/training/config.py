@@ -17,6 +17,7 @@ NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none", "preset": "i
 LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "warmup_steps", "refits")
 PRESETS = ("tuned", "paper")
+NETWORKS = ("auto", "always", "never")
 PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
 CODEBOOK_DTYPES = ("float32", "float16", "bfloat16")
@@ -131,7 +132,9 @@ class TrainConfig:
     )
     cluster_schedule: str = field(
         default="auto",
-        metadata=_about("when tables are clustered; auto: twice-an-epoch, or one-epoch if there is one", *SCHEDULES),
+        metadata=_about(
+            "when tables are clustered; auto: twice an epoch, one-epoch if there is one, none with refits", *SCHEDULES
+        ),
     )
     cluster_every: int | None = field(
         default=None, metadata=_about("cluster every so many steps, instead of a schedule")
@@ -146,6 +149,10 @@ class TrainConfig:
     refits: int = field(
         default=0,
         metadata=_about("rounds of refits after the last epoch: pointers from the vectors that ids want"),
+    )
+    refit_network: str = field(
+        default="auto",
+        metadata=_about("train the network between refits, on a third of the rows; auto: if it is one", *NETWORKS),
     )
     validations_per_epoch: int = field(default=6, metadata=_about("how often the validation rows are scored"))
     metrics: list[str] = field(
