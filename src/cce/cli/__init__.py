@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from cce.cli import demo, evaluate, inspect, list_names, plan, prepare, report, sweep, theory, train, verify
+from cce.cli import demo, evaluate, inspect, list_names, plan, prepare, report, sweep, theory, train, tune, verify
 from cce.plugins import load_plugins
 from cce.version import __version__
 
@@ -56,6 +56,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     _add_plugin(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in (prepare, plan, train, sweep, evaluate, inspect, report, verify, theory, list_names, demo):
+    for verb in (prepare, plan, train, tune, sweep, evaluate, inspect, report, verify, theory, list_names, demo):
         verb.add_verb(verbs)
     return parser

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cce.records import RunRecord
 from cce.report.groups import SOURCE_EPOCHS, key_of
-from cce.run_folder import CONFIG, LOG, RECIPE, RECORD, RECORDS, RunFolder
+from cce.run_folder import CONFIG, LOG, RECIPE, RECORD, RECORDS, TRIALS, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cce.report.groups import Key
 
 SILENT = 900.0  # seconds without a line after which a run is taken to be stopped
-SKIPPED = ("checkpoints", "tensorboard", "report")  # folders that hold no runs
+SKIPPED = ("checkpoints", "tensorboard", "report", TRIALS)  # folders that hold no runs, or none to compare
 
 
 @dataclass(frozen=True)
