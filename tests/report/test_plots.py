@@ -5,13 +5,13 @@ import pytest
 from cce.evaluation import find_metric
 from cce.report import vega
 from cce.report.groups import group_records
-from cce.report.plots import MOST_POINTS, curve_rows, event_rows, factor_plot, plots_of, score_plot, thin
+from cce.report.plots import MOST_POINTS, OF, curve_rows, event_rows, factor_plot, plots_of, score_plot, thin
 from cce.report.reading import LiveRun
 from cce.report.vega import palette
 from helpers.made_records import made_record, made_records
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
-NAMES = ["factors", "bce-params", "bce-bytes", "auc-params", "auc-bytes"]
+NAMES = ["factors", *(f"{metric}-{size}" for metric in ("bce", "auc") for size in ("training", "bytes", "params"))]
 NAMES += ["bce-curves", "auc-curves", "churn", "h1", "h2"]
 BCE, AUC = find_metric("bce"), find_metric("auc")
 
@@ -24,7 +24,7 @@ def plots(records):
 def test_all_charts_of_a_sweep():
     found = plots(made_records())
     assert [plot.name for plot in found] == NAMES
-    assert [plot.name for plot in found if plot.has_budgets] == NAMES[5:]
+    assert [plot.name for plot in found if plot.has_budgets] == NAMES[7:]
 
 
 @pytest.mark.slow
@@ -36,9 +36,12 @@ def test_every_metric_of_the_records_has_its_charts():
         for cap in (500, 8000)
     ]
     found = {plot.name: plot for plot in plots(records)}
-    names = ["auc-params", "auc-bytes", "ndcg-10-params", "ndcg-10-bytes", "ndcg-10-curves", "churn", "h1", "h2"]
+    names = [
+        *(f"{metric}-{size}" for metric in ("auc", "ndcg-10") for size in ("training", "bytes", "params")),
+        *("ndcg-10-curves", "churn", "h1", "h2"),
+    ]
     assert list(found) == names
-    assert [found[name].metric for name in names[1:5]] == ["auc", "ndcg@10", "ndcg@10", "ndcg@10"]
+    assert [found[name].metric for name in names[2:5]] == ["auc", "ndcg@10", "ndcg@10"]
     assert found["churn"].metric == ""
     assert [row["mean"] for row in found["ndcg-10-params"].spec["data"]["values"]] == [0.025, 0.4]
     assert [row["score_ndcg_10"] for row in found["ndcg-10-curves"].spec["data"]["values"] if row.get("epoch")] == [
@@ -55,7 +58,7 @@ def test_curves_of_several_metrics_share_their_rows():
 
 
 def test_empty_charts_are_left_out():
-    assert [plot.name for plot in plots(made_records(("hash",)))] == NAMES[:7]
+    assert [plot.name for plot in plots(made_records(("hash",)))] == NAMES[:9]
     bare = made_record("cce", 500, bce=float("nan"), auc=float("nan"), curve=[], events=[])
     assert plots([bare]) == []
 
@@ -111,15 +114,15 @@ def factor_rows(records, expected=None):
     return group, {(row["series"], row["of"]): row for row in plot.spec["data"]["values"]}, plot
 
 
-def test_two_points_for_each_series_with_the_range_over_seeds():
+def test_a_point_for_each_series_and_measure_with_the_range_over_seeds():
     group, rows, plot = factor_rows(made_records(("cce", "hash")), {"compression": {"cce": [4, 9]}})
-    assert set(rows) == {(name, of) for name in ("cce", "hash") for of in ("params", "bytes")}
+    assert set(rows) == {(name, of) for name in ("cce", "hash") for of in OF.values()}
     factor, row = group.factor("cce", "params"), rows["cce", "params"]
     assert row["factor"] == pytest.approx(factor.value)
     assert (row["low"], row["high"]) == (pytest.approx(factor.seeds.least), pytest.approx(factor.seeds.greatest))
     assert (row["says"], row["how"], row["wanted"], row["expected"]) == (str(factor), "measured", 6, "6.0×")
-    assert "wanted" not in rows["cce", "bytes"]
-    assert plot.spec["encoding"]["y"]["sort"] == ["cce", "hash"]
+    assert "wanted" not in rows["cce", "served bytes"]
+    assert plot.spec["encoding"]["y"]["sort"] == ["hash", "cce"]
 
 
 def test_extrapolations_show_their_range():

@@ -60,7 +60,8 @@ FULL = made_record("full", None, bce=0.45)
 def test_the_best_and_the_next():
     text = sentence(*made_records(("cce", "hash")))
     assert text.startswith(
-        "cce reaches the full table's BCE with 114× fewer params (14.0× fewer bytes); next best, hash: "
+        "hash reaches the full table's BCE with 26.4× fewer training bytes "
+        "(26.4× fewer served bytes, 26.4× fewer params); next best, cce: 18.8×."
     )
 
 
@@ -71,14 +72,14 @@ def test_when_another_wins_that_is_said():
     text = sentence(FULL, *hash_runs, *robe_runs, *cce_runs)
     assert text.startswith("hash reaches the full table's BCE with ")
     assert "next best, robe: " in text
-    assert text.endswith(" cce: 365×. One seed.")
+    assert text.endswith(" cce: 22.0×. One seed.")
 
 
 def test_one_that_stands_alone():
     reaching = [made_record("hash", 500, bce=0.46), made_record("hash", 1000, bce=0.44)]
-    assert sentence(FULL, *reaching).endswith("fewer bytes). One seed.")
+    assert sentence(FULL, *reaching).endswith("fewer params). One seed.")
     again = [made_record("hash", 500, 1, bce=0.46), made_record("hash", 1000, 1, bce=0.44)]
-    assert sentence(FULL, *reaching, *again).endswith("fewer bytes).")
+    assert sentence(FULL, *reaching, *again).endswith("fewer params).")
     others = [made_record(method, cap, bce=0.5) for method in ("cce", "robe") for cap in (500, 1000)]
     assert sentence(FULL, *reaching, *others).endswith("; none of the other 2 does within the sizes tried. One seed.")
 

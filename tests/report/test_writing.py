@@ -20,6 +20,7 @@ TABLES = {
     for name in ("environment", *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors", "ledger")))
 }
 PLOTS = (
+    *("bce-training", "auc-training"),
     "factors",
     "churn",
     "h1",

@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 SOURCE_EPOCHS = "source_epochs"  # beside a run's options: those of the run that it started from
 FULL = "full"
 NOT_SCORES = ("kind", "step", "epoch", "best_step")  # of a validation
-MEASURES = ("params", "bytes", "largest params", "largest bytes")
+MEASURES = ("training", "bytes", "params", "largest bytes", "largest params")
+WORDS = {  # of each measure
+    "training": "training bytes",
+    "bytes": "served bytes",
+    "params": "params",
+    "largest bytes": "largest table: served bytes",
+    "largest params": "largest table: params",
+}
 Key = tuple[str, str, int]  # data set, model, epochs
 
 
@@ -132,6 +139,11 @@ class Group:
         found = spread(score - full.get(seed, self.baseline_score) for seed, score in own.items())
         return None if found is None else found.mean
 
+    @property
+    def lead(self) -> str:
+        """The measure that leads: bytes held in training, or bytes served where records have no ledger."""
+        return "training" if self.full_size("training") else "bytes"
+
     def full_size(self, measure: str) -> float | None:
         """The size of the full tables: of the baseline, or from the ledgers."""
         if self.baseline is not None and (size := self.baseline.size(measure)) is not None:
@@ -210,7 +222,9 @@ def budget_words(config: dict[str, Any]) -> str:
 
 
 def size_of(record: RunRecord, measure: str) -> float | None:
-    """Parameters or bytes, of all tables or of the largest."""
+    """Bytes held in training, bytes served or parameters, of all tables or of the largest."""
+    if measure == "training":
+        return record.training_nbytes
     if measure == "params":
         return record.num_params
     if measure == "bytes":
@@ -222,8 +236,8 @@ def size_of(record: RunRecord, measure: str) -> float | None:
 
 
 def full_size_of(record: RunRecord, measure: str) -> float | None:
-    """The same for the full tables that a record's tables stand for; None without a ledger."""
-    if not record.tables:
+    """The same for the full tables that a record's tables stand for; None where that is not known."""
+    if not record.tables or measure == "training":
         return None
     tables = Footprints(record.tables)
     table = tables.largest if measure.startswith("largest") else tables.total

@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from cce.report.groups import budget_words
+from cce.report.groups import MEASURES, WORDS, budget_words
 from cce.report.table import Cell, Column, Table
 from cce.report.tables import environment_table
 from cce.report.vega import javascript, middle_budget
@@ -20,7 +20,7 @@ from cce.training import TrainConfig, upgrade_options
 from cce.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cce.report.groups import Group
     from cce.report.reading import Collected
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from cce.report.vega import Plot, Style
 
 KEPT = (  # of a line of the ledger
-    *("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes"),
-    *("full_params", "full_nbytes"),
+    *("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "gradient_nbytes"),
+    *("optimizer_nbytes", "clustering_nbytes", "full_params", "full_nbytes"),
 )
 
 
@@ -89,7 +89,7 @@ def _section(section: Section) -> str:
         _expectation(section),
         _figures(factors, group),
         _part("Compression factors", section.factors.as_html()) if section.factors.rows else "",
-        _metrics(section),
+        _choices(section),
         _figures(scores, group),
         _part("Summary", section.summary.as_html()) if section.summary.rows else "",
         _part("Not finished", _live_table(group).as_html()) if group.live else "",
@@ -134,14 +134,16 @@ def _expectation(section: Section) -> str:
 
 
 def _figures(plots: Sequence[Plot], group: Group) -> str:
-    """A box for each chart; those of metrics other than the leading one are put away until they are chosen."""
+    """A box for each chart; those of metrics and sizes other than the first are put away until they are chosen."""
     boxes = []
+    first = next((plot.size for plot in plots if plot.size), "")
     for plot in plots:
-        is_broad = plot.name == "factors" or (plot.has_budgets and plot.metric)
-        hidden = " hidden" if plot.metric not in ("", group.leading.name) else ""
+        is_broad = plot.name == "factors" or plot.size or (plot.has_budgets and plot.metric)
+        is_first = plot.metric in ("", group.leading.name) and plot.size in ("", first)
+        chosen_by = f'data-metric="{escape(plot.metric)}" data-size="{plot.size}"{"" if is_first else " hidden"}'
         boxes.append(
             f'<figure class="plot{" broad" if is_broad else ""}" data-plot="{escape(plot.name)}" '
-            f'data-metric="{escape(plot.metric)}"{hidden}><figcaption><b>{escape(plot.title)}</b> '
+            f"{chosen_by}><figcaption><b>{escape(plot.title)}</b> "
             f'<span class="quiet">{escape(plot.about)}</span></figcaption>'
             f'<div class="canvas" role="img" aria-label="{escape(plot.title)}"></div></figure>'
         )
@@ -149,12 +151,19 @@ def _figures(plots: Sequence[Plot], group: Group) -> str:
     return f'<div class="{kind}">{"".join(boxes)}</div>' if plots else ""
 
 
-def _metrics(section: Section) -> str:
-    """The list of metrics to choose from, the leading one first; none where there is but one."""
-    drawn = {plot.metric for plot in section.plots}
-    infos = [info for info in section.group.metrics if info.name in drawn]
-    options = "".join(f'<option value="{escape(info.name)}">{escape(info.title)}</option>' for info in infos)
-    return f'<p><label>Metric <select class="metric">{options}</select></label></p>' if len(infos) > 1 else ""
+def _choices(section: Section) -> str:
+    """The lists of metrics and of sizes to choose from, what leads first; none where there is but one."""
+    metrics, sizes = {plot.metric for plot in section.plots}, {plot.size for plot in section.plots}
+    lists = [
+        _list("Metric", "metric", {info.name: info.title for info in section.group.metrics if info.name in metrics}),
+        _list("Against", "size", {name: WORDS[name] for name in MEASURES if name in sizes}),
+    ]
+    return f"<p>{' '.join(lists)}</p>" if any(lists) else ""
+
+
+def _list(title: str, name: str, choices: Mapping[str, str]) -> str:
+    options = "".join(f'<option value="{escape(key)}">{escape(words)}</option>' for key, words in choices.items())
+    return f'<label>{title} <select class="{name}">{options}</select></label>' if len(choices) > 1 else ""
 
 
 def _budgets(plots: Sequence[Plot]) -> str:

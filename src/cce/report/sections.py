@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cce.report.factors import Kind
-from cce.report.groups import FULL, group_records
+from cce.report.groups import FULL, WORDS, group_records
 from cce.report.plots import plots_of
 from cce.report.tables import factor_table, ledger_table, summary_table
 from cce.report.vega import Style, palette
@@ -87,7 +87,7 @@ def headline(group: Group) -> str:
         return f"No run is finished yet; {len(group.live)} under way."
     if group.baseline_score is None:
         return f"No full table among these runs, so compression factors cannot be computed. {_best(group)}"
-    factors = {name: group.factor(name, "params") for name in group.series if name != FULL}
+    factors = {name: group.factor(name, group.lead) for name in group.series if name != FULL}
     reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: -_value(factors[name]))
     if not factors:
         return f"Only the full table has been run: {_score(group, group.baseline_score)}."
@@ -122,9 +122,11 @@ def _was_improving(record: RunRecord, leading: MetricInfo) -> bool:
 
 def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> str:
     first, *others = reached
-    nbytes = group.factor(first, "bytes")
-    weight = f" ({nbytes} fewer bytes)" if nbytes.is_reached else ""
-    text = f"{first} reaches the full table's {group.leading.title} with {factors[first]} fewer params{weight}"
+    others_by = {measure: group.factor(first, measure) for measure in ("bytes", "params") if measure != group.lead}
+    known = [f"{factor} fewer {WORDS[measure]}" for measure, factor in others_by.items() if factor.is_reached]
+    more = f" ({', '.join(known)})" if known else ""
+    what = f"{factors[first]} fewer {WORDS[group.lead]}{more}"
+    text = f"{first} reaches the full table's {group.leading.title} with {what}"
     if others:
         return f"{text}; next best, {others[0]}: {factors[others[0]]}.{_place_of_cce(factors, reached)}"
     rest = len(factors) - 1
@@ -145,7 +147,7 @@ def _closest(group: Group, factors: dict[str, Factor]) -> str:
         return text
     best = max(extrapolated, key=lambda name: _value(extrapolated[name]))
     factor = str(extrapolated[best]).removesuffix(" (extrapolated)")
-    return f"{text} By extrapolation {best} would, at {factor} fewer params."
+    return f"{text} By extrapolation {best} would, at {factor} fewer {WORDS[group.lead]}."
 
 
 def _best(group: Group) -> str:

@@ -87,6 +87,7 @@ class Plot:
     about: str = ""
     has_budgets: bool = False  # shows one budget at a time
     metric: str = ""  # shown while this one is chosen; empty: always
+    size: str = ""  # the same, of what its axis measures
 
 
 def layered(rows: list[Spec], shared: Spec, layers: Sequence[Spec]) -> Spec:
@@ -189,7 +190,7 @@ def bright(value: float) -> Spec:
 
 def tip(name: str) -> Spec:
     """A line of a tooltip: words as they are, counts with commas, scores with five digits."""
-    field = "size" if name in ("params", "bytes") else name
+    field = "size" if name in ("params", "training bytes", "served bytes") else name
     form = ".5f" if name in SCORES else FORMATS.get(field)
     if form is None:
         return {"field": field, "type": "nominal", "title": name}

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cce.diagnostics import summary
+from cce.collection import readable_path
+from cce.diagnostics import clustering_nbytes, summary
 from cce.distributed import broadcast
+from cce.embeddings import Clusterable, QuantizedEmbedding
 from cce.records import RunRecord
 from cce.training.building import build_model
 from cce.training.checkpoint import read_best
@@ -20,6 +22,8 @@ from cce.version import __version__
 from cce.workers import num_cores
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from torch import nn
 
     from cce.footprint import Footprint, Footprints
@@ -54,6 +58,7 @@ def keep_record(
 ) -> RunRecord:
     """The record of a run, written to its folder."""
     ledger, seconds = summary(model), session.stopwatch.seconds
+    events = [line for line in folder.scan_log()[0] if line["kind"] == "cluster"]
     weights = ledger.total
     record = RunRecord(
         method=session.config.method,
@@ -68,8 +73,8 @@ def keep_record(
         seconds_by_part=dict(seconds),
         name=name,
         series=series,
-        tables=_tables(ledger, session),
-        events=[line for line in folder.scan_log()[0] if line["kind"] == "cluster"],
+        tables=_tables(ledger, session, {event["table"] for event in events}),
+        events=events,
         environment=environment(),
     )
     if session.ranks.is_main:
@@ -77,13 +82,30 @@ def keep_record(
     return record
 
 
-def _tables(ledger: Footprints, session: Session) -> tuple[Footprint, ...]:
-    """The tables of the best model, with the bytes of the optimizers, which know the last model's tables."""
+def _tables(ledger: Footprints, session: Session, clustered: Collection[str]) -> tuple[Footprint, ...]:
+    """The tables of the best model, with what they held besides in training, as the last model's tables know it.
+
+    A dense gradient is as large as the codebook; of sparse ones the last batch's counts.
+    """
     trained = [summary(session.model, optimizer).tables for optimizer in session.optimizers]
     nbytes = {table.name: 0 for table in trained[0]}
     for table in chain.from_iterable(trained):
         nbytes[table.name] += table.optimizer_nbytes
-    return tuple(replace(table, optimizer_nbytes=nbytes[table.name]) for table in ledger.tables)
+    is_sparse = {table.name: session.config.sparse or table.method == QuantizedEmbedding.method for table in trained[0]}
+    gradients = {
+        each.name: each.gradient_nbytes if is_sparse[each.name] else each.codebook_nbytes for each in trained[0]
+    }
+    modules = {readable_path(name): module for name, module in session.model.named_modules()}
+    peaks = {name: clustering_nbytes(found) for name, found in modules.items() if isinstance(found, Clusterable)}
+    return tuple(
+        replace(
+            table,
+            gradient_nbytes=gradients[table.name],
+            optimizer_nbytes=nbytes[table.name],
+            clustering_nbytes=peaks.get(table.name, 0) if table.name in clustered else 0,
+        )
+        for table in ledger.tables
+    )
 
 
 def environment() -> dict[str, Any]:
