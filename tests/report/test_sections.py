@@ -9,7 +9,7 @@ from cce.records import write_records
 from cce.report.groups import group_records
 from cce.report.page import make_page
 from cce.report.reading import Collected, LiveRun
-from cce.report.sections import caution, headline, make_sections
+from cce.report.sections import caution, headline, make_sections, mixed_code
 from cce.report.vega import can_draw
 from helpers.made_records import made_record, made_records
 
@@ -21,7 +21,7 @@ def test_a_section_for_each_group_with_the_same_colours():
     assert (books.group.key[0], clicks.group.key[0]) == ("books", "clicks")
     assert books.styles == clicks.styles
     assert [table.name for table in clicks.tables] == [
-        f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "ledger")
+        f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "settings", "ledger")
     ]
     assert books.headline.startswith("No full table among these runs")
 
@@ -150,3 +150,14 @@ def test_the_warning_is_on_the_page_in_the_data_and_in_the_terminal(tmp_path, ca
     write_records(found.records, tmp_path / "records.jsonl")
     assert main(["report", str(tmp_path), "--no-figures"]) == 0
     assert section.caution in capsys.readouterr().out
+
+
+def test_runs_of_several_versions_of_the_code_are_said_to_be():
+    records = made_records(("cce",))
+    (group,) = group_records(records)
+    assert mixed_code(group) == ""
+    others = [made_record("hash", cap, environment={"cce": "0.1.0", "commit": None}) for cap in (500, 1000)]
+    (section,) = make_sections(Collected(records=[*records, *others, made_record("robe", 500, environment={})]))
+    assert section.caution.endswith(
+        "These runs come from 3 versions of the code: 27 of 0123456789ab, 2 of 0.1.0, 1 of a version that is not known."
+    )

@@ -95,8 +95,19 @@ class Group:
 
     @cached_property
     def baseline(self) -> Budget | None:
-        """The full tables, of which a group may have none."""
-        return next(iter(self.series.get(FULL, [])), None)
+        """The full tables, of which a group may have none: the series of that name or, of several others, the best."""
+        full = [budget for budget in self.budgets if budget.first.method == FULL]
+        named = [budget for budget in full if budget.series == FULL]
+        return min(named or full, key=self._mean_loss, default=None)
+
+    def _mean_loss(self, budget: Budget) -> float:
+        found = budget.over_seeds(self.leading.name)
+        return math.inf if found is None else self.leading.loss(found.mean)
+
+    @property
+    def full_series(self) -> str | None:
+        """The series of the full tables that the others are compared with."""
+        return self.baseline.series if self.baseline else None
 
     @cached_property
     def metrics(self) -> list[MetricInfo]:
@@ -182,7 +193,7 @@ def group_records(records: Iterable[RunRecord], live: Iterable[LiveRun] = ()) ->
     groups = []
     for key in sorted(found | running):
         mine = [_budget(name, label, runs) for (name, label), runs in found.get(key, {}).items()]
-        mine.sort(key=lambda budget: (budget.series != FULL, budget.series, budget.size("params") or 0))
+        mine.sort(key=lambda budget: (budget.first.method != FULL, budget.series, budget.size("params") or 0))
         groups.append(Group(key, tuple(mine), tuple(running.get(key, ()))))
     return groups
 

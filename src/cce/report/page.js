@@ -70,7 +70,7 @@ function isShown(chart) {
   const choice = chosen(chart.section);
   if (chart.metric && choice.metric !== null && chart.metric !== choice.metric) return false;
   if (chart.size && choice.size !== null && chart.size !== choice.size) return false;
-  const has = (row) => row.budget === choice.budget || row.series === "full";
+  const has = (row) => row.budget === choice.budget || row.budget === "full";
   return !chart.plot.budgets || choice.budget === null || chart.rows.some(has);
 }
 

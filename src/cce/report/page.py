@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from cce.report.groups import MEASURES, WORDS, budget_words
+from cce.report.overview import overview_table
 from cce.report.table import Cell, Column, Table
 from cce.report.tables import environment_table
 from cce.report.vega import javascript, middle_budget
@@ -41,6 +42,7 @@ def make_page(found: Collected, sections: Sequence[Section], *, reload_seconds: 
         "progress": escape(progress_text(found)),
         "is_live": "live" if reload_seconds is not None else "",
         "navigation": _navigation(sections),
+        "overview": _overview(sections),
         "sections": "\n".join(_section(section) for section in sections),
         "notes": _notes(found.notes),
         "environment": environment_table(found.records).as_html(),
@@ -73,8 +75,15 @@ def _title(sections: Sequence[Section]) -> str:
 
 
 def _navigation(sections: Sequence[Section]) -> str:
-    links = (f'<a href="#{section.group.slug}">{escape(section.group.title)}</a>' for section in sections)
+    links = [f'<a href="#{section.group.slug}">{escape(section.group.title)}</a>' for section in sections]
+    links.append('<a href="#overview">Overview</a>')
     return f"<nav>{' '.join(links)}</nav>" if len(sections) > 1 else ""
+
+
+def _overview(sections: Sequence[Section]) -> str:
+    """All series of all sections in one table, where there is something to compare."""
+    table = overview_table([section.group for section in sections])
+    return f'<section id="overview"><h2>Overview</h2>{table.as_html()}</section>' if len(table.rows) > 1 else ""
 
 
 def _section(section: Section) -> str:
@@ -92,6 +101,7 @@ def _section(section: Section) -> str:
         _choices(section),
         _figures(scores, group),
         _part("Summary", section.summary.as_html()) if section.summary.rows else "",
+        _part("Options that differ", section.settings.as_html()) if section.settings.rows else "",
         _part("Not finished", _live_table(group).as_html()) if group.live else "",
         _part("Training", _budgets(training) + _figures(training, group)) if training else "",
         _part("Memory ledger", _ledger_box()) if section.ledger.rows else "",
@@ -168,7 +178,7 @@ def _list(title: str, name: str, choices: Mapping[str, str]) -> str:
 
 def _budgets(plots: Sequence[Plot]) -> str:
     """The list of budgets to choose from, in the order of the data; the full table is always shown."""
-    rows = [row for row in _all_rows(plots) if row["series"] != "full"]
+    rows = [row for row in _all_rows(plots) if row.get("budget") != "full"]
     first = middle_budget(rows)
     labels = dict.fromkeys(row["budget"] for row in rows)
     options = "".join(f"<option{' selected' if each == first else ''}>{escape(each)}</option>" for each in labels)

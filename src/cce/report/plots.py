@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cce.report.factors import Kind, is_number, spread
-from cce.report.groups import FULL, WORDS, budget_words
+from cce.report.groups import WORDS, budget_words
 from cce.report.tables import expected_value
 from cce.report.vega import (
     GREY,
@@ -125,7 +125,13 @@ def event_plot(group: Group, styles: Mapping[str, Style], name: str) -> Plot:
 
 def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str, Any]) -> Plot:
     """A point for each series that may need less than the full table, by each measure of size."""
-    rows = [row for name in group.series if name != FULL for of in OF for row in _rows(group, name, of, expected)]
+    rows = [
+        row
+        for name in group.series
+        if name != group.full_series
+        for of in OF
+        for row in _rows(group, name, of, expected)
+    ]
     ranked = sorted(rows, key=lambda row: (row["of"] != OF[group.lead], -row["factor"]))
     order = list(dict.fromkeys(row["series"] for row in ranked))
     sizes = log_sizes(rows, ("factor", "low", "high", "wanted"), "×")

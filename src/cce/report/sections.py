@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cce.report.factors import Kind
 from cce.report.groups import FULL, WORDS, group_records
+from cce.report.overview import settings_table
 from cce.report.plots import plots_of
 from cce.report.tables import factor_table, ledger_table, summary_table
 from cce.report.vega import Style, palette
@@ -28,9 +30,10 @@ class Section:
 
     group: Group
     headline: str
-    caution: str  # why the full table may be a weaker rival than it could be; empty where it is not known to be
+    caution: str  # what speaks against a comparison: full tables that were not done, code that changed; or nothing
     factors: Table
     summary: Table
+    settings: Table
     ledger: Table
     plots: list[Plot]
     styles: dict[str, Style]
@@ -39,7 +42,7 @@ class Section:
     @property
     def tables(self) -> tuple[Table, ...]:
         """Those that are written as files."""
-        return self.summary, self.factors, self.ledger
+        return self.summary, self.factors, self.settings, self.ledger
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as for JSON."""
@@ -71,9 +74,10 @@ def _section(group: Group, styles: dict[str, Style], expected: dict[str, Any]) -
     return Section(
         group,
         headline(group),
-        caution(group),
+        " ".join(words for words in (caution(group), mixed_code(group)) if words),
         factor_table(group, expected),
         summary_table(group),
+        settings_table(group),
         ledger_table(group),
         plots_of(group, mine, expected),
         styles,
@@ -87,7 +91,7 @@ def headline(group: Group) -> str:
         return f"No run is finished yet; {len(group.live)} under way."
     if group.baseline_score is None:
         return f"No full table among these runs, so compression factors cannot be computed. {_best(group)}"
-    factors = {name: group.factor(name, group.lead) for name in group.series if name != FULL}
+    factors = {name: group.factor(name, group.lead) for name in group.series if name != group.full_series}
     reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: -_value(factors[name]))
     if not factors:
         return f"Only the full table has been run: {_score(group, group.baseline_score)}."
@@ -112,6 +116,21 @@ def caution(group: Group) -> str:
         f"The full table was best at its last validation in {which}: it may not have been trained to its end, "
         "and factors against it may be too large."
     )
+
+
+def mixed_code(group: Group) -> str:
+    """A warning if the runs of a group come from several versions of the code."""
+    versions = Counter(_version(record) for budget in group.budgets for record in budget.records)
+    if len(versions) < 2:
+        return ""
+    words = ", ".join(f"{count} of {version}" for version, count in versions.most_common())
+    return f"These runs come from {len(versions)} versions of the code: {words}."
+
+
+def _version(record: RunRecord) -> str:
+    """The commit that a run was made with, or else the package's version."""
+    environment = record.environment
+    return str(environment.get("commit") or environment.get("cce") or "a version that is not known")
 
 
 def _was_improving(record: RunRecord, leading: MetricInfo) -> bool:
@@ -152,7 +171,7 @@ def _closest(group: Group, factors: dict[str, Factor]) -> str:
 
 def _best(group: Group) -> str:
     """The best score of what is not the full table."""
-    others = [each for each in group.budgets if each.series != FULL]
+    others = [each for each in group.budgets if each.series != group.full_series]
     scored = [(found.mean, each) for each in others if (found := each.over_seeds(group.leading.name))]
     if not scored:
         return "None has a score."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cce.evaluation import Better, describe_metric
 from cce.footprint import Footprints
 from cce.report.factors import Factor, format_range, is_number, spread
-from cce.report.groups import FULL, MEASURES, WORDS
+from cce.report.groups import MEASURES, WORDS
 from cce.report.table import Cell, Column, Table, ratio_cell
 from cce.text import format_bytes, format_ratio
 
@@ -142,7 +142,7 @@ def _best_epoch(budget: Budget, leading: MetricInfo) -> float | None:
 
 def factor_table(group: Group, expected: dict[str, Any]) -> Table:
     """A line for each series but the full table, the greatest factor first."""
-    names = [name for name in group.series if name != FULL]
+    names = [name for name in group.series if name != group.full_series]
     factors = {name: {measure: group.factor(name, measure) for measure in MEASURES} for name in names}
     names.sort(key=lambda name: (-(factors[name][group.lead].value or 0), name))
     entries = [_entries(name, factors[name], expected, group) for name in names]

@@ -104,15 +104,15 @@ def layered(rows: list[Spec], shared: Spec, layers: Sequence[Spec]) -> Spec:
 
 
 def by_budget(spec: Spec) -> Spec:
-    """The same chart of one budget at a time; full tables have none and are always shown."""
+    """The same chart of one budget at a time; full tables, whose budget has that name, are always shown."""
     chosen = {"name": "budget", "value": middle_budget(spec["data"]["values"])}
-    shown = {"filter": "datum.budget == budget || datum.series == 'full'"}
+    shown = {"filter": "datum.budget == budget || datum.budget == 'full'"}
     return spec | {"params": [*spec["params"], chosen], "transform": [shown]}
 
 
 def middle_budget(rows: Sequence[Spec]) -> str:
     """The budget that is shown first: the middle one, which most series have."""
-    labels = list(dict.fromkeys(row["budget"] for row in rows if row["series"] != "full"))
+    labels = list(dict.fromkeys(row["budget"] for row in rows if row["budget"] != "full"))
     return labels[len(labels) // 2] if labels else ""
 
 
