@@ -262,6 +262,42 @@ def test_on_a_phone_only_tables_scroll_sideways(visit):
     assert page.locator(SUMMARY).evaluate("e => e.scrollWidth > e.parentElement.clientWidth")
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
+def test_nothing_is_cut_on_a_screen_and_on_a_phone(visit, width, scheme):
+    page = visit(viewport={"width": width, "height": 900}, color_scheme=scheme).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    hidden = "all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.querySelector('table').dataset.name)"
+    if width == 1440:
+        assert page.locator(".wide").count() >= 6
+        assert page.locator(".wide").evaluate_all(hidden) == []
+    texts = page.locator(f'{GROUP} [data-plot="factors"] svg .mark-text.role-mark text')
+    ends = texts.evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
+    assert len(ends) >= 7
+    assert max(ends) <= width
+
+
+def test_bounds_are_hollow_and_a_series_that_is_not_compared_is_still_there(visit):
+    page = visit().page
+    symbols = page.locator(f'{GROUP} [data-plot="factors"] svg .mark-symbol.role-mark path')
+    fills = symbols.evaluate_all("all => all.map(e => e.getAttribute('fill'))")
+    assert "transparent" in fills  # ce-concat is extrapolated
+    assert len(set(fills)) > 1
+    assert (
+        "robe" in page.locator(f'{GROUP} [data-plot="factors"] svg').text_content()
+    )  # of one size, which is too large
+
+
+def test_the_page_of_a_single_run_has_numbers_on_its_axes(visit, tmp_path):
+    write_records([made_record("cce", 500, bce=0.5435)], tmp_path / "records.jsonl")
+    write_report(collect([tmp_path]), tmp_path / "report", figures=False)
+    page = visit(tmp_path / "report" / "index.html").page
+    chart = f'{GROUP} [data-plot="bce-training"] svg .role-axis-label text'
+    labels = page.locator(chart).all_text_contents()
+    assert "0.5435" in labels
+    assert sum(label.endswith("B") for label in labels) >= 2
+    assert "Compression factors" not in page.locator(GROUP).text_content()
+
+
 def test_odd_names_are_shown_as_they_are(visit):
     page = visit().page
     assert page.locator("#clicks-dlrm-1-epoch .legend button").text_content() == "<b>odd</b> & 'quoted'"

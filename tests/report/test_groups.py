@@ -186,3 +186,12 @@ def test_the_full_table_is_found_by_its_method_and_the_one_of_that_name_goes_fir
     assert group.factor("hash", "params").kind is Kind.MEASURED
     group = one_group([*runs, *records, made_record("full", None, bce=0.47)])
     assert (group.full_series, list(group.series)[:3]) == ("full", ["dlrm start", "full", "old"])
+
+
+def test_a_run_that_starts_from_a_full_table_needs_its_memory():
+    record = made_record("pq", 500)
+    alone = size_of(record, "training")
+    record.config["source_training_nbytes"] = 10 * alone
+    assert size_of(record, "training") == 10 * alone
+    record.config["source_training_nbytes"] = 1
+    assert size_of(record, "training") == alone

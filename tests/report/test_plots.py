@@ -5,7 +5,7 @@ import pytest
 from cce.evaluation import find_metric
 from cce.report import vega
 from cce.report.groups import group_records
-from cce.report.plots import MOST_POINTS, OF, curve_rows, event_rows, factor_plot, plots_of, score_plot, thin
+from cce.report.plots import MOST_POINTS, curve_rows, event_rows, plots_of, score_plot, thin
 from cce.report.reading import LiveRun
 from cce.report.vega import palette
 from helpers.made_records import made_record, made_records
@@ -106,38 +106,6 @@ def test_every_chart_can_be_drawn(name):
     assert "A title" in svg
     assert "NaN" not in svg
     assert palette(["cce"])["cce"].colour in svg
-
-
-def factor_rows(records, expected=None):
-    (group,) = group_records(records)
-    plot = factor_plot(group, palette(group.series), expected or {})
-    return group, {(row["series"], row["of"]): row for row in plot.spec["data"]["values"]}, plot
-
-
-def test_a_point_for_each_series_and_measure_with_the_range_over_seeds():
-    group, rows, plot = factor_rows(made_records(("cce", "hash")), {"compression": {"cce": [4, 9]}})
-    assert set(rows) == {(name, of) for name in ("cce", "hash") for of in OF.values()}
-    factor, row = group.factor("cce", "params"), rows["cce", "params"]
-    assert row["factor"] == pytest.approx(factor.value)
-    assert (row["low"], row["high"]) == (pytest.approx(factor.seeds.least), pytest.approx(factor.seeds.greatest))
-    assert (row["says"], row["how"], row["wanted"], row["expected"]) == (str(factor), "measured", 6, "6.0×")
-    assert "wanted" not in rows["cce", "served bytes"]
-    assert plot.spec["encoding"]["y"]["sort"] == ["hash", "cce"]
-
-
-def test_extrapolations_show_their_range():
-    curve = [made_record("hash", cap, bce=bce) for cap, bce in ((500, 0.49), (1000, 0.475), (2000, 0.463))]
-    group, rows, _ = factor_rows([made_record("full", None, bce=0.455), *curve])
-    factor, row = group.factor("hash", "params"), rows["hash", "params"]
-    assert (row["low"], row["high"]) == (factor.low, factor.high)
-    assert row["low"] < row["factor"] < row["high"]
-
-
-def test_what_needs_more_than_the_full_table_or_never_gets_there_is_left_out():
-    flat = [made_record("hash", cap, bce=0.5) for cap in (500, 1000)]
-    slow = [made_record("robe", cap, bce=0.5 - cap / 1e9) for cap in (500, 1000)]
-    _, rows, _ = factor_rows([made_record("full", None, bce=0.45), *flat, *slow])
-    assert rows == {}
 
 
 LIVE = LiveRun(

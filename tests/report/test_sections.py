@@ -161,3 +161,16 @@ def test_runs_of_several_versions_of_the_code_are_said_to_be():
     assert section.caution.endswith(
         "These runs come from 3 versions of the code: 27 of 0123456789ab, 2 of 0.1.0, 1 of a version that is not known."
     )
+
+
+def test_a_factor_that_not_all_seeds_reach_is_not_quoted_as_if_they_did():
+    full = [made_record("full", None, seed, bce=0.45) for seed in range(2)]
+    some = [made_record("hash", 500, seed, bce=0.47) for seed in range(2)]
+    some += [made_record("hash", 900, seed, bce=bce) for seed, bce in enumerate((0.41, 0.455))]
+    text = sentence(*full, *some)
+    assert text.startswith("hash reaches the full table's BCE with ")
+    assert text.endswith("fewer params), in the mean: 1 of 2 seeds do.")
+    every = [made_record("robe", cap, seed, bce=bce) for cap, bce in ((900, 0.47), (4000, 0.44)) for seed in range(2)]
+    text = sentence(*full, *some, *every)
+    assert text.startswith("robe reaches")  # a smaller factor, but both seeds
+    assert text.endswith(", in the mean: 1 of 2 seeds do.")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cce.report.reading import LiveRun
 
 SOURCE_EPOCHS = "source_epochs"  # beside a run's options: those of the run that it started from
+SOURCE_TRAINING = "source_training_nbytes"  # the same: bytes that it held in training
 FULL = "full"
 NOT_SCORES = ("kind", "step", "epoch", "best_step")  # of a validation
 MEASURES = ("training", "bytes", "params", "largest bytes", "largest params")
@@ -235,7 +236,8 @@ def budget_words(config: dict[str, Any]) -> str:
 def size_of(record: RunRecord, measure: str) -> float | None:
     """Bytes held in training, bytes served or parameters, of all tables or of the largest."""
     if measure == "training":
-        return record.training_nbytes
+        own, source = record.training_nbytes, record.config.get(SOURCE_TRAINING)
+        return own if own is None or source is None else max(own, source)  # who starts from a table held it once
     if measure == "params":
         return record.num_params
     if measure == "bytes":

@@ -28,7 +28,16 @@ ABOUT_SECONDS = (
 )
 NOT_SETTINGS = (  # what differs between the runs of one series, or says where they ran
     *("data", "method", "cap", "num_params", "nbytes", "compression", "seed", "start_from", "num_learned"),
-    *("threads", "device", "source_epochs", "log_every", "keep_last", "tensorboard", "checkpoint_every"),
+    *(
+        "threads",
+        "device",
+        "source_epochs",
+        "source_training_nbytes",
+        "log_every",
+        "keep_last",
+        "tensorboard",
+        "checkpoint_every",
+    ),
 )
 
 
@@ -137,12 +146,15 @@ def _reached_after(group: Group, record: RunRecord, level: float) -> float | Non
 
 
 def settings_table(group: Group) -> Table:
-    """A line for each series, a column for each option in which series differ; none if they all agree."""
+    """A line for each series, a column for each option in which series differ; none if they all agree.
+
+    What a record does not tell, as older ones do not tell everything, is no difference.
+    """
     values = {name: _settings(budgets) for name, budgets in group.series.items()}
     names = [
         name for name in dict.fromkeys(key for found in values.values() for key in found) if name not in NOT_SETTINGS
     ]
-    differing = [name for name in names if len({found.get(name, "") for found in values.values()}) > 1]
+    differing = [name for name in names if len({found[name] for found in values.values() if name in found}) > 1]
     columns = [Column("series", is_text=True), *(Column(name, is_text=True) for name in differing)]
     rows = [[Cell(name), *(Cell(found.get(key, "")) for key in differing)] for name, found in values.items()]
     return Table(f"{group.slug}-settings", "Options that differ", columns, rows if differing else [])

@@ -12,10 +12,9 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from cce.report.groups import MEASURES, WORDS, budget_words
+from cce.report.groups import MEASURES, WORDS
 from cce.report.overview import overview_table
-from cce.report.table import Cell, Column, Table
-from cce.report.tables import environment_table
+from cce.report.tables import environment_table, live_table
 from cce.report.vega import javascript, middle_budget
 from cce.training import TrainConfig, upgrade_options
 from cce.version import __version__
@@ -97,12 +96,12 @@ def _section(section: Section) -> str:
         _legend(section),
         _expectation(section),
         _figures(factors, group),
-        _part("Compression factors", section.factors.as_html()) if section.factors.rows else "",
+        _part("Compression factors", section.factors.as_html()) if factors else "",
         _choices(section),
         _figures(scores, group),
         _part("Summary", section.summary.as_html()) if section.summary.rows else "",
         _part("Options that differ", section.settings.as_html()) if section.settings.rows else "",
-        _part("Not finished", _live_table(group).as_html()) if group.live else "",
+        _part("Not finished", live_table(group).as_html()) if group.live else "",
         _part("Training", _budgets(training) + _figures(training, group)) if training else "",
         _part("Memory ledger", _ledger_box()) if section.ledger.rows else "",
         "</section>",
@@ -187,23 +186,6 @@ def _budgets(plots: Sequence[Plot]) -> str:
 
 def _ledger_box() -> str:
     return '<p><label>Run <select class="run"></select></label></p><div class="ledger"></div>'
-
-
-def _live_table(group: Group) -> Table:
-    columns = [Column("run", is_text=True), Column("method", is_text=True), Column("budget", is_text=True)]
-    columns += [Column(name) for name in ("seed", "step", "train loss", f"validation {group.leading.title}", "idle")]
-    columns.append(Column("state", is_text=True))
-    rows = []
-    for run in group.live:
-        losses = [line["loss"] for line in run.of_kind("train") if line.get("loss") is not None]
-        name = group.leading.name
-        scores = [line[name] for line in run.of_kind("validation") if line.get(name) is not None]
-        words = [Cell(run.name), Cell(str(run.config.get("method", ""))), Cell(budget_words(run.config))]
-        counts = [Cell(run.config.get("seed", 0)), Cell(run.step, f"{run.step:,}")]
-        last = [Cell(found[-1], f"{found[-1]:.4f}") if found else Cell(None) for found in (losses, scores)]
-        state = run.failure or ("under way" if run.is_running else "silent")
-        rows.append([*words, *counts, *last, Cell(run.idle, f"{run.idle:,.0f} s"), Cell(state)])
-    return Table("live", "Not finished", columns, rows)
 
 
 def _notes(notes: Sequence[str]) -> str:

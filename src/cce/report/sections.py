@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from cce.report.table import Table
     from cce.report.vega import Plot
 
+MOST_VERSIONS = 3  # that are named; the environment table has them all
+
 
 @dataclass(frozen=True)
 class Section:
@@ -92,7 +94,7 @@ def headline(group: Group) -> str:
     if group.baseline_score is None:
         return f"No full table among these runs, so compression factors cannot be computed. {_best(group)}"
     factors = {name: group.factor(name, group.lead) for name in group.series if name != group.full_series}
-    reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: -_value(factors[name]))
+    reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: _rank(factors[name]))
     if not factors:
         return f"Only the full table has been run: {_score(group, group.baseline_score)}."
     text = _reached(group, factors, reached) if reached else _closest(group, factors)
@@ -123,8 +125,9 @@ def mixed_code(group: Group) -> str:
     versions = Counter(_version(record) for budget in group.budgets for record in budget.records)
     if len(versions) < 2:
         return ""
-    words = ", ".join(f"{count} of {version}" for version, count in versions.most_common())
-    return f"These runs come from {len(versions)} versions of the code: {words}."
+    words = [f"{count} of {version}" for version, count in versions.most_common(MOST_VERSIONS)]
+    words += [f"{len(versions) - MOST_VERSIONS} more"] if len(versions) > MOST_VERSIONS else []
+    return f"These runs come from {len(versions)} versions of the code: {', '.join(words)}."
 
 
 def _version(record: RunRecord) -> str:
@@ -145,11 +148,17 @@ def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> st
     known = [f"{factor} fewer {WORDS[measure]}" for measure, factor in others_by.items() if factor.is_reached]
     more = f" ({', '.join(known)})" if known else ""
     what = f"{factors[first]} fewer {WORDS[group.lead]}{more}"
-    text = f"{first} reaches the full table's {group.leading.title} with {what}"
+    text = f"{first} reaches the full table's {group.leading.title} with {what}{_not_all(factors[first])}"
     if others:
-        return f"{text}; next best, {others[0]}: {factors[others[0]]}.{_place_of_cce(factors, reached)}"
+        second = factors[others[0]]
+        return f"{text}; next best, {others[0]}: {second}{_not_all(second)}.{_place_of_cce(factors, reached)}"
     rest = len(factors) - 1
     return f"{text}; none of the other {rest} does within the sizes tried." if rest > 1 else f"{text}."
+
+
+def _not_all(factor: Factor) -> str:
+    """That the mean over seeds gets there, but not each of them."""
+    return f", in the mean: {factor.seeds_words} do" if factor.seeds_words else ""
 
 
 def _place_of_cce(factors: dict[str, Factor], reached: list[str]) -> str:
@@ -181,6 +190,11 @@ def _best(group: Group) -> str:
 
 def _score(group: Group, score: float) -> str:
     return f"{group.leading.title} {group.leading.format(score)}"
+
+
+def _rank(factor: Factor) -> tuple[bool, float]:
+    """Factors that all seeds reach come first, then by size."""
+    return bool(factor.seeds_words), -_value(factor)
 
 
 def _value(factor: Factor) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cce.evaluation import Better, describe_metric
 from cce.footprint import Footprints
 from cce.report.factors import Factor, format_range, is_number, spread
-from cce.report.groups import MEASURES, WORDS
+from cce.report.groups import MEASURES, WORDS, budget_words
 from cce.report.table import Cell, Column, Table, ratio_cell
 from cce.text import format_bytes, format_ratio
 
@@ -141,14 +141,19 @@ def _best_epoch(budget: Budget, leading: MetricInfo) -> float | None:
 
 
 def factor_table(group: Group, expected: dict[str, Any]) -> Table:
-    """A line for each series but the full table, the greatest factor first."""
+    """A line for each series but the full table, what was reached first, the greatest factor before others."""
     names = [name for name in group.series if name != group.full_series]
     factors = {name: {measure: group.factor(name, measure) for measure in MEASURES} for name in names}
-    names.sort(key=lambda name: (-(factors[name][group.lead].value or 0), name))
+    names.sort(key=lambda name: _rank(name, factors[name][group.lead]))
     entries = [_entries(name, factors[name], expected, group) for name in names]
     columns = [column for column, _ in entries[0]] if entries else []
     rows = [[cell for _, cell in line] for line in entries]
     return Table(f"{group.slug}-factors", "Compression factors", columns, rows)
+
+
+def _rank(name: str, factor: Factor) -> tuple[bool, float, str]:
+    """What was reached comes before what was extrapolated; then the greatest first."""
+    return not factor.is_reached, -(factor.value or 0), name
 
 
 def expected_value(value: Any) -> float | None:
@@ -260,14 +265,31 @@ def _row(table: Footprint) -> list[Cell]:
     ]
 
 
+def live_table(group: Group) -> Table:
+    """A line for each run that is not finished."""
+    columns = [Column("run", is_text=True), Column("method", is_text=True), Column("budget", is_text=True)]
+    columns += [Column(name) for name in ("seed", "step", "train loss", f"validation {group.leading.title}", "idle")]
+    columns.append(Column("state", is_text=True))
+    rows = []
+    for run in group.live:
+        losses = [line["loss"] for line in run.of_kind("train") if line.get("loss") is not None]
+        name = group.leading.name
+        scores = [line[name] for line in run.of_kind("validation") if line.get(name) is not None]
+        words = [Cell(run.name), Cell(str(run.config.get("method", ""))), Cell(budget_words(run.config))]
+        counts = [Cell(run.config.get("seed", 0)), Cell(run.step, f"{run.step:,}")]
+        last = [Cell(found[-1], f"{found[-1]:.4f}") if found else Cell(None) for found in (losses, scores)]
+        state = run.failure or ("under way" if run.is_running else "silent")
+        rows.append([*words, *counts, *last, Cell(run.idle, f"{run.idle:,.0f} s"), Cell(state)])
+    return Table("live", "Not finished", columns, rows)
+
+
 def environment_table(records: Iterable[RunRecord]) -> Table:
-    """A column for each environment that runs ran in, with the number of runs."""
+    """A line for each environment that runs ran in, with the number of runs."""
     found: dict[tuple[tuple[str, str], ...], int] = {}
     for record in records:
         machine = tuple((str(name), "" if value is None else str(value)) for name, value in record.environment.items())
         found[machine] = found.get(machine, 0) + 1
     names = list(dict.fromkeys(name for machine in found for name, _ in machine))
-    columns = [Column("", is_text=True), *(Column(f"environment {i + 1}", is_text=True) for i in range(len(found)))]
-    rows = [[Cell("runs"), *(Cell(count) for count in found.values())]]
-    rows += [[Cell(name), *(Cell(dict(machine).get(name, "")) for machine in found)] for name in names]
+    columns = [Column("runs"), *(Column(name, is_text=True) for name in names)]
+    rows = [[Cell(count), *(Cell(dict(machine).get(name, "")) for name in names)] for machine, count in found.items()]
     return Table("environment", "Environment", columns, rows)
