@@ -34,7 +34,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that both verbs have."""
     parser.add_argument("recipe", metavar="RECIPE", help="TOML file, or a name that `cce list recipes` shows")
     parser.add_argument("--out", type=Path, default=None, help="folder of the sweep (default: runs/sweeps/RECIPE)")
-    parser.add_argument("--data", type=Path, default=None, help="prepared data set, instead of the recipe's")
+    parser.add_argument(
+        "--like",
+        metavar="RECIPE",
+        default=None,
+        help="take data, model, optimizer, epochs and caps from this recipe; what is said of tables stays",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        help="prepared data set, or its name in runs/data, instead of the recipe's",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; cores are shared out (default: 1)")
     parser.add_argument("--engine", default="local", help="local, ray, or ray://host:port (default: local)")
     parser.add_argument("--only", nargs="+", metavar="SERIES", default=None, help="run these series only")
@@ -43,14 +54,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def read_setting(options: argparse.Namespace) -> Setting:
     """Read the recipe, and find the folders."""
-    from cce.experiments import find_recipe, read_recipe
+    from cce.experiments import find_recipe, read_recipe, take_ground
 
     options.recipe = find_recipe(options.recipe)
     recipe = read_recipe(options.recipe)
+    if options.like is not None:
+        recipe = take_ground(recipe, read_recipe(find_recipe(options.like)))
     recipe = replace(recipe, plugins=(*recipe.plugins, *options.plugins))
     out = options.out or Path("runs/sweeps") / recipe.name
-    data = (options.data or Path("runs/data") / recipe.data["name"]).resolve()
-    return Setting(recipe, data, out)
+    data = _find_data(options.data) if options.data else Path("runs/data") / recipe.data["name"]
+    return Setting(recipe, data.resolve(), out)
+
+
+def recipe_text(options: argparse.Namespace) -> str:
+    """The recipe as it is kept beside the results: to the byte, below a comment on what it was run like."""
+    text = options.recipe.read_bytes().decode("utf-8")
+    return text if options.like is None else f"# cce {options.verb} --like {options.like}\n{text}"
+
+
+def _find_data(path: Path) -> Path:
+    """A prepared data set by its path, or by its name in `runs/data`."""
+    named = Path("runs/data") / path
+    return named if not path.exists() and named.exists() else path
 
 
 def open_data(setting: Setting, options: argparse.Namespace) -> PreparedData:

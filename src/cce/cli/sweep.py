@@ -20,6 +20,7 @@ EXAMPLE = """examples:
   cce sweep quick --jobs 2
   cce sweep recipes/bookcrossing.toml --out runs/bookcrossing --jobs 2
   cce sweep recipes/kaggle.toml --data runs/kaggle --dry-run
+  cce sweep recipes/studies/columns.toml --data runs/kaggle --like recipes/kaggle.toml --dry-run
 
 The same command resumes a sweep that was stopped: finished runs are skipped, and a killed one is resumed. A recipe with
 [tune] runs with the options that `cce tune` chose, and tunes first if that was not done yet."""
@@ -61,7 +62,7 @@ def _run(setting: Setting, options: argparse.Namespace) -> None:
     data = recipe_options.open_data(setting, options)
     recipe_options.warn_of_jobs(options)
     runs = _runs(setting, data, _choices(setting, data, options))
-    sweep = Sweep(runs, setting.out, recipe=options.recipe.read_bytes().decode("utf-8"), only=options.only)
+    sweep = Sweep(runs, setting.out, recipe=recipe_options.recipe_text(options), only=options.only)
     outcome = sweep.run(jobs=options.jobs, engine=options.engine, progress=not options.json)
     if options.json:
         print(strict_json([record.to_dict() for record in outcome.records]))

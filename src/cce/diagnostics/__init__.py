@@ -1,7 +1,7 @@
 """Diagnostics of tables: their parameters and bytes, and whether their pointers have collapsed."""
 
 from cce.diagnostics.entropy import pointer_entropies
-from cce.diagnostics.memory import clustering_nbytes, summary
+from cce.diagnostics.memory import clustering_nbytes, gradient_nbytes, summary
 from cce.diagnostics.table_collapse import Collapse, diagnose_collapse, diagnose_tables
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "clustering_nbytes",
     "diagnose_collapse",
     "diagnose_tables",
+    "gradient_nbytes",
     "pointer_entropies",
     "summary",
 ]

@@ -57,12 +57,22 @@ def _summarize(name: str, table: Table, optimizer: Optimizer | None) -> Footprin
     )
 
 
-def clustering_nbytes(table: Clusterable) -> int:
+def gradient_nbytes(table: nn.Module, *, sparse: bool) -> int:
+    """Bytes of a table's gradients in training: as many as its parameters have; of sparse ones, what is there now."""
+    assert isinstance(table, Table)
+    parameters = list(table.parameters())
+    if sparse or isinstance(table, QuantizedEmbedding):
+        return _gradient_nbytes(table, parameters)
+    return sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
+
+
+def clustering_nbytes(table: nn.Module) -> int:
     """Bytes that a clustering of `table` holds besides it, at most; computed from sizes, not measured.
 
     They are new pointers and codebooks, and vectors: those of a block of ids that is assigned, or those of the sample,
     before and after, whichever are more.
     """
+    assert isinstance(table, Clusterable)
     num_rows = max(1, table.num_params // table.embedding_dim)
     sampled = min(table.num_embeddings, table.settings.points_per_row * num_rows)
     block = min(table.num_embeddings, table.settings.block_size)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cce.experiments.choices import Choice, Choices, data_checksum, tuned_series
     from cce.experiments.demo import DemoConfig, demo_table, run_demo, write_report
     from cce.experiments.estimate import FirstRows, estimate_cost
+    from cce.experiments.like import take_ground
     from cce.experiments.recipe import Recipe, read_recipe
     from cce.experiments.runs import Run, list_runs
     from cce.experiments.shipped import find_recipe, list_recipes
@@ -22,6 +23,7 @@ _HOMES = {
     "choices": ("Choice", "Choices", "data_checksum", "tuned_series"),
     "demo": ("DemoConfig", "demo_table", "run_demo", "write_report"),
     "estimate": ("FirstRows", "estimate_cost"),
+    "like": ("take_ground",),
     "recipe": ("Recipe", "read_recipe"),
     "runs": ("Run", "list_runs"),
     "shipped": ("find_recipe", "list_recipes"),
@@ -47,6 +49,7 @@ __all__ = [
     "list_runs",
     "read_recipe",
     "run_demo",
+    "take_ground",
     "tuned_series",
     "write_report",
 ]

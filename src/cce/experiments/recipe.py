@@ -58,6 +58,7 @@ OF_SWEEP = ("methods", "caps", "seeds")
 OF_EXPECTED = ("source", "compression", "largest")  # besides METRIC and full_METRIC
 SET_BY_SWEEP = ("data", *MEASURES, "seed", "plugins")
 SET_BY_SERIES = ("method", "start_from")
+WHEN = ("cluster_schedule", "cluster_every", "cluster_at_epochs", "cluster_times")  # of the first three a run has one
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,12 @@ class Recipe:
     def grid(self) -> TuneGrid:
         """What `cce tune` tries, by default if the recipe does not say."""
         return self.tune or DEFAULT_GRID
+
+    def options_of(self, series: str) -> dict[str, Any]:
+        """Those of [train] and its own; if its own say when to cluster, what [train] says of it is left out."""
+        own = {name: value for name, value in self.all_series()[series].items() if name not in ("caps", "start_from")}
+        replaced = WHEN if "cluster_at_epochs" in own else WHEN[:3] if any(name in own for name in WHEN[:3]) else ()
+        return {name: value for name, value in self.train.items() if name not in replaced} | own
 
     def caps_of(self, series: str) -> tuple[int | None, ...]:
         """The budgets of a series; None for the full table, which has none."""

@@ -70,12 +70,13 @@ def _runs_of_seed(
 
 def _run(recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: dict[str, Any]) -> Run:
     own = recipe.all_series()[series]
-    options = {name: value for name, value in own.items() if name not in ("caps", "start_from")}
     cap, seed = values["cap"], values["seed"]
     if (source := own.get("start_from")) is not None:
         values["start_from"] = _name(source, None if recipe.caps_of(source) == (None,) else cap, seed)
     values["plugins"] = list(recipe.plugins)
-    config = make_config(recipe.train | options | {name: value for name, value in values.items() if value is not None})
+    config = make_config(
+        recipe.options_of(series) | {name: value for name, value in values.items() if value is not None}
+    )
     return Run(_name(series, cap, seed), series, config, _num_params(config, vocabularies), values.get("start_from"))
 
 

@@ -132,7 +132,7 @@ class Tuning:
 
     def _contest(self, series: str, cap: int | None) -> Contest:
         own, grid = self.recipe.all_series()[series], self.recipe.grid.of_series(series)
-        options = self.recipe.train | own
+        options = self.recipe.options_of(series)
         axes = grid.axes(options, own)
         candidates = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
         rungs, metric = grid.rungs(options.get("epochs", 1)), options.get("best_by", DEFAULT_BEST_BY)
@@ -143,11 +143,13 @@ class Tuning:
         return [self._run(contest, rung, options, seed) for options in candidates for seed in contest.grid.seeds]
 
     def _run(self, contest: Contest, rung: int, options: Options, seed: int) -> Run:
-        own = {name: value for name, value in self.recipe.all_series()[contest.series].items() if name != "caps"}
         fixed = {"data": str(self.data.path), "seed": seed, "cap": contest.cap, "epochs": contest.rungs[rung]}
         given = {name: value for name, value in fixed.items() if value is not None}
         config = make_config(
-            self.recipe.train | own | options | given | {"test": False, "plugins": list(self.recipe.plugins)}
+            self.recipe.options_of(contest.series)
+            | options
+            | given
+            | {"test": False, "plugins": list(self.recipe.plugins)}
         )
         num_params = plan_of(config, self.data.schema.vocabulary_sizes).num_params
         return Run(run_name(contest, rung, options, seed), f"{contest.series}, {label(options)}", config, num_params)

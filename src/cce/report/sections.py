@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cce.report.columns import columns_table
 from cce.report.factors import Kind
 from cce.report.groups import FULL, WORDS, group_records
 from cce.report.overview import settings_table
@@ -35,6 +36,7 @@ class Section:
     caution: str  # what speaks against a comparison: full tables that were not done, code that changed; or nothing
     factors: Table
     summary: Table
+    columns: Table
     settings: Table
     ledger: Table
     plots: list[Plot]
@@ -44,7 +46,7 @@ class Section:
     @property
     def tables(self) -> tuple[Table, ...]:
         """Those that are written as files."""
-        return self.summary, self.factors, self.settings, self.ledger
+        return self.summary, self.factors, self.columns, self.settings, self.ledger
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as for JSON."""
@@ -79,6 +81,7 @@ def _section(group: Group, styles: dict[str, Style], expected: dict[str, Any]) -
         " ".join(words for words in (caution(group), mixed_code(group)) if words),
         factor_table(group, expected),
         summary_table(group),
+        columns_table(group),
         settings_table(group),
         ledger_table(group),
         plots_of(group, mine, expected),

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cce.collection import readable_path
-from cce.diagnostics import clustering_nbytes, summary
+from cce.diagnostics import clustering_nbytes, gradient_nbytes, summary
 from cce.distributed import broadcast
-from cce.embeddings import Clusterable, QuantizedEmbedding
 from cce.records import RunRecord
 from cce.training.building import build_model
 from cce.training.checkpoint import read_best
@@ -83,26 +82,18 @@ def keep_record(
 
 
 def _tables(ledger: Footprints, session: Session, clustered: Collection[str]) -> tuple[Footprint, ...]:
-    """The tables of the best model, with what they held besides in training, as the last model's tables know it.
-
-    A dense gradient is as large as the codebook; of sparse ones the last batch's counts.
-    """
+    """The tables of the best model, with what they held besides in training, as the last model's tables know it."""
     trained = [summary(session.model, optimizer).tables for optimizer in session.optimizers]
     nbytes = {table.name: 0 for table in trained[0]}
     for table in chain.from_iterable(trained):
         nbytes[table.name] += table.optimizer_nbytes
-    is_sparse = {table.name: session.config.sparse or table.method == QuantizedEmbedding.method for table in trained[0]}
-    gradients = {
-        each.name: each.gradient_nbytes if is_sparse[each.name] else each.codebook_nbytes for each in trained[0]
-    }
     modules = {readable_path(name): module for name, module in session.model.named_modules()}
-    peaks = {name: clustering_nbytes(found) for name, found in modules.items() if isinstance(found, Clusterable)}
     return tuple(
         replace(
             table,
-            gradient_nbytes=gradients[table.name],
+            gradient_nbytes=gradient_nbytes(modules[table.name], sparse=session.config.sparse),
             optimizer_nbytes=nbytes[table.name],
-            clustering_nbytes=peaks.get(table.name, 0) if table.name in clustered else 0,
+            clustering_nbytes=clustering_nbytes(modules[table.name]) if table.name in clustered else 0,
         )
         for table in ledger.tables
     )
