@@ -20,6 +20,7 @@ from cce.cli import (
     sweep,
     theory,
     train,
+    tune,
     verify,
 )
 from cce.plugins import load_plugins
@@ -75,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         prepare,
         plan,
         train,
+        tune,
         sweep,
         evaluate,
         predict,
