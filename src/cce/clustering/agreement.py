@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 OVERFULL = 8  # times the mean number of ids in a row
+LISTED = 8  # times as many codes as ids may there be for each code to have a counter; else ids are sorted
+LARGEST = 2**31  # codes beyond it are numbered again before they are multiplied
 
 
 def column_entropies(pointers: Tensor, max_order: int) -> tuple[float, ...]:
     """`H_1 … H_max_order` in nats of pointers `(n, num_columns)`: see `diagnostics.entropy`."""
-    columns = range(pointers.shape[1])
-    return tuple(
-        min(_joint_entropy(pointers[:, list(chosen)]) for chosen in combinations(columns, order))
-        for order in range(1, max_order + 1)
-    )
+    columns = pointers.long().T.contiguous().unbind()
+    orders = range(1, max_order + 1)
+    return tuple(min(_joint_entropy(*chosen) for chosen in combinations(columns, order)) for order in orders)
 
 
 def churn(before: Tensor, after: Tensor) -> float:
@@ -50,19 +50,30 @@ def count_rows(blocks: Iterable[Tensor], num_rows: int) -> tuple[int, int]:
 def contingency(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Every pair of rows that some id `(n)` went between: old rows, new rows, and how many ids did."""
     scale = int(after.max()) + 1 if len(after) else 1
-    codes, counts = torch.unique(before * scale + after, return_counts=True)
+    codes, counts = _tally(before * scale + after)
     return torch.div(codes, scale, rounding_mode="floor"), codes % scale, counts
 
 
-def _joint_entropy(pointers: Tensor) -> float:
-    """The entropy of the joint distribution of columns `(n, j)`."""
-    code = pointers[:, 0].long()
-    for stored in pointers.unbind(1)[1:]:  # renumbered at each step, so that codes never overflow
-        column = stored.long()
-        code = torch.unique(code * (int(column.max()) + 1) + column, return_inverse=True)[1]
-    counts = torch.unique(code, return_counts=True)[1].double()
+def _joint_entropy(code: Tensor, *others: Tensor) -> float:
+    """The entropy of the joint distribution of columns `(n)`."""
+    for column in others:
+        scale = int(column.max()) + 1
+        if (int(code.max()) + 1) * scale > LARGEST:
+            code = torch.unique(code, return_inverse=True)[1]
+        code = code * scale + column
+    counts = _tally(code)[1].double()
     shares = counts / counts.sum()
     return float(-(shares * shares.log()).sum()) + 0.0  # no negative zero
+
+
+def _tally(codes: Tensor) -> tuple[Tensor, Tensor]:
+    """The codes that occur, rising, and how often."""
+    if not len(codes) or int(codes.max()) >= LISTED * len(codes):
+        found, counts = torch.unique(codes, return_counts=True)
+        return found, counts
+    counters = torch.bincount(codes)
+    found = counters.nonzero().squeeze(1)
+    return found, counters[found]
 
 
 def _matched(before: Tensor, after: Tensor) -> int:

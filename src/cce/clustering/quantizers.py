@@ -40,12 +40,15 @@ class Quantizer(ABC):
     codebooks: Tensor  # (num_columns, num_rows, width)
     inertias: tuple[float, ...]  # of each column's k-means at its end
 
-    def __init__(self, num_columns: int, num_rows: int, settings: ClusterSettings) -> None:
+    def __init__(
+        self, num_columns: int, num_rows: int, settings: ClusterSettings, *, start: Tensor | None = None
+    ) -> None:
         check_range("num_columns", num_columns, 1, 2**31)
         check_range("num_rows", num_rows, 1, 2**31)
         self.num_columns = num_columns
         self.num_rows = num_rows
         self.settings = checked_settings(settings)
+        self.start = start  # codebooks of the last fit, of the same shape, where this one begins
 
     @abstractmethod
     def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
@@ -55,16 +58,22 @@ class Quantizer(ABC):
     def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
         """Rows `(n, num_columns)` of the codebooks for vectors `(n, dim)`."""
 
+    @property
+    def max_iter(self) -> int:
+        """The most iterations of each column's k-means."""
+        return self.settings.max_iter if self.start is None else self.settings.warm_iter
+
     def cluster(
-        self, points: Tensor, weights: Tensor | None, generator: torch.Generator | None, progress: Progress
+        self, points: Tensor, column: int, weights: Tensor | None, generator: torch.Generator | None, progress: Progress
     ) -> tuple[Tensor, float]:
-        """Centroids of `points`, and the inertia before the last step."""
+        """Centroids of the `points` of a column, and the inertia before the last step."""
         fitted = kmeans(
             points,
             self.num_rows,
             sample_weight=weights,
-            max_iter=self.settings.max_iter,
-            init=self.settings.init,
+            max_iter=self.max_iter,
+            tol=self.settings.tol,
+            init=self.settings.init if self.start is None else self.start[column],
             generator=generator,
             backend=self.settings.backend,
             progress=progress,
@@ -84,7 +93,7 @@ class Quantizer(ABC):
 
         def fit(column: int) -> None:
             own = torch.Generator().manual_seed(seeds[column])
-            fits[column] = self.cluster(points_of(column), sample.weights, own, progress)
+            fits[column] = self.cluster(points_of(column), column, sample.weights, own, progress)
 
         with self.fit_progress(sample) as progress:
             if len(sample.ids) * sample.dim <= SMALL:
@@ -96,7 +105,7 @@ class Quantizer(ABC):
 
     def fit_progress(self, sample: Sample) -> Progress:
         """Reports the work of the k-means of all columns."""
-        num_points, pairs = len(sample.ids), len(sample.ids) * self.num_rows * self.settings.max_iter
+        num_points, pairs = len(sample.ids), len(sample.ids) * self.num_rows * self.max_iter
         work = f"{self.num_columns} times k-means of {num_points:,} points and {self.num_rows:,} clusters"
         return Progress(work, self.num_columns * pairs)
 
@@ -138,8 +147,8 @@ class ResidualQuantizer(Quantizer):
         vectors = sample.vectors()
         codebooks, inertias = [], []
         with self.fit_progress(sample) as progress:
-            for _ in range(self.num_columns):
-                centroids, inertia = self.cluster(vectors, sample.weights, generator, progress)
+            for column in range(self.num_columns):
+                centroids, inertia = self.cluster(vectors, column, sample.weights, generator, progress)
                 vectors = vectors - centroids[self.nearest(vectors, centroids, progress)]
                 codebooks.append(centroids)
                 inertias.append(inertia)

@@ -39,7 +39,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     """`T[x] = [… | M_i[h_i(x)] + M'_i[h'_i(x)] | …]` with learned `h`, hashed `h'`, `num_rows` rows in each table.
 
     preset: what the other arguments are if they are not given: "tuned" (8 columns where they divide `embedding_dim`),
-        or "paper" (4). `training_defaults(preset)` has the schedule, and the ids that learn pointers by their counts.
+        or "paper" (4), and how k-means goes, in `settings`. `training_defaults(preset)` has the schedule, and the ids that learn pointers by their counts.
     combine: "concat" (the paper), "circular" (each column clustered by the others) or "sum" (full-width pieces that
         add up, clustered as residuals): the last two are what the paper's appendix tried.
     helper_start: helper rows after a clustering: "zero" (the paper), or the mean "residual" that clustering left.
@@ -94,7 +94,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.num_columns, self.num_helpers, self.width = layout.num_columns, num_helpers, layout.width
         self.combine = combine
         self.helper_start = helper_start
-        self.settings = checked_settings(settings)
+        self.settings = checked_settings(PRESETS[preset].settings if settings is None else settings)
         self.rows_after = num_rows  # from the first clustering on
         self.assignments = Assignments(
             num_embeddings,
@@ -153,7 +153,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             raise ValueError("num_learned must be at least 1 to cluster, got 0.")
         if counts is None and self.counts is not None:
             counts = self.counts.counts
-        return ClusterStep(self, self._vectors, generator).stage(counts)
+        return ClusterStep(self, self._vectors, generator, start=self._last_centroids()).stage(counts)
 
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
@@ -234,6 +234,20 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
 
     def _vectors(self, ids: Tensor) -> Tensor:
         return self.embed(ids.to(self.codebook.device))
+
+    def _last_centroids(self) -> Tensor | None:
+        """The clustered rows `(num_columns, num_rows, width)`, if the next clustering is to begin there.
+
+        Before the first, they are no centroids: ids point where they are hashed to.
+        """
+        if not self.settings.warm_iter or self.combine == "circular":
+            return None
+        ids = torch.arange(min(self.assignments.num_learned, 64), device="cpu")
+        hashed = self.assignments.hash(ids.to(self.assignments.hash.seeds.device)).cpu()
+        if self.num_rows != self.rows_after or torch.equal(self.assignments.pointers.read(ids), hashed):
+            return None
+        tables = self.codebook.detach().view(self.num_columns, 1 + self.num_helpers, self.num_rows, self.width)
+        return tables[:, 0]
 
     def _resize(self, num_rows: int) -> None:
         if num_rows != self.num_rows:

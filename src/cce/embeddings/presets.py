@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from cce.clustering import ClusterSettings
 from cce.embeddings.compositional import PAPER_COLUMNS, default_columns
 from cce.embeddings.training_defaults import TWICE_AN_EPOCH, TrainingDefaults
 
@@ -19,6 +20,7 @@ class Preset(TrainingDefaults):
     """The defaults of CCE, in training and of a single table."""
 
     num_columns: int = PAPER_COLUMNS
+    settings: ClusterSettings = ClusterSettings()
 
     def columns(self, embedding_dim: int) -> int:
         """The number of columns, if it divides the dimension; else the divisor that is nearest to the paper's 4."""
@@ -26,6 +28,12 @@ class Preset(TrainingDefaults):
 
 
 PRESETS: Mapping[str, Preset] = {
-    "tuned": Preset({"preset": "tuned"}, min_count=5, schedule=TWICE_AN_EPOCH, num_columns=8),
+    "tuned": Preset(
+        {"preset": "tuned"},
+        min_count=5,
+        schedule=TWICE_AN_EPOCH,
+        num_columns=8,
+        settings=ClusterSettings(points_per_row=64, warm_iter=4, tol=1e-3),  # a clustering in a fifth of the time
+    ),
     "paper": Preset({"preset": "paper"}, min_count=1),
 }

@@ -82,6 +82,7 @@ class QuantizedEmbedding(Embedding):
         if num_learned is not None:
             check_range("num_learned", num_learned, 0, num_embeddings + 1)
         self.num_learned, self.num_shared = _rows(num_embeddings, num_learned, num_shared)
+        self.group_starts = group_starts(self.num_learned, self.num_shared)  # the first row of each frequency group
         self.scale_by = scale_by
         sizes = {"num_learned": num_learned, "num_shared": num_shared, "bits": bits, "scale_by": scale_by}
         shapes = self.shapes(num_embeddings, embedding_dim, sizes)
@@ -90,11 +91,6 @@ class QuantizedEmbedding(Embedding):
         self.scale = nn.Parameter(torch.empty(shapes.parameters["scale"], device="cpu"))
         self.gradients: RowGradients | None = None  # where an optimizer that moves the codes has them
         self._start(generator)
-
-    @property
-    def group_starts(self) -> list[int]:
-        """The first row of each frequency group."""
-        return group_starts(self.num_learned, self.num_shared)
 
     @property
     def num_params(self) -> int:
