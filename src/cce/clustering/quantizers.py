@@ -58,11 +58,6 @@ class Quantizer(ABC):
     def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
         """Rows `(n, num_columns)` of the codebooks for vectors `(n, dim)`."""
 
-    @property
-    def max_iter(self) -> int:
-        """The most iterations of each column's k-means."""
-        return self.settings.max_iter if self.start is None else self.settings.warm_iter
-
     def cluster(
         self, points: Tensor, column: int, weights: Tensor | None, generator: torch.Generator | None, progress: Progress
     ) -> tuple[Tensor, float]:
@@ -71,7 +66,7 @@ class Quantizer(ABC):
             points,
             self.num_rows,
             sample_weight=weights,
-            max_iter=self.max_iter,
+            max_iter=self.settings.max_iter,
             tol=self.settings.tol,
             init=self.settings.init if self.start is None else self.start[column],
             generator=generator,
@@ -105,7 +100,7 @@ class Quantizer(ABC):
 
     def fit_progress(self, sample: Sample) -> Progress:
         """Reports the work of the k-means of all columns."""
-        num_points, pairs = len(sample.ids), len(sample.ids) * self.num_rows * self.max_iter
+        num_points, pairs = len(sample.ids), len(sample.ids) * self.num_rows * self.settings.max_iter
         work = f"{self.num_columns} times k-means of {num_points:,} points and {self.num_rows:,} clusters"
         return Progress(work, self.num_columns * pairs)
 

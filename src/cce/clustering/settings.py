@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cce.checks import check_choice, check_flag, check_number, check_range, check_type
 from cce.clustering.backends import BACKENDS
 from cce.clustering.kmeans import INITS
+
+WARM_POINTS_PER_ROW = 64  # at most: a sample that moves centroids, not one that has to find them
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
     """Settings of k-means; the defaults are the paper's.
 
-    warm_iter: iterations of a clustering that begins at the rows of the last one; 0: each begins as `init` says, and
-        has `max_iter`.
+    warm_iter: iterations of a clustering that begins at the rows of the last one, on a smaller sample; 0: each begins
+        as `init` says, and has `max_iter`.
     tol: k-means ends when an iteration lowers the inertia by no more than this share of it.
     """
 
@@ -38,6 +40,12 @@ class ClusterSettings:
         check_choice("init", self.init, INITS)
         check_choice("backend", self.backend, ("auto", *BACKENDS))
         check_choice("sampling", self.sampling, ("uniform", "frequency"))
+
+    @property
+    def warm(self) -> ClusterSettings:
+        """Those of a clustering that begins at the rows of the last one."""
+        points_per_row = min(self.points_per_row, WARM_POINTS_PER_ROW)
+        return replace(self, max_iter=self.warm_iter, points_per_row=points_per_row)
 
     @property
     def needs_counts(self) -> bool:

@@ -113,11 +113,10 @@ class ClusterStep:
     def quantize(self, counts: Tensor | None) -> Quantized:
         """Codebooks from a sample of the vectors, and the pointers of all ids; the table stays as it is."""
         table, num_learned = self.table, self.table.assignments.num_learned
-        quantizer = QUANTIZERS[table.combine](table.num_columns, table.rows_after, table.settings, start=self.start)
+        settings = table.settings if self.start is None else table.settings.warm
+        quantizer = QUANTIZERS[table.combine](table.num_columns, table.rows_after, settings, start=self.start)
         with self.timer("sample"):
-            ids, weights = draw_sample(
-                num_learned, table.rows_after, table.settings, counts=counts, generator=self.generator
-            )
+            ids, weights = draw_sample(num_learned, table.rows_after, settings, counts=counts, generator=self.generator)
         with self.timer("fit"):
             quantizer.fit(Sample(self.source, ids, table.embedding_dim, weights), self.generator)
         with self.timer("assign"):

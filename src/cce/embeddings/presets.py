@@ -33,7 +33,7 @@ PRESETS: Mapping[str, Preset] = {
         min_count=5,
         schedule=TWICE_AN_EPOCH,
         num_columns=8,
-        settings=ClusterSettings(points_per_row=64, warm_iter=4, tol=1e-3),  # a clustering in a fifth of the time
+        settings=ClusterSettings(warm_iter=4, tol=1e-3),  # a clustering in a quarter of the time
     ),
     "paper": Preset({"preset": "paper"}, min_count=1),
 }
