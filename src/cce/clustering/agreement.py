@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 OVERFULL = 8  # times the mean number of ids in a row
-LISTED = 8  # times as many codes as ids may there be for each code to have a counter; else ids are sorted
 LARGEST = 2**31  # codes beyond it are numbered again before they are multiplied
 
 
@@ -67,30 +67,21 @@ def _joint_entropy(code: Tensor, *others: Tensor) -> float:
 
 
 def _tally(codes: Tensor) -> tuple[Tensor, Tensor]:
-    """The codes that occur, rising, and how often."""
-    if not len(codes) or int(codes.max()) >= LISTED * len(codes):
-        found, counts = torch.unique(codes, return_counts=True)
-        return found, counts
-    counters = torch.bincount(codes)
-    found = counters.nonzero().squeeze(1)
-    return found, counters[found]
+    """The codes that occur, rising, and how often; numpy sorts several times as fast as `torch.unique`."""
+    values = np.sort(codes.numpy())
+    starts = np.flatnonzero(np.diff(values, prepend=-1))
+    counts = np.diff(starts, append=len(values))
+    return torch.from_numpy(values[starts]), torch.from_numpy(counts)
 
 
 def _matched(before: Tensor, after: Tensor) -> int:
-    """Ids that stay together under the greedy matching, in rounds: pairs that are each other's best are matched."""
-    old, new, counts = contingency(before, after)
-    kept = 0
-    while len(counts):
-        order = torch.argsort(counts, stable=True)  # ties by index, so that the best is unique
-        rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device="cpu"))
-        best = (_best(old, rank) == rank) & (_best(new, rank) == rank)
-        kept += int(counts[best].sum())
-        left = ~(torch.isin(old, old[best]) | torch.isin(new, new[best]))
-        old, new, counts = old[left], new[left], counts[left]
+    """Ids that stay together under the greedy matching: a pair counts if neither of its rows was matched before."""
+    pairs = contingency(before, after)
+    order = torch.argsort(pairs[2], stable=True).flip(0)
+    kept, old_rows, new_rows = 0, set(), set()
+    for old, new, count in zip(*(part[order].tolist() for part in pairs), strict=True):
+        if old not in old_rows and new not in new_rows:
+            kept += count
+            old_rows.add(old)
+            new_rows.add(new)
     return kept
-
-
-def _best(rows: Tensor, rank: Tensor) -> Tensor:
-    """For each pair, the highest rank among the pairs of the same row."""
-    highest = torch.full((int(rows.max()) + 1,), -1, device="cpu").scatter_reduce_(0, rows, rank, "amax")
-    return highest[rows]
