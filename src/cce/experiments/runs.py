@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cce.checks import check_choice
 from cce.collection import plan_tables
 from cce.embeddings import METHODS
-from cce.experiments.recipe import file_name
+from cce.experiments.recipe import file_name, has_total
 from cce.training import TrainConfig, make_config, method_options
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _runs_of_seed(recipe: Recipe, data: str, vocabularies: Mapping[str, int], se
 
 def _caps(recipe: Recipe, series: str) -> Sequence[int | None]:
     own = recipe.all_series()[series]
-    return (None,) if own["method"] == "full" else own.get("caps", recipe.caps)
+    return (None,) if own["method"] == "full" or has_total(own) else own.get("caps", recipe.caps)
 
 
 def _run(recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: dict[str, Any]) -> Run:
