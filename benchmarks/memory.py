@@ -38,9 +38,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
         print(json.dumps(_measure(table, int(num_ids), optimizer)))
         return []
     sizes = (100_000,) if options.quick else (1_000_000, 10_000_000, 100_000_000)
-    cases = [
-        (table, num_ids, optimizer) for num_ids in sizes for optimizer in TABLES for table in TABLES[optimizer]
-    ]
+    cases = [(table, num_ids, optimizer) for num_ids in sizes for optimizer in TABLES for table in TABLES[optimizer]]
     figures = [_in_a_process(*case) if _fits(*case) else _computed(*case) for case in cases]
     headers = ("table", "ids", "optimizer", "held", "peak", "seconds")
     rows = [

@@ -3,9 +3,9 @@
     python -m benchmarks.training [--quick]
 
 The model is the paper's DLRM with 26 features and 13 dense features, plain SGD, on a synthetic click log. 8-bit codes
-of all ids of all features, which have an optimizer of their own, are beside full tables under Adam. Parts are timed one after another
-within each step: data (reading batches), tables (forward and backward of the lookups), networks (everything else of
-forward and backward), optimizer. Tables have sparse gradients where that is faster: full ones under SGD.
+of all ids of all features, which have an optimizer of their own, are beside full tables under Adam. Parts are timed one
+after another within each step: data (reading batches), tables (forward and backward of the lookups), networks
+(everything else of forward and backward), optimizer. Full tables under SGD have sparse gradients.
 """
 
 from __future__ import annotations

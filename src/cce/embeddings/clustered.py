@@ -38,8 +38,9 @@ HelperStart = Literal["zero", "residual"]
 class ClusteredEmbedding(LinearEmbedding, Clusterable):
     """`T[x] = [… | M_i[h_i(x)] + M'_i[h'_i(x)] | …]` with learned `h`, hashed `h'`, `num_rows` rows in each table.
 
-    preset: what the other arguments are if they are not given: "tuned" (8 columns where they divide `embedding_dim`),
-        or "paper" (4), and how k-means goes, in `settings`. `training_defaults(preset)` has the schedule, and the ids that learn pointers by their counts.
+    preset: what the other arguments are if they are not given: "tuned" (8 columns where they divide `embedding_dim`,
+        short clusterings), or "paper" (4 columns, its k-means). `training_defaults(preset)` has the schedule, and the
+        ids that learn pointers by their counts.
     combine: "concat" (the paper), "circular" (each column clustered by the others) or "sum" (full-width pieces that
         add up, clustered as residuals): the last two are what the paper's appendix tried.
     helper_start: helper rows after a clustering: "zero" (the paper), or the mean "residual" that clustering left.

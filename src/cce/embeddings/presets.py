@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from cce.clustering import ClusterSettings
@@ -20,7 +20,7 @@ class Preset(TrainingDefaults):
     """The defaults of CCE, in training and of a single table."""
 
     num_columns: int = PAPER_COLUMNS
-    settings: ClusterSettings = ClusterSettings()
+    settings: ClusterSettings = field(default_factory=ClusterSettings)
 
     def columns(self, embedding_dim: int) -> int:
         """The number of columns, if it divides the dimension; else the divisor that is nearest to the paper's 4."""
