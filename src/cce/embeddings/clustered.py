@@ -39,8 +39,9 @@ HelperStart = Literal["zero", "residual"]
 class ClusteredEmbedding(LinearEmbedding, Clusterable):
     """`T[x] = [… | M_i[h_i(x)] + M'_i[h'_i(x)] | …]` with learned `h`, hashed `h'`, `num_rows` rows in each table.
 
-    preset: what the other arguments are if they are not given: "tuned" (8 columns where they divide `embedding_dim`),
-        or "paper" (4). `training_defaults(preset)` has the schedule, and the ids that learn pointers by their counts.
+    preset: what the other arguments are if they are not given: "tuned" (8 columns where they divide `embedding_dim`,
+        short clusterings), or "paper" (4 columns, its k-means). `training_defaults(preset)` has the schedule, and the
+        ids that learn pointers by their counts.
     combine: "concat" (the paper), "circular" (each column clustered by the others) or "sum" (full-width pieces that
         add up, clustered as residuals): the last two are what the paper's appendix tried.
     helper_start: helper rows after a clustering: "zero" (the paper), or the mean "residual" that clustering left.
@@ -105,7 +106,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.num_columns, self.most_helpers, self.width = layout.num_columns, num_helpers, layout.width
         self.combine = combine
         self.helper_start = helper_start
-        self.settings = checked_settings(settings)
+        self.settings = checked_settings(PRESETS[preset].settings if settings is None else settings)
         self.rows_after = num_rows  # from the first clustering on
         self.settle_after = settle_after
         self.settled_rows = num_rows * (1 + num_helpers) if settle_after else None
@@ -184,7 +185,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             raise ValueError("num_learned must be at least 1 to cluster, got 0.")
         if counts is None and self.counts is not None:
             counts = self.counts.counts
-        return ClusterStep(self, self._vectors, generator).stage(counts)
+        return ClusterStep(self, self._vectors, generator, start=self._last_centroids()).stage(counts)
 
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
@@ -267,6 +268,20 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
 
     def _vectors(self, ids: Tensor) -> Tensor:
         return self.embed(ids.to(self.codebook.device))
+
+    def _last_centroids(self) -> Tensor | None:
+        """The clustered rows `(num_columns, num_rows, width)`, if the next clustering is to begin there.
+
+        Before the first, they are no centroids: ids point where they are hashed to.
+        """
+        if not self.settings.warm_iter or self.combine == "circular":
+            return None
+        ids = torch.arange(min(self.assignments.num_learned, 64), device="cpu")
+        hashed = self.assignments.hash(ids.to(self.assignments.hash.seeds.device)).cpu()
+        if self.num_rows != self.next_rows or torch.equal(self.assignments.pointers.read(ids), hashed):
+            return None
+        tables = self.codebook.detach().view(self.num_columns, 1 + self.num_helpers, self.num_rows, self.width)
+        return tables[:, 0]
 
     def _resize(self, num_rows: int) -> None:
         layout = self.codebook_layout(num_rows)
