@@ -115,7 +115,7 @@ def rescale_codes(codes: Array, starts: Array, factor: Array, key: Any, largest:
     width, group = np.uint64(codes.shape[1]), 0
     for row in range(first, last):
         if len(factor) > 1:
-            group = np.searchsorted(starts, row, side="right") - 1
+            group = int(np.searchsorted(starts, row, side="right")) - 1
         place = np.uint64(row) * width
         for k in range(codes.shape[1]):
             moved = factor[group, k if factor.shape[1] > 1 else 0] * np.float32(codes[row, k])
