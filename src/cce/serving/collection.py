@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.collection import TableDict
+from cce.indexing import check_ids
 from cce.serving.lookup import FusedLookup
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class FrozenCollection(nn.Module):
         if not self.unified:
             return self._tables()[place](ids)  # type: ignore[no-any-return]
         sizes = list(self.features.values())
+        check_ids(ids, sizes[place])
         vectors = self.tables["all"](ids + sum(sizes[:place]))
         padding = self._padding(place)
         return vectors if padding is None else vectors.masked_fill((ids == padding).unsqueeze(-1), 0)  # type: ignore[no-any-return]

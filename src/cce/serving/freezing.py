@@ -84,7 +84,7 @@ class Freezing:
 
 
 def freeze(model: nn.Module, *, codebook: Codebook = "float32", pointers: Pointers = "packed") -> nn.Module:
-    """A copy of `model` for inference, in evaluation mode; `print(frozen.freezing)` says what it saves.
+    """A copy of `model` for inference, on the CPU and in evaluation mode; `print(frozen.freezing)` says what it saves.
 
     codebook: precision of the rows: "float32", "float16", "bfloat16", or "int8" with a scale for each column. Vectors
         are float32 in any case. A table that is made of integers already stays as it is.
@@ -102,7 +102,7 @@ def freeze(model: nn.Module, *, codebook: Codebook = "float32", pointers: Pointe
         if isinstance(module, EmbeddingCollection):
             memo[id(module)] = _freeze_collection(module, frozen)
     copied: nn.Module = memo.get(id(model)) or copy.deepcopy(model, memo)  # type: ignore[arg-type]
-    copied.requires_grad_(False).eval()
+    copied.requires_grad_(False).eval().cpu()
     sizes = [
         FrozenSize(readable_path(name) or "(model)", table.nbytes, frozen[id(table)].nbytes)
         for name, table in tables.items()
