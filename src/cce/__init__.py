@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from cce.runs import LoadedRun, load_run
     from cce.saving import load, save
     from cce.schema import Batch, Feature, Schema
+    from cce.serving import freeze
     from cce.training import TrainConfig, Trainer
 
 __all__ = [
@@ -99,6 +100,7 @@ __all__ = [
     "create_embedding",
     "create_model",
     "diagnose_collapse",
+    "freeze",
     "list_methods",
     "load",
     "load_plugins",
@@ -142,6 +144,7 @@ _HOMES = {
     "diagnose_collapse": "cce.diagnostics",
     "load": "cce.saving",
     "load_plugins": "cce.plugins",
+    "freeze": "cce.serving",
     "load_run": "cce.runs",
     "plan_tables": "cce.collection",
     "pointer_entropies": "cce.diagnostics",
