@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
 from cce.cli.inspect import add_trust
+from cce.cli.loading import add_data_set, add_run, load
 from cce.records import strict_json
 from cce.serving import CODEBOOK_NAMES, FORMAT_NAMES, POINTER_NAMES
 from cce.text import format_bytes
@@ -29,7 +31,7 @@ def add_verb(verbs: Any) -> None:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint")
+    add_run(parser)
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, which must not exist yet")
     parser.add_argument("--format", choices=FORMAT_NAMES, default="safetensors", help="(default: %(default)s)")
     parser.add_argument(
@@ -44,8 +46,9 @@ def add_verb(verbs: Any) -> None:
         "--tolerance", type=float, default=None, help="largest difference of a logit (default: by the precision)"
     )
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
+    add_data_set(parser)
     add_trust(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, device="cpu")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -53,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
     from cce.serving import export_run
 
     made = export_run(
-        options.path,
+        load(options),
         options.out,
         format=options.format,
         codebook=options.codebook,
@@ -61,9 +64,9 @@ def run(options: argparse.Namespace) -> None:
         opset=options.opset,
         verify=options.verify,
         tolerance=options.tolerance,
-        model=options.model,
-        trust_model=options.trust_model,
     )
+    if made.missing:
+        print(f"cce export: no vocabularies, so inputs are ids: {made.missing}", file=sys.stderr)
     if options.json:
         print(strict_json(made.to_dict()))
         return

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from cce.collection import TableDict
 from cce.indexing import check_ids
-from cce.serving.lookup import FusedLookup
+from cce.serving.lookup import RowLookup, are_readable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cce.serving.frozen_tables import FrozenTable
 
@@ -44,7 +44,7 @@ class FrozenCollection(nn.Module):
         self.tables = TableDict(dict(tables))
         self.embedding_dim = next(iter(tables.values())).embedding_dim
         self.pooling, self.unified, self.padding_idx = pooling, unified, padding_idx
-        self._fused = FusedLookup([] if unified else list(tables.values()))
+        self._lookup: RowLookup | bool | None = None  # False where compiled loops cannot serve; None: not known yet
 
     @property
     def num_features(self) -> int:
@@ -69,10 +69,24 @@ class FrozenCollection(nn.Module):
     def _one_each(self, ids: Tensor) -> Tensor:
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
-        vectors = self._fused(ids)
-        if vectors is not None:
-            return vectors
+        lookup = self._lookup
+        if lookup is None:
+            is_suited = not self.unified and RowLookup.suits(self._tables())
+            lookup = self._lookup = RowLookup(self._tables()) if is_suited else False  # type: ignore[arg-type]
+        if lookup is not False and are_readable(ids):
+            ids, num_rows = ids.long(), len(ids)
+            vectors = torch.empty((num_rows, self.num_features, self.embedding_dim))
+            return lookup(ids, num_rows, *ids.stride(), vectors)  # type: ignore[operator]
         return torch.stack([self._look_up(place, ids[:, place]) for place in range(self.num_features)], dim=1)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
+        self._lookup = None  # addresses change
+        applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return applied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy looks up by itself, with other addresses."""
+        return self.__dict__ | {"_lookup": None}
 
     def _column(self, place: int, column: Column) -> Tensor:
         """Vectors `(B, D)` of one feature."""

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -24,7 +24,7 @@ from cce.serving import numpy_reader
 from cce.serving.bundle import frozen_tables, write_bundle, write_dense
 from cce.serving.freezing import POINTERS, Freezing, Pointers, freeze
 from cce.serving.onnx_program import OPSET, check_opset, run_onnx, write_onnx
-from cce.serving.program import OUTPUT, ServedModel, example_inputs, trace
+from cce.serving.program import OUTPUT, ServedModel, example_inputs, quiet_tracing, trace
 from cce.serving.stored_rows import CODEBOOKS, Codebook
 from cce.serving.verification import TOLERANCES, verify
 from cce.version import __version__
@@ -50,6 +50,18 @@ class Savable(Protocol):
 
 
 @dataclass(frozen=True)
+class RawInputs:
+    """How raw values become inputs: the vocabularies of features, and how columns were read and transformed.
+
+    missing: why there are no vocabularies.
+    """
+
+    vocabularies: Mapping[str, Savable] = field(default_factory=dict)
+    options: Mapping[str, Any] | None = None
+    missing: str = ""
+
+
+@dataclass(frozen=True)
 class Export:
     """What was written."""
 
@@ -58,13 +70,14 @@ class Export:
     nbytes: int
     freezing: Freezing
     verification: Verification | None
+    missing: str  # why there are no vocabularies; empty if there are
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         verified = None if self.verification is None else asdict(self.verification)
         tables = {"before": self.freezing.before, "after": self.freezing.after}
         sizes = {"nbytes": self.nbytes, "table_nbytes": tables}
-        return {"path": str(self.path), "format": self.format, **sizes, "verification": verified}
+        return {"path": str(self.path), "format": self.format, **sizes, "verification": verified, "missing": self.missing}
 
 
 def export_model(
@@ -76,7 +89,7 @@ def export_model(
     codebook: Codebook = "float32",
     pointers: Pointers = "packed",
     opset: int = OPSET,
-    vocabularies: Mapping[str, Savable] | None = None,
+    raw: RawInputs | None = None,
     data: PreparedData | None = None,
     tolerance: float | None = None,
 ) -> Export:
@@ -85,26 +98,27 @@ def export_model(
     format: "onnx" or "pt2" (torch.export), whole programs; "safetensors", the frozen tables and all weights, for
         `numpy_reader`; "dense", the same with every table in full.
     codebook, pointers: see `freeze`. opset: version of ONNX.
-    vocabularies: of the features, by name, to turn raw values into ids.
+    raw: vocabularies of the features, by name, which turn raw values into ids.
     data: verify with the held-out rows of this data set; above the `tolerance`, a largest difference of logits
         (1e-4 for float32), nothing is written.
     """
     _check_options(format, codebook, pointers, opset, tolerance)
     trained = model.eval().cpu()
     frozen = freeze(trained, codebook="float32" if format == "dense" else codebook, pointers=pointers)
-    destination = Path(out)
+    destination, raw = Path(out), raw or RawInputs(missing="none were given")
     with _new_folder(destination) as folder:
         path = folder / FILES[format]
         _write_model(path, frozen, schema, format, CODEBOOKS[codebook], opset)
         limit = TOLERANCES[codebook] if tolerance is None else tolerance
         program = None if data is None else load_program(path, format, frozen, schema)
         verified = None if program is None or data is None else verify(program, trained, data, schema, tolerance=limit)
-        saved = _save_vocabularies(folder, vocabularies or {})
+        saved = _save_vocabularies(folder, raw.vocabularies)
         shutil.copyfile(numpy_reader.__file__, folder / "numpy_reader.py")
-        made = {"format": format, "codebook": codebook, "pointers": pointers, "vocabularies": saved}
+        made: dict[str, Any] = {"format": format, "codebook": codebook, "pointers": pointers, "vocabularies": saved}
+        made["raw"] = None if raw.options is None else dict(raw.options)
         _write_manifest(folder / MANIFEST, made, schema, verified)
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return Export(destination, format, nbytes, frozen.freezing, verified)  # type: ignore[arg-type]
+    return Export(destination, format, nbytes, frozen.freezing, verified, raw.missing)  # type: ignore[arg-type]
 
 
 def load_program(path: Path, format: str, frozen: nn.Module, schema: Schema) -> Program:  # noqa: A002
@@ -112,7 +126,8 @@ def load_program(path: Path, format: str, frozen: nn.Module, schema: Schema) -> 
     if format == "onnx":
         return run_onnx(path)
     if format == "pt2":
-        return torch.export.load(path).module()
+        with quiet_tracing():
+            return torch.export.load(path).module()
     bundle = numpy_reader.open_bundle(path)
     memo = {id(table): _ReadTable(bundle.tables[name]) for name, table in frozen_tables(frozen).items()}
     return ServedModel(copy.deepcopy(frozen, memo), schema).eval()  # type: ignore[arg-type]
@@ -152,7 +167,8 @@ def _write_model(
     else:
         program = trace(ServedModel(frozen, schema), schema)
         if format == "pt2":
-            torch.export.save(program, path)
+            with quiet_tracing():
+                torch.export.save(program, path)
         else:
             write_onnx(path, program, example_inputs(schema), opset=opset)
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import reduce
 from operator import add, mul
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cce.indexing import check_ids, hash32, mixed_radix_digits
+from cce.serving.lookup import RowLookup, are_readable
 from cce.serving.stored_rows import StoredRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cce.serving.row_groups import RowGroup
 
@@ -124,6 +125,27 @@ class FrozenRows(FrozenTable):
         self.groups = nn.ModuleList(groups)
         self.columns, self.terms, self.product = columns, terms, product
         self.weights = weights
+        self._lookup: RowLookup | bool | None = None  # False where compiled loops cannot serve; None: not known yet
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
+        """Vectors `(*s, embedding_dim)` of ids `(*s)`, by compiled loops where they can serve."""
+        lookup = self._lookup
+        if lookup is None:
+            lookup = self._lookup = RowLookup([self]) if RowLookup.suits([self]) else False
+        if lookup is False or not are_readable(input):
+            return super().forward(input)
+        ids = input.contiguous().long()
+        vectors = torch.empty((*input.shape, self.embedding_dim))
+        return lookup(ids, ids.numel(), 1, 0, vectors)  # type: ignore[operator]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
+        self._lookup = None  # addresses change
+        applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return applied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy looks up by itself, with other addresses."""
+        return self.__dict__ | {"_lookup": None}
 
     def embed(self, ids: Tensor) -> Tensor:
         """The rows, weighted, summed over terms, side by side."""

@@ -89,7 +89,10 @@ def trace(model: ServedModel, schema: Schema) -> ExportedProgram:
     """The model as a graph of torch's own operators, for any number of rows."""
     inputs = example_inputs(schema)
     with quiet_tracing():
-        return torch.export.export(model.eval(), (inputs,), dynamic_shapes=(dynamic_shapes(schema, inputs),))
+        program = torch.export.export(model.eval(), (inputs,), dynamic_shapes=(dynamic_shapes(schema, inputs),))
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # paths of this machine, and most of the file
+    return program
 
 
 def dynamic_shapes(schema: Schema, inputs: Inputs) -> dict[str, dict[int, Any]]:

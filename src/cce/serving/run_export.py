@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cce.data import PreparedData
-from cce.runs import load_run
-from cce.serving.exporting import Export, export_model
+from cce.serving.exporting import Export, RawInputs, export_model
 from cce.serving.onnx_program import OPSET
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from cce.runs import LoadedRun
     from cce.serving.exporting import Format
     from cce.serving.freezing import Pointers
     from cce.serving.stored_rows import Codebook
 
 
 def export_run(
-    path: Path | str,
+    run: LoadedRun,
     out: Path | str,
     *,
     format: Format = "safetensors",  # noqa: A002  # what the command line calls it
@@ -27,19 +27,13 @@ def export_run(
     opset: int | None = None,
     verify: Path | str | None = None,
     tolerance: float | None = None,
-    model: str | None = None,
-    trust_model: bool = False,
 ) -> Export:
-    """Export a run: see `export_model`. `verify` is the folder of a data set with the columns of the run.
-
-    model, trust_model: code that is not of this package is run only if it is given again, or trusted.
-    """
+    """Export a run that `cce.load_run` loaded: see `export_model`. `verify` is a data set with the run's columns."""
     if opset is not None and format != "onnx":
         raise ValueError(f"opset goes with format 'onnx', got opset={opset} with format={format!r}.")
     if tolerance is not None and verify is None:
         raise ValueError(f"tolerance goes with verify, got tolerance={tolerance:g} without a data set.")
     data = None if verify is None else PreparedData.open(verify)
-    run = load_run(path, model=model, trust_model=trust_model)
     if data is not None and data.schema != run.schema:
         raise ValueError(f"verify must name data with the columns and ids of the run, but {verify} has others.")
     return export_model(
@@ -50,7 +44,16 @@ def export_run(
         codebook=codebook,
         pointers=pointers,
         opset=OPSET if opset is None else opset,
-        vocabularies=getattr(run, "vocabularies", None),
+        raw=_raw_inputs(run),
         data=data,
         tolerance=tolerance,
     )
+
+
+def _raw_inputs(run: LoadedRun) -> RawInputs:
+    """The vocabularies of a run, or why it has none: its ids may never have been anything else."""
+    try:
+        inputs = run.inputs
+    except (ValueError, OSError) as error:
+        return RawInputs(missing=str(error))
+    return RawInputs(inputs.vocabularies, {"columns": asdict(inputs.columns), "reading": asdict(inputs.reading)})
