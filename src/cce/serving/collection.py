@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +44,7 @@ class FrozenCollection(nn.Module):
         self.tables = TableDict(dict(tables))
         self.embedding_dim = next(iter(tables.values())).embedding_dim
         self.pooling, self.unified, self.padding_idx = pooling, unified, padding_idx
-        self._lookup: RowLookup | bool | None = None  # False where compiled loops cannot serve; None: not known yet
+        self._lookup: RowLookup | Literal[False] | None = None  # False where compiled loops cannot serve; None: not known yet
 
     @property
     def num_features(self) -> int:
@@ -69,15 +69,18 @@ class FrozenCollection(nn.Module):
     def _one_each(self, ids: Tensor) -> Tensor:
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
-        lookup = self._lookup
-        if lookup is None:
-            is_suited = not self.unified and RowLookup.suits(self._tables())
-            lookup = self._lookup = RowLookup(self._tables()) if is_suited else False  # type: ignore[arg-type]
-        if lookup is not False and are_readable(ids):
+        lookup = self._find_lookup() if are_readable(ids) else None
+        if lookup:
             ids, num_rows = ids.long(), len(ids)
             vectors = torch.empty((num_rows, self.num_features, self.embedding_dim))
-            return lookup(ids, num_rows, *ids.stride(), vectors)  # type: ignore[operator]
+            return lookup(ids, num_rows, *ids.stride(), vectors)
         return torch.stack([self._look_up(place, ids[:, place]) for place in range(self.num_features)], dim=1)
+
+    def _find_lookup(self) -> RowLookup | Literal[False]:
+        if self._lookup is None:
+            is_suited = not self.unified and RowLookup.suits(self._tables())
+            self._lookup = RowLookup(self._tables()) if is_suited else False  # type: ignore[arg-type]
+        return self._lookup
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
         self._lookup = None  # addresses change

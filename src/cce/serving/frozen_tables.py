@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import reduce
 from operator import add, mul
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -125,18 +125,19 @@ class FrozenRows(FrozenTable):
         self.groups = nn.ModuleList(groups)
         self.columns, self.terms, self.product = columns, terms, product
         self.weights = weights
-        self._lookup: RowLookup | bool | None = None  # False where compiled loops cannot serve; None: not known yet
+        self._lookup: RowLookup | Literal[False] | None = None  # False where compiled loops cannot serve; None: not known yet
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`, by compiled loops where they can serve."""
-        lookup = self._lookup
-        if lookup is None:
-            lookup = self._lookup = RowLookup([self]) if RowLookup.suits([self]) else False
-        if lookup is False or not are_readable(input):
+        if not are_readable(input):
+            return super().forward(input)
+        if self._lookup is None:
+            self._lookup = RowLookup([self]) if RowLookup.suits([self]) else False
+        if self._lookup is False:
             return super().forward(input)
         ids = input.contiguous().long()
         vectors = torch.empty((*input.shape, self.embedding_dim))
-        return lookup(ids, ids.numel(), 1, 0, vectors)  # type: ignore[operator]
+        return self._lookup(ids, ids.numel(), 1, 0, vectors)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
         self._lookup = None  # addresses change
