@@ -145,6 +145,7 @@ _HOMES = {
     "load": "cce.saving",
     "load_plugins": "cce.plugins",
     "freeze": "cce.serving",
+    "load": "cce.saving",
     "load_run": "cce.runs",
     "plan_tables": "cce.collection",
     "pointer_entropies": "cce.diagnostics",
