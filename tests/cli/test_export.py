@@ -63,7 +63,9 @@ def test_raw_rows_are_predicted_without_cce_as_by_the_run(raw, capsys):
     assert "bytes before" in told.out
     assert told.err == ""
     rows = held_out_rows()[:20]
-    batch = next(iter(cce.load_run(raw / "run").inputs.encoder(cce.load_run(raw / "run").schema).batches(rows, batch_size=20)))
+    batch = next(
+        iter(cce.load_run(raw / "run").inputs.encoder(cce.load_run(raw / "run").schema).batches(rows, batch_size=20))
+    )
     values = {
         "user": [[row["user"]] for row in rows],
         "item": [[row["item"]] for row in rows],
@@ -91,7 +93,10 @@ def test_tables_are_exported_and_verified(plain, form, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--format", "onnx", "--opset", "11"), r"opset must lie in [18, 23]: older ones have no bit operations, got 11."),
+        (
+            ("--format", "onnx", "--opset", "11"),
+            r"opset must lie in [18, 23]: older ones have no bit operations, got 11.",
+        ),
         (("--opset", "20"), "opset goes with format 'onnx', got opset=20 with format='safetensors'."),
         (("--tolerance", "1"), "tolerance goes with verify, got tolerance=1 without a data set."),
         (("--verify", "nowhere"), "nowhere must be a data set made by `cce prepare`, got no manifest.json there."),
@@ -106,7 +111,9 @@ def test_bad_input_is_one_line_and_leaves_nothing(plain, words, message, capsys,
 def test_a_failed_verification_and_a_full_disk_leave_nothing(plain, capsys, tmp_path):
     command = ["export", str(plain / "run"), str(tmp_path / "out"), "--codebook", "int8"]
     assert main([*command, "--verify", str(plain / "data"), "--tolerance", "1e-9"]) == 2
-    assert capsys.readouterr().err.startswith("cce export: verification failed: tolerance is 1e-09, got largest difference")
+    assert capsys.readouterr().err.startswith(
+        "cce export: verification failed: tolerance is 1e-09, got largest difference"
+    )
     with small_files(1000):
         assert main(command) == 2
     assert capsys.readouterr().err.endswith("File too large\n")

@@ -4,12 +4,12 @@ import json
 
 import pytest
 import torch
-from helpers.frozen import make_model, make_schema, make_table
 from safetensors.torch import load_file
 
 import cce
 from cce.serving import freeze_table
 from cce.serving.bundle import write_bundle, write_dense
+from helpers.frozen import make_model, make_schema, make_table
 
 
 def read_header(path):

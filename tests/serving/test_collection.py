@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from helpers.frozen import make_batch, make_schema
 
 import cce
 from cce.serving.collection import bag_of_each
+from helpers.frozen import make_batch, make_schema
 
 FEATURES = {"user": 600, "item": 300}
 

@@ -9,13 +9,13 @@ import sys
 import numpy as np
 import pytest
 import torch
-from helpers.frozen import make_batch, make_model, make_schema
 
 import cce
 from cce.data import Texts, Vocabulary
 from cce.serving import bundle, export_model, numpy_reader
 from cce.serving.exporting import RawInputs
 from cce.serving.program import make_inputs
+from helpers.frozen import make_batch, make_model, make_schema
 
 ALONE = """
 import json, sys

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from helpers.frozen import make_batch, make_model, make_schema, make_table
 from torch import nn
 
 import cce
 from cce.serving import freeze_table
 from cce.serving.collection import FrozenCollection
+from helpers.frozen import make_batch, make_model, make_schema, make_table
 
 
 @pytest.mark.parametrize("multi_hot", [False, True])

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from helpers.frozen import CASES, DIM, FORMS, NUM_IDS, make_table
 
 from cce.embeddings import METHODS
 from cce.serving import freeze_table
+from helpers.frozen import CASES, DIM, FORMS, NUM_IDS, make_table
 
 IDS = torch.arange(NUM_IDS)
 

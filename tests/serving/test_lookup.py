@@ -4,12 +4,12 @@ import copy
 
 import pytest
 import torch
-from helpers.frozen import LINEAR, NUM_IDS, make_table
 
 from cce import compiled
 from cce.serving import freeze_table
 from cce.serving.lookup import RowLookup, are_readable
 from cce.serving.stored_rows import CODEBOOKS
+from helpers.frozen import LINEAR, NUM_IDS, make_table
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops are off")
 SUITED = [case for case in LINEAR if case[0] in ("full", "hash-embedding", "ce-concat", "ce-sum", "pq", "cce")]

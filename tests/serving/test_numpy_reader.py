@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.frozen import CASES, LINEAR, NUM_IDS, make_batch, make_model, make_schema, make_table
 from safetensors import safe_open
 
 from cce.indexing import PointerStore
@@ -19,6 +18,7 @@ from cce.serving.freezing import freeze_table
 from cce.serving.frozen_tables import FrozenRows
 from cce.serving.row_groups import PointerRows
 from cce.serving.stored_rows import CODEBOOKS, StoredRows
+from helpers.frozen import CASES, LINEAR, NUM_IDS, make_batch, make_model, make_schema, make_table
 
 
 def bundle_of(model, path):

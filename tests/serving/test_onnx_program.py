@@ -7,11 +7,11 @@ import sys
 import numpy as np
 import pytest
 import torch
-from helpers.frozen import make_batch, make_model, make_schema
 
 import cce
 from cce.serving.onnx_program import check_opset, run_onnx, write_onnx
 from cce.serving.program import ServedModel, example_inputs, make_inputs, trace
+from helpers.frozen import make_batch, make_model, make_schema
 
 ALONE = """
 import json, sys

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from helpers.frozen import FORMS, make_batch, make_model, make_schema
 
 import cce
 from cce.models import MODELS
 from cce.schema import Batch, Feature, Schema
 from cce.serving.program import ServedModel, example_inputs, make_inputs, trace
+from helpers.frozen import FORMS, make_batch, make_model, make_schema
 
 
 @pytest.mark.slow

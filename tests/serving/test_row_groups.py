@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from helpers.frozen import LINEAR, NUM_IDS, make_table
 
 from cce.indexing import PointerStore, RowSource
 from cce.serving.row_groups import PointerRows, freeze_source
+from helpers.frozen import LINEAR, NUM_IDS, make_table
 
 IDS = torch.arange(NUM_IDS)
 

@@ -7,7 +7,6 @@ types first, so that each lies at a multiple of its own size and can be mapped a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from cce.serving.collection import FrozenCollection
 from cce.serving.frozen_tables import FrozenTable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 FORMAT, VERSION = "cce-bundle", "1"
@@ -104,11 +104,15 @@ def _describe(model: nn.Module, specs: dict[str, dict[str, Any]]) -> dict[str, A
 def _other_weights(model: nn.Module, tables: dict[str, FrozenTable]) -> dict[str, Entry]:
     inside = tuple(f"{name}." for name in tables)
     weights = {} if "table" in tables else model.state_dict()
-    return {f"model{SEPARATOR}{name}": _whole(tensor) for name, tensor in weights.items() if not name.startswith(inside)}
+    return {
+        f"model{SEPARATOR}{name}": _whole(tensor) for name, tensor in weights.items() if not name.startswith(inside)
+    }
 
 
 def _whole(tensor: Tensor) -> Entry:
-    return Entry(tensor.dtype, tuple(tensor.shape), lambda: iter(tensor.detach().contiguous().view(-1).split(PIECE)))
+    return Entry(
+        tensor.dtype, tuple(tensor.shape), lambda: iter(torch.split(tensor.detach().contiguous().view(-1), PIECE))
+    )
 
 
 def _vectors(table: FrozenTable, dtype: torch.dtype) -> Iterator[Tensor]:

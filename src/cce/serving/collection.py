@@ -44,7 +44,9 @@ class FrozenCollection(nn.Module):
         self.tables = TableDict(dict(tables))
         self.embedding_dim = next(iter(tables.values())).embedding_dim
         self.pooling, self.unified, self.padding_idx = pooling, unified, padding_idx
-        self._lookup: RowLookup | Literal[False] | None = None  # False where compiled loops cannot serve; None: not known yet
+        self._lookup: RowLookup | Literal[False] | None = (
+            None  # False where compiled loops cannot serve; None: not known yet
+        )
 
     @property
     def num_features(self) -> int:
@@ -73,7 +75,7 @@ class FrozenCollection(nn.Module):
         if lookup:
             ids, num_rows = ids.long(), len(ids)
             vectors = torch.empty((num_rows, self.num_features, self.embedding_dim))
-            return lookup(ids, num_rows, *ids.stride(), vectors)
+            return lookup(ids, num_rows, ids.stride(0), ids.stride(1), vectors)
         return torch.stack([self._look_up(place, ids[:, place]) for place in range(self.num_features)], dim=1)
 
     def _find_lookup(self) -> RowLookup | Literal[False]:

@@ -77,7 +77,13 @@ class Export:
         verified = None if self.verification is None else asdict(self.verification)
         tables = {"before": self.freezing.before, "after": self.freezing.after}
         sizes = {"nbytes": self.nbytes, "table_nbytes": tables}
-        return {"path": str(self.path), "format": self.format, **sizes, "verification": verified, "missing": self.missing}
+        return {
+            "path": str(self.path),
+            "format": self.format,
+            **sizes,
+            "verification": verified,
+            "missing": self.missing,
+        }
 
 
 def export_model(
@@ -130,7 +136,7 @@ def load_program(path: Path, format: str, frozen: nn.Module, schema: Schema) -> 
             return torch.export.load(path).module()
     bundle = numpy_reader.open_bundle(path)
     memo = {id(table): _ReadTable(bundle.tables[name]) for name, table in frozen_tables(frozen).items()}
-    return ServedModel(copy.deepcopy(frozen, memo), schema).eval()  # type: ignore[arg-type]
+    return ServedModel(copy.deepcopy(frozen, memo), schema).eval()
 
 
 class _ReadTable(nn.Module):
@@ -158,7 +164,12 @@ def _check_options(format: str, codebook: str, pointers: str, opset: int, tolera
 
 
 def _write_model(
-    path: Path, frozen: nn.Module, schema: Schema, format: str, dtype: torch.dtype, opset: int  # noqa: A002
+    path: Path,
+    frozen: nn.Module,
+    schema: Schema,
+    format: str,  # noqa: A002
+    dtype: torch.dtype,
+    opset: int,
 ) -> None:
     if format == "safetensors":
         write_bundle(path, frozen)

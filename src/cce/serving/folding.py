@@ -63,7 +63,9 @@ def _most_rows(table: ClusteredEmbedding, itemsize: int) -> int:
 
 def _numbered(table: ClusteredEmbedding, ids: Tensor) -> Tensor:
     """The pairs `(n, num_columns)` of ids, as numbers: clustered row · num_rows + helper row."""
-    return table.assignments(ids) * table.num_rows + table.helper(ids.to(table.helper.seeds.device)).cpu()
+    learned: Tensor = table.assignments(ids)
+    hashed: Tensor = table.helper(ids.to(table.helper.seeds.device)).cpu()
+    return learned * table.num_rows + hashed
 
 
 def _pairs(table: ClusteredEmbedding, most: int) -> Tensor | None:

@@ -101,8 +101,8 @@ def freeze(model: nn.Module, *, codebook: Codebook = "float32", pointers: Pointe
     for module in model.modules():
         if isinstance(module, EmbeddingCollection):
             memo[id(module)] = _freeze_collection(module, frozen)
-    copied: nn.Module = memo.get(id(model)) or copy.deepcopy(model, memo)  # type: ignore[arg-type]
-    copied.requires_grad_(False).eval().cpu()
+    copied: nn.Module = memo.get(id(model)) or copy.deepcopy(model, memo)
+    copied.requires_grad_(requires_grad=False).eval().cpu()
     sizes = [
         FrozenSize(readable_path(name) or "(model)", table.nbytes, frozen[id(table)].nbytes)
         for name, table in tables.items()
@@ -211,9 +211,7 @@ def _freeze_others(table: Embedding, size: Size, codebook: Codebook) -> FrozenTa
     if isinstance(table, QuantizedEmbedding):
         starts = table.group_starts if table.scale_by == "group" else [0]
         seeds = None if table.hash is None else table.hash.seeds
-        return FrozenCodes(
-            size, table.codes.values, table.scale, starts, num_learned=table.num_learned, seeds=seeds
-        )
+        return FrozenCodes(size, table.codes.values, table.scale, starts, num_learned=table.num_learned, seeds=seeds)
     if isinstance(table, CollidingEmbedding):
         return _freeze_colliding(table, size, codebook)
     if isinstance(table, MixedDimensionEmbedding):

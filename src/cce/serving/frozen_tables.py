@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import reduce
 from operator import add, mul
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +17,12 @@ from torch.nn import functional
 
 from cce.indexing import check_ids, hash32, mixed_radix_digits
 from cce.serving.lookup import RowLookup, are_readable
-from cce.serving.stored_rows import StoredRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cce.serving.row_groups import RowGroup
+    from cce.serving.stored_rows import StoredRows
 
 MASK32 = 0xFFFF_FFFF
 
@@ -125,7 +125,9 @@ class FrozenRows(FrozenTable):
         self.groups = nn.ModuleList(groups)
         self.columns, self.terms, self.product = columns, terms, product
         self.weights = weights
-        self._lookup: RowLookup | Literal[False] | None = None  # False where compiled loops cannot serve; None: not known yet
+        self._lookup: RowLookup | Literal[False] | None = (
+            None  # False where compiled loops cannot serve; None: not known yet
+        )
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`, by compiled loops where they can serve."""
@@ -150,20 +152,20 @@ class FrozenRows(FrozenTable):
 
     def embed(self, ids: Tensor) -> Tensor:
         """The rows, weighted, summed over terms, side by side."""
-        pieces = self.rows(self.row_numbers(ids))  # (n, columns · terms, width)
+        pieces: Tensor = self.rows(self.row_numbers(ids))  # (n, columns · terms, width)
         if self.weights is not None:
             pieces = pieces * self.weights(ids)
         if self.product:
-            return reduce(mul, pieces.unbind(1))
+            return reduce(mul, torch.unbind(pieces, 1))
         pieces = pieces.view(-1, self.columns, self.terms, pieces.shape[-1])
-        return reduce(add, pieces.unbind(2)).flatten(1)
+        return reduce(add, torch.unbind(pieces, 2)).flatten(1)
 
     def row_numbers(self, ids: Tensor) -> Tensor:
         """Rows `(n, columns · terms)` of the codebook."""
         if len(self.groups) == 1:
             return self.groups[0](ids)  # type: ignore[no-any-return]
         found: dict[int, Tensor] = {}
-        for group in self.groups:
+        for group in cast("list[RowGroup]", list(self.groups)):
             found |= zip(group.slots, group(ids).unbind(-1), strict=True)
         return torch.stack([found[slot] for slot in sorted(found)], dim=-1)
 
@@ -235,12 +237,14 @@ class FrozenBlocks(FrozenTable):
     def embed(self, ids: Tensor) -> Tensor:
         """Every block answers for the ids it holds."""
         wide = len(self.narrow) - len(self.projections)  # blocks that need no projection
-        vectors, start = None, 0
-        for index, narrow in enumerate(self.narrow):
+        vectors: Tensor | None = None
+        start = 0
+        projections = _rows_of(self.projections)
+        for index, narrow in enumerate(_rows_of(self.narrow)):
             num_rows = len(narrow.values)
-            inside = narrow((ids - start).clamp(0, num_rows - 1).unsqueeze(-1)).squeeze(1)
+            inside: Tensor = narrow((ids - start).clamp(0, num_rows - 1).unsqueeze(-1)).squeeze(1)
             if index >= wide:
-                inside = inside @ self.projections[index - wide].dense()
+                inside = inside @ projections[index - wide].dense()
             vectors = inside if vectors is None else torch.where((ids >= start).unsqueeze(-1), inside, vectors)
             start += num_rows
         assert vectors is not None  # there is at least one block
@@ -265,8 +269,10 @@ class FrozenTensorTrain(FrozenTable):
 
     def embed(self, ids: Tensor) -> Tensor:
         """The product of one slice of each core."""
-        digits = mixed_radix_digits(ids, [len(core.values) for core in self.cores]).split(1, dim=-1)
-        first, middle, last = (core(digit).squeeze(1) for core, digit in zip(self.cores, digits, strict=True))
+        cores = _rows_of(self.cores)
+        digits = torch.split(mixed_radix_digits(ids, [len(core.values) for core in cores]), 1, dim=-1)
+        slices: list[Tensor] = [core(digit).squeeze(1) for core, digit in zip(cores, digits, strict=True)]
+        first, middle, last = slices
         (d1, d2, d3), (r1, r2) = self.factors, self.ranks
         left = first.view(-1, d1, r1) @ middle.view(-1, r1, d2 * r2)  # (n, d1, d2·r2)
         return (left.view(-1, d1 * d2, r2) @ last.view(-1, r2, d3)).flatten(1)
@@ -291,7 +297,11 @@ class FrozenNetwork(FrozenTable):
         """The hashes, layer after layer."""
         centred = 2 * hash32(ids, self.seeds) - MASK32
         activations = (centred.to(torch.float64) / MASK32).to(torch.float32)
-        *hidden, last = self.layers
+        *hidden, last = _rows_of(self.layers)
         for layer in hidden:
             activations = functional.mish(functional.linear(activations, layer.dense()))
         return functional.linear(activations, last.dense())
+
+
+def _rows_of(modules: nn.ModuleList) -> list[StoredRows]:
+    return cast("list[StoredRows]", list(modules))

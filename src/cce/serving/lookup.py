@@ -79,7 +79,8 @@ class _Group:
         self.kind = KINDS.get(dtype)
         run = next(length for length in (LONGEST_RUN, 8, 4, 2, 1) if width % length == 0)
         self.run = (0,) * (width if self.kind is None else run)
-        features, slots = [], []
+        features: list[tuple[int, ...]] = []
+        slots: list[tuple[int, ...]] = []
         for place, table in enumerate(tables):
             stored = table.rows
             if (stored.values.dtype, stored.values.shape[1]) != (dtype, width):
@@ -95,8 +96,8 @@ class _Group:
     def __call__(self, *where: int) -> int:
         """−1, or the place of a feature with an id out of range; see `loops` for where ids are and vectors go."""
         if self.kind is None:
-            return loops.look_up_codes(*self.tables, *where, self.run)
-        return loops.look_up_floats(*self.tables, *where, self.item, self.kind, self.run)
+            return loops.look_up_codes(*self.tables, *where, self.run)  # type: ignore[call-arg]
+        return loops.look_up_floats(*self.tables, *where, self.item, self.kind, self.run)  # type: ignore[call-arg]
 
 
 def _in_parallel(group: _Group, place: tuple[int, ...], num_rows: int) -> int:
@@ -130,8 +131,10 @@ def _slots(group: RowGroup) -> list[tuple[int, tuple[int, ...]]]:
         stride = len(group.slots) * group.bits
         seeds = [0 if group.seeds is None else group.seeds[index].data_ptr() for index in range(len(group.slots))]
         lines = [
-            (loops.LEARNED, first, group.num_rows, group.words.data_ptr(), group.bits, stride, index * group.bits)
-            + (group.num_learned, seeds[index], 0)
+            (
+                *(loops.LEARNED, first, group.num_rows, group.words.data_ptr(), group.bits, stride),
+                *(index * group.bits, group.num_learned, seeds[index], 0),
+            )
             for index, first in enumerate(group.first_rows)
         ]
     elif isinstance(group, HashRows):

@@ -63,7 +63,7 @@ def look_up_floats(
             count = min(BLOCK, last - start)
             source = ids + start * id_row + feature[PLACE] * id_column
             if not _fill(feature, slots, source, id_row, count, own, hashes, rows):
-                return feature[PLACE]
+                return int(feature[PLACE])
             target = out + start * out_row + feature[OFFSET]
             _sum_floats(feature, rows, target, out_row, count, item, kind, run)
             _pad(feature, own, target, out_row, count)
@@ -91,7 +91,7 @@ def look_up_codes(
             count = min(BLOCK, last - start)
             source = ids + start * id_row + feature[PLACE] * id_column
             if not _fill(feature, slots, source, id_row, count, own, hashes, rows):
-                return feature[PLACE]
+                return int(feature[PLACE])
             target = out + start * out_row + feature[OFFSET]
             _sum_codes(feature, rows, target, out_row, count, run)
             _pad(feature, own, target, out_row, count)
@@ -132,10 +132,16 @@ def _fill(
             for i in range(count):
                 rows[s, i] = np.int64(own[i])
         elif kind == DIGIT:
-            step, radix, first = np.uint64(slot[STEP]), np.uint64(slot[NUM_ROWS]), slot[FIRST_ROW]
-            for i in range(count):
-                rows[s, i] = np.int64(own[i] // step % radix) + first
+            _divide(slot, own, count, rows[s])
     return True
+
+
+@compile_loops
+def _divide(slot: Array, own: Array, count: int, rows: Array) -> None:
+    """Digits of ids."""
+    step, radix, first = np.uint64(slot[STEP]), np.uint64(slot[NUM_ROWS]), slot[FIRST_ROW]
+    for i in range(count):
+        rows[i] = np.int64(own[i] // step % radix) + first
 
 
 @compile_loops

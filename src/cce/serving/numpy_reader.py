@@ -118,7 +118,8 @@ class Table:
 
 def _rows(table: Table, ids: Array) -> Array:
     """Rows of one codebook: weighted, summed over terms or multiplied, side by side."""
-    spec, found = table.spec, {}
+    spec = table.spec
+    found: dict[int, Array] = {}
     for place, group in enumerate(spec["groups"]):
         numbers = GROUPS[group["kind"]](group, table, f"groups.{place}.", ids) + np.array(group["first_rows"])
         found |= dict(zip(group["slots"], numbers.T, strict=True))
@@ -126,9 +127,9 @@ def _rows(table: Table, ids: Array) -> Array:
     if spec["weights"] is not None:
         pieces = pieces * _weights(spec["weights"], table, ids)[:, :, None]
     if spec["product"]:
-        return reduce(np.multiply, np.moveaxis(pieces, 1, 0))  # type: ignore[no-any-return]
+        return reduce(np.multiply, np.moveaxis(pieces, 1, 0))
     pieces = pieces.reshape(len(ids), spec["columns"], spec["terms"], -1)
-    return reduce(np.add, np.moveaxis(pieces, 2, 0)).reshape(len(ids), table.embedding_dim)  # type: ignore[no-any-return]
+    return reduce(np.add, np.moveaxis(pieces, 2, 0)).reshape(len(ids), table.embedding_dim)
 
 
 def _weights(kind: str, table: Table, ids: Array) -> Array:
@@ -204,14 +205,15 @@ def scramble(values: Array) -> Array:
     """The finaliser of splitmix64, of uint64."""
     values = (values ^ (values >> np.uint64(30))) * MIX_1
     values = (values ^ (values >> np.uint64(27))) * MIX_2
-    return values ^ (values >> np.uint64(31))
+    return np.asarray(values ^ (values >> np.uint64(31)))
 
 
 def hash32(ids: Array, seeds: Array) -> Array:
     """Hashes of 32 bits, as uint64 `(*s, functions)`, of ids `(*s)`; seeds are int64 `(functions, 3)`."""
     mixed = scramble(ids.astype(np.uint64))[..., None]
     a, b, c = np.ascontiguousarray(seeds).view(np.uint64).T
-    return ((((mixed & LOW) + a) * ((mixed >> np.uint64(32)) + b) + c) >> np.uint64(32)) & LOW
+    product = ((mixed & LOW) + a) * ((mixed >> np.uint64(32)) + b) + c
+    return np.asarray(product >> np.uint64(32))
 
 
 def into(hashes: Array, num_rows: int) -> Array:
@@ -219,7 +221,7 @@ def into(hashes: Array, num_rows: int) -> Array:
     return ((hashes * np.uint64(num_rows)) >> np.uint64(32)).astype(np.int64)
 
 
-def _own(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Array:
+def _own(_: dict[str, Any], __: Table, ___: str, ids: Array) -> Array:
     return ids[:, None]
 
 
@@ -244,10 +246,10 @@ def _pointers(words: Array, ids: Array, num_columns: int, bits: int) -> Array:
         unsigned = words.view(f"<u{bits // 8}").reshape(-1, num_columns)
         return unsigned[ids].astype(np.int64)
     at = (ids[:, None] * num_columns + np.arange(num_columns)) * bits
-    return (words[at >> 3].astype(np.int64) >> (at & 7)) & ((1 << bits) - 1)
+    return np.asarray((words[at >> 3].astype(np.int64) >> (at & 7)) & ((1 << bits) - 1))
 
 
-def _digits(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Array:
+def _digits(group: dict[str, Any], _: Table, __: str, ids: Array) -> Array:
     digits = []
     for radix in group["radices"]:
         digits.append(ids % radix)
@@ -258,7 +260,7 @@ def _digits(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Arr
 def _circular(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Array:
     positions = ids[:, None] * group["dim"] + np.arange(group["dim"])
     hashes = hash32(positions // group["block_size"], table._tensors[f"{prefix}seeds"])[..., 0]
-    return (into(hashes, group["size"]) + positions % group["block_size"]) % group["size"]
+    return np.asarray((into(hashes, group["size"]) + positions % group["block_size"]) % group["size"])
 
 
 GROUPS = {"own": _own, "hashed": _hashed, "learned": _learned, "digits": _digits, "circular": _circular}

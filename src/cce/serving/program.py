@@ -1,8 +1,8 @@
 """A frozen model as a program with named inputs, that torch.export can write down whole.
 
-Inputs, by name: `dense` `(B, num_dense)` float32, if the schema has dense columns; `ids` `(B, F)` int64 if every feature
-has one id a row. With multi-hot features, one input for each feature instead: `ids.NAME`, `(B)` or, for bags, `(n)`
-with `offsets.NAME` `(B)`, where each bag starts. The output is `logits` `(B)`. B and every n are free.
+Inputs, by name: `dense` `(B, num_dense)` float32, if the schema has dense columns; `ids` `(B, F)` int64 if every
+feature has one id a row. With multi-hot features, one input for each feature instead: `ids.NAME`, `(B)` or, for bags,
+`(n)` with `offsets.NAME` `(B)`, where each bag starts. The output is `logits` `(B)`. B and every n are free.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cce.data import PreparedData
@@ -11,6 +10,8 @@ from cce.serving.exporting import Export, RawInputs, export_model
 from cce.serving.onnx_program import OPSET
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cce.runs import LoadedRun
     from cce.serving.exporting import Format
     from cce.serving.freezing import Pointers

@@ -59,9 +59,7 @@ class _Compared(NamedTuple):
         return float((self.got - self.expected).abs().max())
 
 
-def verify(
-    program: Program, model: nn.Module, data: PreparedData, schema: Schema, *, tolerance: float
-) -> Verification:
+def verify(program: Program, model: nn.Module, data: PreparedData, schema: Schema, *, tolerance: float) -> Verification:
     """Compare a program with the trained model; a ValueError above the tolerance, or where logits are not finite."""
     split = next((name for name in ("test", "validation", "train") if name in data.splits and data.num_rows(name)), "")
     if not split:
