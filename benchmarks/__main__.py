@@ -15,6 +15,7 @@ from benchmarks import (
     prepare,
     recovery,
     scaling,
+    serving,
     training,
 )
 
@@ -31,6 +32,7 @@ def main(argv: list[str]) -> None:
         (scaling, []),
         (prepare, []),
         (loader, []),
+        (serving, []),
         (training, []),
     ):
         print(f"\n== {benchmark.__name__.rpartition('.')[2]}", flush=True)
