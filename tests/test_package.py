@@ -172,6 +172,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
                 "train",
                 "sweep",
                 "evaluate",
+                "export",
                 "predict",
                 "embed",
                 "pack",
