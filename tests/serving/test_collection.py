@@ -55,6 +55,8 @@ def test_every_id_is_in_its_bag_and_bags_may_be_empty():
 
 
 def test_bad_ids_are_rejected():
+    with pytest.raises(ValueError, match=r"ids must name each feature once \(user, item\), got user\."):
+        cce.freeze(make())({"user": torch.arange(3)})
     for options, first in (({}, 600), ({"unified": True}, 600)):
         frozen = cce.freeze(make(**options))
         with pytest.raises(ValueError, match=r"ids must have shape \(batch, 2\), got \(3,\)"):

@@ -13,11 +13,12 @@ import pytest
 import torch
 
 import cce
-from cce.data import Texts, Vocabulary
+from cce.data import PreparedData, Texts, Vocabulary
 from cce.serving import bundle, export_model, numpy_reader
 from cce.serving.exporting import RawInputs
 from cce.serving.program import make_inputs
 from helpers.frozen import make_batch, make_model, make_schema
+from helpers.runs import tiny_data
 
 ALONE = """
 import json, shutil, sys
@@ -75,6 +76,17 @@ def test_a_folder_says_what_it_holds_and_turns_raw_values_into_ids(tmp_path):
     vectors = numpy_reader.open_bundle(made.path / told["file"])["user"].vectors(vocabulary.find(["user 7"]))
     assert np.abs(vectors).sum() > 0
     assert made.to_dict()["table_nbytes"]["after"] < made.to_dict()["table_nbytes"]["before"]
+
+
+def test_a_model_in_training_is_exported_and_trains_on(tmp_path):
+    data = PreparedData.open(tiny_data(tmp_path / "data"))
+    model = cce.DLRM(
+        data.schema, cce.EmbeddingCollection(data.schema.vocabulary_sizes, 8, cap=320, seed=0), dropout=0.5
+    )
+    made = export_model(model, data.schema, tmp_path / "out", data=data)
+    assert made.verification.difference <= 1e-5
+    assert model.training
+    assert all(parameter.requires_grad for parameter in model.parameters())
 
 
 def test_two_values_of_one_hash_are_told_apart_by_their_texts(tmp_path):

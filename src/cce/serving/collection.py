@@ -61,6 +61,9 @@ class FrozenCollection(nn.Module):
     ) -> Tensor:
         """Vectors `(B, F, D)`."""
         if isinstance(ids, Mapping):
+            if set(ids) != set(self.features):
+                names = ", ".join(self.features)
+                raise ValueError(f"ids must name each feature once ({names}), got {', '.join(ids)}.")
             columns = [ids[name] for name in self.features]
         elif offsets is None:
             return self._one_each(ids)

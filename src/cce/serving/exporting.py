@@ -109,15 +109,17 @@ def export_model(
         (1e-4 for float32), nothing is written.
     """
     _check_options(format, codebook, pointers, opset, tolerance)
-    trained = model.eval().cpu()
-    frozen = freeze(trained, codebook="float32" if format == "dense" else codebook, pointers=pointers)
+    frozen = freeze(model, codebook="float32" if format == "dense" else codebook, pointers=pointers)
     destination, raw = Path(out), raw or RawInputs(missing="none were given")
     with _new_folder(destination) as folder:
         path = folder / FILES[format]
         _write_model(path, frozen, schema, format, CODEBOOKS[codebook], opset)
         limit = TOLERANCES[codebook] if tolerance is None else tolerance
         program = None if data is None else load_program(path, format, frozen, schema)
-        verified = None if program is None or data is None else verify(program, trained, data, schema, tolerance=limit)
+        if program is None or data is None:
+            verified = None
+        else:
+            verified = verify(program, _for_inference(model), data, schema, tolerance=limit)
         saved = _save_vocabularies(folder, raw.vocabularies)
         shutil.copyfile(numpy_reader.__file__, folder / "numpy_reader.py")
         made: dict[str, Any] = {"format": format, "codebook": codebook, "pointers": pointers, "vocabularies": saved}
@@ -137,6 +139,13 @@ def load_program(path: Path, format: str, frozen: nn.Module, schema: Schema) -> 
     bundle = numpy_reader.open_bundle(path)
     memo = {id(table): _ReadTable(bundle.tables[name]) for name, table in frozen_tables(frozen).items()}
     return ServedModel(copy.deepcopy(frozen, memo), schema).eval()
+
+
+def _for_inference(model: nn.Module) -> nn.Module:
+    """The model on the CPU and in evaluation mode: itself, or a copy where it is in use elsewhere."""
+    if not model.training and all(parameter.is_cpu for parameter in model.parameters()):
+        return model
+    return copy.deepcopy(model).cpu().eval()
 
 
 class _ReadTable(nn.Module):
