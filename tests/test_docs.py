@@ -175,7 +175,7 @@ def test_tables_of_the_studies_are_those_of_their_records():
         rows = re.findall(r"^\| ([^|]+) \| (\d\.\d{4})(?: ±(\d\.\d{4}))? \| (\d) \|$", part, flags=re.MULTILINE)
         if not rows:
             continue
-        (folder,) = set(re.findall(r"`(results/real/studies-[\w-]+)`", part))
+        (folder,) = set(re.findall(r"`(results/(?:real|synthetic)/[\w-]+)`", part))
         scores = {}
         for record in read_records(ROOT / folder / "records.jsonl"):
             scores.setdefault(record.series, []).append(record.scores["bce"])

@@ -18,9 +18,10 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "ce-sum": [{}, {"split": "quotient-remainder", "num_tables": 3}],
     "ce-mult": [{}, {"split": "quotient-remainder"}],
     "robe": [{}, {"block_size": 5}],
-    "dhe": [{}],
+    "dhe": [{}, {"num_hidden": 0, "num_hashes": 12}],
     "tt": [{}],
     "collide": [{}],
+    "low-rank": [{}],
     "mixed-dim": [{}],
     "pq": [{}, {"residual": True}],
     "quantized": [{}, {"scale_by": "group"}, {"scale_by": "column", "bits": 16, "num_learned": 50}],
@@ -31,12 +32,13 @@ FORMS: dict[str, list[dict[str, Any]]] = {
         {"num_helpers": 0},
         {"num_helpers": 2},
         {"combine": "sum"},
+        {"settle_after": 1},
         {"padding_idx": 3, "num_columns": 1},
     ],
 }
 BUDGETS = {"full": NUM_IDS * DIM}  # the others get less than the full table
 CASES = [(method, options) for method, forms in FORMS.items() for options in forms]
-LINEAR = [case for case in CASES if case[0] not in ("dhe", "tt", "collide", "mixed-dim")]
+LINEAR = [case for case in CASES if case[0] not in ("dhe", "tt", "collide", "low-rank", "mixed-dim")]
 
 
 def make_table(method: str, options: dict[str, Any], num_params: int = 3_000) -> cce.Embedding:

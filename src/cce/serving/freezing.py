@@ -23,11 +23,12 @@ from cce.embeddings import (
     HashEmbedding,
     HashingTrickEmbedding,
     LinearEmbedding,
+    LowRankEmbedding,
     MixedDimensionEmbedding,
     QuantizedEmbedding,
     TensorTrainEmbedding,
 )
-from cce.indexing import LearnedRows, PointerStore
+from cce.indexing import LearnedRows, PointerStore, UnitInterval
 from cce.serving.collection import FrozenCollection
 from cce.serving.folding import fold_helpers, has_zero_helpers
 from cce.serving.frozen_tables import (
@@ -217,9 +218,13 @@ def _freeze_others(table: Embedding, size: Size, codebook: Codebook) -> FrozenTa
     if isinstance(table, MixedDimensionEmbedding):
         narrow, projections = (_stored(parts, codebook) for parts in (table.narrow, table.projections))
         return FrozenBlocks(size, narrow, projections)
+    if isinstance(table, LowRankEmbedding):
+        return FrozenBlocks(size, _stored([table.narrow], codebook), _stored([table.projection], codebook))
     if isinstance(table, TensorTrainEmbedding):
         return FrozenTensorTrain(size, _stored(table.cores, codebook), table.factors, table.ranks)
     if isinstance(table, DeepHashEmbedding):
+        if not isinstance(table.hash, UnitInterval):
+            raise TypeError("a 'dhe' table with num_ones cannot be frozen: only dense hashes can.")
         return FrozenNetwork(size, table.hash.seeds, _stored(table.layers, codebook))
     return None
 
