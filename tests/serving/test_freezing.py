@@ -34,6 +34,13 @@ def test_pointers_take_four_bits_where_there_are_sixteen_rows():
     assert torch.equal(packed(torch.arange(1_001)), wide(torch.arange(1_001)))
 
 
+@pytest.mark.parametrize("bits", [4, 8, 16])
+def test_codes_of_any_width_give_the_same_vectors(bits):
+    table = cce.QuantizedEmbedding(100, 5, bits=bits, num_learned=60, num_shared=7)
+    ids = torch.arange(100)
+    assert torch.equal(freeze_table(table)(ids), table.to_dense(ids))
+
+
 def test_sizes_before_and_after_are_told():
     frozen = cce.freeze(make_model(make_schema(multi_hot=False)), codebook="int8")
     sizes = frozen.freezing

@@ -212,7 +212,8 @@ def _freeze_others(table: Embedding, size: Size, codebook: Codebook) -> FrozenTa
     if isinstance(table, QuantizedEmbedding):
         starts = table.group_starts if table.scale_by == "group" else [0]
         seeds = None if table.hash is None else table.hash.seeds
-        return FrozenCodes(size, table.codes.values, table.scale, starts, num_learned=table.num_learned, seeds=seeds)
+        codes = table.codes.unpacked()  # of 4 bits: a byte each
+        return FrozenCodes(size, codes, table.scale, starts, num_learned=table.num_learned, seeds=seeds)
     if isinstance(table, CollidingEmbedding):
         return _freeze_colliding(table, size, codebook)
     if isinstance(table, MixedDimensionEmbedding):
