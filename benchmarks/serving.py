@@ -213,7 +213,8 @@ def _open_and_weigh(name: str, path: str) -> dict[str, Any]:
     with torch.inference_mode():
         look_up(torch.zeros(1, num_features, dtype=torch.int64))
         seconds = time.perf_counter() - started
-        for block in torch.arange(num_ids).split(BATCHES[-1]):
+        for first in range(0, num_ids, BATCHES[-1]):
+            block = torch.arange(first, min(first + BATCHES[-1], num_ids))
             look_up(block.unsqueeze(1).expand(-1, num_features).contiguous())
     return {"open_seconds": seconds, "held": resident() - before}
 
