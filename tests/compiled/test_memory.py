@@ -10,7 +10,7 @@ pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops n
 
 
 @pytest.mark.parametrize(
-    ("width", "run"), [(1, 1), (2, 1), (3, 1), (4, 4), (7, 1), (8, 8), (12, 4), (16, 16), (20, 4), (64, 16)]
+    ("width", "run"), [(1, 1), (2, 2), (3, 1), (4, 4), (6, 2), (7, 1), (8, 8), (12, 4), (16, 16), (20, 4), (64, 16)]
 )
 def test_the_longest_run_divides_the_width(width, run):
     assert memory.longest_run(width) == run

@@ -64,6 +64,8 @@ TABLES = {
     "pq of a bit": table(cce.ProductQuantizedEmbedding, num_rows=2, num_columns=1),
     "cce": cce_table(),
     "cce of eight columns": cce_table(preset="tuned"),
+    "cce of eight columns, four bits": cce_table(preset="tuned", num_rows=13),
+    "cce of eight columns, two bytes": cce_table(preset="tuned", num_rows=300),
     "cce after clustering": clustered,
     "cce without helpers": cce_table(num_helpers=0),
     "cce with two helpers": cce_table(num_helpers=2),

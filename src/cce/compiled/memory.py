@@ -23,7 +23,7 @@ KINDS: dict[torch.dtype, Any] = {
     torch.bfloat16: np.uint16(0),
     torch.float16: np.int16(0),
 }
-RUNS: dict[int, tuple[int, ...]] = {length: (0,) * length for length in (1, 4, 8, 16)}
+RUNS: dict[int, tuple[int, ...]] = {length: (0,) * length for length in (1, 2, 4, 8, 16)}
 
 
 def longest_run(width: int) -> int:

@@ -51,11 +51,15 @@ def parallel_for(task: Callable[[int], None], num_tasks: int) -> None:
 
 
 def scratch(name: str, size: int, dtype: Any) -> np.ndarray[Any, Any]:
-    """An array of at least `size` values that belongs to this thread until it asks for the same `name` again."""
+    """An array of at least `size` values that belongs to this thread until it asks for the same `name` again.
+
+    A name has one type: comparing types would take longer than all the rest.
+    """
     held: dict[str, np.ndarray[Any, Any]] = _own.__dict__
-    if name not in held or len(held[name]) < size or held[name].dtype != dtype:
-        held[name] = np.empty(size, dtype)
-    return held[name]
+    array = held.get(name)
+    if array is None or array.size < size:
+        array = held[name] = np.empty(size, dtype)
+    return array
 
 
 def _pool(num_threads: int) -> ThreadPoolExecutor:

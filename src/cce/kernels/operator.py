@@ -61,7 +61,7 @@ def _fake_look_up(
     padded = (batch + BLOCK - 1) // BLOCK * BLOCK
     rows = ids.new_empty(padded * sum(layout.num_slots for layout in layouts) if save else 0, dtype=torch.int32)
     names = ids.new_empty(features * batch if save else 0, dtype=torch.uint16)
-    listed = ids.new_empty((features, (batch + CHUNK - 1) // CHUNK), dtype=torch.int64)
+    listed = ids.new_empty((features, (batch + CHUNK - 1) // CHUNK) if save else (0, 0), dtype=torch.int64)
     return codebooks[0].new_empty(batch, sum(layout.dim for layout in layouts)), rows, names, listed
 
 

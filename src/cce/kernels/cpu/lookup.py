@@ -6,6 +6,7 @@ pointers are read on the way. The rows are saved only where a gradient will be a
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from cce.kernels.cpu.gradients import (
 from cce.kernels.cpu.plan import row_starts
 from cce.kernels.cpu.row_steps import find_step
 from cce.kernels.cpu.rows import BLOCK
-from cce.kernels.cpu.saved import NO_NAMES, NOTHING_LISTED, SavedForBackward, count_ids, zeros
+from cce.kernels.cpu.saved import NO_NAMES, NO_ROWS, NOTHING_LISTED, SavedForBackward, count_ids, zeros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
+CPU = torch.device("cpu")
 NOT_SAVED = np.empty(0, np.int64)
+_requires_grad = attrgetter("requires_grad")
 NUM_OTHERS = 5  # arguments of the lookup before the codebooks
 NO_GRADIENTS = (None,) * NUM_OTHERS
 _ANCHOR = torch.zeros((), device="cpu", requires_grad=True)  # that lets autograd call a backward pass
@@ -70,7 +73,7 @@ def look_up(
     if shape is None:
         shape = (ids.shape[0] if bags is None else bags.batch, launch.plan.dim)
     is_dual = forward_ad._current_level >= 0
-    if not is_dual and not (torch.is_grad_enabled() and True in [codebook.requires_grad for codebook in codebooks]):
+    if not is_dual and not (torch.is_grad_enabled() and any(map(_requires_grad, codebooks))):
         return forward(launch, ids, bags, shape, save=False)[0]
     step = None if launch.copies or is_dual else find_step(codebooks)
     vectors: Tensor
@@ -176,12 +179,15 @@ def forward(
 
 def _look_up_ids(launch: Launch, ids: Tensor, shape: Sequence[int], *, save: bool) -> tuple[Tensor, SavedForBackward]:
     plan, batch = launch.plan, ids.shape[0]
-    vectors = torch.empty(shape, dtype=launch.sums, device="cpu")
+    vectors = torch.empty(shape, dtype=launch.sums, device=CPU)
     starts, size = plan.starts(batch)
-    rows = np.empty(size if save else 0, np.int32)
-    # zeros where some of them stay unused: what is saved is an output of an operator, and must be the same every time
-    names = (np.empty if min(plan.num_slots) > 1 else np.zeros)(plan.num_features * batch if save else 0, np.uint16)
-    listed = np.zeros((plan.num_features, -(-batch // CHUNK)), np.int64)
+    num_chunks = -(-batch // CHUNK)
+    rows, names, listed = NO_ROWS, NO_NAMES, NOTHING_LISTED
+    if save:
+        rows = np.empty(size, np.int32)
+        # zeros where some stay unused: what is saved is an output of an operator, and must be the same every time
+        names = (np.empty if plan.fewest_slots > 1 else np.zeros)(plan.num_features * batch, np.uint16)
+        listed = np.zeros((plan.num_features, num_chunks), np.int64)
     id_bytes = ids.itemsize
     source = (ids.data_ptr(), id_bytes, ids.stride(0) * id_bytes, ids.stride(-1) * id_bytes, batch)
     out = (vectors.data_ptr(), plan.dim * launch.sums.itemsize, *launch.numbers)
@@ -192,16 +198,15 @@ def _look_up_ids(launch: Launch, ids: Tensor, shape: Sequence[int], *, save: boo
         own_rows = (rows, starts) if save else (scratch("rows", plan.most_slots * BLOCK, np.int32), NOT_SAVED)
         own_names = names if save else scratch("names", CHUNK, np.uint16)
         workspace = scratch("vectors", plan.chunk_values * launch.sums.itemsize, np.uint8)
-        work = (own_names, listed, scratch("ids", CHUNK, np.uint64), workspace)
+        work = (*own_rows, own_names, listed, scratch("ids", CHUNK, np.uint64), workspace)
         for specialisation, features in launch.groups:
-            tasks = len(features) * -(-batch // CHUNK)
+            tasks = len(features) * num_chunks
             first, last = tasks * index // num_threads, tasks * (index + 1) // num_threads
-            found = look(features, plan.slots, *source, first, last, *own_rows, *work, *out, specialisation)
-            if found != loops.NO_ID:
+            if look(features, plan.slots, *source, first, last, *work, *out, specialisation) != loops.NO_ID:
                 return False
         return True
 
-    if not _run_shares(run, size):
+    if not (run(0, 1) if size < PARALLEL_SLOTS else _run_shares(run)):
         _name_wrong_id(plan, ids.view(batch, -1).unbind(1))
     return vectors, SavedForBackward(plan, launch.dtype, launch.sums, batch, shape, None, rows, starts, names, listed)
 
@@ -229,17 +234,15 @@ def _look_up_bags(
                 return False
         return True
 
-    if not _run_shares(run, size):
+    if not (run(0, 1) if size < PARALLEL_SLOTS else _run_shares(run)):
         _name_wrong_id(plan, torch.split(ids, counts))
     types = launch.dtype, launch.sums
     return vectors, SavedForBackward(plan, *types, batch, shape, bags, rows, starts, NO_NAMES, NOTHING_LISTED)
 
 
-def _run_shares(run: Callable[[int, int], bool], size: int) -> bool:
-    """Whether all ids were right, in work shares for as many threads as pay."""
-    num_threads = torch.get_num_threads() if size >= PARALLEL_SLOTS else 1
-    if num_threads == 1:
-        return run(0, 1)
+def _run_shares(run: Callable[[int, int], bool]) -> bool:
+    """Whether all ids were right, in a work share for each thread."""
+    num_threads = torch.get_num_threads()
     wrong: list[int] = []
     parallel_for(lambda index: None if run(index, num_threads) else wrong.append(index), num_threads)
     return not wrong

@@ -77,7 +77,8 @@ def look_up(
         num_listed, size_of_id = 0, id_bytes
         if len(names) and num_slots > 1:  # a vector that is one row is not composed
             num_listed = deduplicate_ids(at, size_of_id, stride, count, distinct, names, first_name, seen)
-            listed[place, chunk] = num_listed
+            if keep:
+                listed[place, chunk] = num_listed
         num_ids = count
         if num_listed:
             num_ids, at, size_of_id, stride = num_listed, np.int64(distinct.ctypes.data), 8, 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,8 @@ WorkShare = list[tuple[Specialisation, Array, Array]]  # the features of a speci
 
 PLAIN_TYPES = frozenset({Tensor, torch.nn.Parameter})  # whose memory is what it says
 MAX_ROWS = 2**31  # rows are named by int32
-SHORT_TERMS, SHORT_COLUMNS = (1, 2), (1, 2, 4)  # counts for which loops of their own are compiled
+_dtype, _shape, _count = map(attrgetter, ("dtype", "shape", "count"))  # a comprehension would be a call at every batch
+SHORT_TERMS, SHORT_COLUMNS = (1, 2), (1, 2, 4, 8)  # counts for which loops of their own are compiled
 
 
 class Launch(NamedTuple):
@@ -41,15 +43,16 @@ class Launch(NamedTuple):
     sums: torch.dtype  # that values are summed in
     numbers: tuple[tuple[int, int], Any, Any]  # bytes of a stored value and of a sum, and their kinds
     copies: list[Tensor]  # of codebooks that are not contiguous
-    bound: list[tuple[int, torch.dtype, bool]]  # what the codebooks are known by
+    addresses: list[int]  # of the codebooks
 
     def is_current(self, codebooks: Sequence[Tensor]) -> bool:
         """Whether it is that of these codebooks, where they lie now, and of a plan that is current."""
         return (
             PLAIN_TYPES.issuperset(map(type, codebooks))
+            and list(map(Tensor.data_ptr, codebooks)) == self.addresses
+            and {self.dtype}.issuperset(map(_dtype, codebooks))
+            and all(map(Tensor.is_contiguous, codebooks))
             and self.plan.is_current(codebooks)
-            and [(codebook.data_ptr(), codebook.dtype, codebook.is_contiguous()) for codebook in codebooks]
-            == self.bound
         )
 
 
@@ -70,7 +73,7 @@ class LaunchPlan:
         self.dim = sum(layout.dim for layout in layouts)
         self.shapes = [(layout.num_rows, layout.width) for layout in layouts]  # of the codebooks
         self.num_slots = [layout.num_slots for layout in layouts]
-        self.most_slots = max(self.num_slots)
+        self.most_slots, self.fewest_slots = max(self.num_slots), min(self.num_slots)
         self.chunk_values = CHUNK * max(layout.dim for layout in layouts)  # of the vectors of a chunk of ids
         self.state: list[Tensor] = []
         self.slots = np.array([line for layout in layouts for line in self._slot_lines(layout)], dtype=np.int64)
@@ -86,9 +89,9 @@ class LaunchPlan:
         A tensor that is sent to another process moves to shared memory without anyone's setting an attribute.
         """
         return (
-            [version.count for version in self._versions] == self._counts
-            and [tensor.data_ptr() for tensor in self.state] == self._addresses
-            and [codebook.shape for codebook in codebooks] == self.shapes
+            list(map(_count, self._versions)) == self._counts
+            and list(map(Tensor.data_ptr, self.state)) == self._addresses
+            and list(map(_shape, codebooks)) == self.shapes
         )
 
     def fits(self, codebooks: Sequence[Tensor]) -> bool:
@@ -112,7 +115,7 @@ class LaunchPlan:
         dtype = codebooks[0].dtype
         sums = sum_type(dtype)
         numbers = ((dtype.itemsize, sums.itemsize), KINDS[dtype], KINDS[sums])
-        return Launch(self, groups, dtype, sums, numbers, copies, [(address, dtype, True) for address in addresses])
+        return Launch(self, groups, dtype, sums, numbers, copies, addresses)
 
     def starts(self, batch: int) -> tuple[Array, int]:
         """`row_starts` for one id an example; those of the last batch are remembered."""
@@ -260,14 +263,18 @@ def _describe_pointer(entry: Slot, line: list[int]) -> None:
 def _read_four_at_once(entries: list[Slot], lines: list[list[int]]) -> None:
     """Let one read fetch four pointers of 4 or 16 bits that lie side by side and are stored for every id."""
     places = [place for place, entry in enumerate(entries) if entry.kind is SlotKind.LEARNED]
-    if len(places) != 4 or len({after - before for before, after in pairwise(places)}) != 1:
+    step, *others = {after - before for before, after in pairwise(places)} or {0}
+    if len(places) % 4 or not places or others:
         return
-    first, bits, stride = lines[places[0]], entries[places[0]].bits, entries[places[0]].stride
-    if (bits, stride) not in ((4, 16), (16, 64)) or first[slot_columns.ADDRESS] % 8:
+    bits, stride, address = entries[places[0]].bits, entries[places[0]].stride, lines[places[0]][slot_columns.ADDRESS]
+    if bits not in (4, 16) or stride != bits * len(places) or address % 8:
         return
-    first[slot_columns.KIND], first[slot_columns.STEP] = slot_columns.LEARNED_FOUR, places[1] - places[0]
-    for place in places[1:]:
-        lines[place][slot_columns.KIND] = slot_columns.FILLED
+    for group in range(0, len(places), 4):
+        line = lines[places[group]]
+        line[slot_columns.KIND], line[slot_columns.STEP] = slot_columns.LEARNED_FOUR, step
+        line[slot_columns.ADDRESS], line[slot_columns.STRIDE] = address + group * bits // 8, stride // 8
+        for place in places[group + 1 : group + 4]:
+            lines[place][slot_columns.KIND] = slot_columns.FILLED
 
 
 def _column_ranges(layout: Layout, num_parts: int) -> list[tuple[int, int]]:

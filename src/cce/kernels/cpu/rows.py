@@ -179,14 +179,14 @@ def _follow_four_of(bits: int) -> Any:
     @compile_loops
     def follow(slots: Array, first: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
         """Four pointers in one read; their slots are `STEP` apart."""
-        step, address = slots[first, STEP], slots[first, ADDRESS]
+        step, address, stride = slots[first, STEP], slots[first, ADDRESS], slots[first, STRIDE]
         places = (first, first + step, first + 2 * step, first + 3 * step)
         base_0, base_1 = np.uint64(slots[places[0], FIRST_ROW]), np.uint64(slots[places[1], FIRST_ROW])
         base_2, base_3 = np.uint64(slots[places[2], FIRST_ROW]), np.uint64(slots[places[3], FIRST_ROW])
         to_0, to_1 = to + np.uint64(places[0] * BLOCK), to + np.uint64(places[1] * BLOCK)
         to_2, to_3 = to + np.uint64(places[2] * BLOCK), to + np.uint64(places[3] * BLOCK)
         for i in range(count):
-            at = address + np.int64(own[i]) * size
+            at = address + np.int64(own[i]) * stride
             four = np.uint64(read_uint16(at)) if size == 2 else read_uint64(at)
             rows[to_0 + i] = np.int32(base_0 + (four & mask))
             rows[to_1 + i] = np.int32(base_1 + ((four >> shift_1) & mask))

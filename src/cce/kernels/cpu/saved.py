@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 NO_WEIGHTS = np.empty(0, np.float64)
-NO_NAMES, NOTHING_LISTED = np.empty(0, np.uint16), np.empty((0, 0), np.int64)
+NO_ROWS, NO_NAMES, NOTHING_LISTED = np.empty(0, np.int32), np.empty(0, np.uint16), np.empty((0, 0), np.int64)
 
 
 @dataclass(frozen=True)
