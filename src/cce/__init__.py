@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     )
     from cce.evaluation import register_metric
     from cce.footprint import Footprint, Footprints
-    from cce.models import DLRM, GMF, create_model, register_model
+    from cce.models import DLRM, GMF, MLP, DCNv2, DeepFM, FinalMLP, create_model, register_model
     from cce.plugins import load_plugins
     from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
     from cce.records import RunRecord
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DLRM",
     "GMF",
+    "MLP",
     "Batch",
     "Budget",
     "ClusterEvent",
@@ -67,11 +68,14 @@ __all__ = [
     "CompositionalConcatEmbedding",
     "CompositionalProductEmbedding",
     "CompositionalSumEmbedding",
+    "DCNv2",
+    "DeepFM",
     "DeepHashEmbedding",
     "Embedding",
     "EmbeddingBag",
     "EmbeddingCollection",
     "Feature",
+    "FinalMLP",
     "Footprint",
     "Footprints",
     "FullEmbedding",
@@ -112,13 +116,17 @@ __all__ = [
 _HOMES = {
     "DLRM": "cce.models",
     "GMF": "cce.models",
+    "MLP": "cce.models",
     "Batch": "cce.schema",
     "Budget": "cce.budget",
     "ClusterSchedule": "cce.reclustering",
     "ClusterSettings": "cce.clustering",
     "Collapse": "cce.diagnostics",
+    "DCNv2": "cce.models",
+    "DeepFM": "cce.models",
     "EmbeddingCollection": "cce.collection",
     "Feature": "cce.schema",
+    "FinalMLP": "cce.models",
     "Footprint": "cce.footprint",
     "Footprints": "cce.footprint",
     "PreparedData": "cce.data",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLE = """examples:
   cce train runs/clicks --method cce --cap 8000 --epochs 2 --out runs/clicks-cce
   cce train runs/clicks --method full --optimizer adam --lr 0.01 --batch-size 2048
+  cce train runs/clicks --cap 8000 --model deepfm --model-options hidden=[400,400] dropout=0.1 batch_norm=true
   cce train --config run.toml --out runs/one
   cce train --resume runs/clicks-cce
   torchrun --nproc-per-node 2 -m cce train runs/clicks --cap 8000
