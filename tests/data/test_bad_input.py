@@ -99,7 +99,7 @@ LABELS = {
     "an infinite weight": ({"a.csv": with_line("1,u,1,inf,1")}, (*TABLE, "--weight", "age"), ["line 42: age must be a number, got inf"]),
     "no weight": ({"a.csv": with_line("1,u,1,,1")}, (*TABLE, "--weight", "age"), ["line 42: age must be a number, got nothing"]),
     "a weight beyond float32": ({"a.csv": with_line("1,u,1,1e300,1")}, (*TABLE, "--weight", "age"), ["line 42: age must be in [0, 3.4e+38], got 1e+300"]),
-    "a dense number beyond float32": ({"a.csv": with_line("1,u,1,-1e300,1")}, (*TABLE, "--dense", "age", "--no-log"), ["line 42: age must be in [-3.4e+38, 3.4e+38], got -1e+300"]),
+    "a dense number beyond float32": ({"a.csv": with_line("1,u,1,-1e300,1")}, (*TABLE, "--dense", "age:identity"), ["line 42: age must be in [-3.4e+38, 3.4e+38], got -1e+300"]),
     "a dense number of words": ({"a.csv": with_line("1,u,1,old,1")}, (*TABLE, "--dense", "age"), ["line 42: age must be a number, got 'old'"]),
 }  # fmt: skip
 COLUMNS = {

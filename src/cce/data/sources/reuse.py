@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cce.checks import check_choice
 from cce.data.manifest import MANIFEST, check_files, read_manifest
 from cce.data.prepare.columns import Columns, Reading
-from cce.data.prepare.job import Splitting
+from cce.data.prepare.job import Splitting, VocabularyRule
 from cce.data.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ def reuse_vocabulary(dataset: Path, raw: Path, *, max_bad_rows: int = 0) -> Job:
     check_choice(f"kind of {dataset / MANIFEST}", manifest["kind"], SOURCES)
     columns, reading = _options(dataset, manifest.get("options", {}))
     job = SOURCES[manifest["kind"]].reuse(raw, columns, reading)
-    return replace(job, splitting=Splitting("none"), reuse_vocabulary=dataset, max_bad_rows=max_bad_rows)
+    rule = VocabularyRule(hash_bits=manifest["options"].get("rule", {}).get("hash_bits"))
+    return replace(job, splitting=Splitting("none"), rule=rule, reuse_vocabulary=dataset, max_bad_rows=max_bad_rows)
 
 
 def _options(dataset: Path, options: dict[str, Any]) -> tuple[Columns, Reading]:

@@ -1,6 +1,8 @@
 """The one package that imports pyarrow: text and Parquet into columns, values into counts, and files of both."""
 
 from cce.data.prepare.arrow.blocks import RawBlock, Values, Words, load_bags, load_numbers, load_words, save_block
+from cce.data.prepare.arrow.compressed import open_zstd
+from cce.data.prepare.arrow.json_lines import parse_json_line, parse_json_lines
 from cce.data.prepare.arrow.parquet import (
     load_vocabulary,
     parquet_blocks,
@@ -10,7 +12,14 @@ from cce.data.prepare.arrow.parquet import (
     save_vocabulary,
 )
 from cce.data.prepare.arrow.text import as_values, parse_text, write_text
-from cce.data.prepare.arrow.values import by_falling_count, concatenate, find_values, hex_words, merge_counts
+from cce.data.prepare.arrow.values import (
+    by_falling_count,
+    concatenate,
+    find_values,
+    hex_words,
+    merge_counts,
+    texts_of,
+)
 
 __all__ = [
     "RawBlock",
@@ -26,12 +35,16 @@ __all__ = [
     "load_vocabulary",
     "load_words",
     "merge_counts",
+    "open_zstd",
     "parquet_blocks",
     "parquet_columns",
     "parquet_groups",
+    "parse_json_line",
+    "parse_json_lines",
     "parse_text",
     "save_block",
     "save_first_rows",
     "save_vocabulary",
+    "texts_of",
     "write_text",
 ]
