@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cce.data.sources.criteo_terabyte import criteo_terabyte_job
     from cce.data.sources.criteo_text import write_criteo_text
     from cce.data.sources.movielens import movielens_job
+    from cce.data.sources.recbole import recbole_job
+    from cce.data.sources.reczoo import reczoo_job
     from cce.data.sources.reuse import reuse_vocabulary
     from cce.data.sources.table import table_job
     from cce.data.synthetic import Sample, SyntheticClicks
@@ -48,6 +50,8 @@ _HOMES = {
     "sources.criteo_terabyte": ("criteo_terabyte_job",),
     "sources.criteo_text": ("write_criteo_text",),
     "sources.movielens": ("movielens_job",),
+    "sources.recbole": ("recbole_job",),
+    "sources.reczoo": ("reczoo_job",),
     "sources.reuse": ("reuse_vocabulary",),
     "sources.table": ("table_job",),
     "synthetic": ("Sample", "SyntheticClicks"),
@@ -81,6 +85,8 @@ __all__ = [
     "prepare_data",
     "prepare_synthetic",
     "read_manifest",
+    "recbole_job",
+    "reczoo_job",
     "register_source",
     "reuse_vocabulary",
     "table_job",
