@@ -13,6 +13,7 @@ from cce.version import __version__
 if TYPE_CHECKING:
     from cce import optim
     from cce.budget import Budget
+    from cce.calls import make_report, prepare, sweep, train
     from cce.clustering import ClusterSettings
     from cce.collection import EmbeddingCollection, plan_tables
     from cce.compression import compress
@@ -100,10 +101,12 @@ __all__ = [
     "diagnose_collapse",
     "list_methods",
     "load_plugins",
+    "make_report",
     "optim",
     "paper_schedule",
     "plan_tables",
     "pointer_entropies",
+    "prepare",
     "register_method",
     "register_metric",
     "register_model",
@@ -111,6 +114,8 @@ __all__ = [
     "repair_optimizer",
     "restart_average",
     "summary",
+    "sweep",
+    "train",
 ]
 
 _HOMES = {
@@ -139,14 +144,18 @@ _HOMES = {
     "create_model": "cce.models",
     "diagnose_collapse": "cce.diagnostics",
     "load_plugins": "cce.plugins",
+    "make_report": "cce.calls",
     "plan_tables": "cce.collection",
     "pointer_entropies": "cce.diagnostics",
+    "prepare": "cce.calls",
     "register_metric": "cce.evaluation",
     "register_model": "cce.models",
     "register_source": "cce.data",
     "repair_optimizer": "cce.reclustering",
     "restart_average": "cce.reclustering",
     "summary": "cce.diagnostics",
+    "sweep": "cce.calls",
+    "train": "cce.calls",
 }
 _SUBPACKAGES = ("optim",)  # used by their own names, as torch.optim is
 
