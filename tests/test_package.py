@@ -20,23 +20,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
 PACKAGES = (  # a package imports only packages above it
-    *(
-        "version",
-        "checks",
-        "text",
-        "budget",
-        "footprint",
-        "schema",
-        "files",
-        "signals",
-        "records",
-        "run_folder",
-        "plugins",
-    ),
+    *("version", "arguments", "checks", "text", "budget", "footprint", "schema", "files", "signals", "records"),
+    *("run_folder", "plugins"),
     *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection"),
-    *("distributed", "optim", "reclustering", "compression", "models", "workers", "data", "evaluation", "diagnostics"),
-    *("integrations",),
-    *("training", "serving"),
+    *("distributed", "optim", "reclustering", "compression", "saving", "pretrained", "models", "workers", "data"),
+    *("evaluation", "diagnostics", "integrations"),
+    *("training", "runs", "serving"),
     *("theory", "experiments", "report", "testing", "cli", "calls"),
 )
 ENTRY_POINTS = ("__init__", "__main__")  # of cce itself: below all packages
@@ -136,7 +125,7 @@ def test_training_knows_no_method():
 
 
 def test_files_and_records_and_text_and_checks_do_without_torch():
-    for name in ("version", "checks", "text", "files", "signals", "records", "run_folder", "plugins"):
+    for name in ("version", "arguments", "checks", "text", "files", "signals", "records", "run_folder"):
         assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()
 
 
@@ -153,9 +142,8 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
             if package not in {*required, *sys.stdlib_module_names, "cce"}:
                 importers.setdefault(package, set()).add(path.relative_to(SOURCE).as_posix())
     assert importers.pop("numba") == {"compiled/loops.py", "compiled/instructions.py"}
-    arrow = {
-        f"data/prepare/arrow/{name}.py" for name in ("blocks", "compressed", "json_lines", "parquet", "text", "values")
-    }
+    names = ("blocks", "compressed", "frames", "json", "json_lines", "parquet", "text", "values")
+    arrow = {f"data/prepare/arrow/{name}.py" for name in names}
     assert importers.pop("pyarrow") == arrow
     for package in ("pytest", "hypothesis"):
         assert all(path.startswith("testing/") for path in importers.pop(package))
@@ -184,6 +172,9 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
                 "train",
                 "sweep",
                 "evaluate",
+                "predict",
+                "embed",
+                "pack",
                 "inspect",
                 "report",
                 "verify",

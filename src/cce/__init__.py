@@ -48,8 +48,11 @@ if TYPE_CHECKING:
     from cce.footprint import Footprint, Footprints
     from cce.models import DLRM, GMF, MLP, DCNv2, DeepFM, FinalMLP, create_model, register_model
     from cce.plugins import load_plugins
+    from cce.pretrained import PretrainedMixin
     from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
     from cce.records import RunRecord
+    from cce.runs import LoadedRun, load_run
+    from cce.saving import load, save
     from cce.schema import Batch, Feature, Schema
     from cce.training import TrainConfig, Trainer
 
@@ -82,8 +85,10 @@ __all__ = [
     "FullEmbedding",
     "HashEmbedding",
     "HashingTrickEmbedding",
+    "LoadedRun",
     "MixedDimensionEmbedding",
     "PreparedData",
+    "PretrainedMixin",
     "ProductQuantizedEmbedding",
     "QuantizedEmbedding",
     "Refit",
@@ -100,7 +105,9 @@ __all__ = [
     "create_model",
     "diagnose_collapse",
     "list_methods",
+    "load",
     "load_plugins",
+    "load_run",
     "make_report",
     "optim",
     "paper_schedule",
@@ -113,6 +120,7 @@ __all__ = [
     "register_source",
     "repair_optimizer",
     "restart_average",
+    "save",
     "summary",
     "sweep",
     "train",
@@ -134,7 +142,9 @@ _HOMES = {
     "FinalMLP": "cce.models",
     "Footprint": "cce.footprint",
     "Footprints": "cce.footprint",
+    "LoadedRun": "cce.runs",
     "PreparedData": "cce.data",
+    "PretrainedMixin": "cce.pretrained",
     "Refit": "cce.reclustering",
     "RunRecord": "cce.records",
     "Schema": "cce.schema",
@@ -143,7 +153,9 @@ _HOMES = {
     "compress": "cce.compression",
     "create_model": "cce.models",
     "diagnose_collapse": "cce.diagnostics",
+    "load": "cce.saving",
     "load_plugins": "cce.plugins",
+    "load_run": "cce.runs",
     "make_report": "cce.calls",
     "plan_tables": "cce.collection",
     "pointer_entropies": "cce.diagnostics",
@@ -153,6 +165,7 @@ _HOMES = {
     "register_source": "cce.data",
     "repair_optimizer": "cce.reclustering",
     "restart_average": "cce.reclustering",
+    "save": "cce.saving",
     "summary": "cce.diagnostics",
     "sweep": "cce.calls",
     "train": "cce.calls",

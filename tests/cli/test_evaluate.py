@@ -8,6 +8,7 @@ import torch
 
 from cce.cli import main
 from cce.training import Trainer
+from helpers.raw_runs import held_out_rows, write_rows
 from helpers.runs import tiny_config, tiny_data
 
 pytestmark = pytest.mark.slow
@@ -76,3 +77,16 @@ def test_metrics_that_do_not_fit_are_one_line_and_exit_2(run, capsys, words, mes
     folder, _ = run
     assert main(["evaluate", str(folder / "run"), str(folder / "data"), *words]) == 2
     assert capsys.readouterr().err == f"cce evaluate: {message}\n"
+
+
+def test_raw_rows_are_scored(raw_run, alone, rejected, capsys):
+    write_rows(alone / "labelled.tsv", held_out_rows())
+    assert main(["evaluate", "one.ccez", "labelled.tsv", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["split"], told["rows"]) == ("labelled.tsv", 60)
+    assert main(["evaluate", str(raw_run / "run"), str(raw_run / "data"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == told["scores"]
+    message = "cce evaluate: new.csv: it must have a column 'click'; it has age, item, tags, user.\n"
+    assert rejected(("evaluate", "one.ccez", "new.csv")) == message
+    message = "split goes with the folder of a data set, got 'test' with raw rows."
+    assert message in rejected(("evaluate", "one.ccez", "labelled.tsv", "--split", "test"))

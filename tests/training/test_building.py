@@ -9,11 +9,11 @@ import cce
 from cce.data import PreparedData
 from cce.distributed import Ranks
 from cce.embeddings import ClusteredEmbedding
+from cce.runs import load_run
 from cce.schema import Feature, Schema
 from cce.training import Trainer
 from cce.training.building import build_model, build_schedule, count_ids, with_num_learned
 from cce.training.checkpoint import open_checkpoint
-from cce.training.inspection import evaluate_checkpoint
 from cce.training.loading import load_model
 from cce.training.optimizers import create_optimizers
 from cce.training.options import make_config, read_toml
@@ -151,7 +151,7 @@ def test_a_run_learns_pointers_of_frequent_ids_only(data, tmp_path):
     assert tables
     for name, table in tables.items():
         assert table.assignments.num_learned == wanted[name] < table.num_embeddings
-    scores = evaluate_checkpoint(tmp_path / "run", data).scores  # a saved model has them as well
+    scores = load_run(tmp_path / "run").evaluate(data).scores  # a saved model has them as well
     assert 0 < scores["bce"] < 2
 
 

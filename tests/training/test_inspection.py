@@ -1,12 +1,13 @@
-"""Saved runs looked at, scored and verified; damage of every kind is in test_bad_input.py."""
+"""Saved runs looked at and verified; damage of every kind is in test_bad_input.py."""
 
 import pytest
 
 from cce.cli import main
+from cce.runs import load_run
 from cce.training import Trainer
 from cce.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint
-from cce.training.inspection import evaluate_checkpoint, inspect_checkpoint, verify_run
-from helpers.runs import tiny_config, tiny_data
+from cce.training.inspection import inspect_checkpoint, verify_run
+from helpers.runs import tiny_config
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +35,6 @@ def test_a_run_is_looked_at_by_its_newest_checkpoint(run):
     assert found.to_dict()["tables"]["all_tables"]["num_params"] == run[1].num_params
 
 
-@pytest.mark.slow
-def test_evaluation_gives_the_scores_of_the_record(run, data):
-    found = evaluate_checkpoint(run[0], data)
-    assert found.path == checkpoint_path(run[0] / "checkpoints", best_step(run[1]))
-    assert found.num_rows == 100
-    assert found.scores == run[1].scores
-
-
 MINE = """
 from pathlib import Path
 from cce.models import DLRM
@@ -60,7 +53,7 @@ def test_the_code_of_a_saved_model_is_run_only_if_it_is_trusted_or_given_again(d
     open_it = {
         "inspect": lambda **how: inspect_checkpoint(tmp_path / "run", **how),
         "checkpoint": lambda **how: inspect_checkpoint(checkpoint_path(tmp_path / "run" / "checkpoints", 4), **how),
-        "evaluate": lambda **how: evaluate_checkpoint(tmp_path / "run", data, **how),
+        "load": lambda **how: load_run(tmp_path / "run", **how),
         "resume": lambda **how: Trainer.resume(tmp_path / "run", **how).close(),
     }
     for name, opened in open_it.items():
@@ -73,20 +66,15 @@ def test_the_code_of_a_saved_model_is_run_only_if_it_is_trusted_or_given_again(d
         ran.unlink()
         opened(trust_model=True)
         assert ran.exists(), name
-    assert evaluate_checkpoint(tmp_path / "run", data, trust_model=True).scores == record.scores
+    assert load_run(tmp_path / "run", trust_model=True).evaluate(data).scores == record.scores
     ran.unlink()
     Trainer(tiny_config(data, start_from=str(tmp_path / "run"), max_steps=1), tmp_path / "from").run()
     assert not ran.exists()  # the new run names a model of its own
 
 
-def test_what_does_not_fit_is_rejected(run, data, tmp_path):
+def test_a_folder_without_checkpoints_is_rejected(tmp_path):
     with pytest.raises(FileNotFoundError, match="must be a run or a checkpoint, got no whole checkpoint there"):
         inspect_checkpoint(tmp_path)
-    other = tiny_data(tmp_path / "other", vocabulary_sizes=(50, 60, 30))
-    with pytest.raises(ValueError, match="data must have the columns and ids that the model was trained on"):
-        evaluate_checkpoint(run[0], other)
-    with pytest.raises(ValueError, match="split must be one of train, validation, test; got 'tests'"):
-        evaluate_checkpoint(run[0], data, split="tests")
 
 
 @pytest.fixture

@@ -6,7 +6,22 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from cce.cli import demo, evaluate, inspect, list_names, plan, prepare, report, sweep, theory, train, verify
+from cce.cli import (
+    demo,
+    embed,
+    evaluate,
+    inspect,
+    list_names,
+    pack,
+    plan,
+    predict,
+    prepare,
+    report,
+    sweep,
+    theory,
+    train,
+    verify,
+)
 from cce.plugins import load_plugins
 from cce.version import __version__
 
@@ -70,6 +85,21 @@ def _parser(kind: type[argparse.ArgumentParser] = _Parser) -> argparse.ArgumentP
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     _add_plugin(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in (prepare, plan, train, sweep, evaluate, inspect, report, verify, theory, list_names, demo):
+    for verb in (
+        prepare,
+        plan,
+        train,
+        sweep,
+        evaluate,
+        predict,
+        embed,
+        pack,
+        inspect,
+        report,
+        verify,
+        theory,
+        list_names,
+        demo,
+    ):
         verb.add_verb(verbs)
     return parser

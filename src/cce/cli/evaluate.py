@@ -1,35 +1,38 @@
-"""`cce evaluate`: the scores of a checkpoint on a split of a data set."""
+"""`cce evaluate`: the scores of a checkpoint on a split of a data set, or on raw rows."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 from typing import Any
 
-from cce.cli.inspect import add_trust
+from cce.cli.loading import add_loading, add_run, load
+from cce.data import FORMATS
 from cce.evaluation import format_scores, list_metrics
 from cce.records import strict_json
 
 EXAMPLE = """examples:
   cce evaluate runs/clicks-cce runs/clicks
   cce evaluate runs/clicks-cce/checkpoints/step-0000001000 runs/clicks --split validation --json
-  cce evaluate runs/clicks-cce runs/clicks --metrics auc ece ndcg@10 --group-by user"""
+  cce evaluate runs/clicks-cce runs/clicks --metrics auc ece ndcg@10 --group-by user
+  cce evaluate one.ccez tomorrow.csv"""
 
 
 def add_verb(verbs: Any) -> None:
     """Add the verb to the parser."""
     parser = verbs.add_parser(
         "evaluate",
-        help="score a checkpoint on a split of a data set",
-        description="Score a checkpoint on a split of a data set that `cce prepare` made. Of a run, the checkpoint "
-        "with the best validation is scored.",
+        help="score a checkpoint on a split of a data set, or on raw rows",
+        description="Score a checkpoint on a split of a data set that `cce prepare` made, or on a CSV, TSV, Parquet or "
+        "JSON-lines file of raw rows with labels. Of a run, the checkpoint with the best validation is scored.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("checkpoint", type=Path, metavar="RUN|CHECKPOINT", help="folder of a run or of a checkpoint")
-    parser.add_argument("data", type=Path, help="folder of a data set")
-    parser.add_argument("--split", default="test", help="train, validation or test (default: %(default)s)")
+    add_run(parser)
+    about = "folder of a data set, or a file of raw rows with labels; - for standard input"
+    parser.add_argument("rows", metavar="DATA|RAW", help=about)
+    parser.add_argument("--split", default=None, help="of a data set: train, validation or test (default: test)")
+    about = "what a file of raw rows is, if its name does not say so"
+    parser.add_argument("--format", choices=tuple(FORMATS), default=None, help=about)
     parser.add_argument(
         "--metrics",
         nargs="+",
@@ -48,30 +51,25 @@ def add_verb(verbs: Any) -> None:
         "--streaming", action="store_true", help="keep no scores where a metric can do without: an AUC up to near ties"
     )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
-    add_trust(parser)
+    add_loading(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Load and score a checkpoint, and print the scores."""
-    from cce.training import evaluate_checkpoint
-
-    found = evaluate_checkpoint(
-        options.checkpoint,
-        options.data,
+    loaded = load(options)
+    found = loaded.evaluate(
+        options.rows,
         split=options.split,
         metrics=options.metrics,
         group_by=options.group_by,
         batch_size=options.batch_size,
         streaming=options.streaming,
-        model=options.model,
-        trust_model=options.trust_model,
+        form=options.format,
     )
-    scores, where = found.scores, {"checkpoint": str(found.path), "split": options.split, "rows": found.num_rows}
-    for line in found.damage:
-        print(f"cce evaluate: {line}", file=sys.stderr)
+    where = {"checkpoint": str(loaded.path), "split": found.name, "rows": found.num_rows}
     if options.json:
-        print(strict_json(where | {"scores": scores}))
+        print(strict_json(where | {"scores": found.scores}))
     else:
-        print(f"{options.split}, {found.num_rows:,} rows: {format_scores(scores)}")
-        print(f"checkpoint: {found.path}")
+        print(f"{found.name}, {found.num_rows:,} rows: {format_scores(found.scores)}")
+        print(f"checkpoint: {loaded.path}")

@@ -11,8 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cce.data import SOURCES, Option
-from cce.text import install_hint
+from cce.data import SOURCES, Option, check_pyarrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +118,7 @@ def prepare_head(options: argparse.Namespace, folder: Path) -> float:
 
 
 def _job(options: argparse.Namespace) -> tuple[Job, Path]:
-    _check_pyarrow()
+    check_pyarrow()
     if options.reuse_vocabulary is not None:
         from cce.data import reuse_vocabulary
 
@@ -129,13 +128,6 @@ def _job(options: argparse.Namespace) -> tuple[Job, Path]:
         kinds = ", ".join((*SOURCES, "synthetic"))
         raise ValueError(f"KIND must be one of {kinds}, or --reuse-vocabulary must be given.")
     return SOURCES[options.kind].job(options.raw, vars(options)), options.out
-
-
-def _check_pyarrow() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("pyarrow") is None:
-        raise ValueError(f"raw data is read with pyarrow: {install_hint('data')}.")
 
 
 def _prepare(job: Job, out: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -167,7 +159,7 @@ def _run_synthetic(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _write_raw(options: argparse.Namespace) -> dict[str, Any]:
-    _check_pyarrow()
+    check_pyarrow()
     from cce.data import check_new, write_criteo_text
 
     check_new(options.out)
@@ -261,10 +253,13 @@ def _add_synthetic(kinds: Any) -> None:
 
 
 def _summary(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    from cce.data import has_labels
+
     features = {feature["name"]: feature["num_embeddings"] for feature in manifest["schema"]["features"]}
     shown = ("splits", "rows", "malformed", "dense", "oracle_bce")
     size = sum(file["bytes"] for file in manifest["files"].values())
     summary = {"out": str(out), "kind": manifest["kind"], "features": features, "bytes": size}
+    summary["has_labels"] = has_labels(manifest)
     return summary | {name: manifest[name] for name in shown if name in manifest}
 
 
@@ -275,7 +270,8 @@ def as_text(summary: dict[str, Any]) -> str:
     lines = [f"{summary['kind']}: {summary['out']}, {format_bytes(summary['bytes'])}"]
     if "splits" not in summary:
         return lines[0]
-    lines.append("rows: " + ", ".join(f"{split} {count:,}" for split, count in summary["splits"].items()))
+    rows_of = ", ".join(f"{split} {count:,}" for split, count in summary["splits"].items())
+    lines.append(f"rows: {rows_of}" + ("" if summary["has_labels"] else ", without labels"))
     rows = summary.get("rows", {"left_out": 0, "malformed": 0})
     if rows["left_out"] or rows["malformed"]:
         lines.append(f"left out: {rows['left_out']:,} rows by choice, {rows['malformed']:,} malformed")

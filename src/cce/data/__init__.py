@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cce.data.loader import Loader
-    from cce.data.manifest import MANIFEST, read_manifest
+    from cce.data.manifest import MANIFEST, checksum, has_labels, read_manifest
+    from cce.data.prepare.arrow import TableWriter
     from cce.data.prepare.columns import Columns, Reading
     from cce.data.prepare.head import head_of
     from cce.data.prepare.inputs import Input
     from cce.data.prepare.job import Job, Splitting, VocabularyRule
     from cce.data.prepare.pipeline import prepare_data
     from cce.data.prepare.synthetic import SyntheticConfig, prepare_synthetic
-    from cce.data.prepare.writer import check_new
+    from cce.data.prepare.vocabulary import index_vocabulary, vocabulary_file
+    from cce.data.prepare.writer import check_new, plain_error
     from cce.data.prepared import PreparedData
+    from cce.data.raw_format import FORMATS, JSON, STANDARD, check_pyarrow, find_format
+    from cce.data.raw_rows import RawRows
+    from cce.data.row_encoder import RowEncoder
     from cce.data.shuffle import EpochShuffle
     from cce.data.sources import SOURCES, Option, Source, register_source
     from cce.data.sources.criteo_kaggle import criteo_kaggle_job
@@ -28,22 +33,28 @@ if TYPE_CHECKING:
     from cce.data.sources.movielens import movielens_job
     from cce.data.sources.recbole import recbole_job
     from cce.data.sources.reczoo import reczoo_job
-    from cce.data.sources.reuse import reuse_vocabulary
+    from cce.data.sources.reuse import raw_options, reuse_vocabulary
     from cce.data.sources.table import table_job
     from cce.data.synthetic import Sample, SyntheticClicks
     from cce.data.verify import Verification, verify_data
+    from cce.data.vocabulary import Texts, Vocabulary
 
 _HOMES = {
     "loader": ("Loader",),
-    "manifest": ("MANIFEST", "read_manifest"),
+    "manifest": ("MANIFEST", "checksum", "has_labels", "read_manifest"),
+    "prepare.arrow": ("TableWriter",),
     "prepare.columns": ("Columns", "Reading"),
     "prepare.head": ("head_of",),
     "prepare.inputs": ("Input",),
     "prepare.job": ("Job", "Splitting", "VocabularyRule"),
     "prepare.pipeline": ("prepare_data",),
     "prepare.synthetic": ("SyntheticConfig", "prepare_synthetic"),
-    "prepare.writer": ("check_new",),
+    "prepare.vocabulary": ("index_vocabulary", "vocabulary_file"),
+    "prepare.writer": ("check_new", "plain_error"),
     "prepared": ("PreparedData",),
+    "raw_format": ("FORMATS", "JSON", "STANDARD", "check_pyarrow", "find_format"),
+    "raw_rows": ("RawRows",),
+    "row_encoder": ("RowEncoder",),
     "shuffle": ("EpochShuffle",),
     "sources": ("SOURCES", "Option", "Source", "register_source"),
     "sources.criteo_kaggle": ("criteo_kaggle_job",),
@@ -52,16 +63,20 @@ _HOMES = {
     "sources.movielens": ("movielens_job",),
     "sources.recbole": ("recbole_job",),
     "sources.reczoo": ("reczoo_job",),
-    "sources.reuse": ("reuse_vocabulary",),
+    "sources.reuse": ("raw_options", "reuse_vocabulary"),
     "sources.table": ("table_job",),
     "synthetic": ("Sample", "SyntheticClicks"),
     "verify": ("Verification", "verify_data"),
+    "vocabulary": ("Texts", "Vocabulary"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "FORMATS",
+    "JSON",
     "MANIFEST",
     "SOURCES",
+    "STANDARD",
     "Columns",
     "EpochShuffle",
     "Input",
@@ -69,21 +84,33 @@ __all__ = [
     "Loader",
     "Option",
     "PreparedData",
+    "RawRows",
     "Reading",
+    "RowEncoder",
     "Sample",
     "Source",
     "Splitting",
     "SyntheticClicks",
     "SyntheticConfig",
+    "TableWriter",
+    "Texts",
     "Verification",
+    "Vocabulary",
     "VocabularyRule",
     "check_new",
+    "check_pyarrow",
+    "checksum",
     "criteo_kaggle_job",
     "criteo_terabyte_job",
+    "find_format",
+    "has_labels",
     "head_of",
+    "index_vocabulary",
     "movielens_job",
+    "plain_error",
     "prepare_data",
     "prepare_synthetic",
+    "raw_options",
     "read_manifest",
     "recbole_job",
     "reczoo_job",
@@ -91,6 +118,7 @@ __all__ = [
     "reuse_vocabulary",
     "table_job",
     "verify_data",
+    "vocabulary_file",
     "write_criteo_text",
 ]
 

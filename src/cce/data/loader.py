@@ -57,7 +57,7 @@ class Loader:
             rows = self._row_numbers(start, start + sum(lengths))
             shares = [rows] if self.world_size == 1 else self._shares(rows, lengths)
             batch = self.rows.fetch(np.concatenate(shares))
-            pieces = _cut(batch, lengths if self.world_size == 1 else [len(share) for share in shares])
+            pieces = cut_batch(batch, lengths if self.world_size == 1 else [len(share) for share in shares])
             for length, piece in zip(lengths, pieces, strict=True):
                 start += length
                 self.position = start
@@ -114,7 +114,7 @@ class Loader:
         return self._shuffle.rows(start, stop)
 
 
-def _cut(batch: Batch, lengths: list[int]) -> list[Batch]:
+def cut_batch(batch: Batch, lengths: list[int]) -> list[Batch]:
     """One batch of many rows as several, one after the other."""
     if len(lengths) == 1:
         return [batch]

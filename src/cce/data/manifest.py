@@ -48,6 +48,12 @@ def check_files(folder: Path, manifest: dict[str, Any]) -> None:
             raise ValueError(f"{folder / name} must have {entry['bytes']} bytes, got {size}: it was damaged.")
 
 
+def has_labels(manifest: dict[str, Any]) -> bool:
+    """Whether rows have labels: new rows that were prepared without have NaN."""
+    columns = manifest.get("options", {}).get("columns", {})
+    return "label" not in columns or columns["label"] is not None
+
+
 def checksum(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cce.checks import check_choice
 from cce.data.loader import Loader
-from cce.data.manifest import check_files, read_manifest
+from cce.data.manifest import check_files, has_labels, read_manifest
 from cce.data.split_rows import SplitRows
 from cce.data.verify import verify_data
 from cce.schema import Schema
@@ -34,6 +34,11 @@ class PreparedData:
     def splits(self) -> tuple[str, ...]:
         """Names of the splits: `train`, `validation`, `test`."""
         return tuple(self.manifest["splits"])
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether rows have labels, so that they can be scored."""
+        return has_labels(self.manifest)
 
     def num_rows(self, split: str) -> int:
         """Rows of a split."""

@@ -68,17 +68,17 @@ class SplitRows:
 
     def _with_bags(self, rows: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Flat ids and offsets: a one-hot feature has a bag of one id for each row."""
-        values, lengths = [], []
-        for index in range(len(self.schema.features)):
-            if index in self._bags:
-                some_values, some_lengths = self._bags[index].fetch(rows)
-            else:
-                some_values, some_lengths = ids[:, index], np.ones(len(rows), np.int64)
-            values.append(some_values)
-            lengths.append(some_lengths)
-        offsets = np.zeros(len(rows) * len(values) + 1, np.int64)
-        np.concatenate(lengths).cumsum(out=offsets[1:])
-        return np.concatenate(values).astype(np.int64, copy=False), offsets
+        ones = np.ones(len(rows), np.int64)
+        features = range(len(self.schema.features))
+        return join_bags([self._bags[f].fetch(rows) if f in self._bags else (ids[:, f], ones) for f in features])
+
+
+def join_bags(columns: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Flat ids and offsets as a batch has them, of the ids of each feature and how many each row has."""
+    lengths = np.concatenate([lengths for _, lengths in columns])
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    lengths.cumsum(out=offsets[1:])
+    return np.concatenate([values for values, _ in columns]).astype(np.int64, copy=False), offsets
 
 
 class Bags:

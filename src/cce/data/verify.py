@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cce.data.manifest import checksum, read_manifest
+from cce.data.manifest import checksum, has_labels, read_manifest
 from cce.data.record_format import OFFSET, id_dtype, map_file, offsets_file, record_dtype, rows_file, values_file
 from cce.schema import Schema
 
@@ -46,7 +46,7 @@ def verify_data(folder: Path) -> Verification:
     whole = {name for name, entry in files.items() if _check_file(folder / name, entry, found.problems)}
     for split in splits:
         if rows_file(split) in whole:
-            found.problems += _row_problems(folder / rows_file(split), schema)
+            found.problems += _row_problems(folder / rows_file(split), schema, has_labels=has_labels(manifest))
         for index, feature in enumerate(schema.features):
             if feature.multi_hot and {values_file(split, index), offsets_file(split, index)} <= whole:
                 found.problems += _bag_problems(folder, split, index, feature.num_embeddings)
@@ -70,10 +70,13 @@ def _check_file(path: Path, entry: dict[str, Any], problems: list[str]) -> bool:
     return True
 
 
-def _row_problems(path: Path, schema: Schema) -> Iterator[str]:
+def _row_problems(path: Path, schema: Schema, *, has_labels: bool) -> Iterator[str]:
     """One line for each column with values that are out of range."""
     records = map_file(path, record_dtype(schema))
-    yield from _first_wrong(path, "label", "0 or 1", records["label"], lambda x: (x == 0) | (x == 1))
+    if has_labels:
+        yield from _first_wrong(path, "label", "0 or 1", records["label"], lambda x: (x == 0) | (x == 1))
+    else:
+        yield from _first_wrong(path, "label", "NaN where rows have none", records["label"], np.isnan)
     if schema.has_weights:
         rule = "a finite number of at least 0"
         yield from _first_wrong(path, "weight", rule, records["weight"], lambda x: np.isfinite(x) & (x >= 0))

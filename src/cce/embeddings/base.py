@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from cce.arguments import RemembersArguments
 from cce.checks import check_flag, check_range, check_start_scale, check_type
 from cce.embeddings.initialization import StartScale, start_variance
 from cce.embeddings.sizing import most_within
@@ -27,7 +28,7 @@ DENSE_BLOCK = 1 << 16  # ids at a time in to_dense
 AMPLE = 1 << 24  # parameters: with so many, a method rejects nothing but a wrong option
 
 
-class Embedding(nn.Module, ABC):
+class Embedding(RemembersArguments, nn.Module, ABC):
     """A table of `num_embeddings` vectors of `embedding_dim` values, stored in some smaller form.
 
     The constructor differs from torch's: a class of ours takes its sizes, such as `num_rows`, and has no `max_norm`,

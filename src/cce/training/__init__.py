@@ -10,20 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cce.training.building import method_options
-    from cce.training.checkpoint import DamagedCheckpointError, list_checkpoints
+    from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, list_checkpoints, open_checkpoint
     from cce.training.config import MAY_CHANGE, TrainConfig
-    from cce.training.inspection import evaluate_checkpoint, inspect_checkpoint, verify_run
+    from cce.training.inspection import inspect_checkpoint, verify_run
+    from cce.training.loading import load_model, read_schema
     from cce.training.options import check_names, make_config, parse_pairs, read_toml, upgrade_options
+    from cce.training.scoring import Scores, group_column, score
+    from cce.training.session import kept_random_state
     from cce.training.stopping import DivergedError
     from cce.training.trainer import Trainer
     from cce.training.trial import Trial, try_out
 
 _HOMES = {
     "building": ("method_options",),
-    "checkpoint": ("DamagedCheckpointError", "list_checkpoints"),
+    "checkpoint": ("Checkpoint", "DamagedCheckpointError", "list_checkpoints", "open_checkpoint"),
     "config": ("MAY_CHANGE", "TrainConfig"),
-    "inspection": ("evaluate_checkpoint", "inspect_checkpoint", "verify_run"),
+    "inspection": ("inspect_checkpoint", "verify_run"),
+    "loading": ("load_model", "read_schema"),
     "options": ("check_names", "make_config", "parse_pairs", "read_toml", "upgrade_options"),
+    "scoring": ("Scores", "group_column", "score"),
+    "session": ("kept_random_state",),
     "stopping": ("DivergedError",),
     "trainer": ("Trainer",),
     "trial": ("Trial", "try_out"),
@@ -32,19 +38,26 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "MAY_CHANGE",
+    "Checkpoint",
     "DamagedCheckpointError",
     "DivergedError",
+    "Scores",
     "TrainConfig",
     "Trainer",
     "Trial",
     "check_names",
-    "evaluate_checkpoint",
+    "group_column",
     "inspect_checkpoint",
+    "kept_random_state",
     "list_checkpoints",
+    "load_model",
     "make_config",
     "method_options",
+    "open_checkpoint",
     "parse_pairs",
+    "read_schema",
     "read_toml",
+    "score",
     "try_out",
     "upgrade_options",
     "verify_run",

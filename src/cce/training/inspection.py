@@ -1,4 +1,4 @@
-"""Saved runs, looked at, scored and checked: what `cce inspect`, `cce evaluate` and `cce verify` do."""
+"""Saved runs, looked at and checked: what `cce inspect` and `cce verify` do."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cce.budget import FULL
-from cce.data import PreparedData, Verification
+from cce.data import Verification
 from cce.diagnostics import diagnose_tables, summary
-from cce.distributed import Ranks
 from cce.embeddings import Embedding
-from cce.evaluation import check_metrics, describe_metric
+from cce.evaluation import describe_metric
 from cce.models import MODELS
 from cce.run_folder import CONFIG, RunFolder
 from cce.text import format_table
 from cce.training.checkpoint import Checkpoint, checkpoint_path, list_checkpoints, open_checkpoint, read_checkpoint
 from cce.training.config import TrainConfig
-from cce.training.loading import load_model, read_run_options, read_schema
-from cce.training.scoring import Scores, group_column, score
+from cce.training.loading import load_model, read_run_options
 from cce.training.stopping import non_finite_parameter
 
 if TYPE_CHECKING:
@@ -58,16 +56,6 @@ class Inspection:
         return "\n".join([*lines, "options: " + ", ".join(f"{name}={value}" for name, value in given.items())])
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The scores of a checkpoint on a split."""
-
-    path: Path
-    num_rows: int
-    scores: Scores
-    damage: list[str]  # checkpoints that were passed over, and why
-
-
 def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: bool = False) -> Inspection:
     """The newest whole checkpoint of a run, or the checkpoint itself, and what it holds.
 
@@ -89,50 +77,6 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
         num_params=summary(made).num_params + rest,
         damage=damage,
     )
-
-
-def evaluate_checkpoint(
-    path: Path,
-    data: Path,
-    *,
-    split: str = "test",
-    metrics: list[str] | None = None,
-    group_by: str | None = None,
-    batch_size: int = 16_384,
-    streaming: bool = False,
-    model: str | None = None,
-    trust_model: bool = False,
-) -> Evaluation:
-    """The scores of a split by a checkpoint; of a run, by its best one.
-
-    metrics, group_by: those of the run, unless they are given.
-    """
-    prepared = PreparedData.open(data)
-    rows = prepared.num_rows(split)
-    if not rows:
-        raise ValueError(f"split must have rows, got {split!r} with none.")
-    checkpoint, damage = open_checkpoint(path, best=True)
-    if read_schema(checkpoint) != prepared.schema:
-        raise ValueError(f"data must have the columns and ids that the model was trained on, but {data} has others.")
-    config, made = load_model(checkpoint, model=model, trust_model=trust_model)
-    device = Ranks().device(config.device)
-    metrics, group_by = chosen_metrics(config, metrics, group_by)
-    groups = None if group_by is None else group_column(prepared.schema, group_by)
-    loader = prepared.loader(split, batch_size=batch_size, shuffle=False)
-    scores = score(made.to(device), loader, metrics, device=device, groups=groups, streaming=streaming)
-    return Evaluation(checkpoint.path, rows, scores, damage)
-
-
-def chosen_metrics(
-    config: TrainConfig, metrics: list[str] | None, group_by: str | None
-) -> tuple[list[str], str | None]:
-    """The metrics and the feature to group by: what is given, and for the rest what the run had."""
-    if metrics is None:
-        metrics, group_by = config.metrics, group_by or config.group_by
-    elif group_by is None and any(describe_metric(name).by_group for name in metrics):
-        group_by = config.group_by
-    check_metrics(metrics, group_by=group_by)
-    return metrics, group_by
 
 
 def _curve_table(curve: list[dict[str, float]]) -> str:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from cce.data import Loader
 from cce.distributed import Ranks, broadcast, gather_rows, sum_over_ranks
 from cce.evaluation import DEFAULT_METRICS, ScoredRows, SummedMetric, check_rows, find_metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from torch import Tensor, nn
 
-    from cce.data import Loader
     from cce.schema import Batch, Schema
 
 Scores = dict[str, float]  # by name of the metric; NaN where it is not defined
@@ -24,7 +24,7 @@ Scores = dict[str, float]  # by name of the metric; NaN where it is not defined
 @torch.no_grad()
 def score(
     model: nn.Module,
-    loader: Loader,
+    loader: Iterable[Batch],
     metrics: Sequence[str] = DEFAULT_METRICS,
     *,
     device: torch.device,
@@ -34,6 +34,7 @@ def score(
 ) -> Scores:
     """Score all rows; every rank its share, and all get the same result.
 
+    loader: the batches, in order; with several ranks a `Loader`, which knows how many rows all have been given.
     groups: gives the group of each row, for metrics by group. streaming: store no rows, where a metric allows it.
     """
     ranks = Ranks() if ranks is None else ranks
@@ -84,7 +85,7 @@ def group_column(schema: Schema, name: str) -> Callable[[Batch], Tensor]:
 
 def _scored(
     model: nn.Module,
-    loader: Loader,
+    loader: Iterable[Batch],
     device: torch.device,
     groups: Callable[[Batch], Tensor] | None,
     ranks: Ranks,
@@ -95,10 +96,10 @@ def _scored(
         yield first_row, ScoredRows.of(logits, batch.labels, batch.weights, groups(batch) if groups else None)
 
 
-def _numbered(loader: Loader, ranks: Ranks) -> Iterator[tuple[int, Batch]]:
+def _numbered(loader: Iterable[Batch], ranks: Ranks) -> Iterator[tuple[int, Batch]]:
     start = 0
     for batch in loader:
-        length = len(batch) if ranks.world_size == 1 else loader.position - start
+        length = loader.position - start if ranks.world_size > 1 and isinstance(loader, Loader) else len(batch)
         yield start + length * ranks.rank // ranks.world_size, batch
         start += length
 

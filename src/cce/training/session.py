@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -289,3 +289,13 @@ def restore_random_state(state: dict[str, Any]) -> None:
     random.setstate(state["python"])
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
+
+
+@contextmanager
+def kept_random_state() -> Iterator[None]:
+    """Leave the random numbers of the process as they were: a model that is built seeds them all."""
+    before = random_state()
+    try:
+        yield
+    finally:
+        restore_random_state(before)

@@ -59,3 +59,23 @@ def test_a_synthetic_data_set_has_no_raw_rows(tmp_path):
     prepare_synthetic(tmp_path / "x", SyntheticConfig(num_rows=200), progress=False)
     with pytest.raises(ValueError, match="must have been made from raw rows, got a synthetic data set"):
         reuse_vocabulary(tmp_path / "x", tmp_path / "raw")
+
+
+def test_new_rows_need_no_label(tmp_path):
+    write_csv(tmp_path / "old.csv", ("y", "a"), [(1, "p"), (0, "q"), (1, "q")])
+    run(table_job(tmp_path / "old.csv", Columns("y", ("a",)), splitting=Splitting("order", 0, 0)), tmp_path / "old")
+    write_csv(tmp_path / "new.csv", ("a",), [("p",), ("r",)])
+    new = run(reuse_vocabulary(tmp_path / "old", tmp_path / "new.csv"), tmp_path / "new")  # which verifies it as well
+    (batch,) = new.loader("test", batch_size=5, shuffle=False)
+    assert (batch.ids.tolist(), batch.labels.isnan().all()) == ([[2], [0]], True)
+    assert not new.has_labels
+    with pytest.raises(ValueError, match=r"must have a column 'a'; it has b\.$"):
+        reuse_vocabulary(tmp_path / "old", write_csv(tmp_path / "b.csv", ("b",), [("p",)]))
+
+
+def test_lines_without_names_need_no_label(tmp_path):
+    (tmp_path / "u.data").write_text("1\t5\t4\t1\n1\t6\t2\t2\n2\t5\t1\t3\n")
+    run(replace(movielens_job(tmp_path / "u.data"), splitting=Splitting("order", 0, 0)), tmp_path / "old")
+    (tmp_path / "ratings.dat").write_text("2::6::9\n7::5::9\n")
+    new = run(reuse_vocabulary(tmp_path / "old", tmp_path / "ratings.dat"), tmp_path / "new")
+    assert [ids for _, _, ids in rows_of(new, "test")] == [[2, 2], [0, 1]]

@@ -15,7 +15,7 @@ TRANSFORMS = ("log", "standard", "identity")  # of dense columns
 class Columns:
     """The columns of a raw file by name."""
 
-    label: str
+    label: str | None  # None where new rows have none
     categorical: tuple[str, ...]
     dense: tuple[str, ...] = ()
     multi_hot: tuple[str, ...] = ()  # they come after the categorical ones
@@ -33,7 +33,7 @@ class Columns:
         twice = [name for name in inputs if inputs.count(name) > 1]
         if twice:
             raise ValueError(f"categorical, multi_hot and dense must name a column once, got {twice[0]!r} twice.")
-        if self.label in (*inputs, self.weight):
+        if self.label is not None and self.label in (*inputs, self.weight):
             raise ValueError(f"label must be no feature, dense column or weight as well, got {self.label!r}.")
         for name, other in self.shared:
             if not {name, other} <= set(self.features) or name == other:
@@ -51,6 +51,11 @@ class Columns:
             user=self.user if "user" in needed else None,
             group=column if way == "column" else None,
         )
+
+    @property
+    def inputs(self) -> Columns:
+        """The columns that a model reads: no label, no weight, nothing that rows are split by."""
+        return replace(self, label=None, weight=None, timestamp=None, user=None, group=None)
 
     @property
     def features(self) -> tuple[str, ...]:

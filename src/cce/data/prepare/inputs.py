@@ -95,18 +95,7 @@ class Input:
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
         """All blocks in order, each with the offset where it begins."""
         with self.open() as stream:
-            offset = 0
-            for index in itertools.count(1):
-                wanted = index * block_bytes - offset
-                if wanted <= 0:
-                    continue  # a line reaches across the whole block
-                text = stream.read(wanted)
-                if len(text) == wanted and not text.endswith(b"\n"):
-                    text += stream.readline()
-                if not text:
-                    return
-                yield offset, text
-                offset += len(text)
+            yield from line_blocks(stream, block_bytes)
 
     def block(self, index: int, block_bytes: int = BLOCK_BYTES) -> tuple[int, bytes]:
         """One block of a plain file, which may be empty, and the offset where it begins."""
@@ -115,6 +104,22 @@ class Input:
             stop = _first_line_at(stream, (index + 1) * block_bytes)
             stream.seek(start)
             return start, stream.read(stop - start)
+
+
+def line_blocks(stream: IO[bytes], block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
+    """All blocks of whole lines of a stream, each with the offset where it begins."""
+    offset = 0
+    for index in itertools.count(1):
+        wanted = index * block_bytes - offset
+        if wanted <= 0:
+            continue  # a line reaches across the whole block
+        text = stream.read(wanted)
+        if len(text) == wanted and not text.endswith(b"\n"):
+            text += stream.readline()
+        if not text:
+            return
+        yield offset, text
+        offset += len(text)
 
 
 class DamagedError(Exception):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cce.data.prepare.arrow import RawBlock, parquet_blocks, parse_json_lines, parse_text, save_block
+from cce.data.prepare.arrow import RawBlock, Words, parquet_blocks, parse_json_lines, parse_text, save_block
 from cce.data.prepare.inputs import BLOCK_BYTES, Input
 from cce.data.prepare.split import unit_hash
 from cce.data.prepare.translation import translate
@@ -93,21 +93,12 @@ def _raw_blocks(piece: Piece) -> Iterator[tuple[int, RawBlock]]:
 
 def _keep_block(piece: Piece, path: Path, offset: int, raw: RawBlock) -> dict[str, Any]:
     """Write the rows of a block that are used, and return its summary."""
-    raw = _well_formed(raw, piece.columns, piece.reading)
+    raw = well_formed(raw, piece.columns, piece.reading)
     num_read = len(raw.lines)
     raw = raw.keep(_kept(raw, offset, piece))
-    numbers: dict[str, np.ndarray] = {
-        role: raw.numbers[name].astype(np.float32 if role == "weight" else np.float64)
-        for role, name in piece.columns.numbers.items()
-    }
-    numbers["label"] = _labels(numbers["label"], piece.reading.threshold)
-    missing, negative = {}, {}
-    for index, name in enumerate(piece.columns.dense):
-        column = raw.numbers[name]
-        numbers[f"dense {index}"], missing[name], negative[name] = _dense(column, name, piece.reading)
-    words = {name: translate(column, name, piece.columns, piece.reading) for name, column in raw.words.items()}
+    clean = clean_columns(raw, piece.columns, piece.reading)
     if len(raw.lines):
-        save_block(path, numbers, {f"word {name}": column for name, column in words.items()})
+        save_block(path, clean.numbers, {f"word {name}": column for name, column in clean.words.items()})
     bad = sorted(raw.bad)
     return {
         "num_rows": len(raw.lines),
@@ -115,17 +106,43 @@ def _keep_block(piece: Piece, path: Path, offset: int, raw: RawBlock) -> dict[st
         "num_dropped": num_read - len(raw.lines),
         "num_bad": len(bad),
         "bad": bad[:REPORTED],
-        "missing": missing,
-        "negative": negative,
+        "missing": clean.missing,
+        "negative": clean.negative,
     }
 
 
-def _well_formed(raw: RawBlock, columns: Columns, reading: Reading) -> RawBlock:
+@dataclass(frozen=True)
+class CleanColumns:
+    """The columns of a block as a data set holds them, but for ids: numbers by role, words by name."""
+
+    numbers: dict[str, np.ndarray]  # "label", "weight", …, and "dense 0", "dense 1", …
+    words: dict[str, Words]
+    missing: dict[str, int]  # values of dense columns
+    negative: dict[str, int]
+
+
+def clean_columns(raw: RawBlock, columns: Columns, reading: Reading) -> CleanColumns:
+    """Labels by the threshold, dense values transformed, words translated."""
+    numbers: dict[str, np.ndarray] = {
+        role: raw.numbers[name].astype(np.float32 if role == "weight" else np.float64)
+        for role, name in columns.numbers.items()
+    }
+    if "label" in numbers:
+        numbers["label"] = _labels(numbers["label"], reading.threshold)
+    missing, negative = {}, {}
+    for index, name in enumerate(columns.dense):
+        column = raw.numbers[name]
+        numbers[f"dense {index}"], missing[name], negative[name] = _dense(column, name, reading)
+    words = {name: translate(column, name, columns, reading) for name, column in raw.words.items()}
+    return CleanColumns(numbers, words, missing, negative)
+
+
+def well_formed(raw: RawBlock, columns: Columns, reading: Reading) -> RawBlock:
     """Rows whose values are valid; the others are malformed."""
     for role, name in columns.numbers.items():
         rule = "a number or a time of ISO 8601" if role == "timestamp" else "a number"
         raw = _check_numbers(raw, name, np.isfinite, rule)
-    if reading.threshold is None:
+    if reading.threshold is None and columns.label is not None:
         allowed = (0, 1) if reading.drop_label is None else (0, 1, reading.drop_label)
         raw = _check_numbers(raw, columns.label, lambda x: np.isin(x, allowed), "0 or 1 without a threshold")
     if columns.weight is not None:
@@ -149,6 +166,8 @@ def _check_numbers(raw: RawBlock, name: str, is_right: Callable[[np.ndarray], np
 def _kept(raw: RawBlock, offset: int, piece: Piece) -> np.ndarray:
     """Which rows are used: by label, then by a hash of the row's offset in the file."""
     reading = piece.reading
+    if piece.columns.label is None:
+        return np.ones(len(raw.lines), bool)
     labels = raw.numbers[piece.columns.label]
     kept = np.ones(len(labels), bool) if reading.drop_label is None else labels != reading.drop_label
     if reading.sample == "all":

@@ -17,10 +17,12 @@ import numpy as np
 from cce.data.prepare.arrow import (
     Values,
     Words,
+    as_texts,
     as_values,
     by_falling_count,
     concatenate,
     find_values,
+    is_whole,
     load_bags,
     load_vocabulary,
     load_words,
@@ -30,6 +32,7 @@ from cce.data.prepare.arrow import (
     texts_of,
 )
 from cce.data.prepare.translation import as_floats, bin_edges, bin_words
+from cce.data.vocabulary import Texts, Vocabulary
 from cce.files import write_atomic
 
 if TYPE_CHECKING:
@@ -64,6 +67,13 @@ def vocabulary_file(index: int) -> str:
 def vocabulary_size(path: Path) -> int:
     """How many values a vocabulary has: one for each id but 0."""
     return sum(parquet_groups(path))
+
+
+def index_vocabulary(path: Path, feature: str) -> Vocabulary:
+    """The vocabulary of a data set, indexed for lookups."""
+    values, _ = load_vocabulary(path)
+    whole = is_whole(values)
+    return Vocabulary.build(feature, "integers" if whole else "words", Texts(*as_texts(values, whole=whole)))
 
 
 def split_file(block: Path) -> Path:

@@ -18,24 +18,40 @@ if TYPE_CHECKING:
 
 
 def reuse_vocabulary(dataset: Path, raw: Path, *, max_bad_rows: int = 0) -> Job:
-    """The job of raw rows of the same kind as `dataset`. All of them are used, and all are in the split `test`."""
+    """The job of raw rows of the same kind as `dataset`. All of them are used, and all are in the split `test`.
+
+    They need no label: rows without are prepared without.
+    """
     manifest = read_manifest(dataset)
     check_files(dataset, manifest)
-    if manifest["kind"] == "synthetic":
-        raise ValueError(f"{dataset} must have been made from raw rows, got a synthetic data set.")
+    columns, reading = raw_options(dataset, manifest)
     check_choice(f"kind of {dataset / MANIFEST}", manifest["kind"], SOURCES)
-    columns, reading = _options(dataset, manifest.get("options", {}))
-    job = SOURCES[manifest["kind"]].reuse(raw, columns, reading)
+    job = _without_missing_label(SOURCES[manifest["kind"]].reuse(raw, columns, reading))
     rule = VocabularyRule(hash_bits=manifest["options"].get("rule", {}).get("hash_bits"))
     return replace(job, splitting=Splitting("none"), rule=rule, reuse_vocabulary=dataset, max_bad_rows=max_bad_rows)
 
 
-def _options(dataset: Path, options: dict[str, Any]) -> tuple[Columns, Reading]:
+def raw_options(dataset: Path, manifest: dict[str, Any]) -> tuple[Columns, Reading]:
+    """The columns of the raw rows of a data set, and how they were read."""
+    if manifest["kind"] == "synthetic":
+        raise ValueError(f"{dataset} must have been made from raw rows, got a synthetic data set.")
+    options = manifest.get("options", {})
     try:
         return Columns(**_tuples(options["columns"])), Reading(**_tuples(options["reading"]))
     except (KeyError, TypeError, AttributeError) as error:
         path = dataset / MANIFEST
         raise ValueError(f"options of {path} must be as `cce prepare` wrote them, got {error}.") from error
+
+
+def _without_missing_label(job: Job) -> Job:
+    """The job itself, or without a label where the lines of its text have one column less than they would have."""
+    names, label, first = job.reading.names, job.columns.label, job.inputs[0]
+    if label is None or first.is_parquet or not first.path.is_file():
+        return job
+    if len(first.header(job.reading.delimiter)) != len(names) - 1:
+        return job
+    reading = replace(job.reading, names=tuple(name for name in names if name != label), drop_label=None)
+    return replace(job, columns=replace(job.columns, label=None), reading=reading)
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:

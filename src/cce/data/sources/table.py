@@ -88,7 +88,8 @@ def _check_ways(raw: Path | None, files: Mapping[str, tuple[Path, ...]], options
 
 
 def _reuse(raw: Path, columns: Columns, reading: Reading) -> Job:
-    return table_job(raw, columns, reading=reading)
+    names = read_header(find_inputs(raw, None), None).names
+    return table_job(raw, columns if columns.label in names else replace(columns, label=None), reading=reading)
 
 
 TABLE = Source(

@@ -1,5 +1,7 @@
 """Values and their counts: merged, ranked, found again."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -38,3 +40,22 @@ def test_values_that_are_not_found_are_minus_one():
 def test_integers_and_words_together_are_words():
     numbers = arrow.hex_words(arrow.as_values(["1"]), None)
     assert arrow.concatenate([numbers, arrow.as_values(["x"])]).to_pylist() == ["1", "x"]
+
+
+def test_words_are_found_among_integers_if_they_are_such_numbers():
+    vocabulary = arrow.hex_words(arrow.as_values(["a", "c"]), None)  # 10 and 12
+    words = arrow.as_values(["12", "012", "x", "1.5", "-10", "", "9" * 19, "9223372036854775807", "10"])
+    assert arrow.find_values(words, vocabulary).tolist() == [1, 1, -1, -1, -1, -1, -1, -1, 0]
+
+
+def test_texts_are_the_words_or_the_digits_of_numbers():
+    def texts(values, *, whole):
+        offsets, text = arrow.as_texts(values, whole=whole)
+        return [bytes(text[a:b]).decode() for a, b in itertools.pairwise(offsets)]
+
+    words = arrow.as_values(["x", "é7", "007", "-0", "-12"])
+    assert texts(words, whole=False) == ["x", "é7", "007", "-0", "-12"]
+    assert texts(words[2:], whole=True) == ["7", "0", "-12"]
+    assert texts(words[:2], whole=True) == ["", ""]
+    assert texts(arrow.hex_words(words[2:3], None), whole=False) == ["7"]
+    assert texts(words[:0], whole=False) == []

@@ -2,8 +2,11 @@
 
 from cce.data.prepare.arrow.blocks import RawBlock, Values, Words, load_bags, load_numbers, load_words, save_block
 from cce.data.prepare.arrow.compressed import open_zstd
+from cce.data.prepare.arrow.frames import frame_blocks, record_blocks
+from cce.data.prepare.arrow.json import parse_json
 from cce.data.prepare.arrow.json_lines import parse_json_line, parse_json_lines
 from cce.data.prepare.arrow.parquet import (
+    TableWriter,
     load_vocabulary,
     parquet_blocks,
     parquet_columns,
@@ -13,23 +16,29 @@ from cce.data.prepare.arrow.parquet import (
 )
 from cce.data.prepare.arrow.text import as_values, parse_text, write_text
 from cce.data.prepare.arrow.values import (
+    as_texts,
     by_falling_count,
     concatenate,
     find_values,
     hex_words,
+    is_whole,
     merge_counts,
     texts_of,
 )
 
 __all__ = [
     "RawBlock",
+    "TableWriter",
     "Values",
     "Words",
+    "as_texts",
     "as_values",
     "by_falling_count",
     "concatenate",
     "find_values",
+    "frame_blocks",
     "hex_words",
+    "is_whole",
     "load_bags",
     "load_numbers",
     "load_vocabulary",
@@ -39,9 +48,11 @@ __all__ = [
     "parquet_blocks",
     "parquet_columns",
     "parquet_groups",
+    "parse_json",
     "parse_json_line",
     "parse_json_lines",
     "parse_text",
+    "record_blocks",
     "save_block",
     "save_first_rows",
     "save_vocabulary",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from cce.data.prepare.arrow.blocks import Array, RawBlock, Values, first_line, one_chunk, raw_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from cce.data.prepare.columns import Columns, Reading
@@ -57,6 +57,24 @@ def save_first_rows(path: Path, out: Path, num_rows: int) -> int:
         table = pa.table(batch) if batch is not None else file.schema_arrow.empty_table()
         pq.write_table(table, out)
     return int(table.num_rows)
+
+
+class TableWriter:
+    """A Parquet file that is written block by block; `types` are those of its columns, by name, in Arrow's words."""
+
+    def __init__(self, path: Path, types: Mapping[str, str]) -> None:
+        self._schema = pa.schema(dict(types))
+        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
+
+    def write(self, columns: Mapping[str, Any]) -> None:
+        """Append rows."""
+        self._writer.write_table(pa.table(dict(columns), self._schema))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
 
 
 def save_vocabulary(path: Path, values: Values, counts: Array) -> None:

@@ -13,6 +13,8 @@ from cce.data.prepare.arrow.blocks import Array, Values, one_chunk
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+LARGEST = str(2**63 - 1)
+
 
 def hex_words(values: Values, modulus: int | None) -> Values:
     """Hexadecimal words of at most eight digits as integers, taken modulo `modulus`."""
@@ -50,7 +52,40 @@ def by_falling_count(values: Values, counts: Array) -> tuple[Values, Array]:
 
 def find_values(values: Values, among: Values) -> Array:
     """The index of each value in `among`, or -1."""
-    return pc.fill_null(pc.index_in(pc.cast(values, among.type), value_set=among), -1).to_numpy().astype(np.int64)
+    values = whole_numbers(values) if pa.types.is_integer(among.type) else pc.cast(values, among.type)
+    found = pc.index_in(values, value_set=among, skip_nulls=True)
+    return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def whole_numbers(values: Values) -> Values:
+    """Values as int64; words that are no such number are null."""
+    if pa.types.is_integer(values.type):
+        return pc.cast(values, pa.int64())
+    words = pc.cast(values, pa.string())
+    digits = pc.utf8_ltrim(words, "-0")
+    is_short = pc.less(pc.utf8_length(digits), len(LARGEST))
+    fits = pc.or_(is_short, pc.and_(pc.equal(pc.utf8_length(digits), len(LARGEST)), pc.less_equal(digits, LARGEST)))
+    is_whole = pc.and_(pc.match_substring_regex(words, r"^-?[0-9]+$"), fits)
+    return pc.cast(pc.if_else(is_whole, words, pa.scalar(None, pa.string())), pa.int64())
+
+
+def is_whole(values: Values) -> bool:
+    """Whether a column holds integers."""
+    return bool(pa.types.is_integer(values.type))
+
+
+def as_texts(values: Values, *, whole: bool) -> tuple[Array, Array]:
+    """Offsets (int64) and UTF-8 bytes of the text of each value; of numbers, if `whole`, their decimal digits.
+
+    A value that is no number where one is due has the empty text, which no number has.
+    """
+    words = pc.cast(whole_numbers(values) if whole else values, pa.large_string())
+    words = pc.fill_null(words, "")
+    _, offsets, text = words.buffers()
+    first, count = words.offset, len(words)
+    ends = np.frombuffer(offsets, np.int64)[first : first + count + 1] if offsets else np.zeros(1, np.int64)
+    data = np.frombuffer(text, np.uint8) if text else np.zeros(0, np.uint8)
+    return ends - ends[0], data[ends[0] : ends[-1]]
 
 
 def concatenate(pieces: list[Values]) -> Values:

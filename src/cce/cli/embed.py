@@ -1,0 +1,54 @@
+"""`cce embed`: the vectors of a feature, for retrieval."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cce.cli.loading import add_loading, add_run, load
+from cce.records import strict_json
+
+EXAMPLE = """examples:
+  cce embed runs/clicks-cce --feature item --out vectors.npy
+  cce embed one.ccez --feature user --out users.npy --json"""
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the verb to the parser."""
+    parser = verbs.add_parser(
+        "embed",
+        help="write the vectors of a feature's values, for retrieval",
+        description="Write the vectors of all ids of a feature to a .npy file, row by row, and their raw values to a "
+        "Parquet file beside it (vectors.values.parquet for vectors.npy). Row 0 is of values that are unseen or "
+        "missing. Both are written in blocks, and numpy, faiss or usearch can map the vectors.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_run(parser)
+    parser.add_argument("--feature", required=True, metavar="NAME", help="the feature whose vectors are written")
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE.npy", help="the file of vectors")
+    about = "write no raw values: for runs on data sets without, such as synthetic ones"
+    parser.add_argument("--no-values", action="store_true", help=about)
+    parser.add_argument("--json", action="store_true", help="print what was written as JSON, and no progress")
+    add_loading(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the vectors and the values, and say where."""
+    from cce.runs import values_file, write_values, write_vectors
+
+    if options.out.suffix != ".npy":
+        raise ValueError(f"--out must end in .npy, got {str(options.out)!r}.")
+    found = load(options)
+    vectors = found.vectors(options.feature)
+    told = {"checkpoint": str(found.path), "vectors": str(options.out), "shape": list(vectors.shape)}
+    if not options.no_values:
+        values = values_file(options.out)
+        write_values(found.vocabularies[options.feature], values, progress=not options.json)
+        told["values"] = str(values)
+    write_vectors(vectors, options.out, progress=not options.json)
+    shape = " × ".join(f"{size:,}" for size in vectors.shape)
+    lines = [f"{shape}, float32: {options.out}"] + ([f"raw values: {told['values']}"] if "values" in told else [])
+    print(strict_json(told) if options.json else "\n".join(lines))

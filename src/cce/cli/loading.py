@@ -1,0 +1,50 @@
+"""What verbs that use a trained run share: the options that say where it is, and its loading."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cce.cli.inspect import add_trust
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cce.runs import LoadedRun
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the run, and what else its loading may need."""
+    parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint, or a pack (.ccez)")
+
+
+def add_loading(parser: argparse.ArgumentParser) -> None:
+    """Add the options of loading."""
+    parser.add_argument("--device", default="auto", help="cpu, cuda, or auto: cuda where there is one")
+    add_data_set(parser)
+    add_trust(parser)
+
+
+def add_data_set(parser: argparse.ArgumentParser) -> None:
+    """Add where the data set of a run is now."""
+    about = "the data set that the run was trained on, if it is not where it was; needed once, for its vocabularies"
+    parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, dest="data_set", help=about)
+
+
+def load(options: argparse.Namespace) -> LoadedRun:
+    """Load the run; better checkpoints that had to be passed over are named."""
+    from cce.runs import load_run
+
+    with warnings.catch_warnings(action="ignore"):
+        found = load_run(
+            options.path,
+            data=options.data_set,
+            device=options.device,
+            model=options.model,
+            trust_model=options.trust_model,
+        )
+    for line in found.damage:
+        print(f"cce {options.verb}: {line}", file=sys.stderr)
+    return found

@@ -1,0 +1,59 @@
+"""`cce predict`: the probabilities of raw rows."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from cce.cli.loading import add_loading, add_run, load
+from cce.data import FORMATS, STANDARD
+from cce.records import strict_json
+
+EXAMPLE = """examples:
+  cce predict runs/clicks-cce tomorrow.csv --out predictions.parquet
+  cce predict one.ccez tomorrow.parquet --out predictions.csv
+  zcat rows.csv.gz | cce predict one.ccez - --format csv --out - > predictions.csv"""
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the verb to the parser."""
+    parser = verbs.add_parser(
+        "predict",
+        help="give raw rows their probabilities, by a trained run",
+        description="Give each row of a CSV, TSV, Parquet or JSON-lines file its probability, in order, by the best "
+        "checkpoint of a run. Rows need no label. They are read and written block by block.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_run(parser)
+    parser.add_argument("raw", metavar="RAW", help="the file of raw rows; - for standard input")
+    parser.add_argument("--out", required=True, metavar="FILE", help="where to write; - for standard output")
+    about = "what RAW is, if its name does not say so (and standard output, if --out is -)"
+    parser.add_argument("--format", choices=tuple(FORMATS), default=None, help=about)
+    parser.add_argument("--batch-size", type=int, default=16_384, help="rows at a time (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON, and no progress")
+    add_loading(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Predict, and say how many rows there were."""
+    from cce.runs import write_predictions
+
+    found = load(options)
+    to_standard = options.out == STANDARD
+    blocks = found.predict_blocks(
+        options.raw, batch_size=options.batch_size, form=options.format, progress=not options.json and not to_standard
+    )
+    num_rows = write_predictions(blocks, options.out, _form_of_output(options))
+    told = {"checkpoint": str(found.path), "rows": num_rows, "out": options.out}
+    stream = sys.stderr if to_standard else sys.stdout
+    print(strict_json(told) if options.json else f"{num_rows:,} rows: {options.out}", file=stream)
+
+
+def _form_of_output(options: argparse.Namespace) -> str | None:
+    """That of the input on standard output, if it is text; by the name of a file."""
+    if options.out != STANDARD:
+        return None
+    return options.format if options.format not in (None, "parquet") else "csv"

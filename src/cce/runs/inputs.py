@@ -1,0 +1,191 @@
+"""How raw rows become inputs of a run's model: columns, transforms and vocabularies, in a folder of files.
+
+A run refers to its data set by a checksum. `inputs/` in the folder of the run is made of the data set when it is first
+needed, and from then on the run can do without; a pack holds the same files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tqdm import tqdm
+
+from cce.data import MANIFEST, Vocabulary, check_pyarrow, checksum, raw_options, read_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cce.data import Columns, Reading, RowEncoder
+    from cce.schema import Schema
+
+FORMAT = 1
+INPUTS, OPTIONS = "inputs", "inputs.json"
+
+
+class Files(Protocol):
+    """Files by name: those of a folder, or of a pack."""
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+
+    def locate(self, name: str) -> tuple[Path, int]:
+        """The path of the file that holds it, and where it begins there."""
+
+
+@dataclass(frozen=True)
+class FolderFiles:
+    """Files of a folder."""
+
+    folder: Path
+
+    @classmethod
+    def temporary(cls) -> FolderFiles:
+        """Those of a new folder, which is removed when nobody holds them any more."""
+        made = cls(Path(tempfile.mkdtemp(prefix="cce-")))
+        weakref.finalize(made, shutil.rmtree, made.folder, ignore_errors=True)
+        return made
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        return (self.folder / name).read_bytes()
+
+    def locate(self, name: str) -> tuple[Path, int]:
+        """The path of a file, which begins at 0."""
+        return self.folder / name, 0
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """What raw rows must have, and the vocabularies of their features by name.
+
+    has_names: whether columns of the data set were found by name, rather than by their position in a line.
+    """
+
+    columns: Columns
+    reading: Reading
+    has_names: bool
+    vocabularies: dict[str, Vocabulary]
+    files: Files  # held while vocabularies are mapped
+
+    def encoder(self, schema: Schema, *, has_labels: bool = False) -> RowEncoder:
+        """What turns raw rows into batches."""
+        check_pyarrow()
+        from cce.data import RawRows, RowEncoder
+
+        rows = RawRows(self.columns, self.reading, has_names=self.has_names, has_labels=has_labels)
+        return RowEncoder(schema, rows, self.vocabularies)
+
+
+def input_file(index: int) -> str:
+    """The name of the vocabulary of the `index`-th feature."""
+    return f"{index:03d}.safetensors"
+
+
+def read_inputs(files: Files, schema: Schema, where: Path) -> RunInputs:
+    """The inputs in a folder or a pack, which `where` names in errors."""
+    options = _options(files, where)
+    columns, reading = raw_options(where, options)
+    vocabularies = {}
+    for index, feature in enumerate(schema.features):
+        try:
+            found = Vocabulary.open(*files.locate(input_file(index)))
+        except OSError as error:
+            raise ValueError(f"{where} must hold the vocabulary of {feature.name!r}, got none: {error}.") from error
+        if (found.feature, len(found)) != (feature.name, feature.num_embeddings - 1):
+            got = f"{len(found)} of {found.feature!r}"
+            raise ValueError(f"{where} must hold {feature.num_embeddings - 1} values of {feature.name!r}, got {got}.")
+        vocabularies[feature.name] = found
+    return RunInputs(columns, reading, options["kind"] == "table", vocabularies, files)
+
+
+@dataclass(frozen=True)
+class DataReference:
+    """A run's folder, where its data set should be, and the checksum of the data set's manifest."""
+
+    folder: Path
+    data: Path
+    checksum: str
+    progress: bool = False
+
+    def check(self) -> None:
+        """Reject a data set that is not there, or is another one."""
+        folder, data = self.folder, str(self.data)
+        if not (self.data / MANIFEST).is_file():
+            hint = "give its folder as data (--data), or pack the run where the data set is"
+            raise FileNotFoundError(f"{folder} has its vocabularies in the data set {data!r}, got none there: {hint}.")
+        if checksum(self.data / MANIFEST) != self.checksum:
+            raise ValueError(f"data must be the data set that {folder} was trained on, but {data!r} is another.")
+
+
+def find_inputs(reference: DataReference, schema: Schema) -> RunInputs:
+    """The inputs of a run; made of its data set if they are missing."""
+    found = reference.folder / INPUTS
+    if (found / OPTIONS).is_file() and _options(FolderFiles(found), found).get("data") == reference.checksum:
+        return read_inputs(FolderFiles(found), schema, found)
+    reference.check()
+    files = _make_inputs(reference, schema)
+    return read_inputs(files, schema, files.folder)
+
+
+def _options(files: Files, where: Path) -> dict[str, Any]:
+    try:
+        options = json.loads(files.read(OPTIONS))
+        version, kind = options["format"], options["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{where}/{OPTIONS} must be as it was written, and it is damaged: {error}.") from error
+    if version != FORMAT or not isinstance(kind, str):
+        raise ValueError(f"format of {where}/{OPTIONS} must be {FORMAT}, got {version!r}.")
+    return dict(options)
+
+
+def _make_inputs(reference: DataReference, schema: Schema) -> FolderFiles:
+    """Write `inputs/`, whole or not at all; to a temporary folder if the run's cannot be written."""
+    folder, manifest = reference.folder, read_manifest(reference.data)
+    columns, reading = raw_options(reference.data, manifest)
+    options = {"format": FORMAT, "data": reference.checksum, "kind": manifest["kind"]}
+    options["options"] = {"columns": asdict(columns), "reading": asdict(reading)}
+    try:
+        temporary = folder / f".{INPUTS}.{os.getpid()}.part"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+    except OSError:
+        elsewhere = FolderFiles.temporary()
+        _write_inputs(elsewhere.folder, reference, options, schema)
+        return elsewhere
+    try:
+        _write_inputs(temporary, reference, options, schema)
+        shutil.rmtree(folder / INPUTS, ignore_errors=True)  # those of another data set
+        _rename(temporary, folder / INPUTS)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return FolderFiles(folder / INPUTS)
+
+
+def _rename(temporary: Path, folder: Path) -> None:
+    """Give a folder its name, unless another process was faster."""
+    try:
+        temporary.rename(folder)
+    except OSError:
+        if not (folder / OPTIONS).is_file():
+            raise
+
+
+def _write_inputs(folder: Path, reference: DataReference, options: Mapping[str, Any], schema: Schema) -> None:
+    check_pyarrow()
+    from cce.data import index_vocabulary, vocabulary_file
+
+    files = read_manifest(reference.data)["files"]
+    features = tqdm(schema.features, "vocabularies", leave=False, disable=None if reference.progress else True)
+    for index, feature in enumerate(features):
+        path = reference.data / vocabulary_file(index)
+        if not path.is_file() or checksum(path) != files.get(vocabulary_file(index), {}).get("sha256"):
+            raise ValueError(f"{path} must be as `cce prepare` wrote it, and it is missing or damaged.")
+        index_vocabulary(path, feature.name).save(folder / input_file(index))
+    (folder / OPTIONS).write_text(json.dumps(options, indent=1) + "\n", encoding="utf-8")

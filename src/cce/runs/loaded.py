@@ -1,0 +1,160 @@
+"""`load_run`: a trained run, ready to be used: its best model, and everything that raw rows need."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cce.checks import check_range, check_type
+from cce.distributed import Ranks
+from cce.records import RunRecord
+from cce.run_folder import CHECKPOINTS, RunFolder
+from cce.runs.evaluating import Evaluation, Scorer, check_rows_or_data, is_folder, prepared_batches
+from cce.runs.inputs import INPUTS, DataReference, RunInputs, find_inputs, read_inputs
+from cce.runs.pack import RECORD, Pack
+from cce.runs.predicting import BATCH_SIZE, predict_batches
+from cce.runs.vectors import FeatureVectors
+from cce.training import kept_random_state, load_model, open_checkpoint, read_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import nn
+
+    from cce.data import Vocabulary
+    from cce.schema import Schema
+    from cce.training import TrainConfig
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A trained run; `load_run` makes it.
+
+    path: of its checkpoint or its pack. model: as it was at the best validation, in evaluation mode.
+    scores: of the test rows, if the run is finished. damage: better checkpoints that were passed over, and why.
+    """
+
+    path: Path
+    step: int
+    model: nn.Module = field(repr=False)
+    config: TrainConfig
+    schema: Schema
+    scores: dict[str, float]
+    source: Pack | DataReference = field(repr=False)  # of what raw rows need
+    damage: tuple[str, ...] = ()
+
+    @cached_property
+    def inputs(self) -> RunInputs:
+        """How raw rows become inputs. Made of the data set when it is first needed, and kept in the run's folder."""
+        if isinstance(self.source, Pack):
+            if not self.source.has_inputs:
+                raise ValueError(f"{self.path} has no vocabularies, as its data set had none: it predicts no raw rows.")
+            return read_inputs(self.source.below(INPUTS), self.schema, self.path)
+        return find_inputs(self.source, self.schema)
+
+    @property
+    def vocabularies(self) -> dict[str, Vocabulary]:
+        """The values of each feature, by its name; memory-mapped."""
+        return self.inputs.vocabularies
+
+    def predict(
+        self, rows: Any, *, batch_size: int = BATCH_SIZE, form: str | None = None, progress: bool = False
+    ) -> np.ndarray:
+        """The probabilities of raw rows, float32, in their order.
+
+        rows: a pandas or polars frame, a pyarrow table, a list of dictionaries, or the path of a CSV, TSV, Parquet or
+        JSON-lines file. They need no label. Values that training did not see, and missing ones, are treated as there.
+        form: what a file is, if the end of its name does not say so: csv, tsv, parquet or jsonl.
+        """
+        blocks = list(self.predict_blocks(rows, batch_size=batch_size, form=form, progress=progress))
+        return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+
+    def predict_blocks(
+        self, rows: Any, *, batch_size: int = BATCH_SIZE, form: str | None = None, progress: bool = False
+    ) -> Iterator[np.ndarray]:
+        """The same, batch by batch: in memory that does not grow with the rows."""
+        check_range("batch_size", batch_size, 1, 2**31)
+        batches = self.inputs.encoder(self.schema).batches(rows, batch_size=batch_size, form=form)
+        return predict_batches(self.model, batches, progress=progress)
+
+    def evaluate(
+        self,
+        data: Any,
+        *,
+        split: str | None = None,
+        metrics: Sequence[str] | None = None,
+        group_by: str | None = None,
+        batch_size: int = BATCH_SIZE,
+        streaming: bool = False,
+        form: str | None = None,
+    ) -> Evaluation:
+        """The scores of a split of a prepared data set, or of raw rows with labels, of any kind that `predict` takes.
+
+        split: of a data set, by default "test". metrics, group_by: those of the run, unless they are given.
+        """
+        check_rows_or_data(data, split, form)
+        if is_folder(data):
+            name = split or "test"
+            batches = prepared_batches(Path(data), self.schema, split=name, batch_size=batch_size)
+        else:
+            name = str(data) if isinstance(data, str | Path) else "rows"
+            encoder = self.inputs.encoder(self.schema, has_labels=True)
+            batches = encoder.batches(data, batch_size=batch_size, form=form)
+        scorer = Scorer(self.model, self.config, self.schema)
+        return scorer.score(batches, metrics, group_by, name=name, streaming=streaming)
+
+    def vectors(self, feature: str) -> FeatureVectors:
+        """What gives the vectors of a feature's ids."""
+        return FeatureVectors(self.model, self.schema, feature)
+
+
+def load_run(
+    path: Path | str,
+    *,
+    data: Path | str | None = None,
+    device: str = "cpu",
+    model: str | None = None,
+    trust_model: bool = False,
+) -> LoadedRun:
+    """Load the run in a folder, at its best checkpoint; or a checkpoint itself; or a pack.
+
+    data: the data set of the run, if it is not where it was. It is needed once, for the vocabularies.
+    model, trust_model: code that is not of this package is run only if it is given again, or trusted.
+    """
+    check_type("path", path, (str, Path), "the path of a run")
+    where, pack, damage = Path(path), None, list[str]()
+    if where.is_file():
+        pack = Pack.open(where)
+        checkpoint = pack.checkpoint()
+    else:
+        checkpoint, damage = open_checkpoint(where, best=True)
+    for line in damage:
+        warnings.warn(line, stacklevel=2)
+    with kept_random_state():
+        config, made = load_model(checkpoint, model=model, trust_model=trust_model)
+    folder = run_folder(where)
+    reference = DataReference(folder.path, Path(data or config.data), checkpoint.get("data", str))
+    return LoadedRun(
+        path=checkpoint.path,
+        step=checkpoint.step,
+        model=made.to(Ranks().device(device)).eval(),
+        config=config,
+        schema=read_schema(checkpoint),
+        scores=_packed_scores(pack) if pack else folder.read_record().scores if folder.is_finished else {},
+        source=pack or reference,
+        damage=tuple(damage),
+    )
+
+
+def run_folder(path: Path) -> RunFolder:
+    """The folder of the run that a path names, or of whose checkpoints it names one."""
+    return RunFolder(path.parent.parent if path.parent.name == CHECKPOINTS else path)
+
+
+def _packed_scores(pack: Pack) -> dict[str, float]:
+    return RunRecord.from_json(pack.read(RECORD).decode()).scores if RECORD in pack.starts else {}

@@ -1,0 +1,254 @@
+"""`save` and `load`: any model with tables of ours in one safetensors file, which says what its tables are.
+
+The file holds `state_dict`, each tensor once. Its metadata has the format, a version, and of each table the method, the
+arguments of its constructor and its names in the model, so that a model as it was before `compress` gets the same
+tables. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from dataclasses import asdict, dataclass, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from cce.arguments import arguments_of
+from cce.checks import check_type
+from cce.clustering import ClusterSettings
+from cce.embeddings import METHODS, Embedding, EmbeddingBag
+from cce.files import replace_file
+from cce.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+FORMAT, VERSION = "cce-model", 1
+NOT_SAVED = ("generator", "pointer_file")  # arguments: of the start alone, and of this machine
+BAG_OPTIONS = ("mode", "include_last_offset", "padding_idx")
+
+
+def save(model: nn.Module, path: Path | str) -> None:
+    """Write a model to a file, whole or not at all."""
+    check_type("model", model, nn.Module, "a torch.nn.Module")
+    tensors, aliases = _distinct(model.state_dict())
+    described = {"tables": [asdict(entry) for entry in _describe(model)], "aliases": aliases}
+    metadata = {"format": FORMAT, "version": str(VERSION), "cce": __version__, "model": json.dumps(described)}
+    try:
+        with replace_file(Path(path)) as temporary:
+            save_file(tensors, temporary, metadata)
+    except SafetensorError as error:
+        raise OSError(f"{path} could not be written: {error}.") from error
+
+
+def load(path: Path | str, *, into: nn.Module) -> nn.Module:
+    """Load what `save` wrote into a model of the same code, compressed or not, and return it.
+
+    Tables that the file describes replace those of `into`, which must have the same vocabularies and dimensions.
+    Nothing is changed if the file does not fit. Make the optimizer after this call, not before.
+    """
+    check_type("into", into, nn.Module, "a torch.nn.Module")
+    where = Path(path)
+    tensors, entries = _read(where)
+    swaps = [_planned(into, entry, where) for entry in entries]
+    _check_fit(into, tensors, [name for entry in entries for name in entry.bags], where)
+    made = [_made(swap, tensors, where) for swap in swaps]
+    for swap, table in zip(swaps, made, strict=True):  # only now, when nothing can go wrong any more
+        swap.apply(into, table)
+    into.load_state_dict(tensors)
+    return into
+
+
+# -- what a file says of tables ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A table: how it is made, and by which names the model has it; each with the options of its bag, if it is one."""
+
+    method: str
+    arguments: dict[str, Any]
+    dtype: str
+    trainable: bool
+    bags: dict[str, dict[str, Any] | None]
+
+    def make(self, device: torch.device) -> Embedding:
+        """The table, with any values."""
+        arguments = {name: _unplain(name, value) for name, value in self.arguments.items()}
+        generator = torch.Generator().manual_seed(0)  # of its own: that of torch is the user's
+        made = METHODS[self.method](**arguments, generator=generator)  # type: ignore[call-arg]
+        return made.to(device, getattr(torch, self.dtype)).requires_grad_(self.trainable)
+
+
+@dataclass(frozen=True)
+class _Swap:
+    """A table for the modules of these names, or none if the one that is there will do."""
+
+    entry: _Entry
+    old: dict[str, nn.Module]
+    is_needed: bool
+
+    def apply(self, model: nn.Module, table: Embedding) -> None:
+        """Put the table in place."""
+        for name, old in self.old.items() if self.is_needed else ():
+            options = self.entry.bags[name]
+            new = table if options is None else EmbeddingBag(table, **options)
+            model.set_submodule(name, new.train(old.training))
+
+
+def _describe(model: nn.Module) -> list[_Entry]:
+    """The tables of a model, one that several modules share once."""
+    found: dict[int, tuple[Embedding, dict[str, Any]]] = {}
+    inside = set()
+    for name, module in model.named_modules(remove_duplicate=False):
+        if isinstance(module, EmbeddingBag):
+            inside.add(f"{name}.table".removeprefix("."))
+            options = {each: getattr(module, each) for each in BAG_OPTIONS}
+            found.setdefault(id(module.table), (module.table, {}))[1][name] = options
+        elif isinstance(module, Embedding) and name not in inside:
+            found.setdefault(id(module), (module, {}))[1][name] = None
+    return [_entry(table, bags) for table, bags in found.values()]
+
+
+def _entry(table: Embedding, bags: dict[str, Any]) -> _Entry:
+    if METHODS.get(table.method) is not type(table):
+        kind, name = type(table).__name__, next(iter(bags))
+        raise TypeError(f"tables must be of a method of cce.list_methods() to be saved, got {kind} as {name!r}.")
+    given = {name: _plain(name, value) for name, value in arguments_of(table).items() if name not in NOT_SAVED}
+    parameter = next(table.parameters())
+    return _Entry(
+        method=table.method,
+        arguments=given | {"num_embeddings": table.num_embeddings, "embedding_dim": table.embedding_dim},
+        dtype=str(parameter.dtype).removeprefix("torch."),
+        trainable=parameter.requires_grad,
+        bags=bags,
+    )
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A value as JSON has it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, list | tuple):
+        return [_plain(name, each) for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if hasattr(value, "__index__"):  # numpy's integers
+        return operator.index(value)
+    raise TypeError(f"{name} must be a plain value to be saved, got {type(value).__name__}.")
+
+
+def _unplain(name: str, value: Any) -> Any:
+    if name == "settings" and isinstance(value, dict):
+        return ClusterSettings(**value)
+    return tuple(_unplain("", each) for each in value) if isinstance(value, list) else value
+
+
+def _planned(model: nn.Module, entry: _Entry, path: Path) -> _Swap:
+    """What has to be done to the model for a table; a module of another size is rejected."""
+    old = {name: _find_table(model, name, entry, path) for name in entry.bags}
+    present = {id(each.table if isinstance(each, EmbeddingBag) else each) for each in old.values()}
+    first = next(iter(old.values()))
+    table = first.table if isinstance(first, EmbeddingBag) else first
+    if len(present) == 1 and isinstance(table, Embedding) and _entry(table, entry.bags) == entry:
+        return _Swap(entry, old, is_needed=False)
+    if "" in old:
+        raise ValueError(f"into must be a table like that of {path}, {entry.method!r} with {entry.arguments}.")
+    return _Swap(entry, old, is_needed=True)
+
+
+def _made(swap: _Swap, tensors: Mapping[str, Tensor], path: Path) -> Embedding:
+    """The table of a swap, with its values; those that do not fit are rejected before anything is changed."""
+    name, options = next(iter(swap.entry.bags.items()))
+    prefix = "".join(f"{each}." for each in (name, "" if options is None else "table") if each)
+    own = {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+    try:
+        made = swap.entry.make(next(swap.old[name].parameters()).device)
+        made.load_state_dict(own)
+    except (RuntimeError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"table {name!r} of {path} must be as it is described, but is not: {reason:.300}") from error
+    return made
+
+
+def _find_table(model: nn.Module, name: str, entry: _Entry, path: Path) -> nn.Module:
+    wanted = tuple(entry.arguments[each] for each in ("num_embeddings", "embedding_dim"))
+    try:
+        found = model.get_submodule(name)
+    except AttributeError:
+        raise ValueError(f"into must have a module {name!r}, as the model in {path} has; it has none.") from None
+    size = tuple(getattr(found, each, None) for each in ("num_embeddings", "embedding_dim"))
+    if size != wanted:
+        got = " × ".join(map(str, size)) if all(size) else type(found).__name__
+        raise ValueError(f"{name!r} of into must be a table of {wanted[0]} × {wanted[1]}, as in {path}, got {got}.")
+    return found
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def _distinct(state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Each tensor once, on the CPU, and the further names of those that have several."""
+    tensors: dict[str, Tensor] = {}
+    names: dict[Any, str] = {}
+    aliases = {}
+    for name, tensor in state.items():
+        key = (tensor.device, tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        if tensor.numel() and key in names:
+            aliases[name] = names[key]
+            continue
+        names[key] = name
+        here = tensor.detach().cpu().contiguous()
+        is_view = here.numel() * here.element_size() != here.untyped_storage().nbytes()
+        tensors[name] = here.view(torch.uint8).clone().view(here.dtype) if is_view and here.dim() else here
+    return tensors, aliases
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], list[_Entry]]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} must be a file that cce.save wrote, and there is none.")
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            _check_version(metadata, path)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
+        described = json.loads(metadata["model"])
+        tensors |= {name: tensors[other] for name, other in described["aliases"].items()}
+        return tensors, [_parsed(entry) for entry in described["tables"]]
+    except (SafetensorError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} must be a file that cce.save wrote, and it is damaged: {error}.") from error
+
+
+def _check_version(metadata: Mapping[str, str], path: Path) -> None:
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path} must be a file that cce.save wrote, got a safetensors file of another kind.")
+    if metadata.get("version") != str(VERSION):
+        made = f"made by cce {metadata.get('cce')}"
+        raise ValueError(f"version of {path} must be {VERSION}, got {metadata.get('version')!r}, {made}: update cce.")
+
+
+def _parsed(values: Mapping[str, Any]) -> _Entry:
+    entry = _Entry(**values)
+    if entry.method not in METHODS:
+        raise KeyError(f"no method {entry.method!r}")
+    return entry
+
+
+def _check_fit(model: nn.Module, tensors: Mapping[str, Tensor], tables: list[str], path: Path) -> None:
+    """Reject a file whose other tensors are not those of the model, before anything is changed."""
+    prefixes = tuple(f"{name}." if name else "" for name in tables)
+    ours = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items() if not name.startswith(prefixes)}
+    theirs = {name: tuple(tensor.shape) for name, tensor in tensors.items() if not name.startswith(prefixes)}
+    for name in sorted(ours.keys() ^ theirs.keys()):
+        where = "the model has and the file lacks" if name in ours else "the file has and the model lacks"
+        raise ValueError(f"{path} must hold the tensors of the model, but {name!r} {where}.")
+    for name, shape in ours.items():
+        if theirs[name] != shape:
+            raise ValueError(f"{name!r} of {path} must have the shape {shape}, got {theirs[name]}.")

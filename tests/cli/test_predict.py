@@ -1,0 +1,73 @@
+"""`cce predict` as it is typed."""
+
+import io
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import cce
+from cce.cli import main
+from helpers.files import small_files
+from helpers.raw_runs import held_out_rows, write_rows
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def expected(raw_run):
+    return cce.load_run(raw_run / "run").predict(held_out_rows())
+
+
+def test_predictions_go_to_files_of_each_kind(alone, expected, capsys):
+    assert main(["predict", "one.ccez", "new.csv", "--out", "out/p.parquet"]) == 0
+    assert capsys.readouterr().out == "60 rows: out/p.parquet\n"
+    from pyarrow import parquet
+
+    assert np.array_equal(parquet.read_table("out/p.parquet")["probability"].to_numpy(), expected)
+    assert main(["predict", "one.ccez", "new.csv", "--out", "p.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"checkpoint": "one.ccez", "rows": 60, "out": "p.csv"}
+    assert np.array_equal(np.loadtxt("p.csv", dtype=np.float32, skiprows=1), expected)
+    assert main(["predict", "one.ccez", "new.csv", "--out", "p.jsonl"]) == 0
+    lines = [json.loads(line)["probability"] for line in (alone / "p.jsonl").read_text().splitlines()]
+    assert np.array_equal(np.array(lines, np.float32), expected)
+
+
+def test_standard_input_and_output_are_streams(alone, expected, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((alone / "new.csv").read_bytes())))
+    assert main(["predict", "one.ccez", "-", "--format", "csv", "--out", "-"]) == 0
+    told = capsys.readouterr()
+    assert told.err == "60 rows: -\n"
+    assert told.out.startswith("probability\n")
+    assert np.array_equal(np.array(told.out.split()[1:], np.float32), expected)
+
+
+BAD = [
+    (("predict", "one.ccez", "new.csv", "--out", "p.xls"), "p.xls must end in one of csv, tsv, txt, parquet, jsonl"),
+    (("predict", "one.ccez", "-", "--out", "p.csv"), "standard input and output need a format of csv, tsv,"),
+    (("predict", "one.ccez", "none.csv", "--out", "p.csv"), "none.csv must be a file, and there is none."),
+    (("predict", "one.ccez", "new.csv", "--out", "p.csv", "--batch-size", "0"), "batch_size must lie in [1, 2**31)"),
+    (("predict", "new.csv", "new.csv", "--out", "p.csv"), "new.csv must be a whole pack made by `cce pack`, got"),
+    (("predict", "none", "new.csv", "--out", "p.csv"), "none must be a run or a checkpoint, got no whole checkpoint"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_bad_input_is_one_line_and_leaves_nothing(rejected, words, message):
+    assert message in rejected(words)
+
+
+def test_a_bad_row_or_a_full_disk_leaves_no_predictions(alone, capsys):
+    rows = [*held_out_rows(), {**held_out_rows()[0], "age": "old"}]
+    write_rows(alone / "bad.csv", rows)
+    assert main(["predict", "one.ccez", "bad.csv", "--out", "q.parquet"]) == 2
+    assert capsys.readouterr().err == "cce predict: bad.csv, row 61: age must be a number, got 'old'.\n"
+    with small_files(100):
+        assert main(["predict", "one.ccez", "new.csv", "--out", "q.csv"]) == 2
+        assert main(["predict", "one.ccez", "new.csv", "--out", "q.parquet"]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 2
+    assert all("File too large" in error for error in errors)
+    assert not [name for name in os.listdir() if "q." in name]

@@ -1,0 +1,52 @@
+"""What a file of raw rows is, by its name and by its first line."""
+
+import pytest
+
+from cce.data.prepare.columns import Reading
+from cce.data.raw_format import check_columns, find_format, text_reading
+
+OF_DATA = Reading(names=("y", "a", "b"), delimiter=";")
+
+
+def test_formats_are_known_by_ending_or_by_name():
+    assert [find_format(name) for name in ("a.csv", "b.tsv.gz", "c.parquet", "d.ndjson")] == [
+        *("csv", "tsv", "parquet", "ndjson"),
+    ]
+    assert find_format("a.csv", "jsonl") == "jsonl"
+    assert find_format("a.dat", default="txt") == "txt"
+    with pytest.raises(
+        ValueError, match=r"^a\.dat must end in one of csv, tsv, txt, parquet, jsonl, ndjson: give --form"
+    ):
+        find_format("a.dat")
+    with pytest.raises(ValueError, match=r"^standard input and output need a format of csv, .*: give --format\.$"):
+        find_format("-")
+    with pytest.raises(ValueError, match=r"^format must be one of csv, .*; got 'xls'\.$"):
+        find_format("a.csv", "xls")
+
+
+def read(line, *, has_names):
+    return text_reading(line, ",", ("a", "b"), OF_DATA, label="y", has_names=has_names)
+
+
+def test_the_first_line_names_columns_if_it_has_those_that_are_needed():
+    for has_names in (True, False):
+        found = read(b'\xef\xbb\xbfb,"c",a\r', has_names=has_names)
+        assert (found.names, found.delimiter, found.has_header, found.quoted) == (("b", "c", "a"), ",", True, True)
+
+
+def test_lines_without_names_are_like_those_of_the_data_set_with_or_without_a_label():
+    assert read(b"1;x;y", has_names=False) == OF_DATA
+    found = read(b"x;y", has_names=False)
+    assert (found.names, found.delimiter, found.has_header) == (("a", "b"), ";", False)
+    message = "it must have a first line with the names a, b, or lines of 3 columns, or 2 without a label, got 1"
+    with pytest.raises(ValueError, match=message):
+        read(b"x,y", has_names=False)
+
+
+def test_columns_that_are_missing_or_twice_are_rejected():
+    with pytest.raises(ValueError, match=r"^it must have a column 'b'; it has a, x\.$"):
+        read(b"a,x", has_names=True)
+    with pytest.raises(ValueError, match=r"^rows must have one column 'a', got 2\.$"):
+        check_columns("rows", ["a"], ["a", "b", "a"])
+    with pytest.raises(ValueError, match=r"^its first line must be UTF-8, got the byte 0xff\.$"):
+        read(b"a,\xff", has_names=True)

@@ -1,0 +1,65 @@
+"""New raw rows from files, read as those of a data set were."""
+
+import gzip
+import io
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from cce.data import raw_rows
+from cce.data.prepare.columns import Columns, Reading
+from cce.data.raw_rows import RawRows
+from helpers.raw_files import words_of
+
+RATINGS = RawRows(
+    Columns("rating", ("user", "film"), timestamp="t", user="user"),
+    Reading(names=("user", "film", "rating", "t"), delimiter="::", threshold=4, drop_label=3),
+    has_names=False,
+)
+
+
+def users(rows, given, **how):
+    return [user for block in rows.blocks(given, **how) for user in words_of(block.words["user"])]
+
+
+def test_lines_are_those_of_the_data_set_with_or_without_labels(tmp_path):
+    (tmp_path / "a.dat").write_text("1::5::3::9\n2::6::5::9\n")
+    (tmp_path / "b.dat").write_text("1::5::9\n2::6::9\n")
+    (tmp_path / "c.csv").write_text("film,user\n5,1\n6,2\n")
+    for name in ("a.dat", "b.dat", "c.csv"):
+        assert users(RATINGS, tmp_path / name) == ["1", "2"]
+    assert RATINGS.columns.used == ("user", "film")
+    labelled = RawRows(RATINGS.of_data, RATINGS.reading, has_names=False, has_labels=True)
+    assert users(labelled, tmp_path / "a.dat") == ["2"]  # ratings of 3 are left out of data sets
+    with pytest.raises(ValueError, match=r"b\.dat: it must have a column 'rating'; it has film, t, user\.$"):
+        users(labelled, tmp_path / "b.dat")
+
+
+def test_files_come_in_blocks_and_lines_are_counted_over_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(raw_rows, "TEXT_BYTES", 16)
+    rows = RawRows(Columns("y", ("user",), ("age",)), Reading(), has_names=True)
+    lines = [f"u{index},{index}" for index in range(30)]
+    (tmp_path / "a.csv").write_text("user,age\n" + "\n".join(lines))
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    for name in ("a.csv", "a.csv.gz"):
+        blocks = list(rows.blocks(tmp_path / name))
+        assert len(blocks) > 5
+        assert np.concatenate([block.numbers["age"] for block in blocks]).tolist() == list(range(30))
+    (tmp_path / "a.csv").write_text("user,age\n" + "\n".join([*lines, "u,old"]))
+    with pytest.raises(ValueError, match=r"a\.csv, row 31: age must be a number, got 'old'\.$"):
+        list(rows.blocks(tmp_path / "a.csv"))
+    (tmp_path / "a.jsonl").write_text('{"user": "a", "age": 1}\n' * 3 + '{"user": "b"}\n' * 3)
+    assert users(rows, tmp_path / "a.jsonl") == ["a"] * 3 + ["b"] * 3  # a key that later rows lack is missing there
+
+
+def test_standard_input_may_hold_any_format(monkeypatch, tmp_path):
+    parquet.write_table(pa.table({"user": ["a", "b"], "film": [1, 2]}), tmp_path / "a.parquet")
+    for raw, form in ((b"user,film\na,1\nb,2\n", "csv"), ((tmp_path / "a.parquet").read_bytes(), "parquet")):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+        assert users(RATINGS, "-", form=form) == ["a", "b"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(ValueError, match=r"^-: it must hold rows, and it is empty\.$"):
+        users(RATINGS, "-", form="csv")

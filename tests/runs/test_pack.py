@@ -1,0 +1,130 @@
+"""Packs: one file that holds a run, checked when it is opened."""
+
+import json
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+
+import cce
+from cce.runs.pack import ALIGNMENT, Pack
+from cce.runs.packing import pack_run
+from helpers.files import small_files
+from helpers.raw_runs import held_out_rows
+from helpers.runs import tiny_config, tiny_data
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def packed(trained, tmp_path_factory):
+    """The bytes of a pack."""
+    out = tmp_path_factory.mktemp("pack") / "one.ccez"
+    pack_run(trained, out)
+    return out.read_bytes()
+
+
+def test_a_pack_alone_does_what_the_run_does(trained, packed, tmp_path):
+    (tmp_path / "moved.ccez").write_bytes(packed)
+    run, pack = cce.load_run(trained), cce.load_run(tmp_path / "moved.ccez")
+    assert np.array_equal(pack.predict(held_out_rows()), run.predict(held_out_rows()))
+    assert (pack.scores, pack.step, pack.schema, pack.config) == (run.scores, run.step, run.schema, run.config)
+    assert pack.evaluate(trained.parent / "data").scores == run.scores
+    hashes = pack.vocabularies["user"].hashes
+    assert isinstance(hashes.base, np.memmap)
+    assert hashes.flags.aligned
+    assert all(start % ALIGNMENT == 0 for start in Pack.open(tmp_path / "moved.ccez").starts.values())
+    assert list(tmp_path.iterdir()) == [tmp_path / "moved.ccez"]
+
+
+def test_every_damaged_byte_is_noticed(packed, tmp_path):
+    path = tmp_path / "a.ccez"
+    path.write_bytes(packed)
+    pack = Pack.open(path)
+    spans = [(start, pack.manifest["files"][name]["bytes"]) for name, start in pack.starts.items()]
+    spans.append((packed.index(b'{\n "format": "cce-pack"'), 900))  # the manifest itself
+    places = [start + size * part // 9 for start, size in spans for part in range(9)]
+    assert len(places) == 9 * 7
+    for place in places:
+        raw = bytearray(packed)
+        raw[place] ^= 0x55
+        path.write_bytes(raw)
+        with pytest.raises(
+            ValueError, match=r"a\.ccez must be a whole pack made by `cce pack`, got damage: "
+        ) as caught:
+            cce.load_run(path)
+        assert "\n" not in str(caught.value)
+    for length in (0, 10, len(packed) // 2, len(packed) - 1):
+        path.write_bytes(packed[:length])
+        with pytest.raises(ValueError, match=r"a\.ccez must be a whole pack made by `cce pack`, got damage: "):
+            cce.load_run(path)
+
+
+def changed(packed, path, **changes):
+    """The pack with another manifest."""
+    path.write_bytes(packed)
+    with zipfile.ZipFile(path) as archive:
+        manifest = json.loads(archive.read("pack.json")) | changes
+        others = {name: archive.read(name) for name in archive.namelist() if name != "pack.json"}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (others | {"pack.json": json.dumps(manifest)}).items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_foreign_and_newer_packs_are_rejected(packed, tmp_path):
+    path = tmp_path / "a.ccez"
+    assert cce.load_run(changed(packed, path)).step > 0  # as it was, but for padding
+    with pytest.raises(
+        ValueError, match=r"^version of the pack .*a\.ccez must be 1, got 2, made by cce .*: update cce\.$"
+    ):
+        cce.load_run(changed(packed, path, version=2))
+    with pytest.raises(ValueError, match=r"must be a pack made by `cce pack`, got another format in pack\.json\.$"):
+        cce.load_run(changed(packed, path, format="other"))
+    with pytest.raises(ValueError, match=r"got damage: .*nowhere"):
+        cce.load_run(changed(packed, path, files={"nowhere": {"bytes": 1, "sha256": ""}}))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x", "y")
+    with pytest.raises(ValueError, match=r"must be a pack made by `cce pack`, got an archive without pack\.json\.$"):
+        cce.load_run(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.safetensors", "y" * 100)
+        archive.writestr(
+            "pack.json", json.dumps({"format": "cce-pack", "version": 1, "files": {"model.safetensors": {}}})
+        )
+    with pytest.raises(ValueError, match=r"got damage: model\.safetensors is compressed\.$"):
+        cce.load_run(path)
+
+
+def test_a_full_disk_leaves_the_old_pack_and_nothing_else(trained, tmp_path):
+    (tmp_path / "one.ccez").write_text("old")
+    with small_files(5000), pytest.raises(OSError, match="File too large"):
+        pack_run(trained, tmp_path / "one.ccez")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"one.ccez": "old"}
+
+
+def test_what_cannot_be_packed_is_rejected(trained, packed, tmp_path):
+    (tmp_path / "one.ccez").write_bytes(packed)
+    with pytest.raises(ValueError, match=r"^path must be the folder of a run, got the file '.*one\.ccez'\.$"):
+        pack_run(tmp_path / "one.ccez", tmp_path / "two.ccez")
+    with pytest.raises(IsADirectoryError, match=r"^out must be a file, got the folder"):
+        pack_run(trained, tmp_path)
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / cce.load_run(trained).path.name / "model.safetensors").write_bytes(b"")
+    with pytest.raises(
+        ValueError, match=r"^path must be a run whose last and best checkpoints are whole: .*damaged\.$"
+    ):
+        pack_run(tmp_path / "run", tmp_path / "two.ccez")
+    assert not (tmp_path / "two.ccez").exists()
+
+
+def test_the_pack_of_a_synthetic_run_has_no_vocabularies(tmp_path):
+    cce.Trainer(tiny_config(tiny_data(tmp_path / "data"), max_steps=2, epochs=1), tmp_path / "run").run()
+    assert not pack_run(tmp_path / "run", tmp_path / "one.ccez").has_inputs
+    run = cce.load_run(tmp_path / "one.ccez")
+    assert run.evaluate(tmp_path / "data").num_rows == 100
+    with pytest.raises(
+        ValueError, match=r"one\.ccez has no vocabularies, as its data set had none: it predicts no raw"
+    ):
+        run.predict([])
