@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,7 @@ from cce.data.prepare.arrow import (
     texts_of,
 )
 from cce.data.prepare.translation import as_floats, bin_edges, bin_words
-from cce.data.vocabulary import Texts, Vocabulary
+from cce.data.vocabulary import Texts, Vocabulary, hashed_ids
 from cce.files import write_atomic
 
 if TYPE_CHECKING:
@@ -69,9 +68,11 @@ def vocabulary_size(path: Path) -> int:
     return sum(parquet_groups(path))
 
 
-def index_vocabulary(path: Path, feature: str) -> Vocabulary:
-    """The vocabulary of a data set, indexed for lookups."""
+def index_vocabulary(path: Path, feature: str, num_embeddings: int) -> Vocabulary:
+    """The vocabulary of a data set, indexed for lookups; that of hashed ids has no values."""
     values, _ = load_vocabulary(path)
+    if not len(values) and num_embeddings > 1:
+        return Vocabulary.hashed(feature, (num_embeddings - 1).bit_length())
     whole = is_whole(values)
     return Vocabulary.build(feature, "integers" if whole else "words", Texts(*as_texts(values, whole=whole)))
 
@@ -100,13 +101,6 @@ def number_values(task: FeatureTask) -> dict[str, Any]:
     return summary
 
 
-def hashed_ids(values: Values, bits: int) -> np.ndarray:
-    """Ids in [1, 2**bits): a hash of each value's text (BLAKE2b), which is the same on every machine."""
-    words = (blake2b(text.encode(), digest_size=8).digest() for text in texts_of(values))
-    hashes = np.array([int.from_bytes(word, "little") for word in words], np.uint64)
-    return 1 + (hashes % np.uint64(2**bits - 1)).astype(np.int64)
-
-
 def load_block_words(name: str, bag: int | None, block: Path) -> Words:
     """The words of a feature in one block."""
     return load_words(block, name) if bag is None else load_bags(block, name, bag)
@@ -124,7 +118,7 @@ def _ids(words: Values, vocabulary: Values, edges: list[float] | None, task: Fea
     if edges is not None:
         words = bin_words(words, edges, task.name)
     elif task.rule.hash_bits is not None:
-        return hashed_ids(words, task.rule.hash_bits)
+        return hashed_ids((text.encode() for text in texts_of(words)), task.rule.hash_bits)
     ids: np.ndarray = find_values(words, vocabulary) + 1
     return ids
 
