@@ -153,7 +153,7 @@ OPTIONS = {
     "a file where the work goes": ({"a.csv": GOOD, "out.part": ""}, TABLE, ["out.part must be a folder, got a file"]),
     "a result in folders that are not there": ({"a.csv": "y\n1\n"}, (*TABLE[:3], "new/deep/out", *TABLE[4:]), ["a.csv must have a column 'user'"]),
     "bad rows in folders that are not there": ({"a.csv": with_line("2,u")}, (*TABLE[:3], "new/deep/out", *TABLE[4:]), ["line 42"]),
-    "no kind": ({}, ("prepare",), ["KIND must be one of criteo-kaggle, criteo-terabyte, movielens, table, synthetic"]),
+    "no kind": ({}, ("prepare",), ["KIND must be one of criteo-kaggle, criteo-terabyte, movielens, recbole, reczoo, table, synthetic"]),
     "an unknown kind": ({}, ("prepare", "avazu", "a", "b"), ["invalid choice: 'avazu'"]),
     "no out": ({}, ("prepare", "criteo-kaggle", "a"), ["the following arguments are required: OUT"]),
     "an unknown option": ({"a.csv": GOOD}, (*TABLE, "--labels", "y"), ["unrecognized arguments: --labels y"]),
