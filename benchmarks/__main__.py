@@ -7,6 +7,7 @@ import sys
 from benchmarks import (
     cluster_event,
     collection,
+    dense_cce,
     kmeans,
     loader,
     lookup,
@@ -14,6 +15,7 @@ from benchmarks import (
     optimizer,
     prepare,
     recovery,
+    refit,
     scaling,
     training,
 )
@@ -24,6 +26,7 @@ def main(argv: list[str]) -> None:
         (kmeans, ["--json", "results/bench/kmeans.json"]),
         (cluster_event, []),
         (recovery, []),
+        (refit, []),
         (lookup, []),
         (collection, []),
         (optimizer, []),
@@ -32,6 +35,7 @@ def main(argv: list[str]) -> None:
         (prepare, []),
         (loader, []),
         (training, []),
+        (dense_cce, []),
     ):
         print(f"\n== {benchmark.__name__.rpartition('.')[2]}", flush=True)
         benchmark.main(argv + ([] if "--quick" in argv else kept))

@@ -270,7 +270,8 @@ def test_a_model_without_tables_is_rejected():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "method", ["hash", "hash-embedding", "ce-concat", "ce-sum", "robe", "tt", "mixed-dim", "collide", "pq", "cce"]
+    "method",
+    ["hash", "hash-embedding", "ce-concat", "ce-sum", "robe", "tt", "low-rank", "mixed-dim", "collide", "pq", "cce"],
 )
 def test_starting_from_trained_weights_comes_nearer_than_chance(method):
     g = torch.Generator().manual_seed(0)

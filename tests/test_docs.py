@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import torch
 
 import cce
 from cce.embeddings import METHODS
+from cce.records import read_records
+from cce.training import TrainConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -148,6 +151,42 @@ def test_recipes_named_by_the_paper_map_exist_and_no_study_of_the_paper_is_missi
     assert len(studies) >= 8
     assert studies <= named
     assert not [recipe for recipe in named if not (ROOT / recipe).exists()]
+
+
+def test_the_paper_map_has_every_method_and_no_other():
+    page = (ROOT / "docs" / "paper-map.md").read_text()
+    linked = set(re.findall(r"\[`([\w-]+)`\]\(methods/\1\.md\)", page))
+    assert linked == set(cce.list_methods())
+
+
+def test_what_the_paper_map_says_can_be_passed_on_the_command_line_can_be():
+    page = (ROOT / "docs" / "paper-map.md").read_text()
+    names = [field.name.replace("_", "-") for field in fields(TrainConfig)]
+    options = {f"--{name}" for name in names} | {f"--no-{name}" for name in names}
+    commands = re.findall(r"`cce train ([^`]+)`", page)
+    assert len(commands) >= 2
+    assert {word for command in commands for word in re.findall(r"--[\w-]+", command)} <= options
+
+
+def test_tables_of_the_studies_are_those_of_their_records():
+    parts = re.split(r"^## ", (DOCS / "studies.md").read_text(), flags=re.MULTILINE)
+    checked = 0
+    for part in parts:
+        rows = re.findall(r"^\| ([^|]+) \| (\d\.\d{4})(?: ±(\d\.\d{4}))? \| (\d) \|$", part, flags=re.MULTILINE)
+        if not rows:
+            continue
+        (folder,) = set(re.findall(r"`(results/real/studies-[\w-]+)`", part))
+        scores = {}
+        for record in read_records(ROOT / folder / "records.jsonl"):
+            scores.setdefault(record.series, []).append(record.scores["bce"])
+        assert {name for name, *_ in rows} == set(scores), folder
+        for name, mean, half, seeds in rows:
+            found = scores[name]
+            assert f"{sum(found) / len(found):.4f}" == mean, (folder, name)
+            assert f"{(max(found) - min(found)) / 2:.4f}" == (half or "0.0000"), (folder, name)
+            assert len(found) == int(seeds), (folder, name)
+        checked += len(rows)
+    assert checked >= 40
 
 
 def test_the_architecture_names_every_package():

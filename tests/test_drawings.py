@@ -15,6 +15,7 @@ from drawings.linear import PRODUCTS
 from drawings.matrices import DIM, NUM_IDS, multiply
 from drawings.overview import COLUMNS, COMPRESSION, NUM_ROWS
 from drawings.products import BLOCKS
+from drawings.refit import CODES, chosen, cost, parabola
 from drawings.robe import OFFSETS, SIZE, positions
 from drawings.sizes import cce_nbytes
 
@@ -76,6 +77,7 @@ def test_drawn_sizes_of_the_other_methods_are_real_ones():
     assert table_of("dhe").layers[0].shape == (NUM_HASHES, NUM_HASHES)
     assert {len(row) for row in U} == {NUM_HASHES}
     assert [tuple(p.shape) for p in table_of("collide").parameters()] == [(NUM_IDS, 2), (2, DIM)]
+    assert [tuple(p.shape) for p in table_of("low-rank").parameters()] == [(NUM_IDS, 2), (2, DIM)]
     sizes, dims = zip(*[block[:2] for block in BLOCKS], strict=True)
     mixed = cce.MixedDimensionEmbedding(NUM_IDS, DIM, block_sizes=sizes, block_dims=dims)
     assert mixed.num_params <= BUDGET
@@ -156,3 +158,11 @@ def test_texts_stay_inside_and_apart(browser):
         assert boxes, name
         assert not [b[0] for b in boxes if b[1] < 4 or b[2] < 0 or b[3] > width - 4 or b[4] > height], name
         assert not [(a[0], b[0]) for i, a in enumerate(boxes) for b in boxes[:i] if overlap(a, b)], name
+
+
+def test_the_code_of_the_refit_costs_the_least_and_is_not_the_nearest():
+    curvature, wanted = parabola()
+    costs = [cost(code, wanted, curvature) for code in CODES]
+    assert cost(chosen(), wanted, curvature) == min(costs)
+    nearest = min(CODES, key=lambda code: (code[0] - wanted[0]) ** 2 + (code[1] - wanted[1]) ** 2)
+    assert chosen() != nearest

@@ -24,7 +24,8 @@ PACKAGES = (  # a package imports only packages above it
     *("run_folder", "plugins"),
     *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection"),
     *("distributed", "optim", "reclustering", "compression", "saving", "pretrained", "models", "workers", "data"),
-    *("evaluation", "diagnostics", "integrations"),
+    *("evaluation", "diagnostics"),
+    *("integrations",),
     *("training", "runs", "serving"),
     *("theory", "experiments", "report", "testing", "cli", "calls"),
 )
@@ -125,7 +126,7 @@ def test_training_knows_no_method():
 
 
 def test_files_and_records_and_text_and_checks_do_without_torch():
-    for name in ("version", "arguments", "checks", "text", "files", "signals", "records", "run_folder"):
+    for name in ("version", "arguments", "checks", "text", "files", "signals", "records", "run_folder", "plugins"):
         assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()
 
 
@@ -171,6 +172,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
                 "prepare",
                 "train",
                 "sweep",
+                "tune",
                 "evaluate",
                 "predict",
                 "embed",
@@ -404,6 +406,6 @@ def test_the_docs_name_the_methods_whose_bits_depend_on_the_machine():
     equal, rounded = (
         re.search(rf"\*\*{words}\*\*(.*?)\n\n", text, re.DOTALL) for words in ("same bits", "equal up to rounding")
     )
-    assert found == set(re.findall(r"`([a-z-]+)`", rounded[1])) == {"collide", "dhe", "mixed-dim", "tt"}
+    assert found == set(re.findall(r"`([a-z-]+)`", rounded[1])) == {"collide", "dhe", "low-rank", "mixed-dim", "tt"}
     named = set(re.findall(r"`([a-z-]+)`", equal[1]))
     assert named == set(cce.list_methods()) - found

@@ -214,3 +214,26 @@ def test_files_are_written_and_read_in_utf8_on_every_machine(tmp_path):
 @pytest.mark.slow
 def test_records_need_no_torch():
     assert python("import sys, cce.records; sys.exit('torch' in sys.modules)").returncode == 0
+
+
+def footprint(**changes):
+    sizes = {"num_params": 100, "codebook_nbytes": 400, "pointer_nbytes": 60, "full_params": 999, "full_nbytes": 3996}
+    return Footprint(name="t", method="cce", num_embeddings=50, embedding_dim=4, **(sizes | changes))
+
+
+def test_bytes_in_training_have_all_that_tables_hold_then():
+    told = footprint(gradient_nbytes=7, optimizer_nbytes=800, clustering_nbytes=5000)
+    record = RunRecord("cce", 0, 100, 460, {}, 1.0, tables=(told,), events=[{"table": "t"}])
+    assert record.training_nbytes == 460 + 7 + 800 + 5000
+    assert RunRecord.from_json(record.to_json()) == record
+    assert record.to_dict()["training_nbytes"] == record.training_nbytes
+    assert RunRecord("cce", 0, 100, 460, {}, 1.0).training_nbytes is None
+
+
+@pytest.mark.parametrize(
+    ("config", "events", "nbytes"),
+    [({}, [], 400), ({"sparse": True}, [], 0), ({}, [{"table": "t"}], 400 + 460), ({}, [{"table": "other"}], 400)],
+)
+def test_records_of_before_have_dense_gradients_and_clusterings_of_at_least_new_tables(config, events, nbytes):
+    record = RunRecord("cce", 0, 100, 460, {}, 1.0, config=config, tables=(footprint(),), events=events)
+    assert record.training_nbytes == 460 + nbytes

@@ -9,8 +9,9 @@ from drawings.dhe import draw_dhe
 from drawings.journey import draw_journey
 from drawings.linear import PRODUCTS
 from drawings.overview import draw_overview
-from drawings.products import draw_ce_mult, draw_collide, draw_mixed_dim, draw_tt
+from drawings.products import draw_ce_mult, draw_collide, draw_low_rank, draw_mixed_dim, draw_tt
 from drawings.quantized import draw_quantized
+from drawings.refit import draw_refit
 from drawings.robe import draw_robe
 from drawings.sizes import draw_sizes
 
@@ -24,10 +25,12 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "method-dhe": draw_dhe,
     "method-tt": draw_tt,
     "method-collide": draw_collide,
+    "method-low-rank": draw_low_rank,
     "method-mixed-dim": draw_mixed_dim,
     "method-quantized": draw_quantized,
     "overview": draw_overview,
     "cluster-event": draw_cluster_event,
     "journey-of-a-batch": draw_journey,
+    "refit": draw_refit,
     "params-and-bytes": draw_sizes,
 }

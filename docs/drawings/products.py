@@ -1,4 +1,4 @@
-"""The methods that multiply: ce-mult, tt, collide before it is clustered, and mixed-dim."""
+"""The methods that multiply: ce-mult, tt, collide before it is clustered, low-rank and mixed-dim."""
 
 from __future__ import annotations
 
@@ -153,6 +153,15 @@ def draw_collide() -> str:
     draw_factor(frame, h, rows, ("H", "M"))
     caption = "A thin table with r values for every id is trained first; then ids of one cluster share a row."
     return frame.finish(("learned",), formula, caption)
+
+
+def draw_low_rank() -> str:
+    """A narrow table, widened."""
+    formula = "T[x] = N[x] · P"
+    frame = Frame(f"low-rank: {formula}", SIDE, content=2 * SIDE + 2 * SIGN + 2 * CELL)
+    draw_thin(frame)
+    caption = "Every id has r values of its own, a row of H = N; one projection, M = P, widens them all."
+    return frame.finish((), formula, caption)
 
 
 # Mixed dimensions: ids, width and hue of each block.

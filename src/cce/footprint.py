@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SUMMED = (
     *("num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "gradient_nbytes", "optimizer_nbytes"),
-    *("full_params", "full_nbytes"),
+    *("clustering_nbytes", "full_params", "full_nbytes"),
 )
 
 
@@ -35,6 +35,7 @@ class Footprint:
     full_nbytes: int
     gradient_nbytes: int = 0  # of the gradients that are there now
     optimizer_nbytes: int = 0
+    clustering_nbytes: int = 0  # that a clustering holds besides, at most, while it lasts
     sizes: dict[str, Any] = field(default_factory=dict)  # arguments of the constructor that make it so large
     reason: str = ""  # why a table is kept that was to be compressed
 
@@ -45,8 +46,8 @@ class Footprint:
 
     @property
     def training_nbytes(self) -> int:
-        """Bytes while it trains: with gradients and the state of the optimizer."""
-        return self.nbytes + self.gradient_nbytes + self.optimizer_nbytes
+        """Bytes while it trains, at most: with gradients, the state of the optimizer and what a clustering holds."""
+        return self.nbytes + self.gradient_nbytes + self.optimizer_nbytes + self.clustering_nbytes
 
     @property
     def compression(self) -> float:

@@ -35,9 +35,27 @@ class RunRecord:
     events: list[dict[str, Any]] = field(default_factory=list)  # clusterings: step, table, churn, H1, H2, …
     environment: dict[str, Any] = field(default_factory=dict)  # commit, versions, machine
 
+    @property
+    def training_nbytes(self) -> int | None:
+        """Bytes that all tables hold in training, at most; None without a ledger.
+
+        Records of before say nothing of gradients and clusterings: dense gradients are as large as the codebooks, and
+        a clustering holds at least new pointers and codebooks.
+        """
+        if not self.tables:
+            return None
+        return sum(table.training_nbytes + self._untold_nbytes(table) for table in self.tables)
+
+    def _untold_nbytes(self, table: Footprint) -> int:
+        is_dense = not self.config.get("sparse") and table.method != "quantized"
+        gradients = table.codebook_nbytes if is_dense and not table.gradient_nbytes else 0
+        is_clustered = any(event.get("table") == table.name for event in self.events)
+        return gradients + (table.nbytes if is_clustered and not table.clustering_nbytes else 0)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return asdict(self) | {"tables": [table.to_dict() for table in self.tables]}
+        tables = [table.to_dict() for table in self.tables]
+        return asdict(self) | {"tables": tables, "training_nbytes": self.training_nbytes}
 
     def to_row(self) -> dict[str, Any]:
         """One flat line of a data frame: names, options that are single values, sizes, durations and test scores."""

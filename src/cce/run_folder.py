@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONFIG, LOG, CHECKPOINTS, RECORD, ERROR = "config.toml", "metrics.jsonl", "checkpoints", "record.jsonl", "error.txt"
-RECIPE, RECORDS = "recipe.toml", "records.jsonl"  # of a sweep, beside its runs
+RECIPE, RECORDS, TUNED = "recipe.toml", "records.jsonl", "tuned.json"  # of a sweep, beside its runs
+TRIALS = "tune"  # the folder of the runs that options were chosen by, inside that of a sweep
 BEFORE_SAVING = ("train", "validation")  # what is logged after a step comes before its checkpoint; the rest after it
 
 

@@ -47,7 +47,7 @@ def test_json_is_all_that_stdout_holds(sweep, tmp_path, capsys):
     assert told["files"][0] == str(tmp_path / "out" / "index.html")
     (group,) = told["groups"]
     assert (group["data"], group["epochs"], len(group["summary"])) == ("clicks", 10, 5)
-    assert [row["series"] for row in group["factors"]] == ["cce", "hash"]
+    assert [row["series"] for row in group["factors"]] == ["hash", "cce"]
     assert err == ""
 
 

@@ -209,3 +209,40 @@ def test_no_clusters_are_rejected(num_clusters):
 def test_other_impossible_sizes_are_rejected_by_name(make, name):
     with pytest.raises(ValueError, match=name):
         make()
+
+
+def test_without_drift_times_change_nothing():
+    early, late = (planted().sample(500, times=torch.full((500,), t), generator=generator(1)) for t in (0.0, 1.0))
+    assert torch.equal(early.probabilities, late.probabilities)
+
+
+def test_with_drift_a_share_of_the_ids_moves_once_to_another_cluster_each_at_its_time():
+    clicks, ids = planted((4000, 30), drift=0.5), torch.arange(4000)
+    at = [clicks.clusters_of(0, ids, torch.full((4000,), t, dtype=torch.float64)) for t in (0.0, 0.5, 1.0)]
+    assert torch.equal(at[0], clicks.clusters[0])  # at the beginning nobody has
+    moved = [(clusters != at[0]).double().mean().item() for clusters in at]
+    assert moved == pytest.approx([0, 0.25, 0.5], abs=0.03)
+    assert (at[2] == at[1])[at[1] != at[0]].all()  # whoever has moved stays
+
+
+def test_the_oracle_of_a_stream_knows_who_has_moved():
+    clicks = planted((200, 100), drift=1.0)
+    times = torch.linspace(0, 1, 20_000, dtype=torch.float64)
+    stream = clicks.sample(20_000, times=times, generator=generator(1))
+    still = torch.sigmoid(clicks._logits(stream.ids, torch.zeros_like(times)))  # an oracle that missed it all
+    old = float(torch.nn.functional.binary_cross_entropy(still, stream.labels.double()))
+    assert stream.oracle_bce < old - 0.2
+    assert (stream.probabilities[:50] == still[:50]).double().mean() > 0.9  # hardly anyone has, at the beginning
+
+
+@pytest.mark.parametrize(
+    ("drift", "message"), [(-0.1, "drift must be a finite number"), (1.5, "drift must be at most 1")]
+)
+def test_a_wrong_drift_is_rejected(drift, message):
+    with pytest.raises(ValueError, match=message):
+        planted(drift=drift)
+
+
+def test_times_of_another_length_are_rejected():
+    with pytest.raises(ValueError, match=r"times must have shape \(10,\), got \(9,\)\."):
+        planted().sample(10, times=torch.zeros(9))

@@ -170,7 +170,7 @@ def test_the_full_table_has_the_most():
     assert cce.pointer_entropies(cce.create_embedding("full", 200, 8)) == pytest.approx((math.log(200),), rel=1e-14)
 
 
-@pytest.mark.parametrize("method", ["dhe", "tt", "ce-mult", "mixed-dim", "collide"])
+@pytest.mark.parametrize("method", ["dhe", "tt", "ce-mult", "low-rank", "mixed-dim", "collide"])
 def test_a_method_that_looks_up_no_rows_is_rejected_by_name(method):
     table = cce.create_embedding(method, 200, 8, compression=2, seed=0)
     with pytest.raises(TypeError, match=f"table must look up rows to have entropies; method '{method}' does not."):

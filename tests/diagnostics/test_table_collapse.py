@@ -18,11 +18,23 @@ def table(**options):
 
 
 @pytest.mark.slow
-def test_fresh_pointers_are_as_spread_as_random_ones():
+def test_fresh_pointers_are_random_ones_that_never_moved():
     found = cce.diagnose_collapse(table(), generator=generator())
     assert found.entropies == pytest.approx(found.random)
     assert found.random[0] == pytest.approx(math.log(16), rel=0.02)
-    assert "as spread as random pointers" in found.verdict
+    assert found.moved == 0
+    assert found.verdict == "never clustered: its pointers are the hashes that it began with"
+
+
+@pytest.mark.slow
+def test_learned_pointers_that_use_rows_evenly_are_healthy():
+    """Clusters of one size: their pointers are as spread as random ones, and yet learned."""
+    learned = table()
+    ids = torch.arange(2_000)
+    learned.assignments.write(ids, learned.assignments(ids).flip(0))
+    found = cce.diagnose_collapse(learned, generator=generator())
+    assert found.moved > 0.9
+    assert found.verdict == "healthy: rows are used as evenly as by random pointers"
 
 
 @pytest.mark.slow

@@ -62,6 +62,38 @@ class TestSum(TestBeforeClustering):
     options = {"combine": "sum", "num_columns": 2}  # noqa: RUF012
 
 
+class TestSharedTail(LinearContract):
+    table_class = cce.ClusteredEmbedding
+    options = {"num_learned": 25, "share_tail": True, "num_helpers": 0}  # noqa: RUF012
+
+    def reference(self, table, x):
+        pointers = table.assignments.pointers.to_tensor()[x].tolist() if x < 25 else [0] * table.num_columns
+        return torch.cat([table.codebook[column * table.num_rows + row] for column, row in enumerate(pointers)])
+
+    test_any_sizes_and_budgets = None  # vocabularies below 25
+    test_fits_a_trained_table_or_says_why_not = None  # all ids but 25 share a vector
+    test_starts_with_the_common_mean_and_variance = None  # of as many vectors
+
+
+def test_after_a_clustering_the_tail_has_the_rows_nearest_to_what_it_had():
+    options = {"num_rows": 8, "num_columns": 2, "num_helpers": 0, "num_learned": 300}
+    table = cce.ClusteredEmbedding(1000, 4, share_tail=True, generator=torch.Generator().manual_seed(3), **options)
+    before = table(torch.arange(1000)).detach()
+    assert len(before[300:].unique(dim=0)) == 1
+    table.cluster(generator=torch.Generator().manual_seed(0))
+    after = table(torch.arange(1000)).detach()
+    assert len(after[300:].unique(dim=0)) == 1
+    for column, piece in enumerate(before[300].chunk(2)):
+        centroids = table.codebook.detach().view(2, 8, 2)[column]
+        assert int((centroids - piece).square().sum(1).argmin()) == 0
+    assert (after[:300] - before[:300]).square().mean() < before[:300].var() / 4  # pointers went along with the rows
+
+
+def test_a_shared_tail_does_not_go_with_sums():
+    with pytest.raises(ValueError, match=r"share_tail must be False with combine='sum', whose rows add up, got True\."):
+        cce.ClusteredEmbedding(100, 4, num_rows=8, combine="sum", share_tail=True)
+
+
 class TestLearnedForFrequentIdsOnly(LinearContract):
     table_class = cce.ClusteredEmbedding
     options = {"num_learned": 25}  # noqa: RUF012
@@ -227,6 +259,59 @@ def test_more_rows_before_the_first_clustering_than_after():
     assert torch.equal(twin.to_dense(), table.to_dense())
 
 
+def settling(after, **options):
+    """A table whose ids have 20 different pieces in each column, with room for 10 before it settles and 20 after."""
+    table, _ = trained(num_ids=600, settle_after=after, **options)
+    small = cce.ClusteredEmbedding(
+        *(600, 8), num_rows=10, num_columns=4, settle_after=after, settings=cce.ClusterSettings(init="k-means++")
+    )
+    return table, small
+
+
+def test_a_settled_table_has_no_helpers_and_gives_their_rows_to_the_clusters():
+    target, table = settling(1)
+    weight, memory = target.to_dense(), table.codebook.data_ptr()
+    table.fit_to(weight, generator=torch.Generator().manual_seed(1))  # counts as a clustering
+    torch.testing.assert_close(table.to_dense(), weight)  # 20 pieces in 20 rows: nothing is lost
+    assert (table.num_rows, table.helper.num_hashes, table.codebook_layout().slots) == (20, 0, (4, 1))
+    assert (table.num_params, table.codebook.data_ptr()) == (10 * 16, memory)
+    assert (table.num_helpers, table.can_cluster) == (0, False)
+    with pytest.raises(ValueError, match=r"settle_after=1 clusterings were made: the table has settled\."):
+        table.cluster()
+
+
+def test_a_table_settles_at_the_clustering_that_it_was_told_and_is_saved_as_it_is():
+    _, table = settling(3)
+    fresh = copy.deepcopy(table)
+    for rows, helpers in ((10, 4), (10, 4), (20, 0)):
+        fresh.load_state_dict(copy.deepcopy(table.state_dict()))  # the number of clusterings travels along
+        for each in (table, fresh):
+            each.cluster(generator=torch.Generator().manual_seed(1))
+            assert (each.num_rows, each.helper.num_hashes) == (rows, helpers)
+        assert torch.equal(fresh.to_dense(), table.to_dense())
+    later = settling(3)[1]
+    later.load_state_dict(table.state_dict())
+    assert torch.equal(later(torch.arange(600)), table.to_dense())
+
+
+def test_training_goes_on_through_the_clustering_at_which_a_table_settles():
+    _, table = settling(2)
+    optimizer = torch.optim.Adam(table.parameters(), lr=0.01)
+    schedule = cce.ClusterSchedule(table, optimizer, every=2)
+    target = torch.randn(600, 8, generator=torch.Generator().manual_seed(0))
+    losses = []
+    for _ in range(12):
+        optimizer.zero_grad()
+        loss = (table(torch.arange(600)) - target).square().mean()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    assert table.num_rows == 20
+    assert losses[-1] < losses[5] < losses[0]
+    assert optimizer.state[table.codebook]["exp_avg"].shape == table.codebook.shape
+
+
 @pytest.mark.slow
 def test_tables_seeded_by_product_quantisation():
     weight = torch.randn(2000, 8, generator=torch.Generator().manual_seed(0))
@@ -273,6 +358,9 @@ def test_duplicate_vectors_are_an_ordinary_input():
         ({"num_helpers": -1}, r"num_helpers must lie in \[0, 2\*\*31\), got -1"),
         ({"num_columns": 3}, "embedding_dim must be a multiple of num_columns, got embedding_dim=8 and num_columns=3"),
         ({"num_learned": 101}, r"num_learned must lie in \[0, 101\), got 101"),
+        ({"settle_after": 0}, r"settle_after must lie in \[1, 2\*\*31\), got 0"),
+        ({"settle_after": 1, "num_helpers": 0}, "num_helpers must be at least 1 with settle_after, got 0"),
+        ({"settle_after": 1, "first_rows": 8}, "first_rows must differ from 8, the rows of a settled table, got 8"),
         ({"num_rows": 0}, r"num_rows must lie in \[1, 2\*\*31\), got 0"),
     ],
 )

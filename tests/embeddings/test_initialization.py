@@ -12,7 +12,7 @@ from cce.embeddings import METHODS
 from cce.embeddings.initialization import normal_table, output_variance, projection_table, start_variance
 
 NUM_IDS, DIM, COMPRESSION = 1200, 16, 4
-PRODUCTS = ("ce-mult", "tt", "dhe", "mixed-dim", "collide")  # of which one factor carries the scale
+PRODUCTS = ("ce-mult", "tt", "dhe", "mixed-dim", "collide", "low-rank")  # of which one factor carries the scale
 WANTED = {"uniform": 1 / math.sqrt(3 * DIM), "dlrm": 1 / math.sqrt(3 * NUM_IDS), 0.01: 0.01, 2: 2.0}
 
 

@@ -1,9 +1,39 @@
-"""The low-rank product is the best there is: what Eckart and Young leave over, no more."""
+"""A narrow table and a projection; started from a table, what Eckart and Young leave over, no more."""
 
 import pytest
 import torch
 
+import cce
 from cce.embeddings.low_rank import low_rank_factors
+from cce.testing import EmbeddingContract
+
+
+class TestLowRank(EmbeddingContract):
+    table_class = cce.LowRankEmbedding
+    fills_budget = False  # what a whole rank does not need is not used
+    has_matrix_products = True
+
+    def reference(self, table, x):
+        return sum(value * row for value, row in zip(table.narrow[x], table.projection, strict=True))
+
+
+@pytest.mark.parametrize(("num_params", "rank"), [(1_008, 1), (2_015, 1), (2_016, 2), (7_999, 7)])
+def test_a_budget_buys_whole_ranks(num_params, rank):
+    table = cce.create_embedding("low-rank", 1000, 8, num_params=num_params, seed=0)
+    assert (table.narrow.shape, table.projection.shape) == ((1000, rank), (rank, 8))
+    assert table.num_params == rank * 1008 <= num_params
+
+
+def test_a_rank_above_the_dimension_is_rejected():
+    with pytest.raises(ValueError, match=r"rank must lie in \[1, 9\), got 9"):
+        cce.LowRankEmbedding(100, 8, rank=9)
+
+
+def test_a_table_of_that_rank_is_started_from_exactly():
+    weight = random_table(60, 2) @ random_table(2, 8)
+    table = cce.LowRankEmbedding(60, 8, rank=2).double()
+    table.fit_to(weight)
+    torch.testing.assert_close(table.to_dense(), weight)
 
 
 def random_table(num_rows, dim, *, dtype=torch.float64):

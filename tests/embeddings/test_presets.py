@@ -76,3 +76,15 @@ def test_a_wrong_preset_is_rejected_with_the_right_ones():
     ):
         with pytest.raises(ValueError, match=message):
             make()
+
+
+def test_a_run_with_refits_clusters_at_no_other_time_unless_told():
+    refitted = cce.ClusteredEmbedding.training_defaults("tuned").with_refits(3)
+    assert refitted.options == {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm"}
+    assert refitted.min_count == 3
+    assert refitted.cluster_epochs(10) == refitted.cluster_epochs(1) == []
+    assert refitted.cluster_epochs(10, 2) == [0.5, 1]
+    for preset in ("tuned", "paper"):
+        plain = cce.ClusteredEmbedding.training_defaults(preset)
+        assert plain.with_refits(0) is plain
+    assert plain.with_refits(3) is plain  # the paper has none

@@ -19,6 +19,7 @@ NAMES = [
     "dhe",
     "tt",
     "collide",
+    "low-rank",
     "mixed-dim",
     "pq",
     "quantized",

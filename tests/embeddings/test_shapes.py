@@ -25,6 +25,8 @@ OPTIONS = [
     *(("hash", {"signed": True}), ("hash-embedding", {"weighted": True}), ("ce-mult", {"num_tables": 3})),
     *(("ce-concat", {"split": "quotient-remainder"}), ("pq", {"residual": True}), ("mixed-dim", {"temperature": 0.7})),
     *(("cce", {"combine": "sum", "num_helpers": 2}), ("cce", {"num_learned": 5, "track_counts": True})),
+    ("cce", {"settle_after": 2}),
+    *(("dhe", {"num_hidden": 0}), ("dhe", {"num_hashes": 5}), ("dhe", {"num_ones": 2, "num_hidden": 1})),
     *(("quantized", {"bits": 16}), ("quantized", {"scale_by": "column"}), ("quantized", {"scale_by": "group"})),
 ]
 

@@ -74,7 +74,7 @@ SERIES = {"method": "pq", "caps": [1]}
     ("parts", "message"),
     [
         ({"swep": {}}, "the recipe has a part that is not known, 'swep': did you mean 'sweep'?"),
-        ({"zzz": 1}, "'zzz': it may have about, plugins, data, train, sweep, series, expected."),
+        ({"zzz": 1}, "'zzz': it may have about, plugins, data, train, sweep, series, tune, expected."),
         ({"data": {"path": "x"}}, r"the recipe \[data\] has a part that is not known, 'path': it may have name, prep"),
         ({"sweep": {"cap": [1]}}, r"the recipe \[sweep\] has a part that is not known, 'cap': did you mean 'caps'?"),
         ({"train": {"epoch": 1}}, r"\[train\] has an option that is not known, 'epoch': did you mean 'epochs'?"),
@@ -137,7 +137,8 @@ VOCABULARIES = {"ad": 300_001, "user": 20_001, "site": 501, "hour": 25}
 def test_the_recipes_that_were_promised_are_there():
     names = {path.relative_to(ROOT / "recipes").as_posix().removesuffix(".toml") for path in RECIPES}
     studies = ("schedule-number", "schedule-strategies", "didnt-work", "niter", "columns", "helpers", "codebook-dtype")
-    assert {f"studies/{name}" for name in (*studies, "unified")} <= names
+    studies += ("unified", "samples-per-centroid", "dhe", "settle", "drift", "low-rank")
+    assert {f"studies/{name}" for name in studies} <= names
     assert {"kaggle", "kaggle-1-epoch", "terabyte-1-epoch", "quick", "kaggle-small"} <= names
     assert len(RECIPES) >= 21
 
@@ -186,8 +187,11 @@ def test_the_papers_recipes_have_its_setup_and_its_numbers():
         assert recipe.train["preset"] == "paper"
         assert (recipe.train["optimizer"], recipe.train["lr"], len(recipe.caps)) == ("sgd", 0.1, 9)
         assert recipe.series["pq"] == {"method": "pq", "start_from": "full", "epochs": 0}
+        assert recipe.data["prepare"].endswith("--vocabulary-from all")
+        assert {"robe", "hash-embedding", "tt", "dhe"} <= set(recipe.methods)
     assert [recipe.expected["compression"]["cce"] for recipe in (kaggle, one, tera)] == [8500, 212, 101]
     assert [recipe.train["epochs"] for recipe in (kaggle, one, tera)] == [10, 1, 1]
+    assert [recipe.train["validations_per_epoch"] for recipe in (kaggle, one, tera)] == [6, 6, 1]
     assert (kaggle.seeds, tera.seeds, kaggle.train["batch_size"]) == ((0, 1, 2), (0,), 128)
 
 

@@ -96,7 +96,13 @@ CHANGES = {
         "optimizer_options": {"momentum": 0.9},
     },
     "packed": {"cap": 160},  # ten rows: two pointers in a byte
-    "refits": {"refits": 2, "epochs": 1, "cluster_schedule": "none", "cluster_every": None, "cluster_times": None},
+    "refits": {
+        "refits": 2,
+        "refit_network": "always",
+        "epochs": 1,
+        "cluster_every": None,
+        "cluster_times": None,
+    },
     "quantized": {"method": "quantized", "weight_decay": 1e-4},
     "pieces": {"accumulate": 2, "batch_size": 66},
     "together": {"max_steps": 10},

@@ -94,22 +94,22 @@ SUMMARY = 'table[data-name="clicks-dlrm-10-epochs-summary"]'
 
 def test_charts_are_drawn_and_nothing_is_fetched_or_amiss(visit, report):
     seen = visit()
-    assert seen.page.locator(f"{GROUP} figure").count() == 10
+    assert seen.page.locator(f"{GROUP} figure").count() == 12
     figures = seen.page.locator(f"{GROUP} figure:visible")
-    assert figures.count() == 7
-    for index in range(7):
+    assert figures.count() == 6
+    for index in range(6):
         figure = figures.nth(index)
         assert figure.locator("svg").count() == 1
         assert figure.locator("svg .mark-symbol path, svg .mark-line path").count() > 0
         assert figure.locator("svg").bounding_box()["width"] > 250
     assert seen.requests == [report.as_uri()]
-    assert "cce reaches the full table's BCE" in seen.page.locator(f"{GROUP} .headline").text_content()
+    assert "hash reaches the full table's BCE" in seen.page.locator(f"{GROUP} .headline").text_content()
 
 
 def test_lines_have_the_colours_of_the_legend(visit):
     page = visit().page
     colour = page.locator(f'{GROUP} .legend [data-series="cce"] i').evaluate("e => getComputedStyle(e).backgroundColor")
-    strokes = page.locator(f'{GROUP} [data-plot="bce-params"] svg .mark-line path').evaluate_all(
+    strokes = page.locator(f'{GROUP} [data-plot="bce-training"] svg .mark-line path').evaluate_all(
         "all => all.map(e => getComputedStyle(e).stroke)"
     )
     assert colour == "rgb(213, 94, 0)"
@@ -122,12 +122,12 @@ def test_tables_sort_by_value_by_mouse_and_by_keyboard(visit):
     header = seen.page.locator(f"{SUMMARY} th", has_text=re.compile("^params$"))
     header.locator("button").click()
     assert header.get_attribute("aria-sort") == "ascending"
-    numbers = [int(text.replace(",", "")) for text in seen.column(SUMMARY, 3)]
+    numbers = [int(text.replace(",", "")) for text in seen.column(SUMMARY, 7)]
     assert len(numbers) == 26
     assert numbers == sorted(numbers)
     header.locator("button").press("Enter")
     assert header.get_attribute("aria-sort") == "descending"
-    assert [int(text.replace(",", "")) for text in seen.column(SUMMARY, 3)] == sorted(numbers, reverse=True)
+    assert [int(text.replace(",", "")) for text in seen.column(SUMMARY, 7)] == sorted(numbers, reverse=True)
     series = seen.page.locator(f"{SUMMARY} th", has_text="series")
     series.locator("button").focus()
     seen.page.keyboard.press("Space")
@@ -140,10 +140,10 @@ def test_bytes_sort_by_size_and_what_is_missing_comes_last(visit):
     factors = 'table[data-name="clicks-dlrm-10-epochs-factors"]'
     for _ in range(2):
         seen.page.locator(f"{factors} th", has_text="expected").first.locator("button").click()
-        assert [text == "–" for text in seen.column(factors, 3)] == [False, True, True, True]
-    header = seen.page.locator(f"{SUMMARY} th", has_text=re.compile("^bytes$"))
+        assert [text == "–" for text in seen.column(factors, 7)] == [False, True, True, True]
+    header = seen.page.locator(f"{SUMMARY} th", has_text=re.compile("^served bytes$"))
     header.locator("button").click()
-    texts = seen.column(SUMMARY, 6)
+    texts = seen.column(SUMMARY, 5)
     units = {"B": 1, "kB": 1e3, "MB": 1e6}
     sizes = [float(text.split()[0]) * units[text.split()[1]] for text in texts]
     assert sizes == sorted(sizes)
@@ -152,13 +152,13 @@ def test_bytes_sort_by_size_and_what_is_missing_comes_last(visit):
 
 def test_a_point_tells_its_numbers_when_it_is_pointed_at(visit):
     page = visit().page
-    points = page.locator(f'{GROUP} [data-plot="bce-params"] svg .mark-symbol path')
+    points = page.locator(f'{GROUP} [data-plot="bce-training"] svg .mark-symbol path')
     points.first.evaluate("e => e.scrollIntoView({block: 'center'})")
     points.first.hover()
     tooltip = page.locator("#vg-tooltip-element.visible")
     tooltip.wait_for()
     text = tooltip.inner_text()
-    for word in ("series", "budget", "params", "mean", "least", "greatest"):
+    for word in ("series", "budget", "training bytes", "mean", "least", "greatest"):
         assert word in text
     assert re.search(r"0\.4\d{4}", text)
 
@@ -166,19 +166,19 @@ def test_a_point_tells_its_numbers_when_it_is_pointed_at(visit):
 def test_the_legend_highlights(visit):
     page = visit().page
     button = page.locator(f'{GROUP} .legend [data-series="hash"]')
-    lines = page.locator(f'{GROUP} [data-plot="bce-params"] svg .mark-line path')
+    lines = page.locator(f'{GROUP} [data-plot="bce-training"] svg .mark-line path')
     opacities = "all => all.map(e => Number(getComputedStyle(e).opacity))"
     assert set(lines.evaluate_all(opacities)) == {1}
     button.click()
     page.wait_for_function(
-        f"""() => [...document.querySelectorAll('{GROUP} [data-plot="bce-params"] svg .mark-line path')]
+        f"""() => [...document.querySelectorAll('{GROUP} [data-plot="bce-training"] svg .mark-line path')]
         .filter(e => Number(getComputedStyle(e).opacity) < 0.5).length >= 2"""
     )
     assert button.get_attribute("aria-pressed") == "true"
     assert sum(opacity == 1 for opacity in lines.evaluate_all(opacities)) == 1
     button.click()
     page.wait_for_function(
-        f"""() => [...document.querySelectorAll('{GROUP} [data-plot="bce-params"] svg .mark-line path')]
+        f"""() => [...document.querySelectorAll('{GROUP} [data-plot="bce-training"] svg .mark-line path')]
         .every(e => Number(getComputedStyle(e).opacity) === 1)"""
     )
 
@@ -198,14 +198,18 @@ def test_another_budget_gives_other_curves(visit):
 
 def test_another_metric_has_charts_of_its_own_and_is_remembered(visit):
     page = visit().page
-    drawn = f'{GROUP} figure[data-plot="auc-params"] svg .mark-line path'
+    drawn = f'{GROUP} figure[data-plot="auc-training"] svg .mark-line path'
     assert page.locator(f"{GROUP} select.metric").input_value() == "bce"
     assert page.locator(drawn).count() == 0
     page.locator(f"{GROUP} select.metric").select_option("auc")
     page.locator(drawn).first.wait_for(state="attached")
     shown = page.locator(f"{GROUP} figure:visible").evaluate_all("all => all.map(e => e.dataset.plot)")
-    assert shown == ["factors", "auc-params", "auc-bytes", "auc-curves", "churn", "h1", "h2"]
-    assert page.locator(f'{GROUP} [data-plot="auc-params"] svg').bounding_box()["width"] > 250
+    assert shown == ["factors", "auc-training", "auc-curves", "churn", "h1", "h2"]
+    assert page.locator(f'{GROUP} [data-plot="auc-training"] svg').bounding_box()["width"] > 250
+    page.locator(f"{GROUP} select.size").select_option("params")
+    page.locator(f'{GROUP} [data-plot="auc-params"] svg').wait_for()
+    assert not page.locator(f'{GROUP} [data-plot="auc-training"]').is_visible()
+    page.locator(f"{GROUP} select.size").select_option("training")
     page.locator(f"{GROUP} select.budget").select_option("cap 500")  # a hidden chart of curves stays hidden
     assert not page.locator(f'{GROUP} [data-plot="bce-curves"]').is_visible()
     page.evaluate("delete document.documentElement.dataset.drawn; location.reload()")
@@ -231,7 +235,7 @@ def test_the_ledger_shows_the_run_that_is_chosen(visit):
     assert seen.column(ledger, 1)[:2] == ["all tables", "tables.C3"]
     assert seen.column(ledger, 4)[1] == "8,000"
     assert seen.column(ledger, 5)[1:3] == ["32.0 kB", "32.0 kB"]
-    assert seen.column(ledger, 8)[1] == "400×"
+    assert seen.column(ledger, 11)[1] == "400×"
     seen.page.locator(f"{ledger} th", has_text="ids").locator("button").click()
     assert seen.column(ledger, 1)[0] == "tables.C9"
 
@@ -253,9 +257,45 @@ def test_on_a_phone_only_tables_scroll_sideways(visit):
     page = visit(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True).page
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     widths = page.locator("figure svg").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
-    assert len(widths) >= 7
+    assert len(widths) >= 6
     assert max(widths) <= 360
     assert page.locator(SUMMARY).evaluate("e => e.scrollWidth > e.parentElement.clientWidth")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
+def test_nothing_is_cut_on_a_screen_and_on_a_phone(visit, width, scheme):
+    page = visit(viewport={"width": width, "height": 900}, color_scheme=scheme).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    hidden = "all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => e.querySelector('table').dataset.name)"
+    if width == 1440:
+        assert page.locator(".wide").count() >= 6
+        assert page.locator(".wide").evaluate_all(hidden) == []
+    texts = page.locator(f'{GROUP} [data-plot="factors"] svg .mark-text.role-mark text')
+    ends = texts.evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
+    assert len(ends) >= 7
+    assert max(ends) <= width
+
+
+def test_bounds_are_hollow_and_a_series_that_is_not_compared_is_still_there(visit):
+    page = visit().page
+    symbols = page.locator(f'{GROUP} [data-plot="factors"] svg .mark-symbol.role-mark path')
+    fills = symbols.evaluate_all("all => all.map(e => e.getAttribute('fill'))")
+    assert "transparent" in fills  # ce-concat is extrapolated
+    assert len(set(fills)) > 1
+    assert (
+        "robe" in page.locator(f'{GROUP} [data-plot="factors"] svg').text_content()
+    )  # of one size, which is too large
+
+
+def test_the_page_of_a_single_run_has_numbers_on_its_axes(visit, tmp_path):
+    write_records([made_record("cce", 500, bce=0.5435)], tmp_path / "records.jsonl")
+    write_report(collect([tmp_path]), tmp_path / "report", figures=False)
+    page = visit(tmp_path / "report" / "index.html").page
+    chart = f'{GROUP} [data-plot="bce-training"] svg .role-axis-label text'
+    labels = page.locator(chart).all_text_contents()
+    assert "0.5435" in labels
+    assert sum(label.endswith("B") for label in labels) >= 2
+    assert "Compression factors" not in page.locator(GROUP).text_content()
 
 
 def test_odd_names_are_shown_as_they_are(visit):

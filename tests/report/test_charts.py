@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from cce.report import charts
+from cce.report.vega import GREY, HUES
 from cce.theory import Figure, Series
 from cce.theory.figure import level, steps
 
@@ -24,6 +25,8 @@ def test_lines_become_an_svg_and_a_png(tmp_path, log_y):
     assert [path.name for path in paths] == ["name.svg", "name.png"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["name.png", "name.svg"]
     svg = paths[0].read_text()
+    assert HUES[0] in svg  # the colours of the report: the first hue, and grey for what is compared with
+    assert GREY in svg
     for word in ("The title", "step", "loss", "run", "best table"):
         assert word in svg
     png = paths[1].read_bytes()

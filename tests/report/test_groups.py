@@ -176,3 +176,22 @@ def test_factors_are_of_the_leading_metric():
 )
 def test_a_budget_in_words(config, words):
     assert budget_words(config) == words
+
+
+def test_the_full_table_is_found_by_its_method_and_the_one_of_that_name_goes_first():
+    records = [made_record("full", None, series=name, bce=bce) for name, bce in (("dlrm start", 0.44), ("old", 0.46))]
+    runs = [made_record("hash", 500, bce=0.45), made_record("hash", 1000, bce=0.43)]
+    group = one_group([*runs, *records])
+    assert (group.full_series, group.baseline_score) == ("dlrm start", 0.44)  # the strongest rival
+    assert group.factor("hash", "params").kind is Kind.MEASURED
+    group = one_group([*runs, *records, made_record("full", None, bce=0.47)])
+    assert (group.full_series, list(group.series)[:3]) == ("full", ["dlrm start", "full", "old"])
+
+
+def test_a_run_that_starts_from_a_full_table_needs_its_memory():
+    record = made_record("pq", 500)
+    alone = size_of(record, "training")
+    record.config["source_training_nbytes"] = 10 * alone
+    assert size_of(record, "training") == 10 * alone
+    record.config["source_training_nbytes"] = 1
+    assert size_of(record, "training") == alone

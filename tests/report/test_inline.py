@@ -15,7 +15,7 @@ def report(tmp_path):
 
 def test_figures_draw_themselves(report):
     figure = report.figure("bce-bytes")
-    assert figure.title.startswith("BCE against bytes: ")
+    assert figure.title.startswith("BCE against ")
     assert figure._repr_svg_().startswith("<svg")
     assert figure.picture("png").startswith(b"\x89PNG")
 

@@ -53,7 +53,7 @@ def test_every_part_is_there():
         assert f">{heading}</h3>" in page
     for words in (
         "<h2>clicks, dlrm, 10 epochs</h2>",
-        "cce reaches the full table&#x27;s BCE with",
+        "hash reaches the full table&#x27;s BCE with",
         "Expected: Tsang &amp; Ahle. Full table there: BCE 0.4500, here 0.4519.",
         "cce sweep sweeps/a.toml",
         "cce train data/clicks --method cce --cap 500 --epochs 10 --seed 1",
@@ -63,8 +63,8 @@ def test_every_part_is_there():
         "123 runs",
     ):
         assert words in page, words
-    assert page.count("<figure") == 10
-    assert page.count(" hidden><figcaption>") == 3  # of AUC
+    assert page.count("<figure") == 12
+    assert page.count(" hidden><figcaption>") == 6  # of AUC, and against other sizes
     assert "Not finished" not in page
     assert "{{" not in page
 
@@ -77,7 +77,8 @@ def test_metrics_are_a_list_to_choose_from_where_there_are_several():
     one = [made_record("cce", 500, scores={"auc": 0.7}, curve=[])]
     page = without_vega(page_of(Collected(records=one)))
     assert '<select class="metric">' not in page
-    assert page.count(" hidden><figcaption>") == 0
+    assert page.count(" hidden><figcaption>") == 2
+    assert page.count('data-size="training"><figcaption>') == 1
     assert "Best: cce, cap 500, AUC 0.7000." in page
 
 
@@ -118,10 +119,8 @@ def test_data_for_the_script_is_json_without_words_for_what_is_no_number():
     (section,) = data_of(page_of(Collected(records=records)))["sections"]
     assert list(section["plots"]) == [
         "factors",
-        "bce-params",
-        "bce-bytes",
-        "auc-params",
-        "auc-bytes",
+        *("bce-training", "bce-bytes", "bce-params"),
+        *("auc-training", "auc-bytes", "auc-params"),
         "bce-curves",
         "auc-curves",
         "churn",

@@ -5,13 +5,13 @@ import pytest
 from cce.evaluation import find_metric
 from cce.report import vega
 from cce.report.groups import group_records
-from cce.report.plots import MOST_POINTS, curve_rows, event_rows, factor_plot, plots_of, score_plot, thin
+from cce.report.plots import MOST_POINTS, curve_rows, event_rows, plots_of, score_plot, thin
 from cce.report.reading import LiveRun
 from cce.report.vega import palette
 from helpers.made_records import made_record, made_records
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
-NAMES = ["factors", "bce-params", "bce-bytes", "auc-params", "auc-bytes"]
+NAMES = ["factors", *(f"{metric}-{size}" for metric in ("bce", "auc") for size in ("training", "bytes", "params"))]
 NAMES += ["bce-curves", "auc-curves", "churn", "h1", "h2"]
 BCE, AUC = find_metric("bce"), find_metric("auc")
 
@@ -24,7 +24,7 @@ def plots(records):
 def test_all_charts_of_a_sweep():
     found = plots(made_records())
     assert [plot.name for plot in found] == NAMES
-    assert [plot.name for plot in found if plot.has_budgets] == NAMES[5:]
+    assert [plot.name for plot in found if plot.has_budgets] == NAMES[7:]
 
 
 @pytest.mark.slow
@@ -36,9 +36,12 @@ def test_every_metric_of_the_records_has_its_charts():
         for cap in (500, 8000)
     ]
     found = {plot.name: plot for plot in plots(records)}
-    names = ["auc-params", "auc-bytes", "ndcg-10-params", "ndcg-10-bytes", "ndcg-10-curves", "churn", "h1", "h2"]
+    names = [
+        *(f"{metric}-{size}" for metric in ("auc", "ndcg-10") for size in ("training", "bytes", "params")),
+        *("ndcg-10-curves", "churn", "h1", "h2"),
+    ]
     assert list(found) == names
-    assert [found[name].metric for name in names[1:5]] == ["auc", "ndcg@10", "ndcg@10", "ndcg@10"]
+    assert [found[name].metric for name in names[2:5]] == ["auc", "ndcg@10", "ndcg@10"]
     assert found["churn"].metric == ""
     assert [row["mean"] for row in found["ndcg-10-params"].spec["data"]["values"]] == [0.025, 0.4]
     assert [row["score_ndcg_10"] for row in found["ndcg-10-curves"].spec["data"]["values"] if row.get("epoch")] == [
@@ -55,7 +58,7 @@ def test_curves_of_several_metrics_share_their_rows():
 
 
 def test_empty_charts_are_left_out():
-    assert [plot.name for plot in plots(made_records(("hash",)))] == NAMES[:7]
+    assert [plot.name for plot in plots(made_records(("hash",)))] == NAMES[:9]
     bare = made_record("cce", 500, bce=float("nan"), auc=float("nan"), curve=[], events=[])
     assert plots([bare]) == []
 
@@ -103,38 +106,6 @@ def test_every_chart_can_be_drawn(name):
     assert "A title" in svg
     assert "NaN" not in svg
     assert palette(["cce"])["cce"].colour in svg
-
-
-def factor_rows(records, expected=None):
-    (group,) = group_records(records)
-    plot = factor_plot(group, palette(group.series), expected or {})
-    return group, {(row["series"], row["of"]): row for row in plot.spec["data"]["values"]}, plot
-
-
-def test_two_points_for_each_series_with_the_range_over_seeds():
-    group, rows, plot = factor_rows(made_records(("cce", "hash")), {"compression": {"cce": [4, 9]}})
-    assert set(rows) == {(name, of) for name in ("cce", "hash") for of in ("params", "bytes")}
-    factor, row = group.factor("cce", "params"), rows["cce", "params"]
-    assert row["factor"] == pytest.approx(factor.value)
-    assert (row["low"], row["high"]) == (pytest.approx(factor.seeds.least), pytest.approx(factor.seeds.greatest))
-    assert (row["says"], row["how"], row["wanted"], row["expected"]) == (str(factor), "measured", 6, "6.0×")
-    assert "wanted" not in rows["cce", "bytes"]
-    assert plot.spec["encoding"]["y"]["sort"] == ["cce", "hash"]
-
-
-def test_extrapolations_show_their_range():
-    curve = [made_record("hash", cap, bce=bce) for cap, bce in ((500, 0.49), (1000, 0.475), (2000, 0.463))]
-    group, rows, _ = factor_rows([made_record("full", None, bce=0.455), *curve])
-    factor, row = group.factor("hash", "params"), rows["hash", "params"]
-    assert (row["low"], row["high"]) == (factor.low, factor.high)
-    assert row["low"] < row["factor"] < row["high"]
-
-
-def test_what_needs_more_than_the_full_table_or_never_gets_there_is_left_out():
-    flat = [made_record("hash", cap, bce=0.5) for cap in (500, 1000)]
-    slow = [made_record("robe", cap, bce=0.5 - cap / 1e9) for cap in (500, 1000)]
-    _, rows, _ = factor_rows([made_record("full", None, bce=0.45), *flat, *slow])
-    assert rows == {}
 
 
 LIVE = LiveRun(

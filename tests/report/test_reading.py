@@ -219,6 +219,15 @@ def test_a_run_that_starts_from_another_is_compared_with_that_of_its_own_file(tm
     assert [(group.key[2], sorted(group.series)) for group in groups] == [(1, ["full", "pq"]), (8, ["full", "pq"])]
 
 
+def test_a_run_that_starts_from_another_of_the_file_held_at_least_what_that_one_did(tmp_path):
+    full, pq = made_record("full", None), made_record("pq", 500)
+    pq.config["start_from"] = f"/sweep/runs/{full.name}"
+    write_records([full, pq], tmp_path / "records.jsonl")
+    (group,) = group_records(collect([tmp_path]).records)
+    assert group.series["pq"][0].size("training") == group.full_size("training") == full.training_nbytes
+    assert pq.training_nbytes < full.training_nbytes
+
+
 PLAN = {
     "sweep": {"methods": ["full", "cce", "hash"], "caps": [500, 1000, 2000], "seeds": [0, 1]},
     "series": {"CCE, half": {"method": "cce"}, "pq": {"method": "pq", "caps": [500], "start_from": "full"}},

@@ -9,7 +9,7 @@ from cce.records import write_records
 from cce.report.groups import group_records
 from cce.report.page import make_page
 from cce.report.reading import Collected, LiveRun
-from cce.report.sections import caution, headline, make_sections
+from cce.report.sections import caution, headline, make_sections, mixed_code
 from cce.report.vega import can_draw
 from helpers.made_records import made_record, made_records
 
@@ -21,7 +21,7 @@ def test_a_section_for_each_group_with_the_same_colours():
     assert (books.group.key[0], clicks.group.key[0]) == ("books", "clicks")
     assert books.styles == clicks.styles
     assert [table.name for table in clicks.tables] == [
-        f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "ledger")
+        f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "columns", "settings", "ledger")
     ]
     assert books.headline.startswith("No full table among these runs")
 
@@ -60,7 +60,8 @@ FULL = made_record("full", None, bce=0.45)
 def test_the_best_and_the_next():
     text = sentence(*made_records(("cce", "hash")))
     assert text.startswith(
-        "cce reaches the full table's BCE with 114× fewer params (14.0× fewer bytes); next best, hash: "
+        "hash reaches the full table's BCE with 26.4× fewer training bytes "
+        "(26.4× fewer served bytes, 26.4× fewer params); next best, cce: 18.8×."
     )
 
 
@@ -71,14 +72,14 @@ def test_when_another_wins_that_is_said():
     text = sentence(FULL, *hash_runs, *robe_runs, *cce_runs)
     assert text.startswith("hash reaches the full table's BCE with ")
     assert "next best, robe: " in text
-    assert text.endswith(" cce: 365×. One seed.")
+    assert text.endswith(" cce: 22.0×. One seed.")
 
 
 def test_one_that_stands_alone():
     reaching = [made_record("hash", 500, bce=0.46), made_record("hash", 1000, bce=0.44)]
-    assert sentence(FULL, *reaching).endswith("fewer bytes). One seed.")
+    assert sentence(FULL, *reaching).endswith("fewer params). One seed.")
     again = [made_record("hash", 500, 1, bce=0.46), made_record("hash", 1000, 1, bce=0.44)]
-    assert sentence(FULL, *reaching, *again).endswith("fewer bytes).")
+    assert sentence(FULL, *reaching, *again).endswith("fewer params).")
     others = [made_record(method, cap, bce=0.5) for method in ("cce", "robe") for cap in (500, 1000)]
     assert sentence(FULL, *reaching, *others).endswith("; none of the other 2 does within the sizes tried. One seed.")
 
@@ -149,3 +150,27 @@ def test_the_warning_is_on_the_page_in_the_data_and_in_the_terminal(tmp_path, ca
     write_records(found.records, tmp_path / "records.jsonl")
     assert main(["report", str(tmp_path), "--no-figures"]) == 0
     assert section.caution in capsys.readouterr().out
+
+
+def test_runs_of_several_versions_of_the_code_are_said_to_be():
+    records = made_records(("cce",))
+    (group,) = group_records(records)
+    assert mixed_code(group) == ""
+    others = [made_record("hash", cap, environment={"cce": "0.1.0", "commit": None}) for cap in (500, 1000)]
+    (section,) = make_sections(Collected(records=[*records, *others, made_record("robe", 500, environment={})]))
+    assert section.caution.endswith(
+        "These runs come from 3 versions of the code: 27 of 0123456789ab, 2 of 0.1.0, 1 of a version that is not known."
+    )
+
+
+def test_a_factor_that_not_all_seeds_reach_is_not_quoted_as_if_they_did():
+    full = [made_record("full", None, seed, bce=0.45) for seed in range(2)]
+    some = [made_record("hash", 500, seed, bce=0.47) for seed in range(2)]
+    some += [made_record("hash", 900, seed, bce=bce) for seed, bce in enumerate((0.41, 0.455))]
+    text = sentence(*full, *some)
+    assert text.startswith("hash reaches the full table's BCE with ")
+    assert text.endswith("fewer params), in the mean: 1 of 2 seeds do.")
+    every = [made_record("robe", cap, seed, bce=bce) for cap, bce in ((900, 0.47), (4000, 0.44)) for seed in range(2)]
+    text = sentence(*full, *some, *every)
+    assert text.startswith("robe reaches")  # a smaller factor, but both seeds
+    assert text.endswith(", in the mean: 1 of 2 seeds do.")

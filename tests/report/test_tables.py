@@ -21,7 +21,14 @@ def test_a_line_by_hand():
     assert cce["params"] == records[1].num_params
     assert cce["fewer params"] == pytest.approx(records[0].num_params / records[1].num_params)
     assert cce["largest"] == pytest.approx(3_200_000 / 8000)
-    assert cce["fewer bytes"] == pytest.approx(records[0].nbytes / records[1].nbytes)
+    assert cce["fewer served"] == pytest.approx(records[0].nbytes / records[1].nbytes)
+    assert cce["training bytes"] == records[1].training_nbytes
+    assert cce["fewer in training"] == pytest.approx(records[0].training_nbytes / records[1].training_nbytes)
+    assert [column.name for column in table.columns][2:7:2] == [
+        "training bytes",
+        "served bytes",
+        "params",
+    ]  # bytes lead
     assert cce["BCE"] == pytest.approx(0.47)
     assert (cce["BCE min"], cce["BCE max"]) == (0.46, 0.48)
     assert cce["BCE 95% low"] == pytest.approx(0.47 - 4.3027 * 0.01 / 3**0.5)
@@ -39,7 +46,7 @@ def test_every_score_has_its_columns_and_the_leading_one_is_compared():
         record.config["best_by"] = "ndcg@10"
     table = table_of(records)
     shown = [column.name for column in table.columns if column.shown]
-    assert shown[7:12] == ["NDCG@10", "against full", "BCE", "AUC", "profit"]
+    assert shown[9:14] == ["NDCG@10", "against full", "BCE", "AUC", "profit"]
     row = table.as_dicts()[1]
     assert (row["NDCG@10"], row["profit max"], row["BCE min"]) == (0.4, 3.0, 0.46)
     assert row["against full"] == pytest.approx(-0.1)
@@ -82,12 +89,13 @@ def rows_of(records, expected):
 
 def test_the_greatest_factor_comes_first_and_the_full_table_not_at_all():
     table, rows = rows_of(made_records(), {})
-    assert list(rows)[:2] == ["cce", "hash"]
+    assert list(rows)[:2] == ["hash", "cce"]  # by bytes in training: pointers and clusterings of cce count
     assert "full" not in rows
     assert not any("expected" in column.name for column in table.columns)
     assert rows["cce"]["params: kind"] == "measured"
     assert rows["cce"]["how"] == "measured, 3 of 3 seeds reach it"
-    assert rows["cce"]["params: seeds least"] <= rows["cce"]["over seeds"] <= rows["cce"]["params: seeds greatest"]
+    least, greatest = (rows["cce"][f"training: seeds {end}"] for end in ("least", "greatest"))
+    assert least <= rows["cce"]["over seeds"] <= greatest
     assert rows["ce-concat"]["params: kind"] == "extrapolated"
 
 
@@ -95,7 +103,11 @@ def test_expected_numbers_stand_beside():
     table, rows = rows_of(made_records(), EXPECTED)
     names = [column.name for column in table.columns]
     assert len(names) == len(set(names))
-    assert names[1:3] == ["fewer params", "expected"]
+    assert [name for name in names if "fewer" in name] == [
+        *("fewer training bytes", "fewer served bytes", "fewer params"),
+        *("largest table: fewer served bytes", "largest table: fewer params"),
+    ]
+    assert names[names.index("fewer params") + 1] == "expected"
     assert rows["cce"]["expected"] == 8500
     assert rows["cce"]["largest table: expected"] == 11000
     assert rows["cce"]["expected BCE"] == 0.4521
@@ -112,7 +124,7 @@ def test_expected_numbers_stand_beside():
 def test_without_a_full_table_that_is_said():
     _, rows = rows_of([made_record("cce", 500)], {})
     assert rows["cce"]["how"] == "unknown; there is no full table to compare with"
-    assert rows["cce"]["fewer params"] is None
+    assert rows["cce"]["fewer served bytes"] is None
 
 
 def test_the_factor_of_one_seed_has_no_range():
@@ -149,7 +161,7 @@ def test_tables_and_their_sum():
     assert [row["method"] for row in rows] == ["cce", "cce", "cce", "full", "full", ""]
     first, total = rows[0], rows[-1]
     assert (first["ids"], first["params"], first["codebook"], first["pointers"]) == (200_000, 8000, 32_000, 800_000)
-    assert (first["optimizer"], first["fewer params"]) == (32_000, 400)
+    assert (first["optimizer"], first["fewer params"], first["clustering"]) == (32_000, 400, 0)
     assert first["fewer bytes"] == 200_000 * 16 * 4 / 832_000
     assert total["params"] == record.num_params
     assert total["codebook"] + total["pointers"] == record.nbytes
@@ -160,17 +172,14 @@ def test_a_record_without_a_ledger_has_no_lines():
     assert ledger_table(group).rows == []
 
 
-def test_a_column_for_each_environment():
+def test_a_line_for_each_environment():
     other = ENVIRONMENT | {"torch": "2.9.0", "gpu": "a card"}
     records = [made_record("cce", 500, seed) for seed in range(2)] + [made_record("cce", 500, 2, environment=other)]
     table = environment_table(records)
-    rows = {row[0].value: [cell.value for cell in row[1:]] for row in table.rows}
-    assert rows["runs"] == [2, 1]
-    assert rows["torch"] == ["2.13.0", "2.9.0"]
-    assert rows["gpu"] == ["", "a card"]
-    assert [column.name for column in table.columns] == ["", "environment 1", "environment 2"]
+    rows = table.as_dicts()
+    assert [(row["runs"], row["torch"], row["gpu"]) for row in rows] == [(2, "2.13.0", ""), (1, "2.9.0", "a card")]
 
 
 def test_old_records_tell_nothing():
     table = environment_table([made_record("cce", 500, environment={})])
-    assert [[cell.value for cell in row] for row in table.rows] == [["runs", 1]]
+    assert [[cell.value for cell in row] for row in table.rows] == [[1]]

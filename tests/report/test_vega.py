@@ -14,6 +14,7 @@ from cce.report.vega import (
     level,
     log_sizes,
     middle_budget,
+    near,
     palette,
     round_numbers,
     score_tip,
@@ -56,15 +57,27 @@ def test_whether_it_is_installed_is_asked_each_time(monkeypatch):
 
 
 def test_round_numbers_are_neither_many_nor_few():
+    assert round_numbers(4.4, 17) == [5, 7, 10, 15]
     assert round_numbers(900, 30_000) == [1000, 2000, 5000, 10_000, 20_000]
     assert round_numbers(2464, 4e6) == [3000, 10_000, 30_000, 100_000, 300_000, 1e6, 3e6]
     assert round_numbers(1, 1e6) == [1, 10, 100, 1000, 10_000, 100_000, 1e6]
-    assert round_numbers(7, 7) == []
+    assert round_numbers(8, 8) == []
 
 
 def test_axes_without_rows_have_no_numbers():
     assert log_sizes([], ("size",), "B")["axis"]["values"] == []
-    assert log_sizes([{"size": 10, "low": None}], ("size", "low"), "B")["axis"]["values"] == [10]
+
+
+@pytest.mark.parametrize("size", [1, 10, 1234, 2_690_272, 9.99e8])
+def test_a_single_size_has_an_axis_with_several_numbers_around_it(size):
+    axis = log_sizes([{"size": size, "low": None}], ("size", "low"), "B")
+    low, high = axis["scale"]["domain"]
+    assert low < size < high
+    assert len(axis["axis"]["values"]) >= 2
+
+
+def test_a_single_score_is_written_with_its_digits():
+    assert near("mean", "BCE")["axis"]["format"] == ".4~f"
 
 
 def test_the_middle_budget_is_shown_first():
@@ -105,8 +118,8 @@ def test_methods_keep_their_colour_whoever_else_is_there():
 
 def test_all_methods_and_one_more_series_have_colours_of_their_own():
     names = [*cce.list_methods(), "pq fine-tuned"]
-    assert len(names) == 15
-    assert len({style.colour for style in palette(names).values()}) == 15
+    assert len(names) == 16
+    assert len({style.colour for style in palette(names).values()}) == 16
 
 
 def test_beyond_the_hues_no_two_are_drawn_alike():

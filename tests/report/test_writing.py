@@ -17,9 +17,10 @@ FOUND = Collected(records=made_records(("cce", "hash"), (500, 8000)))
 TABLES = {
     f"{name}.{kind}"
     for kind in ("csv", "md")
-    for name in ("environment", *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors", "ledger")))
+    for name in ("environment", "overview", *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors", "ledger")))
 }
 PLOTS = (
+    *("bce-training", "auc-training"),
     "factors",
     "churn",
     "h1",

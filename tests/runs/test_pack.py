@@ -82,6 +82,8 @@ def test_foreign_and_newer_packs_are_rejected(packed, tmp_path):
         cce.load_run(changed(packed, path, version=2))
     with pytest.raises(ValueError, match=r"must be a pack made by `cce pack`, got another format in pack\.json\.$"):
         cce.load_run(changed(packed, path, format="other"))
+    with pytest.raises(ValueError, match=r"got damage: pack\.json is not as it was written\.$"):
+        cce.load_run(changed(packed, path, step="one"))
     with pytest.raises(ValueError, match=r"got damage: .*nowhere"):
         cce.load_run(changed(packed, path, files={"nowhere": {"bytes": 1, "sha256": ""}}))
     with zipfile.ZipFile(path, "w") as archive:
@@ -90,9 +92,8 @@ def test_foreign_and_newer_packs_are_rejected(packed, tmp_path):
         cce.load_run(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("model.safetensors", "y" * 100)
-        archive.writestr(
-            "pack.json", json.dumps({"format": "cce-pack", "version": 1, "files": {"model.safetensors": {}}})
-        )
+        manifest = {"format": "cce-pack", "version": 1, "step": 1, "state": {}, "files": {"model.safetensors": {}}}
+        archive.writestr("pack.json", json.dumps(manifest))
     with pytest.raises(ValueError, match=r"got damage: model\.safetensors is compressed\.$"):
         cce.load_run(path)
 

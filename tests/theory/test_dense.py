@@ -101,6 +101,55 @@ def test_smart_noise_converges_faster_on_a_low_rank_x():
     assert last["iid"] < last["half-iid"]
 
 
+SHAPES = {"equal": [1.0] * 6, "geometric": [2.0**-i for i in range(6)], "one small": [1.0] * 5 + [0.05]}
+
+
+def left_over(sigma, target, noise):
+    """`inf_M ‖Σ(GM − T)‖²` for many G, by projection; X = Σ without loss, as the lemma's proof says."""
+    q = torch.linalg.qr(sigma.view(1, -1, 1) * noise).Q
+    seen = sigma.unsqueeze(1) * target
+    return (seen - q @ (q.transpose(1, 2) @ seen)).square().sum((1, 2))
+
+
+def draws(num_columns):
+    return torch.randn(4000, 6, num_columns, generator=generator(3), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("spectrum", SHAPES)
+@pytest.mark.parametrize("where", [0, 5, "anywhere"])
+def test_the_lemma_of_one_vector(spectrum, where):
+    """`E_g inf_m ‖X(gm − t)‖² ≤ (1 − ρ)‖Xt‖²`, for any t: along the largest, the smallest and all directions."""
+    sigma = torch.tensor(SHAPES[spectrum], dtype=torch.float64)
+    t = normal(6, 1) if where == "anywhere" else torch.eye(6, dtype=torch.float64)[:, where : where + 1]
+    found, rho = left_over(sigma, t, draws(1)), sigma[-1] ** 2 / sigma.square().sum()
+    bound = (1 - rho) * (sigma.unsqueeze(1) * t).square().sum()
+    assert found.mean() - 3 * found.std() / len(found) ** 0.5 <= bound
+    if spectrum == "equal":  # no inequality is left: a random line takes a sixth
+        assert float(found.mean() / bound) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("spectrum", SHAPES)
+@pytest.mark.parametrize("num_columns", [2, 4])
+def test_the_lemma_of_one_step_with_matrices(spectrum, num_columns):
+    """`E_G inf_M ‖X(GM − T)‖² ≤ (1 − ρ)^k ‖XT‖²` for k columns of noise; with equal values the mean is `(1 − k/d)`."""
+    sigma, target = torch.tensor(SHAPES[spectrum], dtype=torch.float64), normal(6, 3)
+    found, rho = left_over(sigma, target, draws(num_columns)), sigma[-1] ** 2 / sigma.square().sum()
+    signal = (sigma.unsqueeze(1) * target).square().sum()
+    assert found.mean() <= (1 - rho) ** num_columns * signal
+    if spectrum == "equal":
+        assert float(found.mean() / signal) == pytest.approx(1 - num_columns / 6, abs=0.02)
+
+
+def test_a_half_step_leaves_over_what_the_lemma_is_about():
+    sigma, target = torch.tensor(SHAPES["geometric"], dtype=torch.float64), normal(6, 3)
+    problem = LeastSquares(torch.diag(sigma), sigma.unsqueeze(1) * target)
+    found, noise = [], []
+    for seed in range(20):
+        found.append(dense_cce(problem, 5, num_steps=1, noise="half-iid", generator=generator(seed)).excesses[1])
+        noise.append(torch.randn(6, 2, generator=generator(seed), dtype=torch.float64))
+    assert found == pytest.approx(left_over(sigma, target, torch.stack(noise)).tolist())
+
+
 def test_dense_cce_reaches_the_optimum():
     problem = problem_of(100, 20, 2)
     run = dense_cce(problem, 10, num_steps=60, generator=generator())

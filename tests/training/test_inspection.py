@@ -3,6 +3,7 @@
 import pytest
 
 from cce.cli import main
+from cce.run_folder import RunFolder
 from cce.runs import load_run
 from cce.training import Trainer
 from cce.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint
@@ -33,6 +34,15 @@ def test_a_run_is_looked_at_by_its_newest_checkpoint(run):
     for word in ("tables.tables.c0", "H1", "verdict", "validation BCE", "cap=320"):
         assert word in text
     assert found.to_dict()["tables"]["all_tables"]["num_params"] == run[1].num_params
+
+
+def test_what_clustering_did_is_told_by_the_validations_around_the_first(run):
+    found = inspect_checkpoint(run[0])
+    first = min(line["step"] for line in RunFolder(run[0]).read_log() if line["kind"] == "cluster")
+    before = [scores["bce"] for scores in found.curve if scores["step"] <= first]
+    after = [scores["bce"] for scores in found.curve if scores["step"] > first]
+    assert found.gain == {"metric": "bce", "title": "BCE", "before": before[-1], "after": min(after)}
+    assert f"clustering: BCE {before[-1]:.5f} before the first, {min(after):.5f} at best after it" in str(found)
 
 
 MINE = """

@@ -12,6 +12,7 @@ import torch
 
 import cce
 from cce.data import PreparedData
+from cce.diagnostics import summary
 from cce.distributed import Ranks
 from cce.records import read_records
 from cce.run_folder import RunFolder
@@ -58,6 +59,20 @@ def test_the_record_tells_what_each_table_weighs_and_where_the_run_ran(data, tmp
     assert sum(table.num_params for table in record.tables) == record.num_params
     assert sum(table.nbytes for table in record.tables) == record.nbytes
     assert {table.optimizer_nbytes for table in record.tables} == {0}
+    assert all(table.gradient_nbytes == table.codebook_nbytes for table in record.tables)  # dense
+    assert {table.clustering_nbytes for table in record.tables} == {0}  # none was clustered
+    assert record.training_nbytes == record.nbytes + sum(table.codebook_nbytes for table in record.tables)
+
+
+def test_the_record_tells_what_clusterings_held_of_the_tables_that_were_clustered(data, tmp_path):
+    session = Session(tiny_config(data), PreparedData.open(data), ranks=Ranks())
+    folder = RunFolder(tmp_path)
+    name = summary(session.model).largest.name
+    folder.append_log({"kind": "cluster", "step": 7, "table": name})
+    record = keep_record(session, session.model, {}, folder)
+    held = {table.name: table.clustering_nbytes for table in record.tables}
+    assert {each for each, nbytes in held.items() if nbytes} == {name}
+    assert held[name] >= 120 * 8 * 4  # vectors of all ids: the vocabulary is smaller than a block
     assert record.environment["torch"] == torch.__version__
 
 

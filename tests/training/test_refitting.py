@@ -2,16 +2,20 @@
 
 import os
 import signal
+from itertools import pairwise
 
 import pytest
+import torch
 
+from cce.reclustering import Fold
 from cce.run_folder import RunFolder
 from cce.training import Trainer, refitting
+from cce.training.building import count_ids
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from helpers.runs import tiny_config
 
 pytestmark = pytest.mark.slow
-REFITS = {"refits": 3, "epochs": 1}
+REFITS = {"refits": 3, "epochs": 1, "cluster_every": None, "cluster_times": None, "refit_network": "always"}
 
 
 def model_bits(out):
@@ -34,19 +38,54 @@ def test_rounds_come_after_the_epochs_and_are_validated(whole):
     assert len({line["table"] for line in lines}) == 2  # the third table is full
 
 
-def test_all_ids_have_pointers(whole):
-    tables = read_checkpoint(list_checkpoints(whole[0] / "checkpoints")[-1]).state["config"]
-    assert not tables["num_learned"]
+def test_the_tables_are_those_of_refits(whole):
+    """No helpers; ids of one or two rows have no pointers, but a vector; and nothing is clustered in the epochs."""
+    trainer = Trainer.resume(whole[0])
+    trainer.close()
+    counts = count_ids(trainer.data)
+    tables = [(name, table) for name, table in trainer.model.tables.tables.items() if table.method == "cce"]
+    assert len(tables) == 2
+    for name, table in tables:
+        assert table.num_helpers == 0
+        assert table.assignments.num_learned == 1 + int((counts[name][1:] >= 3).sum())
+        tail = torch.arange(table.assignments.num_learned, table.num_embeddings)
+        assert len(table(tail).unique(dim=0)) == min(1, len(tail))
+    assert not [line for line in RunFolder(whole[0]).read_log() if line["kind"] == "cluster"]
 
 
-def test_the_network_is_that_of_the_best_validation_before(whole, data, tmp_path):
-    before = Trainer(tiny_config(data, epochs=1, learned_min_count=1), tmp_path / "before")
-    before.run()
-    _, after = model_bits(whole[0])
-    best = {name: value.numpy().tobytes() for name, value in before.model.state_dict().items()}
-    network = [name for name in best if name.startswith(("bottom", "top"))]
-    assert len(network) == 8
-    assert all(best[name] == after[name] for name in network)
+def network_of(model):
+    return {name: value.clone() for name, value in model.state_dict().items() if name.startswith(("bottom", "top"))}
+
+
+@pytest.mark.parametrize("refit_network", ["never", "always"])
+def test_the_network_is_trained_between_rounds_on_its_own_rows_and_not_after_the_last(
+    data, tmp_path, monkeypatch, refit_network
+):
+    networks, folds, train_network = [], [], refitting.train_network
+
+    def watched_round(session, refit_tables=refitting.refit_tables):
+        networks.append(network_of(session.model))
+        return refit_tables(session)
+
+    def watched_training(session, fold, seed):
+        tables = {name: value.clone() for name, value in session.refit.tables.state_dict().items()}
+        folds.append(fold)
+        train_network(session, fold, seed)
+        after = session.refit.tables.state_dict()
+        changed = {name.split(".")[1] for name in tables if not torch.equal(tables[name], after[name])}
+        assert changed.isdisjoint(session.refit.features)  # but the full table may change
+        assert changed
+        assert all(parameter.requires_grad for parameter in session.model.parameters())
+
+    monkeypatch.setattr("cce.training.trainer.refit_tables", watched_round)
+    monkeypatch.setattr(refitting, "train_network", watched_training)
+    trainer = Trainer(tiny_config(data, **REFITS | {"refit_network": refit_network}), tmp_path / "run")
+    trainer.run()
+    networks.append(network_of(trainer.session.model))
+    assert folds == ([Fold(2, 3)] * 2 if refit_network == "always" else [])
+    is_same = [all(torch.equal(a[n], b[n]) for n in a) for a, b in pairwise(networks)]
+    assert len(networks[0]) == 8
+    assert is_same == ([False, False, True] if refit_network == "always" else [True, True, True])
 
 
 @pytest.mark.parametrize("stop_in", [0, 1])

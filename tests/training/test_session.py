@@ -26,6 +26,14 @@ def test_batches_are_cut_into_pieces_and_know_their_rows(data):
     assert some.loader.epoch == 1
 
 
+def test_without_shuffling_rows_come_as_they_were_prepared(data):
+    prepared = next(iter(PreparedData.open(data).loader("train", batch_size=64, shuffle=False)))
+    (ordered,), _ = next(session(data, shuffle=False).batches())
+    (shuffled,), _ = next(session(data).batches())
+    assert torch.equal(ordered.ids, prepared.ids)
+    assert not torch.equal(shuffled.ids, prepared.ids)
+
+
 def test_it_knows_how_far_it_is(data):
     some = session(data, max_steps=5)
     assert (some.steps_per_epoch, some.total_steps) == (13, 5)

@@ -20,6 +20,7 @@ from cce.cli import (
     sweep,
     theory,
     train,
+    tune,
     verify,
 )
 from cce.plugins import load_plugins
@@ -89,6 +90,7 @@ def _parser(kind: type[argparse.ArgumentParser] = _Parser) -> argparse.ArgumentP
         prepare,
         plan,
         train,
+        tune,
         sweep,
         evaluate,
         predict,

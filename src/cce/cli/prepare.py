@@ -153,6 +153,7 @@ def _run_synthetic(options: argparse.Namespace) -> dict[str, Any]:
         num_clusters=options.clusters,
         num_dense=options.num_dense,
         zipf=options.zipf,
+        drift=options.drift,
         seed=options.seed,
     )
     return _summary(options.out, prepare_synthetic(options.out, config, progress=not options.json))
@@ -244,6 +245,8 @@ def _add_synthetic(kinds: Any) -> None:
     add("--clusters", type=int, default=32, help="hidden clusters of a feature (default: %(default)s)")
     add("--num-dense", type=int, default=4, help="dense features (default: %(default)s)")
     add("--zipf", type=float, default=1.0, help="exponent of Zipf's law; 0 draws ids uniformly (default: %(default)s)")
+    help_of_drift = "share of ids that change cluster while training rows go by, in their order (default: %(default)s)"
+    add("--drift", type=float, default=0.0, help=help_of_drift)
     add("--seed", type=int, default=0, help="seed of everything random (default: %(default)s)")
     add("--raw", choices=RAW_FORMATS, default=None, help="write a raw file of this format instead of a data set")
     add("--json", action="store_true", help="print a summary as JSON")

@@ -26,7 +26,7 @@ def add_verb(verbs: Any) -> None:
         "report",
         help="make a page, figures and tables from the records of runs",
         description="Make one HTML page that needs no network, figures (SVG, PNG) and tables (CSV, Markdown) from the "
-        "records of runs: scores against params and bytes, compression factors, training curves, clusterings, memory.",
+        "records of runs: scores against bytes and params, compression factors, training curves, clusterings, memory.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

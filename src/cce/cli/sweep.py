@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shlex
 import sys
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from cce.cli import prepare
+from cce.cli import recipe_options
 from cce.records import strict_json
 
 if TYPE_CHECKING:
-    from cce.experiments import FirstRows, Recipe, Run
+    from cce.cli.recipe_options import Setting
+    from cce.data import PreparedData
+    from cce.experiments import Choices, Run
 
 EXAMPLE = """examples:
   cce sweep quick --jobs 2
   cce sweep recipes/bookcrossing.toml --out runs/bookcrossing --jobs 2
   cce sweep recipes/kaggle.toml --data runs/kaggle --dry-run
+  cce sweep recipes/studies/columns.toml --data runs/kaggle --like recipes/kaggle.toml --dry-run
 
-The same command resumes a sweep that was stopped: finished runs are skipped, and a killed one is resumed."""
+The same command resumes a sweep that was stopped: finished runs are skipped, and a killed one is resumed. A recipe with
+[tune] runs with the options that `cce tune` chose, and tunes first if that was not done yet."""
 
 
 def add_verb(verbs: Any) -> None:
@@ -36,111 +36,97 @@ def add_verb(verbs: Any) -> None:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("recipe", metavar="RECIPE", help="TOML file, or a name that `cce list recipes` shows")
-    parser.add_argument("--out", type=Path, default=None, help="folder of the sweep (default: runs/sweeps/RECIPE)")
-    parser.add_argument("--data", type=Path, default=None, help="prepared data set, instead of the recipe's")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; cores are shared out (default: 1)")
-    parser.add_argument("--engine", default="local", help="local, ray, or ray://host:port (default: local)")
-    parser.add_argument("--only", nargs="+", metavar="SERIES", default=None, help="run these series only")
+    recipe_options.add_options(parser)
     parser.add_argument("--seeds", nargs="+", type=int, default=None, help="run these seeds, instead of the recipe's")
-    parser.add_argument("--dry-run", action="store_true", help="show the runs and what they would cost, and run none")
+    parser.add_argument(
+        "--tuned", action="store_true", help="take the options that `cce tune` chose, for a recipe without [tune] too"
+    )
     parser.add_argument("--json", action="store_true", help="print the records as JSON, and no progress")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Prepare the data, run, and print what came of it."""
-    from cce.experiments import find_recipe, read_recipe
-
-    options.recipe = find_recipe(options.recipe)
-    recipe = read_recipe(options.recipe)
-    recipe = replace(recipe, plugins=(*recipe.plugins, *options.plugins))
+    setting = recipe_options.read_setting(options)
     if options.seeds is not None:
-        recipe = replace(recipe, seeds=tuple(dict.fromkeys(options.seeds)))
-    out = options.out or Path("runs/sweeps") / recipe.name
-    data = (options.data or Path("runs/data") / recipe.data["name"]).resolve()
+        setting = replace(setting, recipe=replace(setting.recipe, seeds=tuple(dict.fromkeys(options.seeds))))
     if options.dry_run:
-        _dry_run(recipe, data, out, options)
+        _dry_run(setting, options)
     else:
-        _run(recipe, data, out, options)
+        _run(setting, options)
 
 
-def _run(recipe: Recipe, data: Path, out: Path, options: argparse.Namespace) -> None:
+def _run(setting: Setting, options: argparse.Namespace) -> None:
     from cce.experiments import Sweep
 
-    if options.data is None and not data.exists():
-        _prepare(recipe, data, options)
-    sweep = Sweep(_runs(recipe, data), out, recipe=options.recipe.read_bytes().decode("utf-8"), only=options.only)
-    _warn_of_jobs(options)
+    data = recipe_options.open_data(setting, options)
+    recipe_options.warn_of_jobs(options)
+    runs = _runs(setting, data, _choices(setting, data, options))
+    sweep = Sweep(runs, setting.out, recipe=recipe_options.recipe_text(options), only=options.only)
     outcome = sweep.run(jobs=options.jobs, engine=options.engine, progress=not options.json)
     if options.json:
         print(strict_json([record.to_dict() for record in outcome.records]))
     else:
-        print(f"records: {out}/records.jsonl")
+        print(f"records: {setting.out}/records.jsonl")
     if outcome.failures:
         reasons = "; ".join(f"{name}: {failure}" for name, failure in outcome.failures.items())
         raise ValueError(f"{len(outcome.failures)} of {len(sweep.chosen)} runs failed, see their error.txt: {reasons}")
 
 
-def _dry_run(recipe: Recipe, data: Path, out: Path, options: argparse.Namespace) -> None:
+def _choices(setting: Setting, data: PreparedData, options: argparse.Namespace) -> Choices | None:
+    """The options that were chosen, or are chosen now; None where the recipe's own are meant."""
+    from cce.experiments import Tuning
+
+    if setting.recipe.tune is None and not options.tuned:
+        return None
+    found = _read_choices(setting, data, options)
+    if found is None:
+        if setting.recipe.tune is None:
+            raise ValueError(f"--tuned must have choices in {setting.out}, got none: run `cce tune` first.")
+        _note(options, "tunes first, as the recipe has [tune]")
+        tuning = Tuning(setting.recipe, data, setting.out, only=options.only)
+        found = tuning.run(jobs=options.jobs, engine=options.engine, progress=not options.json)
+    _note(options, f"runs with the options of {setting.out}/tuned.json, chosen on validation rows")
+    return found
+
+
+def _read_choices(setting: Setting, data: PreparedData, options: argparse.Namespace) -> Choices | None:
+    """The choices in the folder, checked; None if there are none for the series that are asked for."""
+    from cce.experiments import Choices, data_checksum, tuned_series
+
+    found = Choices.read(setting.out)
+    if found is None:
+        return None
+    series = tuned_series(setting.recipe, options.only)
+    known = {choice.series for choice in found.choices}
+    found.check(setting.recipe, data_checksum(data), [name for name in series if name in known], setting.out)
+    return found if set(series) <= known else None
+
+
+def _note(options: argparse.Namespace, text: str) -> None:
+    if not options.json:
+        print(f"cce sweep: {text}", file=sys.stderr)
+
+
+def _dry_run(setting: Setting, options: argparse.Namespace) -> None:
     """Read the prepared data or, where it is missing, the first rows of the raw files. Nothing is saved."""
-    with TemporaryDirectory() as folder:
-        first_rows = None
-        if options.data is None and not data.exists():
-            first_rows = _first_rows(recipe, data, Path(folder), options)
-        _estimate(_runs(recipe, data, first_rows), out, first_rows, options)
-
-
-def _estimate(runs: list[Run], out: Path, first_rows: FirstRows | None, options: argparse.Namespace) -> None:
     from cce.experiments import Sweep, estimate_cost
 
-    sweep = Sweep(runs, out, only=options.only)
-    _warn_of_jobs(options)
-    threads = sweep.threads(options.jobs, options.engine)
-    found = estimate_cost(sweep, jobs=options.jobs, threads=threads, first_rows=first_rows, progress=not options.json)
-    print(json.dumps(found.to_dict()) if options.json else found)
+    with recipe_options.open_data_or_first_rows(setting, options) as (data, first_rows):
+        is_tuned = setting.recipe.tune is not None or options.tuned
+        choices = _read_choices(setting, data, options) if is_tuned and first_rows is None else None
+        if is_tuned and choices is None:
+            _note(options, "without tuning, which comes first: see `cce tune RECIPE --dry-run`")
+        sweep = Sweep(_runs(setting, data, choices), setting.out, only=options.only)
+        recipe_options.warn_of_jobs(options)
+        threads = sweep.threads(options.jobs, options.engine)
+        found = estimate_cost(
+            sweep, jobs=options.jobs, threads=threads, first_rows=first_rows, progress=not options.json
+        )
+        print(json.dumps(found.to_dict()) if options.json else found)
 
 
-def _runs(recipe: Recipe, data: Path, first_rows: FirstRows | None = None) -> list[Run]:
-    from cce.data import PreparedData
+def _runs(setting: Setting, data: PreparedData, choices: Choices | None) -> list[Run]:
     from cce.experiments import list_runs
 
-    schema = PreparedData.open(first_rows.path if first_rows else data).schema
-    return list_runs(recipe, data, schema.vocabulary_sizes)
-
-
-def _warn_of_jobs(options: argparse.Namespace) -> None:
-    from cce.workers import num_cores
-
-    if options.engine == "local" and options.jobs > num_cores():
-        note = f"{options.jobs} jobs share {num_cores()} cores: they slow each other down"
-        print(f"cce sweep: {note}", file=sys.stderr)
-
-
-def _prepare(recipe: Recipe, data: Path, options: argparse.Namespace) -> None:
-    summary = prepare.prepare(_prepare_options(recipe, data, options))
-    if not options.json:
-        print(prepare.as_text(summary))
-
-
-def _first_rows(recipe: Recipe, data: Path, folder: Path, options: argparse.Namespace) -> FirstRows:
-    from cce.experiments import FirstRows
-
-    return FirstRows(folder / "data", prepare.prepare_head(_prepare_options(recipe, data, options), folder))
-
-
-def _prepare_options(recipe: Recipe, data: Path, options: argparse.Namespace) -> argparse.Namespace:
-    """What the recipe says after `cce prepare`, with raw files where they are."""
-    if "prepare" not in recipe.data:
-        raise ValueError("recipe must say how its data is prepared, or --data must name a data set.")
-    kind, *words = shlex.split(recipe.data["prepare"])
-    raw = [] if kind == "synthetic" else [str(_find_raw(words.pop(0)))]
-    return prepare.parse([kind, *raw, str(data), *words, *(["--json"] if options.json else [])])
-
-
-def _find_raw(name: str) -> Path:
-    candidates = [Path(name), *(Path(os.environ[key]) / name for key in ("CCE_DATA",) if key in os.environ)]
-    for path in candidates:
-        if path.exists():
-            return path
-    raise FileNotFoundError(f"raw data {name!r} must be there or in the folder CCE_DATA, got neither.")
+    return list_runs(setting.recipe, setting.data, data.schema.vocabulary_sizes, choices=choices)

@@ -87,7 +87,7 @@ class RawRows:
         is_standard = str(path) == STANDARD
         form = find_format(path, form, default=None if self.has_names else "txt")
         if not is_standard:
-            Input(Path(path)).check()
+            Input(Path(path)).check(as_lines=form != "parquet")
         try:
             with _standard_input() if is_standard else Input(Path(path)).open() as stream:
                 if form == "parquet":

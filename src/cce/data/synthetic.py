@@ -1,7 +1,8 @@
 """Synthetic clicks: data whose best possible model is known.
 
 Every id of every feature belongs to a hidden cluster, and only clusters matter for the label: a table with one row per
-cluster would do. Ids are drawn by Zipf's law, numbered from the most frequent on, so most of them are rarely seen.
+cluster would do. Ids are drawn by Zipf's law, numbered from the most frequent on, so most of them are rarely seen. With
+drift, ids move to another cluster on the way from time 0 to time 1: a model that learned clusters once knows old ones.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from cce.checks import check_range
+from cce.checks import check_number, check_range, check_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,7 @@ class SyntheticClicks:
     The logit of a row is the sum, over pairs of informative features, of the dot products of its ids' cluster vectors
     (of a single informative feature, the sum of its vector), plus a weight times each dense value. Features are
     informative from the first on, all of them unless `num_informative` says how many; the others are noise.
+    `drift` is the share of ids that change their cluster between time 0 and time 1, each once, at a time of its own.
     """
 
     def __init__(
@@ -51,8 +53,12 @@ class SyntheticClicks:
         zipf: float = 1.0,
         num_informative: int | None = None,
         num_dense: int = 0,
+        drift: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
+        check_number("drift", drift, 0.0)
+        if drift > 1:
+            raise ValueError(f"drift must be at most 1, got {drift}.")
         self.num_informative = len(vocabulary_sizes) if num_informative is None else num_informative
         check_range("number of vocabulary_sizes", len(vocabulary_sizes), 1, 2**31)
         check_range("num_informative", self.num_informative, 1, len(vocabulary_sizes) + 1)
@@ -72,23 +78,50 @@ class SyntheticClicks:
         ]
         self.dense_weights = torch.randn(num_dense, generator=generator) / max(num_dense, 1) ** 0.5
         self._cumulative = [_zipf_cumulative(n, zipf) for n in vocabulary_sizes]
+        self.moves = [_Moves.draw(c, num_clusters, drift, generator) for c in self.clusters] if drift else None
 
-    def sample(self, num_rows: int, *, generator: torch.Generator | None = None) -> Sample:
-        """`num_rows` independent rows."""
+    def sample(self, num_rows: int, *, times: Tensor | None = None, generator: torch.Generator | None = None) -> Sample:
+        """`num_rows` independent rows, of these times in [0, 1]; without drift, and by default, all are of time 1."""
         check_range("num_rows", num_rows, 0, 2**63)
+        if times is None:
+            times = torch.ones(num_rows, dtype=torch.float64)
+        check_type("times", times, Tensor, "a Tensor")
+        if times.shape != (num_rows,):
+            raise ValueError(f"times must have shape ({num_rows},), got {tuple(times.shape)}.")
         ids = torch.stack([_draw(c, num_rows, generator) for c in self._cumulative], dim=1)
         dense = torch.randn(num_rows, len(self.dense_weights), generator=generator)
-        probabilities = torch.sigmoid(self._logits(ids) + (dense @ self.dense_weights).double())
+        probabilities = torch.sigmoid(self._logits(ids, times) + (dense @ self.dense_weights).double())
         labels = torch.bernoulli(probabilities, generator=generator).float()
         return Sample(ids, labels, probabilities, dense)
 
-    def _logits(self, ids: Tensor) -> Tensor:
-        columns = ids[:, : self.num_informative].unbind(1)
-        informative = zip(self.vectors, self.clusters, columns, strict=False)
-        stacked = torch.stack([vectors[clusters[column]] for vectors, clusters, column in informative])
+    def clusters_of(self, feature: int, ids: Tensor, times: Tensor) -> Tensor:
+        """The clusters of ids of a feature, each at its time."""
+        clusters = self.clusters[feature][ids]
+        return clusters if self.moves is None else self.moves[feature].apply(clusters, ids, times)
+
+    def _logits(self, ids: Tensor, times: Tensor) -> Tensor:
+        columns = enumerate(ids[:, : self.num_informative].unbind(1))
+        stacked = torch.stack([self.vectors[i][self.clusters_of(i, column, times)] for i, column in columns])
         if self.num_informative == 1:
             return stacked[0].sum(-1)
         return (stacked.sum(0).square() - stacked.square().sum(0)).sum(-1) / 2  # from (features, n, latent_dim)
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """When each id of a feature leaves its cluster, and for which one; a time above 1 is never."""
+
+    times: Tensor
+    clusters: Tensor
+
+    @classmethod
+    def draw(cls, clusters: Tensor, num_clusters: int, drift: float, generator: torch.Generator | None) -> _Moves:
+        times = torch.rand(len(clusters), dtype=torch.float64, generator=generator) / drift
+        steps = torch.randint(max(num_clusters - 1, 1), (len(clusters),), generator=generator) + 1
+        return cls(times, (clusters + steps) % num_clusters)
+
+    def apply(self, clusters: Tensor, ids: Tensor, times: Tensor) -> Tensor:
+        return torch.where(times >= self.times[ids], self.clusters[ids], clusters)
 
 
 def _scale(num_informative: int, latent_dim: int) -> float:

@@ -40,7 +40,7 @@ def hashed_pointers(assignments: Assignments, num_ids: int) -> Tensor:
     """The pointers `(num_ids, num_columns)` of the first ids before any clustering."""
     pointers = PointerStore(num_ids, assignments.num_columns, assignments.num_rows)
     for ids in blocks(num_ids):
-        pointers.write(int(ids[0]), assignments.hash(ids.to(assignments.hash.seeds.device)))
+        pointers.write(int(ids[0]), assignments(ids.to(assignments.hash.seeds.device)))
     return pointers.to_tensor()
 
 

@@ -9,12 +9,13 @@ from torch.optim import Optimizer
 
 from cce.checks import check_type
 from cce.collection import readable_path
-from cce.embeddings import Embedding, QuantizedEmbedding
+from cce.embeddings import Clusterable, Embedding, QuantizedEmbedding
 from cce.footprint import Footprint, Footprints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+VECTOR_ITEMSIZE = 4  # vectors are clustered in float32
 Table = Embedding | nn.Embedding | nn.EmbeddingBag
 
 
@@ -54,6 +55,28 @@ def _summarize(name: str, table: Table, optimizer: Optimizer | None) -> Footprin
         full_params=full_params,
         full_nbytes=full_params * parameters[0].element_size(),
     )
+
+
+def gradient_nbytes(table: nn.Module, *, sparse: bool) -> int:
+    """Bytes of a table's gradients in training: as many as its parameters have; of sparse ones, what is there now."""
+    assert isinstance(table, Table)
+    parameters = list(table.parameters())
+    if sparse or isinstance(table, QuantizedEmbedding):
+        return _gradient_nbytes(table, parameters)
+    return sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
+
+
+def clustering_nbytes(table: nn.Module) -> int:
+    """Bytes that a clustering of `table` holds besides it, at most; computed from sizes, not measured.
+
+    They are new pointers and codebooks, and vectors: those of a block of ids that is assigned, or those of the sample,
+    before and after, whichever are more.
+    """
+    assert isinstance(table, Clusterable)
+    num_rows = max(1, table.num_params // table.embedding_dim)
+    sampled = min(table.num_embeddings, table.settings.points_per_row * num_rows)
+    block = min(table.num_embeddings, table.settings.block_size)
+    return table.nbytes + max(block, 2 * sampled) * table.embedding_dim * VECTOR_ITEMSIZE
 
 
 def _held(table: Table, parameters: list[nn.Parameter]) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """Diagnosis of table collapse: the entropies of a table beside their bounds and their expected values.
 
-Too high an entropy says that nothing was learned: the pointers are as good as random. Too low a one says that columns
-or rows have collapsed. What to expect is what product quantisation of the same vectors gives: the paper's "golden
-midpoint" (appendix "Table Collapse").
+Too low an entropy says that columns or rows have collapsed. What to expect is what product quantisation of the same
+vectors gives: the paper's "golden midpoint" (appendix "Table Collapse"). A high one says that rows are used evenly, and
+nothing about what was learned: that shows where pointers are compared with those that the table began with.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 COLLAPSED = 0.75  # of the golden midpoint: two columns that say the same have half
-RANDOM = 0.99  # of what random pointers have
+RANDOM = 0.99  # of what random pointers have: as even as that
 FEW = 0.5  # of the rows of a column
 
 
@@ -42,10 +42,13 @@ class Collapse:
     random: tuple[float, ...]
     dead_rows: tuple[int, ...]  # of each column
     num_rows: int  # of each column
+    moved: float  # share of pointers that are not the hashes that the table began with
 
     @property
     def verdict(self) -> str:
         """What this means, in words."""
+        if not self.moved:
+            return "never clustered: its pointers are the hashes that it began with"
         worst = max(self.dead_rows)
         if worst > FEW * self.num_rows:
             return f"collapsed: a column uses {self.num_rows - worst} of its {self.num_rows} rows"
@@ -54,13 +57,15 @@ class Collapse:
                 what = "a column uses few of its rows" if order == 1 else "two columns say nearly the same"
                 return f"collapsed: {what} (H{order} is {found:.2f}, product quantisation gives {golden:.2f})"
         if all(found > RANDOM * bound for found, bound in zip(self.entropies, self.random, strict=True)):
-            return "as spread as random pointers: little seems to have been learned yet"
+            return "healthy: rows are used as evenly as by random pointers"
         return "healthy: near what product quantisation of the same vectors gives"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON, with the dead rows of all columns together."""
         dead = {"dead_rows": sum(self.dead_rows), "num_rows": self.num_rows}
-        return {"entropies": self.entropies, "golden": self.golden, **dead, "verdict": self.verdict}
+        return {
+            "entropies": self.entropies, "golden": self.golden, **dead, "moved": self.moved, "verdict": self.verdict
+        }  # fmt: skip
 
     def __str__(self) -> str:
         columns = zip(self.entropies, self.golden, self.random, strict=True)
@@ -69,7 +74,8 @@ class Collapse:
             for order, (found, golden, random) in enumerate(columns, start=1)
         ]
         total = self.num_rows * len(self.dead_rows)
-        return "\n".join([*lines, f"dead rows: {sum(self.dead_rows)} of {total}", self.verdict])
+        lines += [f"dead rows: {sum(self.dead_rows)} of {total}", f"pointers that moved: {self.moved:.0%}"]
+        return "\n".join([*lines, self.verdict])
 
 
 @torch.no_grad()
@@ -80,13 +86,14 @@ def diagnose_collapse(table: ClusteredEmbedding, *, generator: torch.Generator |
     check_generator(generator)
     pointers = pointer_table(table)
     num_ids, num_columns = pointers.shape
-    order = min(2, num_columns)
+    order, hashes = min(2, num_columns), hashed_pointers(table.assignments, num_ids)
     return Collapse(
         entropies=column_entropies(pointers, order),
         golden=column_entropies(_quantized(table, num_ids, generator), order),
-        random=column_entropies(hashed_pointers(table.assignments, num_ids), order),
+        random=column_entropies(hashes, order),
         dead_rows=tuple(count_rows([column], table.num_rows)[0] for column in torch.split(pointers, 1, dim=1)),
         num_rows=table.num_rows,
+        moved=(pointers != hashes).float().mean().item(),
     )
 
 

@@ -17,6 +17,7 @@ from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.hashing_trick import HashingTrickEmbedding
 from cce.embeddings.initialization import StartScale, normal_table, output_variance, projection_table
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
+from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
@@ -55,6 +56,7 @@ __all__ = [
     "HashEmbedding",
     "HashingTrickEmbedding",
     "LinearEmbedding",
+    "LowRankEmbedding",
     "MixedDimensionEmbedding",
     "ProductQuantizedEmbedding",
     "Quantized",

@@ -86,6 +86,8 @@ class ClusterStep:
         """All steps but the swap."""
         with clean_interrupts():
             quantized = self.quantize(counts)
+            if self.table.assignments.share_tail:
+                quantized = _with_tail_first(quantized, self.tail_vector())
         with self.timer("helpers"):
             learned = self._start_helpers(quantized)
         with self.timer("measure"):
@@ -104,10 +106,10 @@ class ClusterStep:
     def quantize(self, counts: Tensor | None) -> Quantized:
         """Codebooks from a sample of the vectors, and the pointers of all ids; the table stays as it is."""
         table, num_learned = self.table, self.table.assignments.num_learned
-        quantizer = QUANTIZERS[table.combine](table.num_columns, table.rows_after, table.settings)
+        quantizer = QUANTIZERS[table.combine](table.num_columns, table.next_rows, table.settings)
         with self.timer("sample"):
             ids, weights = draw_sample(
-                num_learned, table.rows_after, table.settings, counts=counts, generator=self.generator
+                num_learned, table.next_rows, table.settings, counts=counts, generator=self.generator
             )
         with self.timer("fit"):
             quantizer.fit(Sample(self.source, ids, table.embedding_dim, weights), self.generator)
@@ -115,21 +117,27 @@ class ClusterStep:
             pointers = encode_all(quantizer, self.source, num_learned, table.embedding_dim)
         return Quantized(ids, quantizer.codebooks, pointers, quantizer.inertias)
 
+    def tail_vector(self) -> Tensor:
+        """The vector that ids without pointers share, or none `(0, embedding_dim)`."""
+        num_learned = self.table.assignments.num_learned
+        first = [num_learned] if num_learned < self.table.num_embeddings else []
+        return vectors_of(self.source, torch.tensor(first, dtype=torch.int64), self.table.embedding_dim)
+
     def _start_helpers(self, quantized: Quantized) -> Learned:
         """New hash functions for the helpers, and their rows at zero or at what the centroids leave over."""
-        table = self.table
-        helper = MultiplyShift(table.helper.num_hashes, table.rows_after, generator=self.generator)
+        table, layout = self.table, self.table.codebook_layout(quantized.codebooks.shape[1])
+        helper = MultiplyShift(len(layout.helpers), layout.num_rows, generator=self.generator)
         tables = quantized.codebooks.unsqueeze(1)  # (num_columns, 1, num_rows, width)
-        tables = functional.pad(tables, (0, 0, 0, 0, 0, table.num_helpers)).to(table.codebook)
+        tables = functional.pad(tables, (0, 0, 0, 0, 0, layout.num_helpers)).to(table.codebook)
         learned = Learned(quantized.pointers, helper.to(tables.device), tables)
         if table.helper_start == "residual":
-            for group in self._helper_groups():
+            for group in self._helper_groups(layout.num_helpers):
                 self._add_mean_residual(learned, group)
         return learned
 
-    def _helper_groups(self) -> list[list[tuple[int, int]]]:
+    def _helper_groups(self, num_helpers: int) -> list[list[tuple[int, int]]]:
         """(column, helper) pairs that can be filled in one pass over the ids, since they share no residual."""
-        columns, helpers = range(self.table.num_columns), range(1, 1 + self.table.num_helpers)
+        columns, helpers = range(self.table.num_columns), range(1, 1 + num_helpers)
         if self.table.combine == "sum":
             return [[(column, helper)] for helper in helpers for column in columns]
         return [[(column, helper) for column in columns] for helper in helpers]
@@ -189,6 +197,23 @@ class ClusterStep:
             moved=float((after.vectors - before.vectors).norm() / before.vectors.norm().clamp(min=1e-30)),
             transfer=_transfer(table, before, after),
         )
+
+
+def _with_tail_first(quantized: Quantized, tail: Tensor) -> Quantized:
+    """The same, with the rows that are nearest to a vector, if there is one, first in their columns."""
+    codebooks, old = quantized.codebooks.clone(), quantized.pointers
+    if not len(tail):
+        return quantized
+    nearest = (codebooks - tail.to(codebooks).view(len(codebooks), 1, -1)).square().sum(2).argmin(1)  # (num_columns)
+    columns = torch.arange(len(codebooks), device=codebooks.device)
+    firsts = codebooks[:, 0].clone()
+    codebooks[:, 0], codebooks[columns, nearest] = codebooks[columns, nearest].clone(), firsts
+    pointers, nearest = PointerStore(old.num_ids, old.num_columns, old.num_rows), nearest.cpu()
+    for ids in blocks(old.num_ids):
+        rows = old.read(ids)
+        swapped = torch.where(rows == nearest, 0, torch.where(rows == 0, nearest, rows))
+        pointers.write(int(ids[0]), swapped)
+    return Quantized(quantized.sampled, codebooks, pointers, quantized.inertias)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from cce.embeddings.base import MAX_IDS, check_budget, check_weight
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
 from cce.embeddings.codebook_layout import CodebookLayout
+from cce.embeddings.event_count import EventCount
 from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import choice, file_name, optional, rules, whole
@@ -45,7 +46,10 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     helper_start: helper rows after a clustering: "zero" (the paper), or the mean "residual" that clustering left.
     num_helpers: helper tables per column; the paper has 1.
     num_learned: only ids below it have learned pointers; the rest stay hashed and cost nothing.
+    share_tail: all ids from `num_learned` on have one vector, the first rows, instead of hashed rows.
     first_rows: rows of each table before the first clustering, if more should be spent there.
+    settle_after: the number of the clustering at which helpers end and their rows go to the clusters: the paper's last
+        step, "CE concat". The table is then not clustered again. By default helpers stay.
     track_counts: count in training how often ids occur, for settings that sample or weigh by frequency.
     pointer_file: map the learned pointers from this file instead of holding them in memory.
     """
@@ -59,7 +63,9 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         combine=choice(*QUANTIZERS),
         helper_start=choice("zero", "residual"),
         num_learned=optional(whole(0, MAX_IDS)),
+        share_tail=check_flag,
         first_rows=optional(whole(1)),
+        settle_after=optional(whole(1)),
         track_counts=check_flag,
         pointer_file=optional(file_name),
     )
@@ -76,7 +82,9 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         combine: Combine = "concat",
         helper_start: HelperStart = "zero",
         num_learned: int | None = None,
+        share_tail: bool = False,
         first_rows: int | None = None,
+        settle_after: int | None = None,
         settings: ClusterSettings | None = None,
         track_counts: bool = False,
         pointer_file: Path | str | None = None,
@@ -89,23 +97,31 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.check_options(num_rows=num_rows, num_columns=num_columns, num_helpers=num_helpers, combine=combine)
         self.check_options(helper_start=helper_start, num_learned=num_learned, first_rows=first_rows)
         self.check_options(track_counts=track_counts, pointer_file=pointer_file, preset=preset)
+        self.check_options(share_tail=share_tail, settle_after=settle_after)
+        if share_tail and combine == "sum":
+            raise ValueError(f"share_tail must be False with combine='sum', whose rows add up, got {share_tail}.")
         tables = {"preset": preset, "num_columns": num_columns, "num_helpers": num_helpers, "combine": combine}
         layout = CodebookLayout.of(embedding_dim, {"num_rows": num_rows, "first_rows": first_rows} | tables)
-        self.num_columns, self.num_helpers, self.width = layout.num_columns, num_helpers, layout.width
+        self.num_columns, self.most_helpers, self.width = layout.num_columns, num_helpers, layout.width
         self.combine = combine
         self.helper_start = helper_start
         self.settings = checked_settings(settings)
         self.rows_after = num_rows  # from the first clustering on
+        self.settle_after = settle_after
+        self.settled_rows = num_rows * (1 + num_helpers) if settle_after else None
+        self._check_settling(first_rows)
+        self.clusterings = EventCount() if settle_after else None
         self.assignments = Assignments(
             num_embeddings,
             layout.num_columns,
             layout.num_rows,
             num_learned=num_learned,
+            share_tail=share_tail,
             path=pointer_file,
             generator=generator,
         )
-        self.counts = IdCounts(self.assignments.num_learned) if track_counts and self.can_cluster else None
         self.helper = MultiplyShift(len(layout.helpers), layout.num_rows, generator=generator)
+        self.counts = IdCounts(self.assignments.num_learned) if track_counts and self.can_cluster else None
         _, num_terms = layout.slots
         variance = self.start_variance / num_terms
         self.codebook = normal_table(*layout.shape, variance=variance, generator=generator)
@@ -113,7 +129,13 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     def codebook_layout(self, num_rows: int | None = None) -> CodebookLayout:
         """The layout of its tables in the codebook, now or with another number of rows."""
         rows = self.num_rows if num_rows is None else num_rows
-        return CodebookLayout(self.num_columns, self.num_helpers, rows, self.width, is_sum=self.combine == "sum")
+        num_helpers = 0 if rows == self.settled_rows else self.most_helpers
+        return CodebookLayout(self.num_columns, num_helpers, rows, self.width, is_sum=self.combine == "sum")
+
+    @property
+    def num_helpers(self) -> int:
+        """Helper tables per column now: none once the table has settled."""
+        return self.codebook_layout().num_helpers
 
     @property
     def num_rows(self) -> int:
@@ -122,8 +144,15 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
 
     @property
     def can_cluster(self) -> bool:
-        """Whether any id has learned pointers."""
-        return self.assignments.num_learned > 0
+        """Whether any id has learned pointers, and helpers that could tell ids of a cluster apart are still there."""
+        return self.assignments.num_learned > 0 and self.num_rows != self.settled_rows
+
+    @property
+    def next_rows(self) -> int:
+        """Rows of each table after the next clustering."""
+        if self.settled_rows is None or int(self.clusterings or 0) + 1 < (self.settle_after or 0):
+            return self.rows_after
+        return self.settled_rows
 
     def sources(self) -> tuple[int, int, list[RowSource]]:
         """A learned row and a hashed row of each helper, for each column."""
@@ -149,6 +178,8 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> StagedClustering:
         """Compute a clustering of the table as it is now (Algorithm 3, "Cluster")."""
         check_clustering(self, counts, self.assignments.num_learned, generator)
+        if self.num_rows == self.settled_rows:
+            raise ValueError(f"settle_after={self.settle_after} clusterings were made: the table has settled.")
         if not self.can_cluster:
             raise ValueError("num_learned must be at least 1 to cluster, got 0.")
         if counts is None and self.counts is not None:
@@ -174,6 +205,8 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             self.codebook.grad = None  # it belonged to the old rows
             self.codebook.copy_(learned.tables.flatten(0, 2))
             self.helper.seeds.copy_(learned.helper.seeds)
+            if self.clusterings is not None:
+                self.clusterings.add_one()
 
     @classmethod
     def size_for_budget(
@@ -198,7 +231,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         layout, num_learned = CodebookLayout.of(embedding_dim, arguments), arguments["num_learned"]
         num_learned = num_embeddings if num_learned is None else num_learned
         pointers = num_learned, layout.num_columns, layout.num_rows
-        num_counts = num_learned if arguments["track_counts"] else 0
+        num_counts = (num_learned if arguments["track_counts"] else 0) + (arguments["settle_after"] is not None)
         return Shapes({"codebook": layout.shape}, layout.num_tables, pointers, num_counts)
 
     @classmethod
@@ -236,15 +269,30 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         return self.embed(ids.to(self.codebook.device))
 
     def _resize(self, num_rows: int) -> None:
+        layout = self.codebook_layout(num_rows)
         if num_rows != self.num_rows:
-            self.helper.num_rows = num_rows
-            self.codebook.data = self.codebook.new_empty(self.codebook_layout(num_rows).shape)
+            self.helper.num_rows, self.helper.num_hashes = num_rows, len(layout.helpers)
+            self.helper.seeds = self.helper.seeds[: len(layout.helpers)].clone()
+        if self.codebook.shape != layout.shape:
+            self.codebook.data = self.codebook.new_empty(layout.shape)
+
+    def _check_settling(self, first_rows: int | None) -> None:
+        """Reject a table that has no rows to give, or whose form could not be told from its rows."""
+        if self.settle_after and self.most_helpers == 0:
+            raise ValueError("num_helpers must be at least 1 with settle_after, got 0.")
+        if first_rows is not None and first_rows == self.settled_rows:
+            raise ValueError(
+                f"first_rows must differ from {first_rows}, the rows of a settled table, got {first_rows}."
+            )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """A checkpoint from after the first clustering may have other rows than the table started with."""
-        codebook = state_dict.get(prefix + "codebook")
-        num_rows, _ = self.codebook_layout(self.rows_after).shape
-        if codebook is not None and len(codebook) == num_rows != len(self.codebook):
-            self._resize(self.rows_after)
-            self.assignments.resize(self.rows_after)
+        codebook, seeds = state_dict.get(prefix + "codebook"), state_dict.get(prefix + "helper.seeds")
+        rows, settled = self.rows_after, self.settled_rows
+        if settled is not None and seeds is not None and not len(seeds):
+            rows = settled
+        num_rows, _ = self.codebook_layout(rows).shape
+        if codebook is not None and len(codebook) == num_rows and (rows == settled or num_rows != len(self.codebook)):
+            self._resize(rows)
+            self.assignments.resize(rows)
         super()._load_from_state_dict(state_dict, prefix, *args)

@@ -8,10 +8,10 @@
 - a number above 0: the standard deviation of every value.
 
 What a method multiplies or adds to make an output is scaled so that the output has the variance: methods then differ in
-what they share, not in where they begin. Where vectors are products (ce-mult, tt, dhe, mixed-dim, collide), one factor
-alone carries the scale, and the others start as with "uniform". If all shrank, each would shrink the gradients of the
-others, and zero would be a saddle that no gradient leaves. The random numbers that are drawn do not depend on the
-scale, so tables of one seed have the same hash functions and pointers at any start.
+what they share, not in where they begin. Where vectors are products (ce-mult, tt, dhe, low-rank, mixed-dim, collide),
+one factor alone carries the scale, and the others start as with "uniform". If all shrank, each would shrink the
+gradients of the others, and zero would be a saddle that no gradient leaves. The random numbers that are drawn do not
+depend on the scale, so tables of one seed have the same hash functions and pointers at any start.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cce.embeddings.compositional import PAPER_COLUMNS, default_columns
-from cce.embeddings.training_defaults import TWICE_AN_EPOCH, TrainingDefaults
+from cce.embeddings.training_defaults import NEVER, TWICE_AN_EPOCH, TrainingDefaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,11 @@ class Preset(TrainingDefaults):
         return self.num_columns if embedding_dim % self.num_columns == 0 else default_columns(embedding_dim)
 
 
+# no helpers, which a refit leaves at zero; ids of fewer than 3 rows say too little of themselves, and share a vector
+REFIT_OPTIONS = {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm"}
+REFIT = Preset(REFIT_OPTIONS, min_count=3, schedule=NEVER)
+
 PRESETS: Mapping[str, Preset] = {
-    "tuned": Preset({"preset": "tuned"}, min_count=5, schedule=TWICE_AN_EPOCH, num_columns=8),
+    "tuned": Preset({"preset": "tuned"}, min_count=5, schedule=TWICE_AN_EPOCH, num_columns=8, refit=REFIT),
     "paper": Preset({"preset": "paper"}, min_count=1),
 }

@@ -18,6 +18,7 @@ from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.hashing_trick import HashingTrickEmbedding
+from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from cce.footprint import Footprint
 
+LEAST_ITEMSIZE = 2  # of a trainable type: torch stores float8, and can neither add it up nor step on it
 METHODS: dict[str, type[Embedding]] = {
     kind.method: kind
     for kind in (
@@ -44,6 +46,7 @@ METHODS: dict[str, type[Embedding]] = {
         DeepHashEmbedding,
         TensorTrainEmbedding,
         CollidingEmbedding,
+        LowRankEmbedding,
         MixedDimensionEmbedding,
         ProductQuantizedEmbedding,
         QuantizedEmbedding,
@@ -148,3 +151,5 @@ def check_placement(device: torch.device | str | None, dtype: torch.dtype | None
             raise ValueError(f"device must be one that torch finds here, such as 'cpu', got {device!r}.") from None
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise TypeError(f"dtype must be a floating-point torch.dtype such as torch.float32, got {dtype!r}.")
+    if dtype is not None and dtype.itemsize < LEAST_ITEMSIZE:
+        raise ValueError(f"dtype must have sums in torch: for rows of 8 bits take method 'quantized', got {dtype}.")

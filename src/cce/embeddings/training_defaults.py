@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PAPER_SCHEDULES = ("best-of-10-epochs", "one-epoch", "strategy-1", "strategy-2", "strategy-3")
 TWICE_AN_EPOCH = "twice-an-epoch"
+NEVER = "none"
 TUNED_TIMES = 12  # clusterings, two an epoch; the paper has 6, one an epoch
 
 
@@ -26,17 +27,26 @@ class TrainingDefaults:
 
     options: arguments of the constructor.
     min_count: ids that occur less often in training stay hashed; None if the method has no pointers to learn.
-    schedule: name of the schedule of runs of several epochs.
+    schedule: name of the schedule of runs of several epochs; "none" for no clusterings, unless their number is given.
+    refit: what is different in a run whose pointers come from refits, which then clusters at no other time.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     min_count: int | None = None
     schedule: str = "best-of-10-epochs"
+    refit: TrainingDefaults | None = None
+
+    def with_refits(self, num_refits: int) -> TrainingDefaults:
+        """The defaults of a run of so many rounds of refits."""
+        return self.refit if num_refits and self.refit is not None else self
 
     def cluster_epochs(self, num_epochs: int, times: int | None = None) -> list[float]:
         """After how many epochs tables are clustered in a run of `num_epochs`, for `ClusterSchedule(at_epochs=…)`."""
         check_range("num_epochs", num_epochs, 0, 2**63)
-        return named_schedule("one-epoch" if num_epochs == 1 else self.schedule, times)
+        if self.schedule == NEVER and times is None:
+            return []
+        schedule = TWICE_AN_EPOCH if self.schedule == NEVER else self.schedule
+        return named_schedule("one-epoch" if num_epochs == 1 else schedule, times)
 
     def num_learned(self, counts: Tensor, *, min_count: int | None = None) -> int:
         """How many ids, from the first on, learn pointers where id `x` occurs `counts[x]` times in training.

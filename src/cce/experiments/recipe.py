@@ -21,6 +21,9 @@ method = "pq"
 start_from = "full"                         # another series: the run of the same seed
 epochs = 0
 
+[tune]                                      # what to try for each series before the sweep: see tune_grid.py
+lr = [0.01, 0.02]
+
 [expected]                                  # what a paper found
 source = "Table 1"
 full_bce = 0.4500                           # of the full tables
@@ -42,18 +45,20 @@ from typing import TYPE_CHECKING, Any
 from cce.budget import MEASURES
 from cce.checks import check_range
 from cce.evaluation import METRICS, describe_metric
+from cce.experiments.tune_grid import DEFAULT_GRID, TuneGrid, make_grid
 from cce.plugins import load_plugins
 from cce.training import check_names
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PARTS = ("about", "plugins", "data", "train", "sweep", "series", "expected")
+PARTS = ("about", "plugins", "data", "train", "sweep", "series", "tune", "expected")
 OF_DATA = ("name", "prepare")
 OF_SWEEP = ("methods", "caps", "seeds")
 OF_EXPECTED = ("source", "compression", "largest")  # besides METRIC and full_METRIC
 SET_BY_SWEEP = ("data", *MEASURES, "seed", "plugins")
 SET_BY_SERIES = ("method", "start_from")
+WHEN = ("cluster_schedule", "cluster_every", "cluster_at_epochs", "cluster_times")  # of the first three a run has one
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,24 @@ class Recipe:
     caps: tuple[int, ...] = ()
     seeds: tuple[int, ...] = (0,)
     series: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tune: TuneGrid | None = None
     expected: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def grid(self) -> TuneGrid:
+        """What `cce tune` tries, by default if the recipe does not say."""
+        return self.tune or DEFAULT_GRID
+
+    def options_of(self, series: str) -> dict[str, Any]:
+        """Those of [train] and its own; if its own say when to cluster, what [train] says of it is left out."""
+        own = {name: value for name, value in self.all_series()[series].items() if name not in ("caps", "start_from")}
+        replaced = WHEN if "cluster_at_epochs" in own else WHEN[:3] if any(name in own for name in WHEN[:3]) else ()
+        return {name: value for name, value in self.train.items() if name not in replaced} | own
+
+    def caps_of(self, series: str) -> tuple[int | None, ...]:
+        """The budgets of a series; None for the full table, which has none."""
+        own = self.all_series()[series]
+        return (None,) if own["method"] == "full" else tuple(own.get("caps", self.caps))
 
     def all_series(self) -> dict[str, dict[str, Any]]:
         """Every line of the plot, with the options that are its own."""
@@ -112,9 +134,11 @@ def make_recipe(name: str, values: dict[str, Any], *, where: str = "the recipe")
         caps=_list(sweep, "caps", int, where),
         seeds=_list({"seeds": [0]} | sweep, "seeds", int, where),
         series=_part(values, "series", where),
+        tune=make_grid(_part(values, "tune", where), where) if "tune" in values else None,
         expected=expected,
     )
     _check_series(recipe, where)
+    _check_tune(recipe, f"{where} [tune]")
     _check_expected(recipe, f"{where} [expected]")
     return recipe
 
@@ -166,6 +190,18 @@ def _check_series(recipe: Recipe, where: str) -> None:
     for name, options in every.items():
         if options["method"] != "full" and not options.get("caps", recipe.caps):
             raise ValueError(f"{where} must have caps for {name}, in [sweep] or in its [series], got none.")
+
+
+def _check_tune(recipe: Recipe, where: str) -> None:
+    """Reject a series or a budget that the sweep does not have."""
+    caps = sorted({cap for name in recipe.all_series() for cap in recipe.caps_of(name) if cap is not None})
+    for cap in recipe.grid.caps:
+        if cap not in caps:
+            raise ValueError(f"{where} caps must be among those of the sweep ({', '.join(map(str, caps))}), got {cap}.")
+    for name in recipe.grid.series:
+        if name not in recipe.all_series():
+            known = ", ".join(recipe.all_series())
+            raise ValueError(f"{where} series must be those of the recipe ({known}), got {name!r}.")
 
 
 def _check_expected(recipe: Recipe, where: str) -> None:

@@ -12,9 +12,10 @@ from cce.experiments.recipe import file_name
 from cce.training import TrainConfig, make_config, method_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
+    from cce.experiments.choices import Choices
     from cce.experiments.recipe import Recipe
     from cce.footprint import Footprints
 
@@ -36,12 +37,15 @@ class Run:
         return replace(self, config=replace(self.config, start_from=str(folder / self.source)))
 
 
-def list_runs(recipe: Recipe, data: Path, vocabularies: Mapping[str, int]) -> list[Run]:
+def list_runs(
+    recipe: Recipe, data: Path, vocabularies: Mapping[str, int], *, choices: Choices | None = None
+) -> list[Run]:
     """All runs, those that others start from first, then by seed, so that a sweep cut short is a sweep of fewer seeds.
 
+    choices: what `cce tune` chose for each series; without them, all have the options of the recipe.
     A budget below a method's smallest table gives that table; of several budgets that give the same tables, one is run.
     """
-    runs = [run for seed in recipe.seeds for run in _runs_of_seed(recipe, str(data), vocabularies, seed)]
+    runs = [run for seed in recipe.seeds for run in _runs_of_seed(recipe, str(data), vocabularies, seed, choices)]
     names, sources = {run.name for run in runs}, {run.source for run in runs}
     for run in runs:
         if run.source is not None and run.source not in names:
@@ -49,31 +53,30 @@ def list_runs(recipe: Recipe, data: Path, vocabularies: Mapping[str, int]) -> li
     return sorted(runs, key=lambda run: run.name not in sources)
 
 
-def _runs_of_seed(recipe: Recipe, data: str, vocabularies: Mapping[str, int], seed: int) -> list[Run]:
+def _runs_of_seed(
+    recipe: Recipe, data: str, vocabularies: Mapping[str, int], seed: int, choices: Choices | None
+) -> list[Run]:
     runs = []
     for series in recipe.all_series():
         sizes: set[int] = set()
-        for cap in _caps(recipe, series):
-            run = _run(recipe, series, vocabularies, {"data": data, "seed": seed, "cap": cap})
+        for cap in recipe.caps_of(series):
+            chosen = choices.options_for(series, cap) if choices else {}
+            run = _run(recipe, series, vocabularies, chosen | {"data": data, "seed": seed, "cap": cap})
             if run.num_params not in sizes:
                 runs.append(run)
             sizes.add(run.num_params)
     return runs
 
 
-def _caps(recipe: Recipe, series: str) -> Sequence[int | None]:
-    own = recipe.all_series()[series]
-    return (None,) if own["method"] == "full" else own.get("caps", recipe.caps)
-
-
 def _run(recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: dict[str, Any]) -> Run:
     own = recipe.all_series()[series]
-    options = {name: value for name, value in own.items() if name not in ("caps", "start_from")}
     cap, seed = values["cap"], values["seed"]
     if (source := own.get("start_from")) is not None:
-        values["start_from"] = _name(source, None if _caps(recipe, source) == (None,) else cap, seed)
+        values["start_from"] = _name(source, None if recipe.caps_of(source) == (None,) else cap, seed)
     values["plugins"] = list(recipe.plugins)
-    config = make_config(recipe.train | options | {name: value for name, value in values.items() if value is not None})
+    config = make_config(
+        recipe.options_of(series) | {name: value for name, value in values.items() if value is not None}
+    )
     return Run(_name(series, cap, seed), series, config, _num_params(config, vocabularies), values.get("start_from"))
 
 

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from cce.files import replace_file
+from cce.report.vega import GREY, HEIGHT, HUES, SCALE, THEME, WIDTH
 from cce.text import install_hint
 
 if TYPE_CHECKING:
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
 
     from cce.theory import Figure
 
-SIZE = (560, 340)
-SCALE = 2.0  # of the PNG
+LINE = 2  # pixels
 KINDS = ("svg", "png")
 
 
@@ -27,7 +27,8 @@ def draw_figure(figure: Figure, folder: Path) -> list[Path]:
     """Write `NAME.svg` and `NAME.png`, whole or not at all; give their paths."""
     if not can_draw_figures():
         raise ModuleNotFoundError(f"pictures need altair and vl-convert-python: {install_hint('report')}")
-    chart = _bars(figure) if figure.ticks else _lines(figure)
+    marks = _bars(figure) if figure.ticks else _lines(figure)
+    chart = marks.properties(width=WIDTH, height=HEIGHT, title=figure.title).configure(**THEME)
     return [_save(chart, folder / f"{figure.name}.{kind}", kind) for kind in KINDS]
 
 
@@ -38,7 +39,7 @@ def _lines(figure: Figure) -> Any:
     base = altair.Chart(altair.Data(values=_points(figure)))
     x = altair.X("x:Q", title=figure.x_label)
     scale = altair.Scale(type="log") if figure.log_y else altair.Scale(zero=False)
-    lines = base.mark_line(clip=True).encode(
+    lines = base.mark_line(clip=True, strokeWidth=LINE).encode(
         x=x,
         y=altair.Y("y:Q", title=figure.y_label, scale=scale),
         color=colours,
@@ -49,7 +50,7 @@ def _lines(figure: Figure) -> Any:
         .mark_area(opacity=0.15, clip=True)
         .encode(x=x, y=altair.Y("low:Q", title=figure.y_label, scale=scale), y2="high:Q", color=colours)
     )
-    return altair.layer(bands, lines).properties(width=SIZE[0], height=SIZE[1], title=figure.title)
+    return altair.layer(bands, lines)
 
 
 def _bars(figure: Figure) -> Any:
@@ -63,20 +64,25 @@ def _bars(figure: Figure) -> Any:
             x=altair.X("tick:N", title=figure.x_label, sort=list(figure.ticks), axis=altair.Axis(labelAngle=0)),
             xOffset=altair.XOffset("series:N"),
             y=altair.Y("y:Q", title=figure.y_label),
-            color=altair.Color("series:N", title=None),
+            color=_colours(figure),
         )
-        .properties(width=SIZE[0], height=SIZE[1], title=figure.title)
     )
 
 
 def _colours(figure: Figure) -> Any:
     import altair
 
-    names = [line.name for line in figure.series]
+    names = [line.name for line in figure.series if not (figure.ticks and line.is_reference)]
     legend = altair.Legend(labelLimit=300, symbolOpacity=1, symbolType="stroke", symbolStrokeWidth=3)
-    scheme = "tableau10" if len(names) <= 10 else "tableau20"
-    scale = altair.Scale(domain=names, scheme=scheme)
+    scale = altair.Scale(domain=names, range=_hues(figure, names))
     return altair.Color("series:N", title=None, sort=names, scale=scale, legend=legend)
+
+
+def _hues(figure: Figure, names: list[str]) -> list[str]:
+    """The hues of the report, in order; a single line to compare with is grey, as a full table is."""
+    references = [line.name for line in figure.series if line.is_reference]
+    others = [name for name in names if len(references) != 1 or name not in references]
+    return [HUES[others.index(name) % len(HUES)] if name in others else GREY for name in names]
 
 
 def _dashes() -> Any:

@@ -64,6 +64,12 @@ class Factor:
         """Whether the baseline was reached within the sizes that were tried."""
         return self.kind in (Kind.MEASURED, Kind.AT_LEAST)
 
+    @property
+    def seeds_words(self) -> str:
+        """How many seeds reach the baseline by themselves, where the mean does and not all of them do; else nothing."""
+        count = self.seeds.count if self.seeds else 0
+        return f"{count} of {self.num_seeds} seeds" if self.is_reached and count < self.num_seeds else ""
+
     def __str__(self) -> str:
         if self.high is None:
             return "never" if self.kind is Kind.NEVER else "–"

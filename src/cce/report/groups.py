@@ -22,9 +22,17 @@ if TYPE_CHECKING:
     from cce.report.reading import LiveRun
 
 SOURCE_EPOCHS = "source_epochs"  # beside a run's options: those of the run that it started from
+SOURCE_TRAINING = "source_training_nbytes"  # the same: bytes that it held in training
 FULL = "full"
 NOT_SCORES = ("kind", "step", "epoch", "best_step")  # of a validation
-MEASURES = ("params", "bytes", "largest params", "largest bytes")
+MEASURES = ("training", "bytes", "params", "largest bytes", "largest params")
+WORDS = {  # of each measure
+    "training": "training bytes",
+    "bytes": "served bytes",
+    "params": "params",
+    "largest bytes": "largest table: served bytes",
+    "largest params": "largest table: params",
+}
 Key = tuple[str, str, int]  # data set, model, epochs
 
 
@@ -88,8 +96,19 @@ class Group:
 
     @cached_property
     def baseline(self) -> Budget | None:
-        """The full tables, of which a group may have none."""
-        return next(iter(self.series.get(FULL, [])), None)
+        """The full tables, of which a group may have none: the series of that name or, of several others, the best."""
+        full = [budget for budget in self.budgets if budget.first.method == FULL]
+        named = [budget for budget in full if budget.series == FULL]
+        return min(named or full, key=self._mean_loss, default=None)
+
+    def _mean_loss(self, budget: Budget) -> float:
+        found = budget.over_seeds(self.leading.name)
+        return math.inf if found is None else self.leading.loss(found.mean)
+
+    @property
+    def full_series(self) -> str | None:
+        """The series of the full tables that the others are compared with."""
+        return self.baseline.series if self.baseline else None
 
     @cached_property
     def metrics(self) -> list[MetricInfo]:
@@ -132,6 +151,11 @@ class Group:
         found = spread(score - full.get(seed, self.baseline_score) for seed, score in own.items())
         return None if found is None else found.mean
 
+    @property
+    def lead(self) -> str:
+        """The measure that leads: bytes held in training, or bytes served where records have no ledger."""
+        return "training" if self.full_size("training") else "bytes"
+
     def full_size(self, measure: str) -> float | None:
         """The size of the full tables: of the baseline, or from the ledgers."""
         if self.baseline is not None and (size := self.baseline.size(measure)) is not None:
@@ -170,7 +194,7 @@ def group_records(records: Iterable[RunRecord], live: Iterable[LiveRun] = ()) ->
     groups = []
     for key in sorted(found | running):
         mine = [_budget(name, label, runs) for (name, label), runs in found.get(key, {}).items()]
-        mine.sort(key=lambda budget: (budget.series != FULL, budget.series, budget.size("params") or 0))
+        mine.sort(key=lambda budget: (budget.first.method != FULL, budget.series, budget.size("params") or 0))
         groups.append(Group(key, tuple(mine), tuple(running.get(key, ()))))
     return groups
 
@@ -210,7 +234,10 @@ def budget_words(config: dict[str, Any]) -> str:
 
 
 def size_of(record: RunRecord, measure: str) -> float | None:
-    """Parameters or bytes, of all tables or of the largest."""
+    """Bytes held in training, bytes served or parameters, of all tables or of the largest."""
+    if measure == "training":
+        own, source = record.training_nbytes, record.config.get(SOURCE_TRAINING)
+        return own if own is None or source is None else max(own, source)  # who starts from a table held it once
     if measure == "params":
         return record.num_params
     if measure == "bytes":
@@ -222,8 +249,8 @@ def size_of(record: RunRecord, measure: str) -> float | None:
 
 
 def full_size_of(record: RunRecord, measure: str) -> float | None:
-    """The same for the full tables that a record's tables stand for; None without a ledger."""
-    if not record.tables:
+    """The same for the full tables that a record's tables stand for; None where that is not known."""
+    if not record.tables or measure == "training":
         return None
     tables = Footprints(record.tables)
     table = tables.largest if measure.startswith("largest") else tables.total

@@ -69,7 +69,8 @@ async function draw(chart) {
 function isShown(chart) {
   const choice = chosen(chart.section);
   if (chart.metric && choice.metric !== null && chart.metric !== choice.metric) return false;
-  const has = (row) => row.budget === choice.budget || row.series === "full";
+  if (chart.size && choice.size !== null && chart.size !== choice.size) return false;
+  const has = (row) => row.budget === choice.budget || row.budget === "full";
   return !chart.plot.budgets || choice.budget === null || chart.rows.some(has);
 }
 
@@ -89,7 +90,7 @@ function chosen(section) {
   const value = (list) => section.querySelector(list)?.value ?? null;
   const pressed = section.querySelectorAll(".legend [aria-pressed=true]");
   const series = [...pressed].map((button) => button.dataset.series);
-  return { series, budget: value("select.budget"), metric: value("select.metric") };
+  return { series, budget: value("select.budget"), metric: value("select.metric"), size: value("select.size") };
 }
 
 function refresh(section) {
@@ -158,8 +159,9 @@ function ledgerCells(table) {
   return [
     [table.name ?? ""], [table.method ?? ""],
     number(table.num_embeddings, count), number(table.num_params, count),
-    number(table.codebook_nbytes, size), number(table.pointer_nbytes, size), number(table.optimizer_nbytes, size),
-    number(table.full_params / table.num_params, ratio), number(table.full_nbytes / bytes, ratio),
+    number(table.codebook_nbytes, size), number(table.pointer_nbytes, size), number(table.gradient_nbytes, size),
+    number(table.optimizer_nbytes, size), number(table.clustering_nbytes, size),
+    number(table.full_nbytes / bytes, ratio), number(table.full_params / table.num_params, ratio),
   ];
 }
 
@@ -174,7 +176,8 @@ function total(rows) {
 }
 
 function showLedger(box, ledger) {
-  const names = ["table", "method", "ids", "params", "codebook", "pointers", "optimizer", "fewer params", "fewer bytes"];
+  const names = ["table", "method", "ids", "params", "codebook", "pointers", "gradients", "optimizer", "clustering"];
+  names.push("fewer bytes", "fewer params");
   const rows = unpack(ledger.rows).sort((first, last) => (last.full_params ?? 0) - (first.full_params ?? 0));
   const table = document.createElement("table");
   table.className = "sortable";
@@ -240,13 +243,16 @@ function wireSection(content) {
   for (const figure of section.querySelectorAll(".plot")) {
     const plot = content.plots[figure.dataset.plot];
     const element = figure.querySelector(".canvas");
-    views.push({ section, figure, plot, rows: rows[plot.rows], metric: figure.dataset.metric, element });
+    const { metric, size: measure } = figure.dataset;
+    views.push({ section, figure, plot, rows: rows[plot.rows], metric, size: measure, element });
   }
   wireLegend(section);
   const budgets = section.querySelector("select.budget");
   if (budgets) wireList(section, budgets, "budget", () => refresh(section));
-  const metrics = section.querySelector("select.metric");
-  if (metrics) wireList(section, metrics, "metric", () => refresh(section));
+  for (const name of ["metric", "size"]) {
+    const list = section.querySelector(`select.${name}`);
+    if (list) wireList(section, list, name, () => refresh(section));
+  }
   const runs = section.querySelector("select.run");
   if (!runs) return;
   content.ledger.forEach((ledger, index) => runs.append(new Option(ledger.label, String(index))));

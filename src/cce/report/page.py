@@ -12,15 +12,15 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from cce.report.groups import budget_words
-from cce.report.table import Cell, Column, Table
-from cce.report.tables import environment_table
+from cce.report.groups import MEASURES, WORDS
+from cce.report.overview import overview_table
+from cce.report.tables import environment_table, live_table
 from cce.report.vega import javascript, middle_budget
 from cce.training import TrainConfig, upgrade_options
 from cce.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cce.report.groups import Group
     from cce.report.reading import Collected
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from cce.report.vega import Plot, Style
 
 KEPT = (  # of a line of the ledger
-    *("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "optimizer_nbytes"),
-    *("full_params", "full_nbytes"),
+    *("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "gradient_nbytes"),
+    *("optimizer_nbytes", "clustering_nbytes", "full_params", "full_nbytes"),
 )
 
 
@@ -41,6 +41,7 @@ def make_page(found: Collected, sections: Sequence[Section], *, reload_seconds: 
         "progress": escape(progress_text(found)),
         "is_live": "live" if reload_seconds is not None else "",
         "navigation": _navigation(sections),
+        "overview": _overview(sections),
         "sections": "\n".join(_section(section) for section in sections),
         "notes": _notes(found.notes),
         "environment": environment_table(found.records).as_html(),
@@ -73,8 +74,15 @@ def _title(sections: Sequence[Section]) -> str:
 
 
 def _navigation(sections: Sequence[Section]) -> str:
-    links = (f'<a href="#{section.group.slug}">{escape(section.group.title)}</a>' for section in sections)
+    links = [f'<a href="#{section.group.slug}">{escape(section.group.title)}</a>' for section in sections]
+    links.append('<a href="#overview">Overview</a>')
     return f"<nav>{' '.join(links)}</nav>" if len(sections) > 1 else ""
+
+
+def _overview(sections: Sequence[Section]) -> str:
+    """All series of all sections in one table, where there is something to compare."""
+    table = overview_table([section.group for section in sections])
+    return f'<section id="overview"><h2>Overview</h2>{table.as_html()}</section>' if len(table.rows) > 1 else ""
 
 
 def _section(section: Section) -> str:
@@ -88,11 +96,13 @@ def _section(section: Section) -> str:
         _legend(section),
         _expectation(section),
         _figures(factors, group),
-        _part("Compression factors", section.factors.as_html()) if section.factors.rows else "",
-        _metrics(section),
+        _part("Compression factors", section.factors.as_html()) if factors else "",
+        _choices(section),
         _figures(scores, group),
         _part("Summary", section.summary.as_html()) if section.summary.rows else "",
-        _part("Not finished", _live_table(group).as_html()) if group.live else "",
+        _part("Columns", section.columns.as_html()) if section.columns.rows else "",
+        _part("Options that differ", section.settings.as_html()) if section.settings.rows else "",
+        _part("Not finished", live_table(group).as_html()) if group.live else "",
         _part("Training", _budgets(training) + _figures(training, group)) if training else "",
         _part("Memory ledger", _ledger_box()) if section.ledger.rows else "",
         "</section>",
@@ -134,14 +144,16 @@ def _expectation(section: Section) -> str:
 
 
 def _figures(plots: Sequence[Plot], group: Group) -> str:
-    """A box for each chart; those of metrics other than the leading one are put away until they are chosen."""
+    """A box for each chart; those of metrics and sizes other than the first are put away until they are chosen."""
     boxes = []
+    first = next((plot.size for plot in plots if plot.size), "")
     for plot in plots:
-        is_broad = plot.name == "factors" or (plot.has_budgets and plot.metric)
-        hidden = " hidden" if plot.metric not in ("", group.leading.name) else ""
+        is_broad = plot.name == "factors" or plot.size or (plot.has_budgets and plot.metric)
+        is_first = plot.metric in ("", group.leading.name) and plot.size in ("", first)
+        chosen_by = f'data-metric="{escape(plot.metric)}" data-size="{plot.size}"{"" if is_first else " hidden"}'
         boxes.append(
             f'<figure class="plot{" broad" if is_broad else ""}" data-plot="{escape(plot.name)}" '
-            f'data-metric="{escape(plot.metric)}"{hidden}><figcaption><b>{escape(plot.title)}</b> '
+            f"{chosen_by}><figcaption><b>{escape(plot.title)}</b> "
             f'<span class="quiet">{escape(plot.about)}</span></figcaption>'
             f'<div class="canvas" role="img" aria-label="{escape(plot.title)}"></div></figure>'
         )
@@ -149,17 +161,24 @@ def _figures(plots: Sequence[Plot], group: Group) -> str:
     return f'<div class="{kind}">{"".join(boxes)}</div>' if plots else ""
 
 
-def _metrics(section: Section) -> str:
-    """The list of metrics to choose from, the leading one first; none where there is but one."""
-    drawn = {plot.metric for plot in section.plots}
-    infos = [info for info in section.group.metrics if info.name in drawn]
-    options = "".join(f'<option value="{escape(info.name)}">{escape(info.title)}</option>' for info in infos)
-    return f'<p><label>Metric <select class="metric">{options}</select></label></p>' if len(infos) > 1 else ""
+def _choices(section: Section) -> str:
+    """The lists of metrics and of sizes to choose from, what leads first; none where there is but one."""
+    metrics, sizes = {plot.metric for plot in section.plots}, {plot.size for plot in section.plots}
+    lists = [
+        _list("Metric", "metric", {info.name: info.title for info in section.group.metrics if info.name in metrics}),
+        _list("Against", "size", {name: WORDS[name] for name in MEASURES if name in sizes}),
+    ]
+    return f"<p>{' '.join(lists)}</p>" if any(lists) else ""
+
+
+def _list(title: str, name: str, choices: Mapping[str, str]) -> str:
+    options = "".join(f'<option value="{escape(key)}">{escape(words)}</option>' for key, words in choices.items())
+    return f'<label>{title} <select class="{name}">{options}</select></label>' if len(choices) > 1 else ""
 
 
 def _budgets(plots: Sequence[Plot]) -> str:
     """The list of budgets to choose from, in the order of the data; the full table is always shown."""
-    rows = [row for row in _all_rows(plots) if row["series"] != "full"]
+    rows = [row for row in _all_rows(plots) if row.get("budget") != "full"]
     first = middle_budget(rows)
     labels = dict.fromkeys(row["budget"] for row in rows)
     options = "".join(f"<option{' selected' if each == first else ''}>{escape(each)}</option>" for each in labels)
@@ -168,23 +187,6 @@ def _budgets(plots: Sequence[Plot]) -> str:
 
 def _ledger_box() -> str:
     return '<p><label>Run <select class="run"></select></label></p><div class="ledger"></div>'
-
-
-def _live_table(group: Group) -> Table:
-    columns = [Column("run", is_text=True), Column("method", is_text=True), Column("budget", is_text=True)]
-    columns += [Column(name) for name in ("seed", "step", "train loss", f"validation {group.leading.title}", "idle")]
-    columns.append(Column("state", is_text=True))
-    rows = []
-    for run in group.live:
-        losses = [line["loss"] for line in run.of_kind("train") if line.get("loss") is not None]
-        name = group.leading.name
-        scores = [line[name] for line in run.of_kind("validation") if line.get(name) is not None]
-        words = [Cell(run.name), Cell(str(run.config.get("method", ""))), Cell(budget_words(run.config))]
-        counts = [Cell(run.config.get("seed", 0)), Cell(run.step, f"{run.step:,}")]
-        last = [Cell(found[-1], f"{found[-1]:.4f}") if found else Cell(None) for found in (losses, scores)]
-        state = run.failure or ("under way" if run.is_running else "silent")
-        rows.append([*words, *counts, *last, Cell(run.idle, f"{run.idle:,.0f} s"), Cell(state)])
-    return Table("live", "Not finished", columns, rows)
 
 
 def _notes(notes: Sequence[str]) -> str:

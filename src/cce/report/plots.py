@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from cce.report.factors import Kind, is_number, spread
-from cce.report.groups import FULL, budget_words
-from cce.report.tables import expected_value
+from cce.report.factor_plot import factor_plot
+from cce.report.factors import is_number, spread
+from cce.report.groups import WORDS, budget_words
 from cce.report.vega import (
-    GREY,
     STEPS,
     Plot,
     band,
@@ -26,7 +25,6 @@ from cce.report.vega import (
     score_tip,
     tip,
 )
-from cce.text import format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from cce.report.groups import Budget, Group
     from cce.report.vega import Spec, Style
 
-UNITS = {"params": "", "bytes": "B"}
+UNITS = {"training": "B", "bytes": "B", "params": ""}  # the axes to choose from
 OVER_SEEDS = "Mean over seeds; the band goes from the least to the greatest."
 OVER_TABLES = "Mean over tables; the band goes from the least to the greatest."
 FACTS = {  # of a clustering
@@ -43,10 +41,7 @@ FACTS = {  # of a clustering
     "H1": ("Entropy H1", "nats", "Of single columns of pointers: low if few rows are used."),
     "H2": ("Entropy H2", "nats", "Of pairs of columns: near H1 if columns say the same, which is table collapse."),
 }
-OF = ("params", "bytes")
-ABOUT = "Of all tables. A bar is the range over seeds, or of an extrapolation. What needs more than full is not shown."
 OF_CURVES = "One run of each series, that of the lowest seed. Dotted: clusterings. Dashed: runs that are not finished."
-TICKS = "A grey tick is what the recipe expects of params."
 MOST_POINTS = 60  # of one curve: more cannot be seen
 Row = dict[str, Any]
 
@@ -66,14 +61,14 @@ def score_plot(group: Group, styles: Mapping[str, Style], info: MetricInfo, size
     """A score against a size: a line for each series, the band from least to greatest, the full table dashed."""
     rows = [row for budget in group.budgets for row in _score_rows(budget, info.name, size)]
     y = near("mean", f"test {info.title}")
-    tips = ("series", "budget", size, "mean", "least", "greatest", "seeds")
+    tips = ("series", "budget", WORDS[size], "mean", "least", "greatest", "seeds")
     full = group.baseline.over_seeds(info.name) if group.baseline else None
     layers = level(full.mean, f"full table {info.format(full.mean)}") if full else []  # below, so points come first
     layers += [band(y, "area", 0.2), band(y, "rule", 0.6), line(y), dots(y, styles, [tip(name) for name in tips])]
-    x = number("size", f"{size} of all tables", **log_sizes(rows, ("size",), UNITS[size]))
+    x = number("size", f"{WORDS[size]} of all tables", **log_sizes(rows, ("size",), UNITS[size]))
     spec = layered(rows, {"x": x, "color": colours(styles, rows)}, layers)
     name = f"{file_word(info.name)}-{size}"
-    return Plot(name, f"{info.title} against {size}", spec, OVER_SEEDS, metric=info.name)
+    return Plot(name, f"{info.title} against {WORDS[size]}", spec, OVER_SEEDS, metric=info.name, size=size)
 
 
 def _score_rows(budget: Budget, score: str, size: str) -> list[dict[str, Any]]:
@@ -121,63 +116,6 @@ def event_plot(group: Group, styles: Mapping[str, Style], name: str) -> Plot:
     shared = {"x": number("step", "step", axis=STEPS), "color": colours(styles, rows)}
     spec = by_budget(layered(rows, shared, layers)) | {"height": 200}
     return Plot(name.lower(), title, spec, f"{about} {OVER_TABLES}", has_budgets=True)
-
-
-def factor_plot(group: Group, styles: Mapping[str, Style], expected: Mapping[str, Any]) -> Plot:
-    """Two points for each series that may need less than the full table."""
-    rows = [row for name in group.series if name != FULL for of in OF for row in _rows(group, name, of, expected)]
-    order = list(dict.fromkeys(row["series"] for row in sorted(rows, key=lambda row: -row["factor"])))
-    sizes = log_sizes(rows, ("factor", "low", "high", "wanted"), "×")
-    x = number("factor", f"times fewer than the full table, at its {group.leading.title}", **sizes)
-    shared = {
-        "y": {"field": "series", "type": "nominal", "title": None, "sort": order, "axis": {"labelLimit": 160}},
-        "yOffset": {"field": "of", "type": "nominal", "sort": list(OF)},
-        "color": colours(styles, rows) | {"legend": None},
-        "tooltip": [tip(name) for name in ("series", "of", "says", "expected", "how")],
-    }
-    spec = layered(rows, shared, [*_layers(x), *_wishes(x, rows)]) | {"height": 48 * max(len(order), 1)}
-    about = f"{ABOUT} {TICKS}" if any("wanted" in row for row in rows) else ABOUT
-    return Plot("factors", "Compression factors", spec, about)
-
-
-def _layers(x: Spec) -> list[Spec]:
-    legend = {"title": None, "orient": "top", "symbolFillColor": GREY, "symbolStrokeColor": GREY}
-    scale = {"domain": list(OF), "range": ["circle", "square"]}
-    shape = {"field": "of", "type": "nominal", "scale": scale, "legend": legend}
-    words = {"type": "text", "align": "left", "dx": 10, "fontSize": 11}
-    ends = {"x": x | {"field": "low"}, "x2": {"field": "high"}, "opacity": bright(0.35)}
-    return [
-        {"mark": {"type": "rule", "strokeWidth": 6}, "encoding": ends},
-        {
-            "mark": {"type": "point", "filled": True, "size": 110},
-            "encoding": {"x": x, "shape": shape, "opacity": bright(1.0)},
-        },
-        {"mark": words, "encoding": {"x": x | {"field": "high"}, "text": {"field": "says"}, "opacity": bright(1.0)}},
-    ]
-
-
-def _wishes(x: Spec, rows: list[dict[str, Any]]) -> list[Spec]:
-    """A tick at what was expected, if anything was."""
-    if not any("wanted" in row for row in rows):
-        return []
-    encoding = {"x": x | {"field": "wanted"}, "color": {"value": GREY}}
-    mark = {"type": "tick", "thickness": 3, "size": 18}
-    return [{"transform": [{"filter": "isValid(datum.wanted)"}], "mark": mark, "encoding": encoding}]
-
-
-def _rows(group: Group, name: str, of: str, expected: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row; none for what needs more than the full table, or of which nothing is known."""
-    factor = group.factor(name, of)
-    if factor.value is None or factor.high is None or factor.high < 1:
-        return []
-    table = expected.get("compression")
-    wanted = expected_value(table.get(name)) if isinstance(table, dict) and of == "params" else None
-    low, high = factor.low or factor.high, factor.high
-    if factor.seeds is not None and factor.kind is Kind.MEASURED:
-        low, high = min(factor.seeds.least, low), max(factor.seeds.greatest, high)
-    sizes = {"factor": max(factor.value, 1.0), "low": max(low, 1.0), "high": high}
-    words = {"says": str(factor), "expected": "–" if wanted is None else format_ratio(wanted), "how": str(factor.kind)}
-    return [{"series": name, "of": of, **sizes, **words, **({} if wanted is None else {"wanted": wanted})}]
 
 
 def curve_rows(group: Group) -> list[Row]:

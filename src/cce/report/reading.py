@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.records import RunRecord
-from cce.report.groups import SOURCE_EPOCHS, key_of
-from cce.run_folder import CONFIG, LOG, RECIPE, RECORD, RECORDS, RunFolder
+from cce.report.groups import SOURCE_EPOCHS, SOURCE_TRAINING, key_of
+from cce.run_folder import CONFIG, LOG, RECIPE, RECORD, RECORDS, TRIALS, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cce.report.groups import Key
 
 SILENT = 900.0  # seconds without a line after which a run is taken to be stopped
-SKIPPED = ("checkpoints", "tensorboard", "report")  # folders that hold no runs
+SKIPPED = ("checkpoints", "tensorboard", "report", TRIALS)  # folders that hold no runs, or none to compare
 
 
 @dataclass(frozen=True)
@@ -117,11 +117,17 @@ def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord
 
 
 def _with_sources(records: list[RunRecord]) -> list[RunRecord]:
-    """A run that starts from another one of the same file takes over its epochs, so that the two can be compared."""
-    epochs = {record.name: record.config.get("epochs") for record in records}
+    """A run that starts from another one of the same file takes over its epochs and its bytes in training.
+
+    So the two can be compared: product quantisation of a trained table needs as much memory as that table did.
+    """
+    known = {
+        record.name: {SOURCE_EPOCHS: record.config.get("epochs"), SOURCE_TRAINING: record.training_nbytes}
+        for record in records
+    }
     return [
-        replace(record, config=record.config | {SOURCE_EPOCHS: epochs[source]})
-        if (source := Path(str(record.config.get("start_from"))).name) in epochs
+        replace(record, config=record.config | known[source])
+        if (source := Path(str(record.config.get("start_from"))).name) in known
         else record
         for record in records
     ]

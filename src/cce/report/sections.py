@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cce.report.columns import columns_table
 from cce.report.factors import Kind
-from cce.report.groups import FULL, group_records
+from cce.report.groups import FULL, WORDS, group_records
+from cce.report.overview import settings_table
 from cce.report.plots import plots_of
 from cce.report.tables import factor_table, ledger_table, summary_table
 from cce.report.vega import Style, palette
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from cce.report.table import Table
     from cce.report.vega import Plot
 
+MOST_VERSIONS = 3  # that are named; the environment table has them all
+
 
 @dataclass(frozen=True)
 class Section:
@@ -28,9 +33,11 @@ class Section:
 
     group: Group
     headline: str
-    caution: str  # why the full table may be a weaker rival than it could be; empty where it is not known to be
+    caution: str  # what speaks against a comparison: full tables that were not done, code that changed; or nothing
     factors: Table
     summary: Table
+    columns: Table
+    settings: Table
     ledger: Table
     plots: list[Plot]
     styles: dict[str, Style]
@@ -39,7 +46,7 @@ class Section:
     @property
     def tables(self) -> tuple[Table, ...]:
         """Those that are written as files."""
-        return self.summary, self.factors, self.ledger
+        return self.summary, self.factors, self.columns, self.settings, self.ledger
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as for JSON."""
@@ -71,9 +78,11 @@ def _section(group: Group, styles: dict[str, Style], expected: dict[str, Any]) -
     return Section(
         group,
         headline(group),
-        caution(group),
+        " ".join(words for words in (caution(group), mixed_code(group)) if words),
         factor_table(group, expected),
         summary_table(group),
+        columns_table(group),
+        settings_table(group),
         ledger_table(group),
         plots_of(group, mine, expected),
         styles,
@@ -87,8 +96,8 @@ def headline(group: Group) -> str:
         return f"No run is finished yet; {len(group.live)} under way."
     if group.baseline_score is None:
         return f"No full table among these runs, so compression factors cannot be computed. {_best(group)}"
-    factors = {name: group.factor(name, "params") for name in group.series if name != FULL}
-    reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: -_value(factors[name]))
+    factors = {name: group.factor(name, group.lead) for name in group.series if name != group.full_series}
+    reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: _rank(factors[name]))
     if not factors:
         return f"Only the full table has been run: {_score(group, group.baseline_score)}."
     text = _reached(group, factors, reached) if reached else _closest(group, factors)
@@ -114,6 +123,22 @@ def caution(group: Group) -> str:
     )
 
 
+def mixed_code(group: Group) -> str:
+    """A warning if the runs of a group come from several versions of the code."""
+    versions = Counter(_version(record) for budget in group.budgets for record in budget.records)
+    if len(versions) < 2:
+        return ""
+    words = [f"{count} of {version}" for version, count in versions.most_common(MOST_VERSIONS)]
+    words += [f"{len(versions) - MOST_VERSIONS} more"] if len(versions) > MOST_VERSIONS else []
+    return f"These runs come from {len(versions)} versions of the code: {', '.join(words)}."
+
+
+def _version(record: RunRecord) -> str:
+    """The commit that a run was made with, or else the package's version."""
+    environment = record.environment
+    return str(environment.get("commit") or environment.get("cce") or "a version that is not known")
+
+
 def _was_improving(record: RunRecord, leading: MetricInfo) -> bool:
     losses = [leading.loss(scores.get(leading.name, math.nan)) for scores in record.curve]
     falls_to_zero = record.config.get("lr_schedule", "constant") != "constant"
@@ -122,13 +147,21 @@ def _was_improving(record: RunRecord, leading: MetricInfo) -> bool:
 
 def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> str:
     first, *others = reached
-    nbytes = group.factor(first, "bytes")
-    weight = f" ({nbytes} fewer bytes)" if nbytes.is_reached else ""
-    text = f"{first} reaches the full table's {group.leading.title} with {factors[first]} fewer params{weight}"
+    others_by = {measure: group.factor(first, measure) for measure in ("bytes", "params") if measure != group.lead}
+    known = [f"{factor} fewer {WORDS[measure]}" for measure, factor in others_by.items() if factor.is_reached]
+    more = f" ({', '.join(known)})" if known else ""
+    what = f"{factors[first]} fewer {WORDS[group.lead]}{more}"
+    text = f"{first} reaches the full table's {group.leading.title} with {what}{_not_all(factors[first])}"
     if others:
-        return f"{text}; next best, {others[0]}: {factors[others[0]]}.{_place_of_cce(factors, reached)}"
+        second = factors[others[0]]
+        return f"{text}; next best, {others[0]}: {second}{_not_all(second)}.{_place_of_cce(factors, reached)}"
     rest = len(factors) - 1
     return f"{text}; none of the other {rest} does within the sizes tried." if rest > 1 else f"{text}."
+
+
+def _not_all(factor: Factor) -> str:
+    """That the mean over seeds gets there, but not each of them."""
+    return f", in the mean: {factor.seeds_words} do" if factor.seeds_words else ""
 
 
 def _place_of_cce(factors: dict[str, Factor], reached: list[str]) -> str:
@@ -145,12 +178,12 @@ def _closest(group: Group, factors: dict[str, Factor]) -> str:
         return text
     best = max(extrapolated, key=lambda name: _value(extrapolated[name]))
     factor = str(extrapolated[best]).removesuffix(" (extrapolated)")
-    return f"{text} By extrapolation {best} would, at {factor} fewer params."
+    return f"{text} By extrapolation {best} would, at {factor} fewer {WORDS[group.lead]}."
 
 
 def _best(group: Group) -> str:
     """The best score of what is not the full table."""
-    others = [each for each in group.budgets if each.series != FULL]
+    others = [each for each in group.budgets if each.series != group.full_series]
     scored = [(found.mean, each) for each in others if (found := each.over_seeds(group.leading.name))]
     if not scored:
         return "None has a score."
@@ -160,6 +193,11 @@ def _best(group: Group) -> str:
 
 def _score(group: Group, score: float) -> str:
     return f"{group.leading.title} {group.leading.format(score)}"
+
+
+def _rank(factor: Factor) -> tuple[bool, float]:
+    """Factors that all seeds reach come first, then by size."""
+    return bool(factor.seeds_words), -_value(factor)
 
 
 def _value(factor: Factor) -> float:

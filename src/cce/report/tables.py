@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cce.evaluation import Better, describe_metric
 from cce.footprint import Footprints
 from cce.report.factors import Factor, format_range, is_number, spread
-from cce.report.groups import FULL, MEASURES
+from cce.report.groups import MEASURES, WORDS, budget_words
 from cce.report.table import Cell, Column, Table, ratio_cell
 from cce.text import format_bytes, format_ratio
 
@@ -25,11 +25,13 @@ Entry = tuple[Column, Cell]
 SIZES = (
     Column("series", is_text=True),
     Column("budget", is_text=True),
+    Column("training bytes", about="of tables, pointers, gradients, optimizer and clustering, at most"),
+    Column("fewer in training", about="times fewer than the full tables hold"),
+    Column("served bytes", about="of all tables, pointers included"),
+    Column("fewer served", about="times fewer than the full tables have"),
     Column("params", about="trainable parameters of all tables"),
     Column("fewer params", about="times fewer than the full tables have"),
     Column("largest", about="times fewer params of the largest table"),
-    Column("bytes", about="of all tables, pointers included"),
-    Column("fewer bytes", about="times fewer than the full tables have"),
 )
 COSTS = (
     Column("best epoch", about="in which the best validation was, mean over seeds"),
@@ -38,17 +40,14 @@ COSTS = (
     Column("seeds"),
 )
 ENDS = {"min": "least", "max": "greatest", "95% low": "low", "95% high": "high"}
-WORDS = {
-    "params": "fewer params",
-    "bytes": "fewer bytes",
-    "largest params": "largest table: fewer params",
-    "largest bytes": "largest table: fewer bytes",
-}
 EXPECTED = {"params": "compression", "largest params": "largest"}  # measure → the recipe's word
 TITLES = {"compression": "expected", "largest": "largest table: expected"}
 SPREAD = ("least", "mean", "greatest", "low", "high")
 LEDGER_WORDS = ("series", "budget", "table", "method")
-LEDGER_NUMBERS = ("ids", "params", "codebook", "pointers", "optimizer", "fewer params", "fewer bytes")
+LEDGER_NUMBERS = (
+    *("ids", "params", "codebook", "pointers", "gradients", "optimizer", "clustering"),
+    *("fewer bytes", "fewer params"),
+)
 
 
 def summary_table(group: Group) -> Table:
@@ -59,16 +58,24 @@ def summary_table(group: Group) -> Table:
 
 
 def _sizes(group: Group, budget: Budget) -> list[Cell]:
-    params, nbytes = budget.size("params") or 0, budget.size("bytes") or 0
+    params = budget.size("params") or 0
+    weights = [cell for measure in ("training", "bytes") for cell in _byte_cells(group, budget, measure)]
     return [
         Cell(budget.series),
         Cell(budget.label),
+        *weights,
         Cell(round(params), f"{params:,.0f}"),
         ratio_cell(group.full_size("params"), params),
         ratio_cell(group.full_size("largest params"), budget.size("largest params")),
-        Cell(round(nbytes), format_bytes(round(nbytes))),
-        ratio_cell(group.full_size("bytes"), nbytes),
     ]
+
+
+def _byte_cells(group: Group, budget: Budget, measure: str) -> list[Cell]:
+    """Bytes, and how many times fewer than the full tables have."""
+    nbytes = budget.size(measure)
+    if nbytes is None:
+        return [Cell(None), Cell(None)]
+    return [Cell(round(nbytes), format_bytes(round(nbytes))), ratio_cell(group.full_size(measure), nbytes)]
 
 
 def _score_columns(group: Group, info: MetricInfo) -> list[Column]:
@@ -134,14 +141,19 @@ def _best_epoch(budget: Budget, leading: MetricInfo) -> float | None:
 
 
 def factor_table(group: Group, expected: dict[str, Any]) -> Table:
-    """A line for each series but the full table, the greatest factor first."""
-    names = [name for name in group.series if name != FULL]
+    """A line for each series but the full table, what was reached first, the greatest factor before others."""
+    names = [name for name in group.series if name != group.full_series]
     factors = {name: {measure: group.factor(name, measure) for measure in MEASURES} for name in names}
-    names.sort(key=lambda name: (-(factors[name]["params"].value or 0), name))
-    entries = [_entries(name, factors[name], expected, group.leading.title) for name in names]
+    names.sort(key=lambda name: _rank(name, factors[name][group.lead]))
+    entries = [_entries(name, factors[name], expected, group) for name in names]
     columns = [column for column, _ in entries[0]] if entries else []
     rows = [[cell for _, cell in line] for line in entries]
     return Table(f"{group.slug}-factors", "Compression factors", columns, rows)
+
+
+def _rank(name: str, factor: Factor) -> tuple[bool, float, str]:
+    """What was reached comes before what was extrapolated; then the greatest first."""
+    return not factor.is_reached, -(factor.value or 0), name
 
 
 def expected_value(value: Any) -> float | None:
@@ -151,19 +163,25 @@ def expected_value(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _entries(name: str, factors: dict[str, Factor], expected: dict[str, Any], score: str) -> list[Entry]:
+def _entries(name: str, factors: dict[str, Factor], expected: dict[str, Any], group: Group) -> list[Entry]:
     """The cells of a line, each with its column; what is for the CSV file only comes last."""
     shown, file_only = [(Column("series", is_text=True), Cell(name))], []
     for measure, factor in factors.items():
-        about = f"times fewer than the full table, where its {score} is reached"
+        about = f"times fewer than the full table, where its {group.leading.title} is reached"
         notes = "; ".join(factor.notes)
-        shown.append((Column(WORDS[measure], about=about), Cell(factor.value, str(factor), notes)))
+        shown.append((Column(_fewer(measure), about=about), Cell(factor.value, str(factor), notes)))
         shown += _expected(name, EXPECTED.get(measure, ""), expected)
-        shown += _seeds(factor) if measure == "params" else []
+        shown += _seeds(factor) if measure == group.lead else []
         file_only += _for_file(measure, factor)
     keys = [key for key in expected if key not in (*EXPECTED.values(), "source") and not key.startswith("full_")]
     scores = [entry for key in keys for entry in _expected(name, key, expected)]
-    return [*shown, *scores, (Column("how", is_text=True), Cell(how(factors["params"]))), *file_only]
+    return [*shown, *scores, (Column("how", is_text=True), Cell(how(factors[group.lead]))), *file_only]
+
+
+def _fewer(measure: str) -> str:
+    """`fewer params`, or `largest table: fewer params`."""
+    of, _, what = WORDS[measure].rpartition(": ")
+    return f"{of}: fewer {what}" if of else f"fewer {what}"
 
 
 def _seeds(factor: Factor) -> list[Entry]:
@@ -237,21 +255,41 @@ def _row(table: Footprint) -> list[Cell]:
         *(Cell(count, f"{count:,}") for count in (table.num_embeddings, table.num_params)),
         *(
             Cell(nbytes, format_bytes(nbytes))
-            for nbytes in (table.codebook_nbytes, table.pointer_nbytes, table.optimizer_nbytes)
+            for nbytes in (
+                *(table.codebook_nbytes, table.pointer_nbytes, table.gradient_nbytes),
+                *(table.optimizer_nbytes, table.clustering_nbytes),
+            )
         ),
-        ratio_cell(table.full_params, table.num_params),
         ratio_cell(table.full_nbytes, table.nbytes),
+        ratio_cell(table.full_params, table.num_params),
     ]
 
 
+def live_table(group: Group) -> Table:
+    """A line for each run that is not finished."""
+    columns = [Column("run", is_text=True), Column("method", is_text=True), Column("budget", is_text=True)]
+    columns += [Column(name) for name in ("seed", "step", "train loss", f"validation {group.leading.title}", "idle")]
+    columns.append(Column("state", is_text=True))
+    rows = []
+    for run in group.live:
+        losses = [line["loss"] for line in run.of_kind("train") if line.get("loss") is not None]
+        name = group.leading.name
+        scores = [line[name] for line in run.of_kind("validation") if line.get(name) is not None]
+        words = [Cell(run.name), Cell(str(run.config.get("method", ""))), Cell(budget_words(run.config))]
+        counts = [Cell(run.config.get("seed", 0)), Cell(run.step, f"{run.step:,}")]
+        last = [Cell(found[-1], f"{found[-1]:.4f}") if found else Cell(None) for found in (losses, scores)]
+        state = run.failure or ("under way" if run.is_running else "silent")
+        rows.append([*words, *counts, *last, Cell(run.idle, f"{run.idle:,.0f} s"), Cell(state)])
+    return Table("live", "Not finished", columns, rows)
+
+
 def environment_table(records: Iterable[RunRecord]) -> Table:
-    """A column for each environment that runs ran in, with the number of runs."""
+    """A line for each environment that runs ran in, with the number of runs."""
     found: dict[tuple[tuple[str, str], ...], int] = {}
     for record in records:
         machine = tuple((str(name), "" if value is None else str(value)) for name, value in record.environment.items())
         found[machine] = found.get(machine, 0) + 1
     names = list(dict.fromkeys(name for machine in found for name, _ in machine))
-    columns = [Column("", is_text=True), *(Column(f"environment {i + 1}", is_text=True) for i in range(len(found)))]
-    rows = [[Cell("runs"), *(Cell(count) for count in found.values())]]
-    rows += [[Cell(name), *(Cell(dict(machine).get(name, "")) for machine in found)] for name in names]
+    columns = [Column("runs"), *(Column(name, is_text=True) for name in names)]
+    rows = [[Cell(count), *(Cell(dict(machine).get(name, "")) for name in names)] for machine, count in found.items()]
     return Table("environment", "Environment", columns, rows)

@@ -26,6 +26,8 @@ SCALE = 2.0  # of a PNG
 Spec = dict[str, Any]
 HEIGHT = 300
 GREY = "#8a8f98"
+SCORE_TICKS = ".4~f"  # 0.5435 stays so where it is the only one; 0.5 is not 0.5000
+NARROW = 4.0  # an axis of sizes spans at least so many times
 STEPS: Spec = {"format": "~s", "tickCount": 6, "grid": False}
 FORMATS = {"size": ",.0f", "step": ","}
 SCORES = ("mean", "least", "greatest")
@@ -46,7 +48,7 @@ HUES = (
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 FIXED = (  # the i-th has the i-th hue
     *("cce", "hash", "ce-concat", "dhe", "robe", "pq", "hash-embedding", "tt"),
-    *("ce-sum", "ce-mult", "collide", "mixed-dim", "quantized"),
+    *("ce-sum", "ce-mult", "collide", "mixed-dim", "quantized", "low-rank"),
 )
 
 
@@ -87,6 +89,7 @@ class Plot:
     about: str = ""
     has_budgets: bool = False  # shows one budget at a time
     metric: str = ""  # shown while this one is chosen; empty: always
+    size: str = ""  # the same, of what its axis measures
 
 
 def layered(rows: list[Spec], shared: Spec, layers: Sequence[Spec]) -> Spec:
@@ -103,15 +106,15 @@ def layered(rows: list[Spec], shared: Spec, layers: Sequence[Spec]) -> Spec:
 
 
 def by_budget(spec: Spec) -> Spec:
-    """The same chart of one budget at a time; full tables have none and are always shown."""
+    """The same chart of one budget at a time; full tables, whose budget has that name, are always shown."""
     chosen = {"name": "budget", "value": middle_budget(spec["data"]["values"])}
-    shown = {"filter": "datum.budget == budget || datum.series == 'full'"}
+    shown = {"filter": "datum.budget == budget || datum.budget == 'full'"}
     return spec | {"params": [*spec["params"], chosen], "transform": [shown]}
 
 
 def middle_budget(rows: Sequence[Spec]) -> str:
     """The budget that is shown first: the middle one, which most series have."""
-    labels = list(dict.fromkeys(row["budget"] for row in rows if row["series"] != "full"))
+    labels = list(dict.fromkeys(row["budget"] for row in rows if row["budget"] != "full"))
     return labels[len(labels) // 2] if labels else ""
 
 
@@ -122,21 +125,31 @@ def number(field: str, title: str, **options: Any) -> Spec:
 
 def near(field: str, title: str) -> Spec:
     """The same for scores: the axis begins near the least of them."""
-    return number(field, title, scale={"zero": False, "padding": 8})
+    return number(field, title, scale={"zero": False, "padding": 8}, axis={"format": SCORE_TICKS, "tickCount": 6})
 
 
-def log_sizes(rows: Sequence[Spec], fields: Sequence[str], unit: str) -> Spec:
-    """Scale and axis of sizes: logarithmic, with round numbers, as many as fit."""
+def log_sizes(rows: Sequence[Spec], fields: Sequence[str], unit: str, *, room: float = 0.0) -> Spec:
+    """Scale and axis of sizes: logarithmic, with round numbers, as many as fit, and `room` on its right, as a share."""
     sizes = [row[field] for row in rows for field in fields if row.get(field)]
-    values = round_numbers(min(sizes), max(sizes)) if sizes else []
+    low, high = widened(min(sizes), max(sizes)) if sizes else (1.0, 1.0)
+    high *= (high / low) ** (room / (1 - room))
+    values = round_numbers(low, high) if sizes else []
     axis = {"labelExpr": f"format(datum.value, '~s') + '{unit}'", "labelOverlap": True, "values": values, "grid": False}
-    return {"scale": {"type": "log", "nice": False, "padding": 14}, "axis": axis}
+    return {"scale": {"type": "log", "nice": False, "padding": 14, "domain": [low, high]}, "axis": axis}
+
+
+def widened(low: float, high: float) -> tuple[float, float]:
+    """The ends of an axis of sizes, which spans at least `NARROW` times, so that it has more than one number."""
+    if high / low >= NARROW:
+        return low, high
+    middle, half = math.sqrt(low * high), math.sqrt(NARROW)
+    return middle / half, middle * half
 
 
 def round_numbers(low: float, high: float) -> list[float]:
-    """Powers of ten between two sizes; twos and fives, or threes, as well where there are few of them."""
+    """Powers of ten between two sizes; twos and fives, or threes, as well where they are few, or still more."""
     decades = math.log10(high / low)
-    digits = (1, 2, 5) if decades < 2.5 else (1, 3) if decades < 4 else (1,)
+    digits = (1, 1.5, 2, 3, 5, 7) if decades < 1 else (1, 2, 5) if decades < 2.5 else (1, 3) if decades < 4 else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return [digit * 10.0**power for power in powers for digit in digits if low <= digit * 10.0**power <= high]
 
@@ -189,7 +202,7 @@ def bright(value: float) -> Spec:
 
 def tip(name: str) -> Spec:
     """A line of a tooltip: words as they are, counts with commas, scores with five digits."""
-    field = "size" if name in ("params", "bytes") else name
+    field = "size" if name in ("params", "training bytes", "served bytes") else name
     form = ".5f" if name in SCORES else FORMATS.get(field)
     if form is None:
         return {"field": field, "type": "nominal", "title": name}

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cce.files import write_atomic
+from cce.report.overview import overview_table
 from cce.report.page import make_page
 from cce.report.reading import collect
 from cce.report.sections import make_sections
@@ -40,7 +41,8 @@ def write_report(
 def _write_tables(found: Collected, sections: list[Section], folder: Path) -> list[Path]:
     paths = []
     tables = [table for section in sections for table in section.tables if table.rows]
-    for table in [*tables, environment_table(found.records)]:
+    overview = overview_table([section.group for section in sections])
+    for table in [*tables, *([overview] if overview.rows else []), environment_table(found.records)]:
         for kind, text in (("csv", table.as_csv()), ("md", table.as_markdown())):
             write_atomic(folder / f"{table.name}.{kind}", text)
             paths.append(folder / f"{table.name}.{kind}")

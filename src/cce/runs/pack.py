@@ -86,7 +86,7 @@ class Pack:
     @property
     def step(self) -> int:
         """The step of the packed checkpoint."""
-        return int(self.manifest["step"])
+        return self.manifest["step"]  # type: ignore[no-any-return]
 
     @property
     def has_inputs(self) -> bool:
@@ -144,7 +144,9 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
         raise TypeError(f"{MANIFEST} is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ValueError(f"{path} must be a pack made by `cce pack`, got another format in {MANIFEST}.")
-    version = manifest["version"]
+    version, step, _ = manifest["version"], manifest["step"], manifest["state"]
+    if type(step) is not int or not isinstance(manifest["files"], dict):
+        raise TypeError(f"{MANIFEST} is not as it was written")
     if version != VERSION:
         made = f"made by cce {manifest.get('cce')}"
         raise ValueError(f"version of the pack {path} must be {VERSION}, got {version!r:.20}, {made}: update cce.")

@@ -8,19 +8,23 @@ from cce.theory.figure import Claim, Figure, Series
 from cce.theory.figures import FIGURES
 from cce.theory.least_squares import LeastSquares
 from cce.theory.lemma import exact_ratio, simulate_ratio
+from cce.theory.refit import refit_cce
 from cce.theory.run import Run
 from cce.theory.sketch import count_sketch
 from cce.theory.sparse import SparseRun, clustered_optimum, sparse_cce
+from cce.theory.streamed import Examples, StreamedRun, streamed_cce
 
 __all__ = [
     "FIGURES",
     "Claim",
+    "Examples",
     "Figure",
     "LeastSquares",
     "Run",
     "Series",
     "SparseFactor",
     "SparseRun",
+    "StreamedRun",
     "clustered_optimum",
     "corollary_bound",
     "count_sketch",
@@ -29,9 +33,11 @@ __all__ = [
     "factorise",
     "ideal_bound",
     "lies_under",
+    "refit_cce",
     "rho",
     "simulate_ratio",
     "sparse_cce",
     "steps_needed",
+    "streamed_cce",
     "theorem_bound",
 ]

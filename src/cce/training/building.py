@@ -14,7 +14,7 @@ from cce.budget import FULL
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection
-from cce.embeddings import METHODS, TrainingDefaults, named_schedule
+from cce.embeddings import METHODS, Clusterable, TrainingDefaults, named_schedule
 from cce.models import create_model
 from cce.reclustering import ClusterSchedule, Refit
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cce.schema import Batch, Schema
     from cce.training.config import TrainConfig
 
+NETWORK_PARAMS = 1000  # a model with fewer beside its tables has no network
 COUNTED_ROWS = 1 << 16  # in which ids are counted at a time
 
 
@@ -78,7 +79,7 @@ def _as_float32(tables: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
 
 def method_defaults(config: TrainConfig) -> TrainingDefaults:
     """What the method of the tables would have, where the configuration does not say."""
-    return METHODS[config.method].training_defaults(config.preset)
+    return METHODS[config.method].training_defaults(config.preset).with_refits(config.refits)
 
 
 def method_options(config: TrainConfig) -> dict[str, Any]:
@@ -95,19 +96,19 @@ def method_options(config: TrainConfig) -> dict[str, Any]:
 def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
     """What a method would have, and the start of the vectors if the configuration says it."""
     start = {} if config.start_scale == "auto" else {"start_scale": config.start_scale}
-    return {**METHODS[method].training_defaults(config.preset).options, **start}
+    return {**METHODS[method].training_defaults(config.preset).with_refits(config.refits).options, **start}
 
 
 def with_num_learned(config: TrainConfig, data: PreparedData) -> TrainConfig:
     """`config` with the number of ids of each feature that have learned pointers, counted in the training rows.
 
     The vector of an id that was seen twice says little about it, so clustering it adds nothing, takes centroids from
-    ids that matter, and its pointer costs as much as any: such ids stay hashed. `docs/results.md` has the measurement.
-    A refit knows better: it gives such ids the mean vector, so with refits all ids have pointers.
+    ids that matter, and its pointer costs as much as any: such ids stay hashed, or share a vector.
+    `docs/results.md` has the measurement.
     """
     check_choice("method", config.method, METHODS)
     defaults = method_defaults(config)
-    min_count = config.learned_min_count or (1 if config.refits else defaults.min_count) or 1
+    min_count = config.learned_min_count or defaults.min_count or 1
     is_given = bool(config.num_learned) or "num_learned" in config.method_options
     if defaults.min_count is None or min_count == 1 or is_given or config.unified:
         return config
@@ -138,11 +139,18 @@ def build_refit(config: TrainConfig, model: nn.Module, data: PreparedData) -> Re
     """What refits the tables after the last epoch; None for nothing."""
     if not config.refits:
         return None
-    refit = Refit(model, data.rows("train"))
+    has_network = config.refit_network == "always" or (config.refit_network == "auto" and _has_network(model))
+    refit = Refit(model, data.rows("train"), folds=2 + has_network, spare_fold=has_network)
     if not refit.features:
         got = f"{config.refits} with method {config.method!r}"
         raise ValueError(f"refits must be 0 where no table learns pointers, got {got}.")
     return refit
+
+
+def _has_network(model: nn.Module) -> bool:
+    """Whether there is more to train between refits than a few factors."""
+    of_tables = {id(p) for module in model.modules() if isinstance(module, Clusterable) for p in module.parameters()}
+    return sum(p.numel() for p in model.parameters() if id(p) not in of_tables) >= NETWORK_PARAMS
 
 
 def build_schedule(
@@ -157,13 +165,17 @@ def build_schedule(
     if config.cluster_at_epochs is not None:
         when = {"at_epochs": config.cluster_at_epochs, "steps_per_epoch": steps_per_epoch}
     elif config.cluster_every is None:
-        if config.cluster_schedule == "none":
+        at_epochs = _at_epochs(config)
+        if not at_epochs:
             return None
-        when = {"at_epochs": _at_epochs(config), "steps_per_epoch": steps_per_epoch}
+        when = {"at_epochs": at_epochs, "steps_per_epoch": steps_per_epoch}
     return ClusterSchedule(model, optimizers, policy=config.cluster_policy, seed=config.seed, ranks=ranks, **when)
 
 
 def _at_epochs(config: TrainConfig) -> list[float]:
+    """After how many epochs tables are clustered by the schedule that has a name."""
+    if config.cluster_schedule == "none":
+        return []
     if config.cluster_schedule == "auto":
         return method_defaults(config).cluster_epochs(config.epochs, config.cluster_times)
     return named_schedule(config.cluster_schedule, config.cluster_times)

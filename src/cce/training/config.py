@@ -17,6 +17,7 @@ NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none", "preset": "i
 LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "warmup_steps", "refits")
 PRESETS = ("tuned", "paper")
+NETWORKS = ("auto", "always", "never")
 PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
 CODEBOOK_DTYPES = ("float32", "float16", "bfloat16")
@@ -43,8 +44,9 @@ def _about(text: str, *choices: str) -> dict[str, Any]:
 class TrainConfig:
     """A training run.
 
-    The model and its training are the paper's by default: DLRM, plain SGD at 0.1, batches of 128. How tables learn is
-    tuned (docs/results.md), as their method has it; `preset="paper"` gives the paper's columns, schedule and pointers.
+    Model, optimizer, learning rate and batch size are the paper's by default: DLRM, plain SGD at 0.1, batches of 128.
+    How tables start and learn is not: their method tunes it (docs/results.md), and `preset="paper"` gives the paper's
+    columns, schedule and pointers, and DLRM's start of full tables.
     """
 
     data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
@@ -114,6 +116,9 @@ class TrainConfig:
     )
     epochs: int = field(default=1, metadata=_about("passes over the training rows; 0 with start_from"))
     batch_size: int = field(default=128, metadata=_about("rows of an optimizer step, over all processes together"))
+    shuffle: bool = field(
+        default=True, metadata=_about("shuffle the rows of an epoch; without, they come as prepared: by time, in a log")
+    )
     accumulate: int = field(default=1, metadata=_about("pieces that a batch is computed in, to save memory"))
     optimizer: str = field(
         default="sgd", metadata=_about("sgd, rowwise_adagrad, lazy_adam, adam, adamw, adagrad or any other of torch")
@@ -131,7 +136,9 @@ class TrainConfig:
     )
     cluster_schedule: str = field(
         default="auto",
-        metadata=_about("when tables are clustered; auto: twice-an-epoch, or one-epoch if there is one", *SCHEDULES),
+        metadata=_about(
+            "when tables are clustered; auto: twice an epoch, one-epoch if there is one, none with refits", *SCHEDULES
+        ),
     )
     cluster_every: int | None = field(
         default=None, metadata=_about("cluster every so many steps, instead of a schedule")
@@ -146,6 +153,10 @@ class TrainConfig:
     refits: int = field(
         default=0,
         metadata=_about("rounds of refits after the last epoch: pointers from the vectors that ids want"),
+    )
+    refit_network: str = field(
+        default="auto",
+        metadata=_about("train the network between refits, on a third of the rows; auto: if it is one", *NETWORKS),
     )
     validations_per_epoch: int = field(default=6, metadata=_about("how often the validation rows are scored"))
     metrics: list[str] = field(

@@ -37,6 +37,7 @@ class Inspection:
     tables: Any  # Footprints
     health: dict[str, dict[str, Any]]  # by table: entropies, dead rows, verdict
     num_params: int  # of the whole model
+    gain: dict[str, Any] | None  # validations before the first clustering and at best after it
     damage: list[str]  # checkpoints that were passed over, and why
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,6 +50,9 @@ class Inspection:
         if self.health:
             rows = [(name, *_health_row(found)) for name, found in self.health.items()]
             lines += [format_table(("table", "H1", "H2", "dead rows", "verdict"), rows), ""]
+        if self.gain is not None:
+            text = "clustering: {title} {before:.5f} before the first, {after:.5f} at best after it"
+            lines += [text.format(**self.gain), ""]
         if self.curve:
             lines += [_curve_table(self.curve[-6:]), f"best: step {self.best_step:,}", ""]
         defaults = vars(TrainConfig(data="", method=FULL))
@@ -75,8 +79,22 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
         tables=summary(made),
         health=health,
         num_params=summary(made).num_params + rest,
+        gain=_gain(checkpoint, config),
         damage=damage,
     )
+
+
+def _gain(checkpoint: Checkpoint, config: TrainConfig) -> dict[str, Any] | None:
+    """What clustering did, as the run saw it. None without validations on both sides of the first clustering."""
+    lines, _ = RunFolder(checkpoint.path.parents[1]).scan_log()
+    steps = [line["step"] for line in lines if line["kind"] in ("cluster", "refit")]
+    metric, curve = describe_metric(config.best_by), checkpoint.get("curve", list)
+    before = [scores for scores in curve if steps and scores["step"] <= min(steps)]
+    after = [scores[metric.name] for scores in curve if steps and scores["step"] > min(steps)]
+    if not before or not after:
+        return None
+    found = {"before": before[-1][metric.name], "after": min(after, key=metric.loss)}
+    return {"metric": metric.name, "title": metric.title} | found
 
 
 def _curve_table(curve: list[dict[str, float]]) -> str:

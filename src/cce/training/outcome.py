@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cce.diagnostics import summary
+from cce.collection import readable_path
+from cce.diagnostics import clustering_nbytes, gradient_nbytes, summary
 from cce.distributed import broadcast
 from cce.records import RunRecord
 from cce.training.building import build_model
@@ -20,6 +21,8 @@ from cce.version import __version__
 from cce.workers import num_cores
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from torch import nn
 
     from cce.footprint import Footprint, Footprints
@@ -54,6 +57,7 @@ def keep_record(
 ) -> RunRecord:
     """The record of a run, written to its folder."""
     ledger, seconds = summary(model), session.stopwatch.seconds
+    events = [line for line in folder.scan_log()[0] if line["kind"] == "cluster"]
     weights = ledger.total
     record = RunRecord(
         method=session.config.method,
@@ -68,8 +72,8 @@ def keep_record(
         seconds_by_part=dict(seconds),
         name=name,
         series=series,
-        tables=_tables(ledger, session),
-        events=[line for line in folder.scan_log()[0] if line["kind"] == "cluster"],
+        tables=_tables(ledger, session, {event["table"] for event in events}),
+        events=events,
         environment=environment(),
     )
     if session.ranks.is_main:
@@ -77,13 +81,22 @@ def keep_record(
     return record
 
 
-def _tables(ledger: Footprints, session: Session) -> tuple[Footprint, ...]:
-    """The tables of the best model, with the bytes of the optimizers, which know the last model's tables."""
+def _tables(ledger: Footprints, session: Session, clustered: Collection[str]) -> tuple[Footprint, ...]:
+    """The tables of the best model, with what they held besides in training, as the last model's tables know it."""
     trained = [summary(session.model, optimizer).tables for optimizer in session.optimizers]
     nbytes = {table.name: 0 for table in trained[0]}
     for table in chain.from_iterable(trained):
         nbytes[table.name] += table.optimizer_nbytes
-    return tuple(replace(table, optimizer_nbytes=nbytes[table.name]) for table in ledger.tables)
+    modules = {readable_path(name): module for name, module in session.model.named_modules()}
+    return tuple(
+        replace(
+            table,
+            gradient_nbytes=gradient_nbytes(modules[table.name], sparse=session.config.sparse),
+            optimizer_nbytes=nbytes[table.name],
+            clustering_nbytes=clustering_nbytes(modules[table.name]) if table.name in clustered else 0,
+        )
+        for table in ledger.tables
+    )
 
 
 def environment() -> dict[str, Any]:

@@ -1,16 +1,23 @@
-"""Rounds of refits after the last epoch: the first process computes them, and all take over its tables."""
+"""Rounds of refits after the last epoch: the first process computes them, and all take over its model."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from cce.distributed import broadcast
+from cce.optim import RowOptimizer
+from cce.reclustering import Fold, cross_entropy
 from cce.training.monitoring import event_values
+from cce.training.optimizers import create_optimizers, learning_rate_factor, set_learning_rate
 from cce.training.outcome import best_model
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cce.run_folder import RunFolder
     from cce.training.session import Session
 
@@ -24,23 +31,75 @@ def go_back_to_best(session: Session, folder: RunFolder) -> None:
 
 
 def refit_tables(session: Session) -> dict[str, dict[str, Any]]:
-    """One round; what it did to the table of each feature, in plain values. The last round uses all rows for all."""
+    """One round; what it did to the table of each feature, in plain values.
+
+    The last round uses all rows for all tables; after any other the network is trained on rows of its own.
+    """
     refit, ranks = session.refit, session.ranks
     assert refit is not None
     sent: Any = None
     if ranks.is_main:
-        generator = torch.Generator().manual_seed((session.config.seed + (session.num_refits << 32)) % 2**63)
+        seed = (session.config.seed + (session.num_refits << 32)) % 2**63
         is_last = session.num_refits + 1 == session.config.refits
-        events = refit.round(use_all_rows=is_last, generator=generator)
-        named = zip(refit.features, events, strict=True)
-        sent = ({name: event_values(event) for name, event in named}, refit.tables.state_dict(), refit.state_dict())
+        events = refit.round(use_all_rows=is_last, generator=torch.Generator().manual_seed(seed))
+        if refit.network_fold is not None and not is_last:
+            train_network(session, refit.network_fold, seed)
+        values = {name: event_values(event) for name, event in events.items()}
+        sent = values, session.model.state_dict(), refit.state_dict()
     if ranks.world_size > 1:
         sent = broadcast(sent, ranks)
     found: dict[str, dict[str, Any]]
-    found, tables, priors = sent
+    found, model, priors = sent
     if not ranks.is_main:
-        refit.tables.load_state_dict(tables)
+        session.model.load_state_dict(model)
         refit.load_state_dict(priors)
     session.num_refits += 1
     session.parallel.refresh()
     return found
+
+
+def train_network(session: Session, fold: Fold, seed: int) -> None:
+    """An epoch of all but the refitted tables on the rows of a fold, by an optimizer whose rate falls to zero."""
+    config, rows = session.config, session.data.rows("train")
+    numbers = np.random.default_rng(seed).permutation(fold.numbers(len(rows)))
+    total_steps = -(-len(numbers) // config.batch_size)
+    session.model.train()
+    with _only_the_network(session) as optimizers:
+        for step in range(total_steps):
+            factor = learning_rate_factor(step, schedule="cosine", warmup_steps=0, total_steps=total_steps)
+            set_learning_rate(optimizers, config.lr * factor)
+            batch = rows.fetch(numbers[step * config.batch_size :][: config.batch_size]).to(session.device)
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            with session.autocast():
+                logits = session.model(batch)
+            cross_entropy(logits.float(), batch).mean().backward()  # type: ignore[no-untyped-call]
+            for optimizer in optimizers:
+                optimizer.step()
+
+
+@contextmanager
+def _only_the_network(session: Session) -> Iterator[list[torch.optim.Optimizer]]:
+    """New optimizers of what is not refitted; what is refitted has no gradients meanwhile."""
+    refit, config = session.refit, session.config
+    assert refit is not None
+    fixed = [p for name in refit.features for p in refit.tables.tables[name].parameters() if p.requires_grad]
+    for parameter in fixed:
+        parameter.requires_grad = False
+    try:
+        optimizers = create_optimizers(
+            config.optimizer,
+            session.model,
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+            network_weight_decay=config.network_weight_decay,
+            options=config.optimizer_options,
+        )
+        yield optimizers
+        for optimizer in optimizers:
+            if isinstance(optimizer, RowOptimizer):
+                optimizer.catch_up()
+    finally:
+        for parameter in fixed:
+            parameter.requires_grad = True
+            parameter.grad = None

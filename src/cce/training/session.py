@@ -77,6 +77,7 @@ class Session:
         self.loader = data.loader(
             "train",
             batch_size=config.batch_size // config.accumulate,
+            shuffle=config.shuffle,
             seed=config.seed,
             rank=ranks.rank,
             world_size=ranks.world_size,

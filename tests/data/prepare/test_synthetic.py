@@ -1,6 +1,7 @@
 """Synthetic data sets on disk: rows of the planted clusters, and the oracle's score in the manifest."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -36,10 +37,28 @@ def test_the_oracles_score_is_that_of_the_true_probabilities(data):
     clicks = _clicks(CONFIG)
     for split in data.splits:
         batch = whole(data, split)
-        logits = clicks._logits(batch.ids - 1) + (batch.dense @ clicks.dense_weights).double()
-        bce = torch.nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.double())
-        assert data.manifest["oracle_bce_by_split"][split] == pytest.approx(float(bce), rel=1e-5)
+        assert data.manifest["oracle_bce_by_split"][split] == pytest.approx(
+            oracle(clicks, batch, torch.ones(len(batch.ids))), rel=1e-5
+        )
     assert data.manifest["oracle_bce"] == data.manifest["oracle_bce_by_split"]["test"] < math.log(2)
+
+
+def oracle(clicks, batch, times):
+    logits = clicks._logits(batch.ids - 1, times) + (batch.dense @ clicks.dense_weights).double()
+    return float(torch.nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.double()))
+
+
+def test_with_drift_training_rows_pass_in_time_and_the_others_are_of_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK_ROWS", 1000)  # time goes on from block to block
+    config = replace(CONFIG, drift=1.0)
+    prepare_synthetic(tmp_path / "x", config, progress=False)
+    data, clicks = PreparedData.open(tmp_path / "x"), _clicks(config)
+    told = data.manifest["oracle_bce_by_split"]
+    times = {"train": torch.arange(4000) / 4000, "validation": torch.ones(500), "test": torch.ones(500)}
+    for split, passing in times.items():
+        batch = whole(data, split)
+        assert told[split] == pytest.approx(oracle(clicks, batch, passing.double()), rel=1e-5)
+        assert told[split] < oracle(clicks, batch, 1 - passing.double()) - 0.1  # time does not go backwards
 
 
 def test_splits_have_rows_of_their_own(data):

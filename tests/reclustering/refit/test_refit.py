@@ -34,17 +34,18 @@ class Ratings:
         return Batch(torch.zeros(len(rows), 0), self.ids[rows], self.labels[rows])
 
 
-def make_model(**options) -> nn.Module:
+def make_model(model: str = "gmf", **options) -> nn.Module:
     options = {"num_columns": 2, "num_helpers": 0} | options
     tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method="cce", cap=64, options={"cce": options}, seed=0)
-    return create_model("gmf", SCHEMA, tables)
+    network = {} if model == "gmf" else {"top": [16], "generator": torch.Generator().manual_seed(1)}
+    return create_model(model, SCHEMA, tables, **network)
 
 
-def train(model: nn.Module, rows: Ratings, num_steps: int = 150) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), 0.03)
+def train(model: nn.Module, rows: Ratings, num_steps: int = 150, *, numbers=None, parameters=None) -> None:
+    optimizer = torch.optim.Adam(model.parameters() if parameters is None else parameters, 0.03)
     rng = np.random.default_rng(1)
     for _ in range(num_steps):
-        batch = rows.fetch(rng.integers(0, len(rows), 512))
+        batch = rows.fetch(rng.choice(len(rows) if numbers is None else numbers, 512))
         optimizer.zero_grad()
         cross_entropy(model(batch), batch).mean().backward()
         optimizer.step()
@@ -80,14 +81,19 @@ def test_it_finds_what_clustering_the_table_does_not():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_rounds", [1, 4])
-def test_labels_by_chance_are_not_learned(num_rounds):
+@pytest.mark.parametrize("num_rounds", [1, 4, 8])
+@pytest.mark.parametrize("has_network", [False, True])
+def test_labels_by_chance_are_not_learned(num_rounds, has_network):
+    """Also not by a network that is trained between rounds, on rows that no table was fitted on."""
     rows, held_out = Ratings(6_000, 1, signal=0), Ratings(20_000, 2, signal=0)
-    model = make_model()
+    model = make_model(model="dlrm" if has_network else "gmf")
     train(model, rows, 30)
-    refit = Refit(model, rows)
+    refit = Refit(model, rows, folds=2 + has_network, spare_fold=has_network)
     for turn in range(num_rounds):
-        refit.round(use_all_rows=turn == num_rounds - 1, generator=seeded(turn))
+        is_last = turn == num_rounds - 1
+        refit.round(use_all_rows=is_last, generator=seeded(turn))
+        if has_network and not is_last:
+            train(model, rows, 15, numbers=refit.network_fold.numbers(len(rows)), parameters=model.top.parameters())
     constant = float(np.log(2))
     assert score(model, held_out) < constant + 0.01
 
@@ -96,7 +102,7 @@ def test_nothing_changes_before_it_is_applied_and_only_the_table_after_it():
     rows, model = Ratings(3_000, 1), make_model()
     train(model, rows, 5)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    staged = Refit(model, rows).stage("user", generator=seeded())
+    staged = Refit(model, rows).stage("user", generator=seeded())["user"]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     staged.apply()
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
@@ -116,9 +122,9 @@ def test_an_interruption_leaves_everything_as_it_was():
             raise KeyboardInterrupt
         return cross_entropy(logits, batch)
 
-    refit = Refit(model, rows, loss=interrupted, block_rows=500)
+    refit = Refit(model, rows, loss=interrupted, num_steps=8)
     with pytest.raises(KeyboardInterrupt):
-        refit.stage("user", generator=seeded())
+        refit.stage("user", "item", generator=seeded())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert not refit.priors
     assert "forward" not in vars(model.tables)
@@ -128,9 +134,10 @@ def test_an_interruption_leaves_everything_as_it_was():
 def test_equal_seeds_give_equal_pointers_and_blocks_hardly_matter():
     rows = Ratings(4_000, 1)
     states = []
-    for block_rows in (1 << 16, 1 << 16, 300):
+    for max_ids in (1 << 16, 1 << 16, 90):
         model = make_model()
-        refit = Refit(model, rows, block_rows=block_rows)
+        refit = Refit(model, rows, group_size=1, max_nbytes=4 * DIM**2 * max_ids)
+        assert refit.max_ids == max_ids
         refit.round(generator=seeded())
         states.append(score(model, rows))
     assert states[0] == states[1]
@@ -139,7 +146,7 @@ def test_equal_seeds_give_equal_pointers_and_blocks_hardly_matter():
 
 def test_helpers_start_at_zero():
     rows, model = Ratings(3_000, 1), make_model(num_helpers=1)
-    Refit(model, rows).stage("item", generator=seeded()).apply()
+    Refit(model, rows).stage("item", generator=seeded())["item"].apply()
     table = model.tables.tables["item"]
     layout = table.codebook_layout()
     assert bool((table.codebook[layout.helper_rows()] == 0).all())
@@ -150,10 +157,48 @@ def test_ids_that_occur_too_seldom_share_a_vector():
     rows, model = Ratings(3_000, 1), make_model()
     refit = Refit(model, rows, min_rows=8, folds=1)
     counts = torch.bincount(rows.ids[:, 0], minlength=USERS)
-    refit.stage("user", generator=seeded()).apply()
+    refit.stage("user", generator=seeded())["user"].apply()
     rare = model.tables.tables["user"](torch.nonzero(counts < 8).squeeze(1))
     assert len(rare) > 20
     assert len(rare.unique(dim=0)) == 1
+
+
+def test_ids_without_pointers_share_the_vector_that_is_best_for_all_of_them():
+    rows, model = Ratings(3_000, 1), make_model(num_learned=100, share_tail=True)
+    rows.labels[rows.ids[:, 0] >= 100] = 1.0
+    train(model, rows, 5)
+    batch = rows.fetch(np.flatnonzero(rows.ids[:, 0].numpy() >= 100))
+    assert len(batch) > 500
+    with torch.no_grad():
+        before = float(cross_entropy(model(batch), batch).mean())
+    refit = Refit(model, rows, folds=1)
+    for _ in range(3):
+        refit.stage("user", generator=seeded())["user"].apply()
+    table = model.tables.tables["user"]
+    assert table.assignments.pointers.num_ids == 100
+    assert len(table(torch.arange(100, USERS)).unique(dim=0)) == 1
+    assert len(table(torch.arange(100)).unique(dim=0)) > 20
+    with torch.no_grad():
+        assert float(cross_entropy(model(batch), batch).mean()) < before - 0.05
+
+
+def test_what_ids_want_is_better_than_its_codes_and_changes_nothing():
+    rows, model = Ratings(6_000, 1), make_model(num_learned=110, share_tail=True)
+    train(model, rows, 30)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    refit = Refit(model, rows, folds=1)
+    wanted = refit.wanted("user", generator=seeded())["user"]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not refit.priors
+    assert wanted.shape == (USERS, DIM)
+    assert len(wanted[110:].unique(dim=0)) == 1
+    full = create_model("gmf", SCHEMA, EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method="full", seed=0))
+    tables = {"user": wanted, "item": model.tables.tables["item"].to_dense()}
+    for name, weight in tables.items():
+        full.tables.tables[name].fit_to(weight)
+    full.load_state_dict({"weight": model.weight, "bias": model.bias}, strict=False)
+    refit.stage("user", generator=seeded())["user"].apply()
+    assert score(full, rows) < score(model, rows)
 
 
 @pytest.mark.slow
@@ -192,22 +237,65 @@ def test_bags(pooling):
     rows = Bags()
     batch = rows.fetch(np.arange(num_rows))
     refit = Refit(model, rows, folds=1)
-    for turn in range(4):
-        refit.stage("user", generator=seeded(turn)).apply()
+    for turn in range(8):
+        refit.stage("user", generator=seeded(turn))["user"].apply()
     best = float(np.mean(np.logaddexp(0, -np.where(labels, 1, -1) * 3 * scale * values[users, 0].sum(1))))
     with torch.no_grad():
         assert float(cross_entropy(model(batch), batch).mean()) < best + 0.02
+
+
+def test_groups_are_as_large_as_may_be_and_no_fold_goes_without_one():
+    model, rows, each = make_model(), Ratings(500, 1), 4 * DIM**2
+    assert Refit(model, rows, group_size=2, folds=1).groups == [["user", "item"]]
+    assert Refit(model, rows, group_size=1, folds=1).groups == [["user"], ["item"]]
+    assert Refit(model, rows, group_size=2, folds=2).groups == [["user"], ["item"]]
+    assert Refit(model, rows, folds=1, max_nbytes=each * (USERS + ITEMS)).groups == [["user", "item"]]
+    assert Refit(model, rows, folds=1, max_nbytes=each * (USERS + ITEMS - 1)).groups == [["user"], ["item"]]
+
+
+def test_tables_and_network_have_rows_of_their_own():
+    model, rows = make_model(), Ratings(3_000, 1)
+    read = []
+
+    class Watched(Ratings):
+        def fetch(self, numbers):
+            read.append(set(numbers.tolist()))
+            return super().fetch(numbers)
+
+    watched = Watched(3_000, 1)
+    refit = Refit(model, watched, group_size=1, folds=3, spare_fold=True)
+    by_table, last = {}, 0
+
+    def done(feature, event):
+        nonlocal last
+        assert event.num_ids == SCHEMA.vocabulary_sizes[feature]
+        by_table[feature], last = set().union(*read[last:]), len(read)
+
+    refit.round(generator=seeded(), done=done)
+    network = set(refit.network_fold.numbers(len(rows)).tolist())
+    assert not by_table["user"] & by_table["item"] | by_table["user"] & network | by_table["item"] & network
+    assert by_table["user"] | by_table["item"] | network == set(range(3_000))
+    refit.round(use_all_rows=True, generator=seeded(), done=done)
+    assert by_table["user"] == by_table["item"] == set(range(3_000))
+
+
+def test_a_table_without_ids_to_fit_stays_as_it_is():
+    rows, model = Ratings(500, 1), make_model()
+    before = model.tables.tables["user"].codebook.clone()
+    events = Refit(model, rows, min_rows=8, folds=1).round(generator=seeded())
+    assert set(events) == {"item"}
+    assert torch.equal(model.tables.tables["user"].codebook, before)
 
 
 def test_what_cannot_be_refitted_is_said():
     rows, model = Ratings(500, 1), make_model()
     with pytest.raises(ValueError, match=r"feature must be one whose pointers are learned .* got 'film'"):
         Refit(model, rows).stage("film")
-    with pytest.raises(ValueError, match="min_rows must leave ids to fit, got 1000"):
-        Refit(model, rows, min_rows=1000).stage("user")
     with pytest.raises(ValueError, match="table of feature 'user' must have combine='concat'"):
         Refit(make_model(combine="sum"), rows)
     with pytest.raises(TypeError, match="rows must be an object with"):
         Refit(model, [1, 2, 3])
     with pytest.raises(ValueError, match=r"folds must lie in \[1, 2\*\*16\), got 0"):
         Refit(model, rows, folds=0)
+    with pytest.raises(ValueError, match=r"folds must lie in \[2, 2\*\*16\), got 1"):
+        Refit(model, rows, folds=1, spare_fold=True)

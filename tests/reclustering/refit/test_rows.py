@@ -1,4 +1,4 @@
-"""The index of rows by id, against looking through all rows."""
+"""Rows by number: folds of them, and counts of ids against looking through all rows."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cce.reclustering.refit.rows import READ_ROWS, Fold, RowIndex, bags_of
+from cce.reclustering.refit.rows import ALL_ROWS, Fold, bags_of, count_ids, pieces
 from cce.schema import Batch
 
 
@@ -34,48 +34,21 @@ class Numbers:
         return Batch(dense, flat.view(2, -1).T.contiguous(), labels)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bags", [False, True])
-@pytest.mark.parametrize("feature", [0, 1])
-@pytest.mark.parametrize("fold", [None, Fold(0, 2), Fold(2, 3)])
-def test_it_has_the_rows_of_every_id(bags, feature, fold):
-    rows = Numbers(300, 20, bags=bags)
-    index = RowIndex.of(rows, feature, 25, fold=fold)
-    for name in range(25):
-        kept = [row for row in range(300) if fold is None or row in fold]
-        expected = Counter(row for row in kept for found in rows.ids[row][feature] if found == name)
-        numbers, bounds = index.rows_of(torch.tensor([name]))
-        assert Counter(numbers.tolist()) == expected
-        assert int(index.counts[name]) == bounds[-1] == sum(expected.values())
-
-
-def test_blocks_of_reading_do_not_matter(monkeypatch):
-    rows = Numbers(500, 9)
-    whole = RowIndex.of(rows, 1, 9)
+@pytest.mark.parametrize("fold", [ALL_ROWS, Fold(0, 2), Fold(2, 3)])
+def test_ids_are_counted_in_the_rows_of_a_fold(bags, fold, monkeypatch):
     monkeypatch.setattr("cce.reclustering.refit.rows.READ_ROWS", 37)
-    pieces = RowIndex.of(rows, 1, 9)
-    assert READ_ROWS > 500
-    np.testing.assert_array_equal(whole.order, pieces.order)
-    np.testing.assert_array_equal(whole.starts, pieces.starts)
+    rows = Numbers(300, 20, bags=bags)
+    found = count_ids(rows, {0: 25, 1: 20}, fold)
+    for feature, size in ((0, 25), (1, 20)):
+        expected = Counter(name for row in range(300) if row in fold for name in rows.ids[row][feature])
+        assert found[feature].tolist() == [expected[name] for name in range(size)]
 
 
-def test_rows_of_several_ids_come_id_after_id():
-    index = RowIndex.of(Numbers(200, 10), 0, 10)
-    numbers, bounds = index.rows_of(torch.tensor([7, 2]))
-    first, _ = index.rows_of(torch.tensor([7]))
-    second, _ = index.rows_of(torch.tensor([2]))
-    assert numbers[: bounds[1]].tolist() == first.tolist()
-    assert numbers[bounds[1] :].tolist() == second.tolist()
-
-
-@pytest.mark.parametrize("max_rows", [1, 30, 10_000])
-def test_blocks_hold_every_id_once_and_few_rows(max_rows):
-    index = RowIndex.of(Numbers(400, 30), 0, 40)
-    ids = torch.arange(40)
-    found = list(index.blocks(ids, max_rows))
-    assert torch.equal(torch.cat(found), ids)
-    for some in found:
-        assert len(some) == 1 or int(index.counts[some].sum()) <= max_rows
+def test_pieces_have_the_rows_of_a_fold_once():
+    for fold in (ALL_ROWS, Fold(1, 3)):
+        found = np.concatenate(list(pieces(500, fold, 37)))
+        assert found.tolist() == fold.numbers(500).tolist() == [row for row in range(500) if row in fold]
 
 
 def test_folds_share_out_the_rows_evenly():

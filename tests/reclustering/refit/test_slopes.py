@@ -13,15 +13,20 @@ from helpers.ratings import DIM, Ratings, make_model
 def test_slopes_are_those_of_small_differences():
     model, rows = make_model("dlrm").double(), Ratings()
     batch = rows.fetch(np.arange(20))
-    probe = Probe(model, find_collection(model), batch, 1)
-    shift = torch.randn(20, DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) / 10
-    probe._run = lambda some, run=probe._run: run(some).double()
-    _, slopes = probe.slopes(shift)
-    for column in range(DIM):
-        step = torch.zeros_like(shift)
-        step[:, column] = 1e-3
-        numeric = (probe.logits(shift + step) - probe.logits(shift - step)) / 2e-3
-        torch.testing.assert_close(slopes[:, column], numeric, rtol=2e-2, atol=2e-3)
+    probe = Probe(model, find_collection(model), batch)
+    probe._run = lambda vectors, run=probe._run: run(vectors).double()
+    probe.move(0, torch.arange(20), torch.randn(20, DIM, generator=torch.Generator().manual_seed(0)) / 10)
+    _, slopes = probe.slopes()
+    for feature in range(2):
+        for column in range(DIM):
+            step = torch.zeros(20, DIM)
+            step[:, column] = 2e-4
+            probe.move(feature, torch.arange(20), step)
+            above = probe.logits()
+            probe.move(feature, torch.arange(20), -2 * step)
+            numeric = (above - probe.logits()) / 4e-4
+            probe.move(feature, torch.arange(20), step)
+            torch.testing.assert_close(slopes[:, feature, column], numeric, rtol=2e-2, atol=2e-3)
 
 
 def test_the_model_is_itself_again_after_an_error():
@@ -29,14 +34,15 @@ def test_the_model_is_itself_again_after_an_error():
     tables = find_collection(model)
     batch = Ratings().fetch(np.arange(4))
     before = tables(batch.ids)
-    probe = Probe(model, tables, batch, 0)
-    with pytest.raises(RuntimeError):
-        probe.logits(torch.zeros(3, DIM))
+    probe = Probe(model, tables, batch)
+    probe.move(0, torch.tensor([1, 1]), torch.ones(2, DIM))
     model.bias.requires_grad_(False)
     model.bias.data = torch.zeros(7)
     with pytest.raises(RuntimeError):
-        probe.logits(torch.zeros(4, DIM))
+        probe.logits()
     torch.testing.assert_close(tables(batch.ids), before)
+    probe.vectors[1, 0] -= 2
+    torch.testing.assert_close(probe.vectors, before)
 
 
 def test_every_part_goes_back_to_its_mode():

@@ -33,8 +33,11 @@ def test_every_run_is_followed_by_a_baseline(figure):
         "sparse, one 1, k = 10",
         "T* in 10 rows",
         "sparse, one 1, from T*",
+        "sparse, exact refits",
+        "sparse, exact refits, k = 40",
+        "sparse, exact refits, k = 10",
     ]
-    assert [line.is_level for line in figure.series] == [*([False, True] * 6), False]
+    assert [line.is_level for line in figure.series] == [*([False, True] * 6), *([False] * 4)]
     for line in figure.series:
         assert len(line.x) == QUICK.num_steps + 1
         assert line.is_reference or line.y[0] == pytest.approx(0 if line.name.endswith("from T*") else 1)
@@ -52,7 +55,7 @@ def test_baselines_get_better_with_rows_and_with_ones(figure):
 def test_claims_say_what_the_series_say(figure):
     lines = {line.name: line.y for line in figure.series}
     held = {claim.text: claim.held for claim in figure.claims}
-    assert len(held) == 13
+    assert len(held) == 16
     assert held["all versions improve with more steps"]
     assert held["dense CCE goes to zero"] is (lines["dense"][-1] < 0.01)
     assert held["two 1s do better than one"] is (lines["sparse, two 1s"][-1] < lines["sparse, one 1"][-1])
@@ -71,6 +74,9 @@ def test_claims_say_what_the_series_say(figure):
         ("sparse, two 1s", "40 rows, two 1s", reached.format(20, "40 rows, both with two 1s")),
     ):
         assert held[text] is (lines[run][-1] <= 1.05 * lines[f"T* in {rows}"][0]), text
+    for run, k in (("", 20), (", k = 40", 40), (", k = 10", 10)):
+        text = f"sparse CCE with exact refits and k = {k} comes down to k-means of T* in {k} rows"
+        assert held[text] is (lines[f"sparse, exact refits{run}"][-1] <= 1.05 * lines[f"T* in {k} rows"][0]), text
 
 
 @pytest.mark.slow

@@ -46,13 +46,13 @@ class Input:
         """Whether reading can begin anywhere."""
         return self.member is None and self.path.suffix not in (*COMPRESSED, ".zip")
 
-    def check(self) -> None:
-        """Reject a file that is missing or empty."""
+    def check(self, *, as_lines: bool | None = None) -> None:
+        """Reject a file that is missing or empty, and one of lines (by default if it is no Parquet) with wrong ends."""
         if not self.path.is_file():
             raise FileNotFoundError(f"{self.path} must be a file, and there is none.")
         if self.path.stat().st_size == 0:
             raise ValueError(f"{self.path} must hold rows, and it is empty.")
-        if not self.is_parquet:
+        if not self.is_parquet if as_lines is None else as_lines:
             self._check_line_ends()
 
     def _check_line_ends(self) -> None:

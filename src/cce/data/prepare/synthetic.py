@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from cce.checks import check_range
@@ -33,6 +34,7 @@ class SyntheticConfig:
     num_clusters: int = 32
     num_dense: int = 4
     zipf: float = 1.0
+    drift: float = 0.0  # share of ids that change their cluster while the training rows go by
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -73,6 +75,7 @@ def _clicks(config: SyntheticConfig) -> SyntheticClicks:
         zipf=config.zipf,
         num_informative=config.num_informative,
         num_dense=config.num_dense,
+        drift=config.drift,
         generator=torch.Generator().manual_seed(config.seed),
     )
 
@@ -93,10 +96,21 @@ def _write_split(
     for start in tqdm(starts, desc=split, unit="block", leave=False, disable=None if progress else True):
         seed = int(np.random.SeedSequence((*seeds, start)).generate_state(1, np.uint64)[0] >> 1)
         count = min(BLOCK_ROWS, num_rows - start)
-        sample = clicks.sample(count, generator=torch.Generator().manual_seed(seed))
+        sample = clicks.sample(count, times=_times(split, start, count, num_rows), generator=_generator(seed))
         write_at(folder / rows_file(split), start, _records(sample, schema))
         total += sample.oracle_bce * count
     return total / num_rows
+
+
+def _times(split: str, start: int, count: int, num_rows: int) -> Tensor:
+    """Training rows pass from time 0 to time 1, in order; the others are of the end."""
+    if split != "train":
+        return torch.ones(count, dtype=torch.float64)
+    return torch.arange(start, start + count, dtype=torch.float64) / num_rows
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 def _records(sample: Sample, schema: Schema) -> np.ndarray:

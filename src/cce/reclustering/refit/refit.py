@@ -2,34 +2,33 @@
 
 A clustering of the table sees an id only through the rows that it shares with others. A refit asks its own rows: with
 the network and all other tables fixed, which vector would be best for this id? Those vectors are what is coded. They
-are fitted for a block of ids at a time and never held together.
+are fitted for a bounded number of ids at a time.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_range, check_type
-from cce.clustering import kmeans
-from cce.embeddings import ClusteredEmbedding, ClusterStep, Quantized, StagedClustering
-from cce.indexing import PointerStore
-from cce.reclustering.refit.coding import CodebookSums
-from cce.reclustering.refit.posterior import Block, Prior, learn_prior
-from cce.reclustering.refit.rows import Fold, RowIndex, Rows, check_rows
+from cce.checks import check_flag, check_range, check_type
+from cce.embeddings import ClusteredEmbedding, StagedClustering
+from cce.reclustering.refit.posterior import Prior, learn_prior
+from cce.reclustering.refit.rows import ALL_ROWS, Fold, Rows, check_rows, count_ids
+from cce.reclustering.refit.shared_pass import SharedPass, Target
 from cce.reclustering.refit.slopes import cross_entropy, find_collection, in_evaluation
+from cce.reclustering.refit.step import RefitStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cce.embeddings import ClusterEvent
+    from cce.reclustering.refit.posterior import Fit, Parabolas
     from cce.schema import Batch
 
-FIRST_ITERATIONS, ITERATIONS = 8, 4  # of k-means: from a sample, and from the rows of the last refit
-EM_STEPS = 4
-SAMPLED_SHARE = 0.25  # of all rows that the sample may have, if it is not all ids
+EM_STEPS, EM_IDS = 4, 1 << 13
 
 
 class Refit:
@@ -39,11 +38,13 @@ class Refit:
     rows: the training rows by number, such as `PreparedData.open(path).rows("train")`.
     loss: logits and a batch to the loss of each row, twice differentiable in the logits (default: cross-entropy).
     min_rows: ids that occur in fewer rows get the vector of the prior's mean.
-    num_steps: Gauss-Newton steps of each fit.
-    points_per_row: ids that are sampled for each row of a codebook, to learn the prior and where centroids start.
-    block_rows: rows that are looked at together, which bounds the memory.
-    folds: parts of the rows. Tables take turns with them, so that no table is fitted on rows whose labels another one
-        has learned; 1 uses all rows for every table.
+    num_steps: Gauss-Newton steps of each fit, a pass over the rows each.
+    points_per_row: ids that are sampled for each row of a codebook, to say where centroids start.
+    group_size: tables that are fitted in one pass, each with the others as they are. The groups take turns.
+    folds: parts of the rows. Groups take turns with them, so that none is fitted on rows whose labels another one
+        has just learned; 1 uses all rows for every table.
+    spare_fold: leave the last fold to the network, which is yours to train between rounds (`network_fold`).
+    max_nbytes: of curvatures, `embedding_dim²` values an id, that are held at a time; more ids take more passes.
     """
 
     def __init__(
@@ -55,22 +56,26 @@ class Refit:
         min_rows: int = 3,
         num_steps: int = 1,
         points_per_row: int = 32,
-        block_rows: int = 1 << 16,
+        group_size: int = 3,
         folds: int = 2,
+        spare_fold: bool = False,
+        max_nbytes: int = 1 << 28,
     ) -> None:
         check_type("model", model, nn.Module, "a torch.nn.Module")
         check_rows(rows)
         check_range("min_rows", min_rows, 1, 2**31)
         check_range("num_steps", num_steps, 1, 2**31)
         check_range("points_per_row", points_per_row, 1, 2**31)
-        check_range("block_rows", block_rows, 1, 2**31)
-        check_range("folds", folds, 1, 2**16)
+        check_range("group_size", group_size, 1, 2**31)
+        check_range("max_nbytes", max_nbytes, 1, 2**63)
+        check_flag("spare_fold", spare_fold)
+        check_range("folds", folds, 1 + spare_fold, 2**16)
         self.model, self.rows, self.loss = model, rows, loss
-        self.min_rows, self.num_steps = min_rows, num_steps
-        self.points_per_row, self.block_rows, self.folds = points_per_row, block_rows, folds
+        self.min_rows, self.num_steps, self.points_per_row = min_rows, num_steps, points_per_row
+        self.group_size, self.folds, self.spare_fold = group_size, folds, spare_fold
         self.tables = find_collection(model)
+        self.max_ids = max(1, max_nbytes // (4 * self.tables.embedding_dim**2))  # that are fitted at a time
         self.priors: dict[str, Prior] = {}  # of the last refit, by feature
-        self._indices: dict[tuple[str, Fold | None], RowIndex] = {}
         for feature in self.features:
             self._table(feature)  # or say now that one cannot be refitted
 
@@ -80,37 +85,93 @@ class Refit:
         tables = self.tables.tables.items()
         return [name for name, table in tables if isinstance(table, ClusteredEmbedding) and table.can_cluster]
 
+    @property
+    def groups(self) -> list[list[str]]:
+        """The features in groups that are fitted in one pass: as many as `group_size` and `max_nbytes` allow.
+
+        No fold goes without a group if there are features enough: two features have a fold each.
+        """
+        groups: list[list[str]] = []
+        size, room = min(self.group_size, -(-len(self.features) // self._num_folds)), 0
+        for feature in self.features:
+            num_ids = self._table(feature).assignments.num_learned
+            if not groups or len(groups[-1]) == size or num_ids > room:
+                groups.append([])
+                room = self.max_ids
+            groups[-1].append(feature)
+            room -= num_ids
+        return groups
+
+    @property
+    def network_fold(self) -> Fold | None:
+        """The rows that no table is fitted on but in the last round: those to train the network on."""
+        return Fold(self.folds - 1, self.folds) if self.spare_fold else None
+
     def round(
         self,
         *,
         use_all_rows: bool = False,
         generator: torch.Generator | None = None,
         done: Callable[[str, ClusterEvent], object] | None = None,
-    ) -> list[ClusterEvent]:
-        """Refit every table in turn, each with what the others have become; say what happened to each.
+    ) -> dict[str, ClusterEvent]:
+        """Refit every table, group by group, each with what the others have become; say what happened to each.
 
         use_all_rows: fit every table on all rows rather than on its fold: the last round, after which neither the
             network nor a table should be trained on the same rows.
         done: called after each table.
         """
-        events = []
-        for turn, feature in enumerate(self.features):
-            fold = None if use_all_rows or self.folds == 1 else Fold(turn % self.folds, self.folds)
-            staged = self.stage(feature, fold=fold, generator=generator)
-            staged.apply()
-            events.append(staged.event)
-            if done is not None:
-                done(feature, staged.event)
+        events = {}
+        for turn, group in enumerate(self.groups):
+            fold = ALL_ROWS if use_all_rows else Fold(turn % self._num_folds, self.folds)
+            for feature, staged in self.stage(*group, fold=fold, generator=generator).items():
+                staged.apply()
+                events[feature] = staged.event
+                if done is not None:
+                    done(feature, staged.event)
         return events
 
     def stage(
-        self, feature: str, *, fold: Fold | None = None, generator: torch.Generator | None = None
-    ) -> StagedClustering:
-        """Compute what the table of a feature becomes; it takes effect with `apply`."""
-        table = self._table(feature)
+        self, *features: str, fold: Fold = ALL_ROWS, generator: torch.Generator | None = None
+    ) -> dict[str, StagedClustering]:
+        """Compute what the tables of features become, from the same passes; each takes effect with its `apply`.
+
+        A table of whose ids none has rows enough is left out.
+        """
+        tables = {feature: self._table(feature) for feature in features}
         with in_evaluation(self.model):
-            step = RefitStep(self, feature, table, self._index(feature, fold), generator)
-            return step.stage(None)
+            group = _GroupFit(self, tables, fold, generator)
+            staged = {}
+            for feature, fits in group.fits().items():
+                step = RefitStep(
+                    tables[feature],
+                    fits,
+                    group.priors[feature],
+                    points_per_row=self.points_per_row,
+                    is_first=feature not in self.priors,
+                    generator=generator,
+                )
+                staged[feature] = step.stage(None)
+        self.priors |= group.priors
+        return staged
+
+    def wanted(
+        self, *features: str, fold: Fold = ALL_ROWS, generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
+        """What ids want, not coded: tables `(num_embeddings, embedding_dim)`, which `stage` never holds.
+
+        They say what coding costs: what would full tables score under the same prior? Nothing changes.
+        """
+        tables = {feature: self._table(feature) for feature in features}
+        found = {}
+        with in_evaluation(self.model):
+            group = _GroupFit(self, tables, fold, generator)
+            for feature, fits in group.fits().items():
+                found[feature] = group.priors[feature].mean.repeat(self.tables.features[feature], 1)
+                for fit in fits:
+                    found[feature][fit.ids] = fit.vectors
+                    if tables[feature].assignments.num_learned in fit.ids[-1:]:  # stands for all after it
+                        found[feature][fit.ids[-1] :] = fit.vectors[-1]
+        return found
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next round begins with: the priors."""
@@ -122,9 +183,10 @@ class Refit:
         parts = ("mean", "precision")  # copies: what lies elsewhere in memory is multiplied with other last bits
         self.priors = {name: Prior(*(state[f"{part}.{name}"].clone() for part in parts)) for name in names}
 
-    def block(self, index: RowIndex, ids: Tensor) -> Block:
-        """Some ids and their rows."""
-        return Block(self.model, self.tables, self.rows, index, ids, loss=self.loss)
+    @property
+    def _num_folds(self) -> int:
+        """Folds that tables are fitted on."""
+        return self.folds - self.spare_fold
 
     def _table(self, feature: str) -> ClusteredEmbedding:
         if feature not in self.features:
@@ -138,97 +200,65 @@ class Refit:
             )
         return table
 
-    def _index(self, feature: str, fold: Fold | None) -> RowIndex:
-        """Made at the first use."""
-        if (feature, fold) not in self._indices:
-            at = list(self.tables.features).index(feature)
-            made = RowIndex.of(self.rows, at, self.tables.features[feature], fold=fold)
-            self._indices[feature, fold] = made
-        return self._indices[feature, fold]
 
-
-class RefitStep(ClusterStep):
-    """A cluster step whose vectors are what ids want."""
+class _GroupFit:
+    """What the ids of some features want, as many at a time as may be held."""
 
     def __init__(
-        self,
-        refit: Refit,
-        feature: str,
-        table: ClusteredEmbedding,
-        index: RowIndex,
-        generator: torch.Generator | None,
+        self, refit: Refit, tables: Mapping[str, ClusteredEmbedding], fold: Fold, generator: torch.Generator | None
     ) -> None:
-        super().__init__(table, table.embed, generator)
-        self.refit, self.feature, self.index = refit, feature, index
+        self.refit, self.fold, self.generator = refit, fold, generator
+        names = list(refit.tables.features)
+        self.columns = {feature: names.index(feature) for feature in tables}
+        sizes = {self.columns[feature]: refit.tables.features[feature] for feature in tables}
+        counts = count_ids(refit.rows, sizes, fold)
+        self.ids = {}
+        for feature, table in tables.items():
+            ids = _ids_to_fit(table, counts[self.columns[feature]], refit.min_rows)
+            if len(ids):
+                self.ids[feature] = ids
+        self.tables, self.priors = tables, dict[str, Prior]()
 
-    def quantize(self, counts: Tensor | None) -> Quantized:
-        """Codebooks and pointers of what ids want; `counts` are those of the rows."""
-        del counts
-        ids = self._sample()
-        with self.timer("prior"):
-            blocks = self.index.blocks(ids, self.refit.block_rows)
-            known = [self.refit.block(self.index, some).parabolas() for some in blocks]
-            prior = learn_prior(known, self._first_prior(ids), EM_STEPS)
-        with self.timer("fit"):
-            codebooks, inertias = self._cluster(torch.cat([some.minimum(prior).vectors for some in known]))
-        with self.timer("assign"):
-            pointers, codebooks = self._assign(prior, codebooks)
-        self.refit.priors[self.feature] = prior
-        return Quantized(ids, codebooks, pointers, inertias)
+    def fits(self) -> dict[str, Iterator[Fit]]:
+        """Of each feature the fits, block by block. The first passes are done here, which say what the priors are."""
+        if not self.ids:
+            return {}
+        num_blocks = -(-sum(map(len, self.ids.values())) // self.refit.max_ids)
+        first = self._block(0, num_blocks)
+        if len(self.ids) > 1:
+            assert num_blocks == 1
+            return {feature: iter([fit]) for feature, fit in zip(self.ids, first, strict=True)}
+        rest = (self._block(index, num_blocks)[0] for index in range(1, num_blocks))
+        return {next(iter(self.ids)): chain(first, rest)}
 
-    def _sample(self) -> Tensor:
-        """Ids that have rows enough, in order."""
-        counts = self.index.counts[: self.table.assignments.num_learned]
-        ids = torch.nonzero(counts >= self.refit.min_rows).squeeze(1)
-        if not len(ids):
-            raise ValueError(f"min_rows must leave ids to fit, got {self.refit.min_rows} and none with so many rows.")
-        drawn = ids[torch.randperm(len(ids), generator=self.generator)]
-        drawn = drawn[: self.refit.points_per_row * self.table.rows_after]
-        if len(drawn) < len(ids):
-            share = counts[drawn].cumsum(0) <= SAMPLED_SHARE * counts.sum()
-            drawn = drawn[: max(int(share.sum()), self.table.rows_after)]
-        return drawn.sort().values
+    def _block(self, index: int, num_blocks: int) -> list[Fit]:
+        """The fits of every `num_blocks`-th id: a block has ids of all counts, so the first is a sample of all."""
+        refit = self.refit
+        targets = [self._target(feature, ids[index::num_blocks]) for feature, ids in self.ids.items()]
+        shared = SharedPass(refit.model, refit.tables, refit.rows, targets, fold=self.fold, loss=refit.loss)
+        return shared.fit(self._learn_priors, num_steps=refit.num_steps)
 
-    def _first_prior(self, ids: Tensor) -> Prior:
-        """That of the last refit, or one around the present vectors."""
-        if self.feature in self.refit.priors:
-            return self.refit.priors[self.feature]
-        return Prior.around(self.table.embed(ids.to(self.table.codebook.device)).float().cpu())
+    def _target(self, feature: str, ids: Tensor) -> Target:
+        table = self.tables[feature]
+        with torch.no_grad():
+            present = table.embed(ids.to(table.codebook.device)).float().cpu()
+        tail = table.assignments.num_learned if table.assignments.share_tail else None
+        return Target(self.columns[feature], ids, present, self.refit.tables.features[feature], tail=tail)
 
-    def _cluster(self, vectors: Tensor) -> tuple[Tensor, tuple[float, ...]]:
-        """Centroids of each column, from those of the last refit if there was one."""
-        table = self.table
-        pieces = vectors.chunk(table.num_columns, dim=1)
-        starts: list[str | Tensor] = ["random"] * len(pieces)
-        if self.feature in self.refit.priors and table.num_rows == table.rows_after:
-            layout = table.codebook_layout()
-            tables = table.codebook.detach().float().cpu().view(table.num_columns, -1, table.rows_after, layout.width)
-            starts = list(tables[:, 0])
-        found = [
-            kmeans(
-                piece.contiguous(),
-                table.rows_after,
-                init=start,
-                max_iter=FIRST_ITERATIONS if isinstance(start, str) else ITERATIONS,
-                generator=self.generator,
-                backend=table.settings.backend,
-            )
-            for piece, start in zip(pieces, starts, strict=True)
-        ]
-        return torch.stack([each.centroids for each in found]), tuple(each.inertias[-1] for each in found)
+    def _learn_priors(self, parabolas: Sequence[Parabolas]) -> list[Prior]:
+        """From the first block, and from where those of the last refit were, or around the present vectors."""
+        for feature, found in zip(self.ids, parabolas, strict=True):
+            if feature not in self.priors:
+                some = found[torch.randperm(len(found.ids), generator=self.generator)[:EM_IDS].sort().values]
+                start = self.refit.priors.get(feature) or Prior.around(some.points)
+                self.priors[feature] = learn_prior(some, start, EM_STEPS)
+        return [self.priors[feature] for feature in self.ids]
 
-    def _assign(self, prior: Prior, codebooks: Tensor) -> tuple[PointerStore, Tensor]:
-        """The cheapest rows of all learned ids, and then the best rows for those who point to them."""
-        num_learned = self.table.assignments.num_learned
-        pointers = PointerStore(num_learned, self.table.num_columns, self.table.rows_after)
-        is_fitted = self.index.counts[:num_learned] >= self.refit.min_rows
-        sums = CodebookSums.zeros(codebooks)
-        rare = sums.assign(prior.as_fit(int((~is_fitted).sum())), codebooks)  # all of them together
-        for ids in self.index.blocks(torch.arange(num_learned), self.refit.block_rows):
-            codes = rare.repeat(len(ids), 1)
-            fitted = ids[is_fitted[ids]]
-            if len(fitted):
-                fit = self.refit.block(self.index, fitted).fit(prior, num_steps=self.refit.num_steps)
-                codes[is_fitted[ids]] = sums.assign(fit, codebooks)
-            pointers.write(int(ids[0]), codes)
-        return pointers, sums.solve(codebooks)
+
+def _ids_to_fit(table: ClusteredEmbedding, counts: Tensor, min_rows: int) -> Tensor:
+    """The ids with pointers that occur often enough, and the first one without if it stands for others that do."""
+    num_learned = table.assignments.num_learned
+    ids = torch.nonzero(counts[:num_learned] >= min_rows).squeeze(1)
+    if table.assignments.share_tail and len(ids) and int(counts[num_learned:].sum()) >= min_rows:
+        ids = torch.cat([ids, torch.tensor([num_learned])])
+    return ids

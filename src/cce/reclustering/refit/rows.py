@@ -1,4 +1,4 @@
-"""The rows in which each id of a feature occurs."""
+"""Training rows by number, parts of them, and how often ids occur in them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 from cce.checks import check_range, check_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from torch import Tensor
 
     from cce.schema import Batch
 
 GOLDEN, MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)  # of SplitMix64
-READ_ROWS = 1 << 16  # at a time, while the index is made
+READ_ROWS = 1 << 16  # at a time, while ids are counted
 
 
 class Rows(Protocol):
@@ -36,62 +36,6 @@ def check_rows(rows: Rows) -> None:
     if not callable(getattr(rows, "fetch", None)) or not hasattr(rows, "__len__"):
         check_type("rows", rows, type(None), "an object with len(rows) and rows.fetch(numbers), as PreparedData.rows")
     check_range("number of rows", len(rows), 1, 2**63)
-
-
-@dataclass(frozen=True)
-class RowIndex:
-    """For each id of one feature, the numbers of its rows: `order[starts[x] : starts[x + 1]]`.
-
-    A row whose bag holds an id twice is there twice.
-    """
-
-    feature: int  # the column of a batch's ids
-    order: np.ndarray  # (occurrences) int32 or int64
-    starts: np.ndarray  # (num_ids + 1) int64
-
-    @classmethod
-    def of(cls, rows: Rows, feature: int, num_ids: int, *, fold: Fold | None = None) -> RowIndex:
-        """Index the rows of a fold, or all of them, in two passes over the ids: count, then place."""
-        starts = np.zeros(num_ids + 1, np.int64)
-        for _, ids in _occurrences(rows, feature, fold):
-            np.add.at(starts, ids + 1, 1)
-        np.cumsum(starts, out=starts)
-        order = np.empty(starts[-1], np.int32 if len(rows) <= 2**31 else np.int64)
-        free = starts[:-1].copy()
-        for numbers, found in _occurrences(rows, feature, fold):
-            by_id = np.argsort(found, kind="stable")
-            ids = found[by_id]
-            firsts = np.flatnonzero(np.diff(ids, prepend=-1))
-            lengths = np.diff(firsts, append=len(ids))
-            order[free[ids] + np.arange(len(ids)) - np.repeat(firsts, lengths)] = numbers[by_id]
-            free[ids[firsts]] += lengths
-        return cls(feature, order, starts)
-
-    @property
-    def counts(self) -> Tensor:
-        """In how many rows each id occurs."""
-        return torch.from_numpy(np.diff(self.starts))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it holds."""
-        return self.order.nbytes + self.starts.nbytes
-
-    def rows_of(self, ids: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of the rows of ids `(n)`, id after id, and where each begins `(n + 1)`."""
-        begins, lengths = self.starts[ids.numpy()], self.counts.numpy()[ids.numpy()]
-        bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        positions = np.repeat(begins - bounds[:-1], lengths) + np.arange(bounds[-1])
-        return self.order[positions].astype(np.int64), bounds
-
-    def blocks(self, ids: Tensor, max_rows: int) -> Iterator[Tensor]:
-        """Cut ids into stretches of at most so many rows; an id that has more comes alone."""
-        ends = np.cumsum(self.counts.numpy()[ids.numpy()])
-        first, done = 0, 0
-        while first < len(ids):
-            last = max(int(np.searchsorted(ends, done + max_rows, side="right")), first + 1)
-            yield ids[first:last]
-            first, done = last, int(ends[last - 1])
 
 
 @dataclass(frozen=True)
@@ -113,16 +57,32 @@ class Fold:
         found: np.ndarray = part == self.part
         return found
 
+    def numbers(self, num_rows: int) -> np.ndarray:
+        """The numbers of its rows, of so many."""
+        return np.flatnonzero(self.mask(np.arange(num_rows)))
 
-def _occurrences(rows: Rows, feature: int, fold: Fold | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Row numbers and ids of the feature in them, block by block."""
-    for start in range(0, len(rows), READ_ROWS):
-        numbers = np.arange(start, min(start + READ_ROWS, len(rows)))
-        if fold is not None:
-            numbers = numbers[fold.mask(numbers)]
+
+ALL_ROWS = Fold(0, 1)
+
+
+def pieces(num_rows: int, fold: Fold, size: int) -> Iterator[np.ndarray]:
+    """The numbers of a fold's rows, those of `size` rows at a time."""
+    for start in range(0, num_rows, size):
+        numbers = np.arange(start, min(start + size, num_rows))
+        numbers = numbers if fold.num_folds == 1 else numbers[fold.mask(numbers)]
         if len(numbers):
-            ids, lengths = bags_of(rows.fetch(numbers), feature)
-            yield np.repeat(numbers, lengths.numpy()), ids.numpy()
+            yield numbers
+
+
+def count_ids(rows: Rows, num_ids: Mapping[int, int], fold: Fold = ALL_ROWS) -> dict[int, Tensor]:
+    """How often each id occurs in the rows of a fold, for features by their column and number of ids."""
+    counts = {feature: torch.zeros(size, dtype=torch.int64) for feature, size in num_ids.items()}
+    for numbers in pieces(len(rows), fold, READ_ROWS):
+        batch = rows.fetch(numbers)
+        for feature, count in counts.items():
+            ids, _ = bags_of(batch, feature)
+            count.add_(torch.bincount(ids, minlength=len(count)))
+    return counts
 
 
 def bags_of(batch: Batch, feature: int) -> tuple[Tensor, Tensor]:

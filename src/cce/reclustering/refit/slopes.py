@@ -1,4 +1,4 @@
-"""What a model answers if vectors of one feature were others: logits, and their slopes in those vectors."""
+"""What a model answers if vectors were others: logits, and their slopes in those vectors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cce.schema import Batch
-
-RowLoss = "Callable[[Tensor, Batch], Tensor]"  # logits (n) and their rows to losses (n)
 
 
 def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
@@ -33,32 +31,32 @@ def find_collection(model: nn.Module) -> EmbeddingCollection:
 
 
 class Probe:
-    """The model on some rows, with its vectors `(rows, features, embedding_dim)` looked up once.
+    """The model on some rows, with its vectors `(rows, features, embedding_dim)` looked up once and then moved."""
 
-    shift: what is added to the vectors of `feature`, `(rows, embedding_dim)`.
-    """
-
-    def __init__(self, model: nn.Module, tables: EmbeddingCollection, batch: Batch, feature: int) -> None:
-        self.model, self.tables, self.batch, self.feature = model, tables, batch, feature
+    def __init__(self, model: nn.Module, tables: EmbeddingCollection, batch: Batch) -> None:
+        self.model, self.tables, self.batch = model, tables, batch
         with torch.no_grad():
             self.vectors = tables(batch.ids, batch.offsets)
 
-    def logits(self, shift: Tensor) -> Tensor:
-        """Logits `(rows)`."""
-        with torch.no_grad():
-            return self._run(shift)
+    @torch.no_grad()
+    def move(self, feature: int, rows: Tensor, shifts: Tensor) -> None:
+        """Add to the vectors of a feature in some rows; a row that comes twice is moved twice."""
+        self.vectors[:, feature].index_add_(0, rows.to(self.vectors.device), shifts.to(self.vectors))
 
-    def slopes(self, shift: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits `(rows)`, and the slope of each in the vector of its row `(rows, embedding_dim)`."""
+    @torch.no_grad()
+    def logits(self) -> Tensor:
+        """Logits `(rows)`."""
+        return self._run(self.vectors)
+
+    def slopes(self) -> tuple[Tensor, Tensor]:
+        """Logits `(rows)`, and the slope of each in the vectors of its row `(rows, features, embedding_dim)`."""
         with torch.enable_grad():
-            shift = shift.detach().requires_grad_()
-            logits = self._run(shift)
-            (slopes,) = torch.autograd.grad(logits.sum(), shift)
+            vectors = self.vectors.detach().requires_grad_()
+            logits = self._run(vectors)
+            (slopes,) = torch.autograd.grad(logits.sum(), vectors)
         return logits.detach(), slopes
 
-    def _run(self, shift: Tensor) -> Tensor:
-        vectors = self.vectors.clone()
-        vectors[:, self.feature] = vectors[:, self.feature] + shift
+    def _run(self, vectors: Tensor) -> Tensor:
         with _returning(self.tables, vectors):
             return self.model(self.batch).float()  # type: ignore[no-any-return]
 

@@ -1,0 +1,246 @@
+"""One pass over the rows for the ids of several features at once.
+
+A forward and a backward pass give the slope of a row's logit in the vectors of *all* its ids, so that any number of
+features costs little more than one. Rows are read in their order; what is held is a curvature for each id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cce.compiled import available, compile_loops
+from cce.reclustering.refit.posterior import Fit, Parabolas, Prior
+from cce.reclustering.refit.rows import bags_of, pieces
+from cce.reclustering.refit.slopes import Probe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from torch import nn
+
+    from cce.collection import EmbeddingCollection
+    from cce.reclustering.refit.rows import Fold, Rows
+    from cce.schema import Batch
+
+PASS_ROWS = 1 << 13  # that the model sees at a time
+OUTER_ROWS = 1 << 12  # whose J Jᵀ are written out at a time, where nothing is compiled
+SHARES = (1.0, 0.3, 0.09)  # of a step that are tried, until one lowers the loss of the id
+FEW = 0.02  # of the ids, for which no smaller share is tried: they stay
+
+
+@dataclass(frozen=True)
+class Target:
+    """Ids of one feature that are to move, and their vectors now; everything else is fixed.
+
+    An id that is `tail` stands for all that come after it: they share its vector.
+    """
+
+    feature: int  # the column of a batch's ids
+    ids: Tensor  # (n), in order
+    present: Tensor  # (n, embedding_dim) float32
+    num_embeddings: int
+    tail: int | None = None
+    slots: np.ndarray = field(init=False)  # (num_embeddings) int32: where an id is in `ids`, or -1
+
+    def __post_init__(self) -> None:
+        slots = np.full(self.num_embeddings, -1, np.int32)
+        slots[self.ids.numpy()] = np.arange(len(self.ids), dtype=np.int32)
+        if self.tail is not None and self.tail in self.ids[-1:]:
+            slots[self.tail :] = len(self.ids) - 1
+        object.__setattr__(self, "slots", slots)
+
+
+class Found(NamedTuple):
+    """Where ids of a target occur in a batch."""
+
+    rows: Tensor  # (occurrences) int64, of the batch
+    slots: Tensor  # (occurrences) int64, in the target's ids
+    shares: Tensor  # (occurrences): how much of the id's vector is in that of its row
+
+
+class SharedPass:
+    """The rows of a fold, as functions of the vectors of some ids.
+
+    loss: logits and a batch to the loss of each row.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tables: EmbeddingCollection,
+        rows: Rows,
+        targets: Sequence[Target],
+        *,
+        fold: Fold,
+        loss: Callable[[Tensor, Batch], Tensor],
+    ) -> None:
+        self.model, self.tables, self.rows = model, tables, rows
+        self.targets, self.fold, self.loss = targets, fold, loss
+        self.device = next(model.parameters()).device
+
+    def fit(self, learn: Callable[[Sequence[Parabolas]], Sequence[Prior]], *, num_steps: int) -> list[Fit]:
+        """So many Gauss-Newton steps from the present vectors, under the priors that are learned at the first."""
+        vectors = [target.present for target in self.targets]
+        found = self.parabolas(vectors)
+        priors = learn(found)
+        vectors = self.descend(found, priors)
+        for _ in range(num_steps - 1):
+            found = self.parabolas(vectors)
+            vectors = self.descend(found, priors)
+        every = zip(found, priors, vectors, strict=True)
+        return [each.with_prior(prior, vector) for each, prior, vector in every]
+
+    def parabolas(self, vectors: Sequence[Tensor]) -> list[Parabolas]:
+        """The losses of the ids around vectors, one pass."""
+        sums = [_Sums.zeros(target) for target in self.targets]
+        for probe, places in self._batches(vectors):
+            logits, slopes = probe.slopes()
+            losses, first, second = _derivatives(self.loss, logits, probe.batch)
+            crowds = _crowds(places, len(losses))
+            for target, total, found in zip(self.targets, sums, places, strict=True):
+                own = slopes[:, target.feature].float().cpu().contiguous()
+                total.add(found, own, torch.stack([losses, first, second, second * crowds], 1))
+        every = zip(self.targets, vectors, sums, strict=True)
+        return [total.parabolas(target.ids, points) for target, points, total in every]
+
+    def descend(self, parabolas: Sequence[Parabolas], priors: Sequence[Prior]) -> list[Tensor]:
+        """Go to the minima, or a part of the way, or stay: an id whose loss with its prior would rise does not go.
+
+        All move at once, so what is tried is the joint move, and what counts for an id are its own rows.
+        """
+        vectors = [each.points for each in parabolas]
+        steps = [each.step(prior) - each.points for each, prior in zip(parabolas, priors, strict=True)]
+        before = [each.losses + prior.cost(each.points) for each, prior in zip(parabolas, priors, strict=True)]
+        waiting = [torch.ones(len(each), dtype=torch.bool) for each in vectors]
+        for share in SHARES:
+            tried = [
+                torch.where(still.unsqueeze(1), each + share * step, each)
+                for each, step, still in zip(vectors, steps, waiting, strict=True)
+            ]
+            after = [loss + prior.cost(t) for loss, prior, t in zip(self.losses(tried), priors, tried, strict=True)]
+            better = [still & (a <= b) for still, a, b in zip(waiting, after, before, strict=True)]
+            vectors = [torch.where(b.unsqueeze(1), t, v) for b, t, v in zip(better, tried, vectors, strict=True)]
+            waiting = [still & ~each for still, each in zip(waiting, better, strict=True)]
+            if all(float(still.float().mean()) <= FEW for still in waiting):
+                break
+        return vectors
+
+    def losses(self, vectors: Sequence[Tensor]) -> list[Tensor]:
+        """The loss of each id on its rows if all had these vectors, one pass without a backward."""
+        totals = [torch.zeros(len(target.ids)) for target in self.targets]
+        for probe, places in self._batches(vectors):
+            losses = self.loss(probe.logits(), probe.batch).float().cpu()
+            for total, found in zip(totals, places, strict=True):
+                total.index_add_(0, found.slots, losses[found.rows])
+        return totals
+
+    def _batches(self, vectors: Sequence[Tensor]) -> Iterator[tuple[Probe, list[Found]]]:
+        """The rows that have any of the ids, with the vectors of these ids moved."""
+        shifts = [new - target.present for new, target in zip(vectors, self.targets, strict=True)]
+        for numbers in pieces(len(self.rows), self.fold, PASS_ROWS):
+            batch = self.rows.fetch(numbers)
+            places = [self._find(batch, target) for target in self.targets]
+            has_any = _crowds(places, len(numbers)) > 0
+            if not has_any.all():
+                batch = self.rows.fetch(numbers[has_any.numpy()])
+                places = [self._find(batch, target) for target in self.targets]
+            if len(batch):
+                yield self._moved(batch, places, shifts), places
+
+    def _moved(self, batch: Batch, places: Sequence[Found], shifts: Sequence[Tensor]) -> Probe:
+        probe = Probe(self.model, self.tables, batch.to(self.device))
+        for target, found, shift in zip(self.targets, places, shifts, strict=True):
+            if shift.any():
+                probe.move(target.feature, found.rows, shift[found.slots] * found.shares.unsqueeze(1))
+        return probe
+
+    def _find(self, batch: Batch, target: Target) -> Found:
+        ids, lengths = bags_of(batch, target.feature)
+        slots = torch.from_numpy(target.slots[ids.numpy()]).long()
+        rows = torch.repeat_interleave(lengths) if batch.offsets is not None else torch.arange(len(batch))
+        shares = 1 / lengths[rows] if self._is_mean(batch) else torch.ones(len(rows))
+        known = slots >= 0
+        return Found(rows[known], slots[known], shares[known])
+
+    def _is_mean(self, batch: Batch) -> bool:
+        return batch.offsets is not None and self.tables.pooling != "sum"
+
+
+def _crowds(places: Sequence[Found], num_rows: int) -> Tensor:
+    """How many ids of each row move."""
+    return torch.bincount(torch.cat([found.rows for found in places]), minlength=num_rows)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums over the rows of each id."""
+
+    curvatures: Tensor  # (n, dim, dim)
+    gradients: Tensor  # (n, dim)
+    others: Tensor  # (n, 4): loss, its slope and curvature in the logit, and the latter times the crowd
+
+    @classmethod
+    def zeros(cls, target: Target) -> _Sums:
+        num_ids, dim = target.present.shape
+        return cls(torch.zeros(num_ids, dim, dim), torch.zeros(num_ids, dim), torch.zeros(num_ids, 4))
+
+    def add(self, found: Found, slopes: Tensor, derivatives: Tensor) -> None:
+        """slopes `(rows, dim)`; derivatives `(rows, 4)`, as in `others`."""
+        if available:
+            sums = self.curvatures.numpy(), self.gradients.numpy(), self.others.numpy()
+            places = found.rows.numpy(), found.slots.numpy(), found.shares.numpy()
+            _add_rows(*places, slopes.numpy(), derivatives.contiguous().numpy(), *sums)
+            return
+        for start in range(0, len(found.rows), OUTER_ROWS):
+            rows, slots, shares = (each[start : start + OUTER_ROWS] for each in found)
+            some, derived = slopes[rows] * shares.unsqueeze(1), derivatives[rows]
+            outer = (some * derived[:, 2:3]).unsqueeze(2) * some.unsqueeze(1)
+            self.curvatures.index_add_(0, slots, outer)
+            self.gradients.index_add_(0, slots, some * derived[:, 1:2])
+            self.others.index_add_(0, slots, derived)
+
+    def parabolas(self, ids: Tensor, points: Tensor) -> Parabolas:
+        """Of the ids whose sums they are."""
+        crowds = self.others[:, 3] / self.others[:, 2].clamp(min=torch.finfo(torch.float32).tiny)
+        return Parabolas(ids, points, self.others[:, 0], self.gradients, self.curvatures, crowds.clamp(min=1))
+
+
+def _derivatives(
+    loss: Callable[[Tensor, Batch], Tensor], logits: Tensor, batch: Batch
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss of each row, its slope in the logit, and its curvature, which is held above zero."""
+    with torch.enable_grad():
+        logits = logits.detach().requires_grad_()
+        losses = loss(logits, batch)
+        (first,) = torch.autograd.grad(losses.sum(), logits, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), logits)
+    return losses.detach().float().cpu(), first.detach().float().cpu(), second.clamp(min=0).float().cpu()
+
+
+@compile_loops
+def _add_rows(
+    rows: np.ndarray,
+    slots: np.ndarray,
+    shares: np.ndarray,
+    slopes: np.ndarray,
+    derivatives: np.ndarray,
+    curvatures: np.ndarray,
+    gradients: np.ndarray,
+    others: np.ndarray,
+) -> None:
+    dim = slopes.shape[1]
+    for place in range(len(rows)):
+        row, slot, share = rows[place], slots[place], shares[place]
+        for kind in range(4):
+            others[slot, kind] += derivatives[row, kind]
+        first, second = derivatives[row, 1] * share, derivatives[row, 2] * share * share
+        for i in range(dim):
+            gradients[slot, i] += first * slopes[row, i]
+            weighted = second * slopes[row, i]
+            for j in range(dim):
+                curvatures[slot, i, j] += weighted * slopes[row, j]

@@ -1,0 +1,102 @@
+"""What the ids of one table want, coded: its codebooks, and the pointers of all of its ids."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from cce.clustering import kmeans
+from cce.embeddings import ClusteredEmbedding, ClusterStep, Quantized
+from cce.indexing import PointerStore, blocks
+from cce.reclustering.refit.coding import CodebookSums
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cce.reclustering.refit.posterior import Fit, Prior
+
+FIRST_ITERATIONS, ITERATIONS = 8, 4  # of k-means: from a sample, and from the rows of the last refit
+
+
+class RefitStep(ClusterStep):
+    """A cluster step whose vectors are what ids want.
+
+    fits: of the ids that have rows enough, block by block; the first is a sample of them all, or has them all.
+    prior: what is wanted by all others.
+        If ids without pointers share a vector, the first of them may be among the ids, and stands for all.
+    points_per_row: ids that are sampled for each row of a codebook.
+    is_first: whether centroids start anywhere, rather than at the rows of the table as it is.
+    """
+
+    def __init__(
+        self,
+        table: ClusteredEmbedding,
+        fits: Iterator[Fit],
+        prior: Prior,
+        *,
+        points_per_row: int,
+        is_first: bool,
+        generator: torch.Generator | None,
+    ) -> None:
+        super().__init__(table, table.embed, generator)
+        self.fits, self.prior, self.points_per_row, self.is_first = fits, prior, points_per_row, is_first
+
+    def quantize(self, counts: Tensor | None) -> Quantized:
+        """Codebooks and pointers of what ids want; `counts` are those of the rows."""
+        del counts
+        first = next(self.fits)
+        with self.timer("fit"):
+            num_own = int((first.ids < self.table.assignments.num_learned).sum())
+            drawn = torch.randperm(num_own, generator=self.generator)
+            drawn = drawn[: self.points_per_row * self.table.rows_after].sort().values
+            codebooks, inertias = self._cluster(first.vectors[drawn])
+        with self.timer("assign"):
+            pointers, codebooks = self._assign(chain([first], self.fits), codebooks)
+        return Quantized(first.ids[drawn], codebooks, pointers, inertias)
+
+    def _cluster(self, vectors: Tensor) -> tuple[Tensor, tuple[float, ...]]:
+        """Centroids of each column, from those of the last refit if there was one."""
+        table = self.table
+        pieces = vectors.chunk(table.num_columns, dim=1)
+        starts: list[str | Tensor] = ["random"] * len(pieces)
+        if not self.is_first and table.num_rows == table.rows_after:
+            layout = table.codebook_layout()
+            tables = table.codebook.detach().float().cpu().view(table.num_columns, -1, table.rows_after, layout.width)
+            starts = list(tables[:, 0])
+        found = [
+            kmeans(
+                piece.contiguous(),
+                table.rows_after,
+                init=start,
+                max_iter=FIRST_ITERATIONS if isinstance(start, str) else ITERATIONS,
+                generator=self.generator,
+                backend=table.settings.backend,
+            )
+            for piece, start in zip(pieces, starts, strict=True)
+        ]
+        return torch.stack([each.centroids for each in found]), tuple(each.inertias[-1] for each in found)
+
+    def _assign(self, fits: Iterator[Fit], codebooks: Tensor) -> tuple[PointerStore, Tensor]:
+        """The cheapest rows of all learned ids, and then the best rows for those who point to them."""
+        assignments, sums = self.table.assignments, CodebookSums.zeros(codebooks)
+        num_learned, num_columns = assignments.num_learned, self.table.num_columns
+        codes = torch.full((num_learned + assignments.share_tail, num_columns), -1, dtype=torch.int32)
+        for fit in fits:
+            for some in fit.split():
+                codes[some.ids] = sums.assign(some, codebooks).int()
+        rare = codes[:, 0] < 0
+        if rare.any():
+            codes[rare] = sums.assign(self.prior.as_fit(int(rare.sum())), codebooks).int()  # all of them together
+        pointers = PointerStore(num_learned, num_columns, self.table.rows_after)
+        for ids in blocks(num_learned):
+            pointers.write(int(ids[0]), codes[ids].long())
+        solved = sums.solve(codebooks)
+        self.tail = solved[torch.arange(num_columns), codes[-1].long()].reshape(1, -1)
+        return pointers, solved
+
+    def tail_vector(self) -> Tensor:
+        """What the ids without pointers were given."""
+        return self.tail

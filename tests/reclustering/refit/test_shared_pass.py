@@ -1,0 +1,175 @@
+"""What ids want, against a solver that minimises the loss of each id by itself, and what one pass does for many."""
+
+import numpy as np
+import pytest
+import torch
+
+from cce.reclustering.refit import shared_pass
+from cce.reclustering.refit.posterior import Prior
+from cce.reclustering.refit.rows import ALL_ROWS, Fold
+from cce.reclustering.refit.shared_pass import SharedPass, Target
+from cce.reclustering.refit.slopes import cross_entropy, find_collection
+from cce.schema import Batch
+from helpers.ratings import DIM, SCHEMA, Ratings, make_model
+
+
+def prior() -> Prior:
+    mixing = torch.randn(DIM, DIM, generator=torch.Generator().manual_seed(3))
+    return Prior(torch.full((DIM,), 0.2), mixing @ mixing.T + torch.eye(DIM))
+
+
+def make_pass(model, rows, *targets, fold=ALL_ROWS):
+    """The pass of some ids of some features, as (feature, ids)."""
+    tables = find_collection(model)
+    found = []
+    for feature, ids in targets:
+        name, size = SCHEMA.features[feature].name, SCHEMA.features[feature].num_embeddings
+        found.append(Target(feature, ids, tables.tables[name](ids).detach(), size))
+    return SharedPass(model, tables, rows, found, fold=fold, loss=cross_entropy)
+
+
+def fit(shared, given, num_steps):
+    return shared.fit(lambda parabolas: [given] * len(parabolas), num_steps=num_steps)
+
+
+def answer(model, vectors):
+    if not hasattr(model, "top"):
+        return vectors.prod(1) @ model.weight + model.bias
+    return model.top(model._interact(vectors)).squeeze(1)
+
+
+def own_loss(model, rows, feature, name, vector, given):
+    """The loss of one id's rows if its vector were this one, written out."""
+    batch = rows.fetch(np.flatnonzero(rows.ids[:, feature].numpy() == name))
+    vectors = model.tables(batch.ids).detach().clone()
+    vectors[:, feature] = vector
+    error = vector - given.mean
+    return cross_entropy(answer(model, vectors), batch).sum() + error @ given.precision @ error / 2
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("feature", [0, 1])
+def test_after_some_steps_it_is_the_minimum_of_each_id(weights, feature):
+    model, rows, given = make_model(), Ratings(weights=weights), prior()
+    ids = torch.tensor([3, 4, 11])
+    (found,) = fit(make_pass(model, rows, (feature, ids)), given, 25)
+    for name, vector, curvature in zip(ids.tolist(), found.vectors, found.curvatures, strict=True):
+        vector = vector.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(own_loss(model, rows, feature, name, vector, given), vector)
+        torch.testing.assert_close(slope, torch.zeros(DIM), rtol=0, atol=5e-3)
+        hessian = torch.autograd.functional.hessian(
+            lambda some, name=name: own_loss(model, rows, feature, name, some, given), vector.detach()
+        )
+        torch.testing.assert_close(curvature, hessian, rtol=1e-3, atol=1e-3)  # exact where logits are linear
+
+
+@pytest.mark.parametrize("num_steps", [1, 2, 5])
+def test_with_a_network_no_id_gets_worse(num_steps):
+    model, rows, given = make_model("dlrm"), Ratings(), prior()
+    shared = make_pass(model, rows, (0, torch.arange(30)))
+    (found,) = fit(shared, given, num_steps)
+    present = shared.targets[0].present
+    for name in range(30):
+        before = own_loss(model, rows, 0, name, present[name], given)
+        after = own_loss(model, rows, 0, name, found.vectors[name], given)
+        assert after <= before + 1e-5 or torch.equal(found.vectors[name], present[name])
+    assert (found.vectors - present).norm(dim=1).gt(0).float().mean() > 0.9
+
+
+def test_one_pass_of_two_features_has_the_parabolas_of_two_passes():
+    model, rows = make_model("dlrm"), Ratings()
+    users, items = (0, torch.arange(5, 25)), (1, torch.arange(20))
+    both = make_pass(model, rows, users, items)
+    together = both.parabolas([target.present for target in both.targets])
+    for target, found in zip((users, items), together, strict=True):
+        alone = make_pass(model, rows, target)
+        (expected,) = alone.parabolas([alone.targets[0].present])
+        for name in ("ids", "points", "losses", "gradients", "curvatures"):
+            torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-4, atol=1e-4)
+        assert bool((expected.crowds == 1).all())
+    assert bool((together[0].crowds == 2).all())  # every row has an item that moves
+    assert 1 < float(together[1].crowds.mean()) < 2  # but not every row a user
+
+
+def test_if_all_move_at_once_the_loss_of_all_rows_falls():
+    """Two features that say the same: each by itself would explain all of it, and both together twice as much."""
+    model, rows, given = make_model(), Ratings(3_000), Prior(torch.zeros(DIM), 1e-3 * torch.eye(DIM))
+    rows.ids[:, 1] = rows.ids[:, 0] % 20
+    shared = make_pass(model, rows, (0, torch.arange(30)), (1, torch.arange(20)))
+    found = shared.parabolas([target.present for target in shared.targets])
+    goals = [each.minimum(given) for each in found], [each.step(given) for each in found]
+    careless, shorter, tried = (
+        float(shared.losses(vectors)[0].sum()) for vectors in (*goals, shared.descend(found, [given, given]))
+    )
+    assert careless > shorter > tried
+    assert tried < float(found[0].losses.sum())
+
+
+def test_only_the_rows_of_a_fold_count():
+    model, rows = make_model(), Ratings()
+    fold = Fold(1, 3)
+    shared = make_pass(model, rows, (0, torch.arange(30)), fold=fold)
+    (losses,) = shared.losses([shared.targets[0].present])
+    batch = rows.fetch(fold.numbers(len(rows)))
+    with torch.no_grad():
+        expected = torch.zeros(30).index_add_(0, batch.ids[:, 0], cross_entropy(model(batch), batch))
+    torch.testing.assert_close(losses, expected)
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+def test_losses_of_bags_are_those_of_other_vectors(pooling):
+    """An id may be in a bag twice; a row counts for each of its ids."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(0, 4, 80)
+    users, items = rng.integers(0, 30, lengths.sum()), rng.integers(0, 20, 80)
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate([lengths, np.ones(80, np.int64)]))])
+    labels = torch.from_numpy(rng.integers(0, 2, 80).astype(np.float32))
+    batch = Batch(
+        torch.zeros(80, 0), torch.from_numpy(np.concatenate([users, items])), labels, offsets=torch.from_numpy(offsets)
+    )
+
+    class OneBatch:
+        def __len__(self):
+            return 80
+
+        def fetch(self, numbers):
+            keep = [np.arange(offsets[f * 80 + n], offsets[f * 80 + n + 1]) for f in range(2) for n in numbers]
+            bounds = torch.tensor(np.cumsum([0, *map(len, keep)]))
+            return Batch(torch.zeros(len(numbers), 0), batch.ids[np.concatenate(keep)], labels[numbers], offsets=bounds)
+
+    model = make_model()
+    tables = find_collection(model)
+    tables.pooling = pooling
+    ids = torch.arange(7, 22)
+    table = tables.tables["user"]
+    shared = SharedPass(
+        model, tables, OneBatch(), [Target(0, ids, table(ids).detach(), 30)], fold=ALL_ROWS, loss=cross_entropy
+    )
+    new = torch.randn(15, DIM, generator=torch.Generator().manual_seed(0))
+    (found,) = shared.losses([new])
+    with torch.no_grad():
+        next(iter(table.parameters()))[ids] = new
+        every = cross_entropy(model(batch), batch)
+    owners = np.repeat(np.arange(80), lengths)
+    expected = [float(every[owners[users == name]].sum()) for name in ids.tolist()]
+    torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-4, atol=1e-4)
+
+
+def test_an_id_without_rows_goes_to_the_mean():
+    rows = Ratings()
+    rows.ids[rows.ids[:, 0] == 5, 0] = 6
+    (found,) = fit(make_pass(make_model(), rows, (0, torch.tensor([5]))), prior(), 1)
+    torch.testing.assert_close(found.vectors[0], prior().mean)
+    torch.testing.assert_close(found.curvatures[0], prior().precision)
+
+
+def test_plain_torch_gives_the_same(monkeypatch):
+    targets = (0, torch.arange(30)), (1, torch.arange(4, 20))
+    compiled = fit(make_pass(make_model(), Ratings(), *targets), prior(), 2)
+    monkeypatch.setattr(shared_pass, "available", False)
+    monkeypatch.setattr(shared_pass, "OUTER_ROWS", 7)
+    monkeypatch.setattr(shared_pass, "PASS_ROWS", 100)
+    plain = fit(make_pass(make_model(), Ratings(), *targets), prior(), 2)
+    for one, other in zip(plain, compiled, strict=True):
+        torch.testing.assert_close(one.vectors, other.vectors, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(one.curvatures, other.curvatures, rtol=1e-4, atol=1e-4)
