@@ -17,6 +17,7 @@ from benchmarks import (
     recovery,
     refit,
     scaling,
+    serving,
     training,
 )
 
@@ -34,6 +35,7 @@ def main(argv: list[str]) -> None:
         (scaling, []),
         (prepare, []),
         (loader, []),
+        (serving, []),
         (training, []),
         (dense_cce, []),
     ):

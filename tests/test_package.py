@@ -174,6 +174,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
                 "sweep",
                 "tune",
                 "evaluate",
+                "export",
                 "predict",
                 "embed",
                 "pack",

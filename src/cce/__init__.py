@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from cce.runs import LoadedRun, load_run
     from cce.saving import load, save
     from cce.schema import Batch, Feature, Schema
+    from cce.serving import freeze
     from cce.training import TrainConfig, Trainer
 
 __all__ = [
@@ -106,6 +107,7 @@ __all__ = [
     "create_embedding",
     "create_model",
     "diagnose_collapse",
+    "freeze",
     "list_methods",
     "load",
     "load_plugins",
@@ -155,6 +157,7 @@ _HOMES = {
     "compress": "cce.compression",
     "create_model": "cce.models",
     "diagnose_collapse": "cce.diagnostics",
+    "freeze": "cce.serving",
     "load": "cce.saving",
     "load_plugins": "cce.plugins",
     "load_run": "cce.runs",

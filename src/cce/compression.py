@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import torch
+    from torch import Tensor
 
 Names = str | re.Pattern[str]
 Start = Literal["random", "trained"]
@@ -37,6 +38,7 @@ def compress(
     num_params: int | None = None,
     nbytes: int | None = None,
     compression: float | None = None,
+    counts: Mapping[str, Tensor] | None = None,
     names: Names | Iterable[Names] | None = None,
     min_params: int | None = None,
     start: Start = "random",
@@ -49,6 +51,8 @@ def compress(
     The budget is of the tables that may be swapped; what is kept for another reason does not count. A table that fits
     in full is kept, too.
 
+    counts: by name of a table, how often each id occurs in training: rare ids then learn no pointers, as in a training
+        run. Ids must be numbered by falling count.
     names: which tables: a name with wildcards ("*.user_embedding"), a compiled regular expression, or several.
     min_params: smaller tables are kept; by default 100,000, or 1 where names are given.
     start: "random", or "trained": as near to the present weights as the method can come.
@@ -71,7 +75,7 @@ def compress(
     generator, patterns = make_generator(seed), _patterns(names)
     groups = _groups(model, list(patterns.values()), min_params, keeps_frozen=start == "random")
     _check_matches(patterns, [name for group in groups for name in group.modules])
-    swaps = _plan_swaps(groups, METHODS[method], options, limit)
+    swaps = _plan_swaps(groups, METHODS[method], options, limit, counts)
     plan = Footprints(tuple(sorted((swap.footprint for swap in swaps), key=lambda table: table.name)))
     if dry_run:
         return plan
@@ -124,11 +128,15 @@ _Made = tuple[_Group, Embedding]
 
 
 def _plan_swaps(
-    groups: Sequence[_Group], kind: type[Embedding], options: Mapping[str, Any], budget: Budget
+    groups: Sequence[_Group],
+    kind: type[Embedding],
+    options: Mapping[str, Any],
+    budget: Budget,
+    counts: Mapping[str, Tensor] | None,
 ) -> list[_Swap]:
     """The budget, shared out among the tables that are not kept for a reason."""
     requests = {group.name: _request(group, kind, options) for group in groups if not group.reason}
-    planned = dict(zip(requests, share_out(list(requests.values()), budget), strict=True))
+    planned = dict(zip(requests, share_out(list(requests.values()), budget, counts), strict=True))
     swaps = []
     for group in groups:
         full = _request(group, kind, options).full

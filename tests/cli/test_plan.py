@@ -6,7 +6,9 @@ import pytest
 
 from cce.cli import main
 from cce.collection import plan_tables
-from cce.data import SyntheticConfig, prepare_synthetic
+from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
+from cce.embeddings import ClusteredEmbedding
+from cce.training import count_ids
 
 
 def typed(capsys, *words):
@@ -19,8 +21,50 @@ def test_it_prints_the_plan_of_the_collection(capsys):
     code, out, err = typed(capsys, "60000", "150", "--dim", "8", "--cap", "6400")
     expected = plan_tables({"feature_0": 60_000, "feature_1": 150}, 8, cap=6400)
     assert (code, err) == (0, "")
-    assert out == f"{expected}\n"
+    assert out.startswith(f"{expected}\n\n")
     assert "all tables" in out
+
+
+def test_it_says_which_ids_have_own_rows_learned_pointers_or_hashes(capsys):
+    _, out, _ = typed(capsys, "user=60000", "item=150", "--nbytes", "0.2M", "--json")
+    plan = json.loads(out)
+    learned = plan["tables"][0]["sizes"]["num_learned"]
+    assert 0 < learned < 60_000
+    assert plan["split"] == {
+        "user": {"ids": {"own rows": 0, "learned": learned, "hashed": 60_000 - learned}},
+        "item": {"ids": {"own rows": 150, "learned": 0, "hashed": 0}},
+    }
+    _, out, _ = typed(capsys, "user=60000", "item=150", "--nbytes", "0.2M")
+    assert out.splitlines()[-2].split() == ["user", "0", f"{learned:,}", f"{60_000 - learned:,}"]
+    assert out.splitlines()[-1].split() == ["item", "150", "0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [("cce", "learned"), ("pq", "learned"), ("hash", "hashed"), ("robe", "hashed"), ("dhe", None)]
+)
+def test_the_split_follows_the_method(capsys, method, kind):
+    _, out, _ = typed(capsys, "user=60000", "--cap", "9000", "--method", method, "--json")
+    split = json.loads(out)["split"]
+    assert {name for name, count in split.get("user", {"ids": {}})["ids"].items() if count} == (
+        {kind} if kind else set()
+    )
+
+
+def test_counted_ids_learn_as_in_training_and_shares_of_occurrences_are_shown(capsys, tmp_path):
+    sizes = SyntheticConfig(num_rows=500, vocabulary_sizes=(400, 20))
+    prepare_synthetic(tmp_path / "data", sizes, progress=False)
+    words = (str(tmp_path / "data"), "--cap", "640", "--count")
+    code, out, _ = typed(capsys, *words, "--json")
+    first, second = json.loads(out)["split"].values()
+    counts = next(iter(count_ids(PreparedData.open(tmp_path / "data")).values()))
+    learned = first["ids"]["learned"]
+    assert (code, 0 < learned < 400) == (0, True)
+    assert learned == ClusteredEmbedding.training_defaults().num_learned(counts)
+    assert first["occurrences"]["learned"] == pytest.approx(float(counts[:learned].sum() / counts.sum()))
+    assert sum(first["occurrences"].values()) == pytest.approx(1)
+    assert second["occurrences"]["own rows"] == 1
+    _, out, _ = typed(capsys, *words)
+    assert "own rows, %" in out
 
 
 def test_features_may_have_names(capsys):
@@ -60,6 +104,7 @@ def test_a_prepared_data_set_brings_its_own_sizes(capsys, tmp_path):
         (("many",), "features must be numbers, NAME=NUMBER or the folder of a data set, got 'many'."),
         (("a=5", "a=6"), "features must have distinct names, got 'a' twice."),
         (("100", "--method", "magic"), "method must be one of"),
+        (("100", "--cap", "10", "--count"), "--count must have the folder of a data set, got '100'."),
         (("1000", "--num-params", "1"), "num_params must be at least 32 for method 'cce' of these sizes, got 1."),
     ],
 )

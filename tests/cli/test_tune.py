@@ -96,7 +96,11 @@ def test_a_dry_run_counts_all_rounds_and_writes_nothing(words, tmp_path, capsys)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["tune", "nowhere.toml"], "recipe must name a file that is there, got 'nowhere.toml'."),
+        (
+            ["tune", "nowhere.toml"],
+            "recipe must name a file that is there, or one of ours, got 'nowhere.toml': "
+            "`cce list recipes` shows those that come with the package.",
+        ),
         (["tune", "tuned.toml", "--only", "cce"], "only must name series of the recipe (full, pq), got 'cce'."),
         (["tune", "tuned.toml", "--jobs", "0"], "jobs must lie in [1, 2**16), got 0."),
         (["sweep", "plain.toml", "--tuned"], "--tuned must have choices in out, got none: run `cce tune` first."),

@@ -305,3 +305,17 @@ def test_how_many_ids_learn_is_kept_where_it_is_said():
     (table,) = plan_tables({"user": 50_000}, 16, budget=budget).tables
     assert table.sizes["num_learned"] == 1_000
     assert 97_000 < table.nbytes <= 100_000
+
+
+def test_counts_are_those_of_features_that_there_are():
+    counts, sizes = {"a": torch.tensor([0, 9, 5, 1])}, {"a": 4, "b": 400}
+    planned = cce.plan_tables(sizes, 8, method="cce", nbytes=3_000, counts={"b": torch.arange(400).flip(0)})
+    assert planned.tables[1].sizes["num_learned"] == 395
+    with pytest.raises(ValueError, match=r"a name in counts must be one of b; got 'a'"):
+        cce.plan_tables({"b": 400}, 8, cap=320, counts=counts)
+    with pytest.raises(ValueError, match=r"counts of 'a' must have shape \(5,\), got \(4,\)\."):
+        cce.plan_tables({"a": 5, "b": 400}, 8, cap=320, counts=counts)
+    with pytest.raises(TypeError, match="counts of 'a' must be a Tensor, got"):
+        cce.plan_tables(sizes, 8, cap=320, counts={"a": [1, 2, 3, 4]})
+    with pytest.raises(ValueError, match="give counts or num_learned of a budget, got counts and"):
+        cce.plan_tables(sizes, 8, budget=cce.Budget(cap=320, num_learned={"b": 7}), counts=counts)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cce.distributed import Ranks, init_distributed
+from cce.distributed import Ranks, init_distributed, partition_work
 from cce.training import Trainer
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from helpers.runs import OPTIONS, tiny_config, tiny_data
@@ -135,3 +135,17 @@ def test_without_torchrun_a_process_is_alone():
 def test_a_device_that_is_not_here_is_rejected(name):
     with pytest.raises(ValueError, match=rf"device must be one of this machine's, cpu, cuda .* or auto, got '{name}'"):
         Ranks().device(name)
+
+
+def test_the_heaviest_come_first_and_loads_are_even():
+    assert partition_work([5, 3, 3, 2, 1], 2) == [0, 1, 1, 0, 1]
+    assert partition_work([1, 10], 2) == [1, 0]
+
+
+def test_one_rank_does_everything_and_no_work_is_no_work():
+    assert partition_work([2, 1, 4], 1) == [0, 0, 0]
+    assert partition_work([], 3) == []
+
+
+def test_more_ranks_than_pieces_leave_some_idle():
+    assert sorted(partition_work([1, 1], 5)) == [0, 1]

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import cce
+from cce.clustering import kmeans
 from cce.embeddings.cluster_step import ClusterStep
 from cce.indexing import PointerStore
 
@@ -147,6 +148,42 @@ def planted(num_ids=2_000, **options):
     with torch.no_grad():
         table.codebook.zero_()
     return table
+
+
+def clustered_rows(table):
+    """`(num_columns, num_rows, width)`."""
+    return table.codebook.detach().view(table.num_columns, 1 + table.num_helpers, -1, table.width)[:, 0].clone()
+
+
+@pytest.mark.parametrize("combine", ["concat", "sum"])
+def test_a_warm_clustering_begins_at_the_rows_of_the_last(combine):
+    settings = cce.ClusterSettings(warm_iter=1)
+    table = cce.ClusteredEmbedding(900, 4, num_rows=20, combine=combine, settings=settings, generator=generator())
+    table.cluster(generator=generator(1))
+    with torch.no_grad():
+        table.codebook.add_(0.3 * torch.randn(table.codebook.shape, generator=generator(2)))
+    points, rows = table.to_dense(), clustered_rows(table)
+    table.cluster(generator=generator(3))
+    first = points if combine == "sum" else points[:, : table.width]
+    expected = kmeans(first.contiguous(), 20, init=rows[0], max_iter=1).centroids
+    assert torch.equal(clustered_rows(table)[0], expected)
+
+
+def test_the_first_clustering_and_a_table_that_is_given_do_not_begin_at_rows_that_mean_nothing():
+    cold, warm = (
+        cce.ClusteredEmbedding(900, 4, num_rows=20, settings=settings, generator=generator())
+        for settings in (cce.ClusterSettings(), cce.ClusterSettings(warm_iter=1))
+    )
+    for table in (cold, warm):
+        table.cluster(generator=generator(1))
+    assert same(cold.state_dict(), warm.state_dict())
+    weight = torch.randn(900, 4, generator=generator(2))
+    for table in (cold, warm):
+        table.fit_to(weight, generator=generator(3))
+    assert same(cold.state_dict(), warm.state_dict())
+    for table in (cold, warm):
+        table.cluster(generator=generator(4))
+    assert not same(cold.state_dict(), warm.state_dict())
 
 
 def test_frequency_settings_need_counts():

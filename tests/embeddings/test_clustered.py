@@ -228,6 +228,29 @@ def test_ids_beyond_num_learned_stay_hashed():
     assert partial.pointer_nbytes < table.pointer_nbytes / 10
 
 
+COUNTS = torch.tensor([0, 90, 41, 7, 5, *[2] * 295])
+
+
+@pytest.mark.parametrize(("preset", "num_learned"), [("tuned", 5), ("paper", 300)])
+def test_counts_say_which_ids_learn(preset, num_learned):
+    table = cce.ClusteredEmbedding(300, 8, num_rows=3, preset=preset, counts=COUNTS)
+    assert table.assignments.num_learned == num_learned
+    for limit in ({"num_params": 96}, {"nbytes": 9_000}):
+        made = cce.create_embedding("cce", 300, 8, preset=preset, counts=COUNTS, **limit)
+        planned = cce.plan_tables({"a": 300}, 8, options={"cce": {"preset": preset}}, counts={"a": COUNTS}, **limit)
+        assert made.assignments.num_learned == num_learned
+        assert planned.tables[0].nbytes == made.nbytes
+
+
+def test_counts_that_do_not_go_with_a_table_are_rejected():
+    with pytest.raises(ValueError, match=r"counts must have shape \(300,\), got \(299,\)\."):
+        cce.ClusteredEmbedding(300, 8, num_rows=3, counts=COUNTS[1:])
+    with pytest.raises(ValueError, match="give num_learned or counts, got num_learned=7 and counts"):
+        cce.create_embedding("cce", 300, 8, num_params=96, counts=COUNTS, num_learned=7)
+    with pytest.raises(TypeError, match="counts must be a Tensor, got"):
+        cce.create_embedding("cce", 300, 8, num_params=96, counts=[1, 2])
+
+
 def test_without_learned_ids_there_is_nothing_to_cluster():
     with pytest.raises(ValueError, match="num_learned must be at least 1 to cluster, got 0"):
         cce.ClusteredEmbedding(30, 8, num_rows=2, num_learned=0).cluster()

@@ -4,11 +4,11 @@ import torch
 from cce.embeddings.codes import HEADROOM, Codes, check_bits
 
 
-@pytest.mark.parametrize(("bits", "largest"), [(8, 127), (16, 32767)])
+@pytest.mark.parametrize(("bits", "largest"), [(4, 7), (8, 127), (16, 32767)])
 def test_codes_are_saved_but_are_no_parameters(bits, largest):
-    codes = Codes(10, 3, bits=bits)
+    codes = Codes(10, 4, bits=bits)
     assert codes.largest == largest
-    assert codes.nbytes == 10 * 3 * bits // 8
+    assert codes.nbytes == 10 * 4 * bits // 8
     assert list(codes.parameters()) == list(codes.buffers()) == []
     assert codes.double().state_dict()["values"].dtype is codes.values.dtype
 
@@ -22,7 +22,27 @@ def test_a_scale_fits_the_largest_value_or_the_root_mean_square():
     assert codes.fitted_scale(torch.zeros(5)) > 0
 
 
+@pytest.mark.parametrize("width", [1, 5, 6])
+def test_two_codes_of_four_bits_share_a_byte(width):
+    codes = Codes(9, width, bits=4)
+    written = torch.randint(-7, 8, (6, width), generator=torch.Generator().manual_seed(0))
+    codes.write(2, written.float())
+    assert codes.nbytes == 9 * ((width + 1) // 2)
+    assert codes.numel == 9 * width
+    rows = torch.tensor([7, 2, 2, 5])
+    assert torch.equal(codes.read(rows).long(), written[rows - 2])
+
+
+def test_with_four_bits_the_scale_has_the_least_error():
+    values = torch.randn(4000, generator=torch.Generator().manual_seed(0))
+    codes = Codes(1, 1, bits=4)
+    best = codes.fitted_scale(values)
+    errors = [codes._error(values, headroom / 7) for headroom in (1, 1.5, 2, 2.5, 3, 4, 5, 8)]
+    assert codes._error(values, best) <= 1.02 * min(errors)
+    assert codes._error(values, best) / len(values) < 0.015  # 0.0115 is the best of 16 equal steps
+
+
 def test_other_widths_are_rejected():
     check_bits("bits", 16)
-    with pytest.raises(ValueError, match=r"bits must be 8 or 16, got 12\."):
+    with pytest.raises(ValueError, match=r"bits must be 4, 8 or 16, got 12\."):
         check_bits("bits", 12)

@@ -66,6 +66,14 @@ def test_the_class_says_when_to_cluster_and_which_ids_learn():
     assert cce.ClusteredEmbedding(7, 8, num_rows=2, num_learned=tuned.num_learned(COUNTS)).assignments.num_learned == 4
 
 
+def test_only_the_tuned_preset_begins_at_the_last_rows():
+    tuned, paper = (cce.ClusteredEmbedding(7, 8, num_rows=2, preset=preset) for preset in ("tuned", "paper"))
+    assert paper.settings == cce.ClusterSettings()
+    assert (tuned.settings.warm_iter, tuned.settings.tol) == (4, 1e-3)
+    given = cce.ClusterSettings(max_iter=3)
+    assert cce.ClusteredEmbedding(7, 8, num_rows=2, settings=given).settings is given
+
+
 def test_a_wrong_preset_is_rejected_with_the_right_ones():
     message = "preset must be one of tuned, paper; got 'best'"
     assert list(PRESETS) == ["tuned", "paper"]

@@ -69,8 +69,8 @@ def test_without_rare_ids_nothing_is_shared():
     assert table_of(num_learned=999).num_shared == 1  # one id needs no more than one row
 
 
-@pytest.mark.parametrize(("bits", "nbytes"), [(8, 16_004), (16, 32_004)])
-def test_a_code_takes_one_or_two_bytes(bits, nbytes):
+@pytest.mark.parametrize(("bits", "nbytes"), [(4, 8_004), (8, 16_004), (16, 32_004)])
+def test_a_code_takes_half_a_byte_or_one_or_two(bits, nbytes):
     assert table_of(bits=bits).nbytes == nbytes
 
 
@@ -111,7 +111,7 @@ def test_a_plan_knows_the_bytes_beforehand():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bits": 4}, r"bits must be 8 or 16, got 4\."),
+        ({"bits": 2}, r"bits must be 4, 8 or 16, got 2\."),
         ({"scale_by": "row"}, r"scale_by must be one of table, column, group; got 'row'\."),
         ({"num_shared": 0}, r"num_shared must lie in \[1, 2\*\*31\), got 0\."),
         ({"num_learned": 1001}, r"num_learned must lie in \[0, 1001\), got 1001\."),
@@ -131,6 +131,18 @@ def test_a_trained_table_is_rounded_to_the_nearest_codes(bits, error):
     table = table_of(bits=bits)
     table.fit_to(weight)
     assert (table.to_dense() - weight).abs().max() <= 1.01 * error
+
+
+def test_a_trained_table_is_rounded_to_four_bits_and_back():
+    weight = torch.randn(1000, 16, generator=torch.Generator().manual_seed(1))
+    table = table_of(bits=4, num_learned=900)
+    table.fit_to(weight)
+    scale = table.scale.item()
+    expected = (weight[:900] / scale).round().clamp(-7, 7) * scale
+    torch.testing.assert_close(table.to_dense(torch.arange(900)), expected)
+    other = table_of(bits=4, num_learned=900)
+    other.load_state_dict(table.state_dict())
+    assert torch.equal(other.to_dense(), table.to_dense())
 
 
 def test_a_value_far_out_does_not_cost_the_others_their_precision():

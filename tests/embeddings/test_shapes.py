@@ -14,7 +14,7 @@ def test_parameters_pointers_seeds_and_counters_by_hand():
 
 
 def test_codes_are_parameters_of_their_own_size():
-    shapes = Shapes({"scale": (1, 4)}, codes=(10, 4), code_itemsize=2)
+    shapes = Shapes({"scale": (1, 4)}, codes=(10, 4), code_row_nbytes=8)
     assert shapes.num_params == 44
     assert shapes.codebook_nbytes(itemsize=4) == 4 * 4 + 40 * 2
     assert shapes.pointer_nbytes == 0
@@ -27,6 +27,7 @@ OPTIONS = [
     *(("cce", {"combine": "sum", "num_helpers": 2}), ("cce", {"num_learned": 5, "track_counts": True})),
     ("cce", {"settle_after": 2}),
     *(("dhe", {"num_hidden": 0}), ("dhe", {"num_hashes": 5}), ("dhe", {"num_ones": 2, "num_hidden": 1})),
+    *(("quantized", {"bits": 4}), ("quantized", {"bits": 4, "num_shared": 5})),
     *(("quantized", {"bits": 16}), ("quantized", {"scale_by": "column"}), ("quantized", {"scale_by": "group"})),
 ]
 

@@ -91,6 +91,7 @@ SERIES = {"method": "pq", "caps": [1]}
         ({"series": {"cce": SERIES}}, "must give every series a distinct name, got 'cce' twice."),
         ({"series": {"a b": SERIES, "A-B": SERIES}}, "must give every series a distinct name, got 'A-B' twice."),
         ({"series": {"x": {"caps": [1]}}}, r'the recipe \[series."x"\] must name its method.'),
+        ({"series": {"x": SERIES | {"nbytes": 9}}}, r"must have caps or one of num_params, .*, got both"),
         ({"series": {"x": SERIES | {"seed": 1}}}, r'\[series."x"\] must leave seed to the sweep'),
         ({"series": {"x": SERIES | {"start": "full"}}}, r'\[series."x"\] has an option that is not known, \'start\''),
         (

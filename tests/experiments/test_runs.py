@@ -88,3 +88,16 @@ def test_one_table_for_all_features_is_planned_as_one():
     )
     assert run.num_params == 640
     assert [table.num_embeddings for table in plan_of(run.config, VOCABULARIES).tables] == [1207]
+
+
+def test_a_series_may_have_bytes_of_its_own_instead_of_caps(tmp_path):
+    values = {
+        "sweep": {"caps": [320]},
+        "series": {
+            "codes": {"method": "quantized", "nbytes": 9000},
+            "clustered": {"method": "cce", "start_from": "codes", "epochs": 0},
+        },
+    }
+    codes, clustered = list_runs(make_recipe("test", values), tmp_path, VOCABULARIES)
+    assert (codes.name, codes.config.nbytes, codes.config.cap) == ("codes-seed0", 9000, None)
+    assert (clustered.source, clustered.config.cap, clustered.config.nbytes) == ("codes-seed0", 320, None)

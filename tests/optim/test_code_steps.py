@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from cce.optim import code_steps
 from cce.optim.code_steps import RowSums, move_codes, refit_scales, sum_rows
 from helpers.codes import batch, table_of
 
@@ -88,7 +89,7 @@ def test_scales_that_fit_are_left_alone():
 
 @pytest.mark.parametrize("factor", [0.5, 3])
 @pytest.mark.parametrize("scale_by", ["table", "column", "group"])
-def test_scales_follow_values_that_grew_or_shrank(scale_by, factor):
+def test_scales_follow_values_that_grew_or_shrank(scale_by, factor, path):
     table = table_of(scale_by=scale_by, bits=16)
     table.codes.values.copy_((table.codes.values.float() * factor).round().clamp(-32767, 32767))
     before, scale = table.to_dense(), table.scale.clone()
@@ -99,7 +100,7 @@ def test_scales_follow_values_that_grew_or_shrank(scale_by, factor):
         torch.testing.assert_close(table.scale, scale * factor, rtol=0.15, atol=0)
 
 
-def test_only_what_has_another_scale_is_rounded_again():
+def test_only_what_has_another_scale_is_rounded_again(path):
     table = table_of(scale_by="column")
     table.codes.values[:, 2] = (table.codes.values[:, 2] // 4).to(torch.int8)
     before, scale = table.codes.values.clone(), table.scale.clone()
@@ -108,6 +109,20 @@ def test_only_what_has_another_scale_is_rounded_again():
     assert torch.equal(table.codes.values[:, others], before[:, others])
     assert torch.equal(table.scale[:, others], scale[:, others])
     assert table.scale[0, 2] < scale[0, 2] / 3
+
+
+@pytest.mark.parametrize("scale_by", ["table", "column", "group"])
+def test_codes_are_rounded_again_to_the_same_bits_with_loops_and_without(scale_by, plain, num_threads, monkeypatch):
+    monkeypatch.setattr(code_steps, "PARALLEL", 1)
+    num_threads(3)
+    in_loops, in_torch = table_of(scale_by=scale_by), table_of(scale_by=scale_by)
+    for table in (in_loops, in_torch):
+        table.codes.values.mul_(3)
+    assert refit_scales(in_loops, 5)
+    with plain():
+        assert refit_scales(in_torch, 5)
+    assert torch.equal(in_loops.codes.values, in_torch.codes.values)
+    assert torch.equal(in_loops.scale, in_torch.scale)
 
 
 def test_a_table_of_zeros_keeps_its_scale():

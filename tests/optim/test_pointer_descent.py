@@ -189,6 +189,16 @@ def test_gradients_of_several_backwards_add_up_and_zero_grad_forgets_them(path):
     assert torch.equal(one.codes.values, three.codes.values)
 
 
+def test_codes_of_four_bits_are_not_trained():
+    table = table_of(bits=4)
+    optimizer = PointerDescent(table)
+    before = table.codes.values.clone()
+    table(torch.arange(5)).sum().backward()
+    with pytest.raises(ValueError, match=r"bits must be 8 or 16 to be trained, got 4: a trained table is rounded"):
+        optimizer.step()
+    assert torch.equal(table.codes.values, before)
+
+
 def test_a_step_without_backward_changes_nothing():
     table = table_of()
     optimizer = PointerDescent(table)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cce.theory import LeastSquares
+from cce.theory import LeastSquares, Run
 from helpers.theory import normal, problem_of
 
 
@@ -73,3 +73,8 @@ def test_columns_that_are_zero_or_depend_on_each_other_are_no_trouble():
 def test_what_is_no_problem_is_rejected(x, y, message):
     with pytest.raises(ValueError, match=message):
         LeastSquares(torch.zeros(x), torch.zeros(y))
+
+
+def test_losses_are_excesses_above_the_floor():
+    run = Run(torch.zeros(2, 1), (3.0, 1.0, 0.0), 5.0)
+    assert run.losses == (8.0, 6.0, 5.0)

@@ -169,17 +169,28 @@ def test_what_was_given_is_kept(data):
     assert with_num_learned(config, PreparedData.open(data)) is config
 
 
+def shapes(table):
+    return {name: value.shape for name, value in table.state_dict().items() if hasattr(value, "shape")}
+
+
 @pytest.mark.parametrize("preset", ["tuned", "paper"])
 def test_a_table_of_a_run_is_the_table_that_is_made_by_hand(data, preset):
-    """All that a run adds is what it counts in its data."""
-    config, model = built(data, preset=preset, cap=320)
-    config = with_num_learned(config, PreparedData.open(data))
+    """All that a run adds is what it counts in its data, and a table by hand can be given the same counts."""
+    prepared, options = PreparedData.open(data), {"cap": 320, "preset": preset}
+    config = with_num_learned(tiny_config(data, **options), prepared)
     assert bool(config.num_learned) == (preset == "tuned")
-    table = model.tables.tables["c0"]
-    mine = cce.create_embedding("cce", table.num_embeddings, 8, cap=320, preset=preset)
-    assert {name: value.shape for name, value in table.state_dict().items() if hasattr(value, "shape")} == {
-        name: value.shape for name, value in mine.state_dict().items() if hasattr(value, "shape")
-    }
+    tables, counts = build_model(config, prepared.schema).tables, count_ids(prepared)
+    table = tables.tables["c0"]
+    num_ids, own = table.num_embeddings, counts["c0"]
+    by_class = cce.ClusteredEmbedding(num_ids, 8, num_rows=table.num_rows, preset=preset, counts=own)
+    model = torch.nn.ModuleDict({"c0": torch.nn.Embedding(num_ids, 8)})
+    cce.compress(model, min_params=1, counts={"c0": own}, **options)
+    together = cce.EmbeddingCollection(tables.features, 8, cap=320, options={"cce": {"preset": preset}}, counts=counts)
+    for mine in (by_class, cce.create_embedding("cce", num_ids, 8, counts=own, **options), model["c0"]):
+        assert shapes(mine) == shapes(table)
+        assert mine.assignments.num_learned == table.assignments.num_learned
+    assert shapes(together) == shapes(tables)
+    assert together.plan.nbytes == together.nbytes == tables.nbytes
 
 
 def spread(model):

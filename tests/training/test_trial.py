@@ -38,4 +38,6 @@ def test_epochs_of_few_steps_are_measured_as_well(data, changes):
 
 def test_a_run_that_only_quantises_is_tried_without_the_one_it_starts_from(data, tmp_path):
     config = tiny_config(data, method="pq", epochs=0, start_from=str(tmp_path / "nowhere"))
-    assert try_out(config, seconds=0).scored_per_second > 0
+    trial = try_out(config, seconds=0)
+    assert trial.scored_per_second > 0
+    assert trial.trained_per_second == float("inf")

@@ -54,6 +54,7 @@ class EmbeddingCollection(nn.Module):
 
     cap: most parameters of any one table; short for `budget=Budget(cap=cap)`, which has the other limits.
     options: further arguments of a method's class, by method.
+    counts: by feature, how often each id occurs in training: rare ids then learn no pointers, as in a training run.
     start_scale: scale of the vectors at the start, of every table whose method has none in `options`.
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
     dtype: of the parameters, which a budget in bytes has to know; `to(device)` moves them.
@@ -68,6 +69,7 @@ class EmbeddingCollection(nn.Module):
         budget: Budget | None = None,
         cap: int | None = None,
         options: Mapping[str, Mapping[str, Any]] | None = None,
+        counts: Mapping[str, Tensor] | None = None,
         unified: bool = False,
         pooling: Pooling = "sum",
         sparse: bool = False,
@@ -82,13 +84,11 @@ class EmbeddingCollection(nn.Module):
         check_start_scale("start_scale", start_scale)
         check_placement(None, dtype)
         check_vocabularies("features", features)
-        self.features, self.embedding_dim = dict(features), embedding_dim
-        self.pooling, self.unified = pooling, unified
+        self.features, self.embedding_dim, self.pooling, self.unified = dict(features), embedding_dim, pooling, unified
         sizes = {"all": sum(features.values())} if unified else self.features
         itemsize = (dtype or torch.get_default_dtype()).itemsize
-        self.plan = plan_tables(
-            sizes, embedding_dim, method=method, budget=budget, cap=cap, options=options, itemsize=itemsize
-        )
+        given = dict[str, Any](budget=budget, cap=cap, options=options, counts=counts, itemsize=itemsize)
+        self.plan = plan_tables(sizes, embedding_dim, method=method, **given)
         if unified and padding_idx is not None:  # the same of every feature, so not the one of the common table
             for name, size in features.items():
                 check_range(f"padding_idx of {name!r}", padding_idx, -size, size)

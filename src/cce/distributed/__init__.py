@@ -3,8 +3,7 @@
 from cce.distributed.collectives import broadcast, check_same, gather_rows, is_lost_peer, sum_over_ranks
 from cce.distributed.packing import pack, unpack
 from cce.distributed.parallel import ParallelModel
-from cce.distributed.partition import partition_work
-from cce.distributed.ranks import Ranks, init_distributed
+from cce.distributed.ranks import Ranks, init_distributed, partition_work
 
 __all__ = [
     "ParallelModel",

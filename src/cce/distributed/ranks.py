@@ -13,7 +13,7 @@ import torch
 from torch import distributed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 PATIENCE = timedelta(minutes=30)  # a clustering or a checkpoint of one process may keep the others waiting
 
@@ -60,3 +60,16 @@ def init_distributed() -> Iterator[Ranks]:
     finally:
         gc.collect()  # a data-parallel model that outlives its group may abort the process
         distributed.destroy_process_group()
+
+
+def partition_work(weights: Sequence[float], world_size: int) -> list[int]:
+    """The rank that does each piece of a work that all need the result of.
+
+    The heaviest first, each to the rank with the least to do so far.
+    """
+    loads = [0.0] * world_size
+    owners = [0] * len(weights)
+    for index in sorted(range(len(weights)), key=lambda index: -weights[index]):
+        owners[index] = min(range(world_size), key=loads.__getitem__)
+        loads[owners[index]] += weights[index]
+    return owners

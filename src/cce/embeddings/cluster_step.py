@@ -42,7 +42,8 @@ QUANTIZERS: dict[str, type[Quantizer]] = {
     "circular": CircularQuantizer,
     "sum": ResidualQuantizer,
 }
-MAX_MEASURED = 1 << 22  # values of sampled vectors on which change is measured and counted
+MAX_COUNTED = 1 << 22  # values of sampled vectors whose ids are counted: which rows took them from which
+COMPARED_PER_ROW = 16  # of those, ids for each row of a table on which change is measured
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,18 @@ class ClusterStep:
     A subclass may find codebooks and pointers in another way, in `quantize`.
     """
 
-    def __init__(self, table: ClusteredEmbedding, source: Source, generator: torch.Generator | None) -> None:
+    def __init__(
+        self,
+        table: ClusteredEmbedding,
+        source: Source,
+        generator: torch.Generator | None,
+        *,
+        start: Tensor | None = None,
+    ) -> None:
         self.table = table
         self.source = source
         self.generator = generator
+        self.start = start  # codebooks at which k-means begins
         self.timer = StepTimer()
 
     @torch.no_grad()
@@ -92,8 +101,8 @@ class ClusterStep:
             learned = self._start_helpers(quantized)
         with self.timer("measure"):
             ids = quantized.sampled
-            measured = ids[:: 1 + len(ids) * self.table.embedding_dim // MAX_MEASURED]
-            event = self._event(learned, quantized.inertias, self._before(measured), self._after(learned, measured))
+            counted = ids[:: 1 + len(ids) * self.table.embedding_dim // MAX_COUNTED]
+            event = self._event(learned, quantized.inertias, self._before(counted), self._after(learned, counted))
         with self.timer("stage"):
             pointers = self.table.assignments.stage(learned.pointers)
 
@@ -106,11 +115,10 @@ class ClusterStep:
     def quantize(self, counts: Tensor | None) -> Quantized:
         """Codebooks from a sample of the vectors, and the pointers of all ids; the table stays as it is."""
         table, num_learned = self.table, self.table.assignments.num_learned
-        quantizer = QUANTIZERS[table.combine](table.num_columns, table.next_rows, table.settings)
+        settings = table.settings if self.start is None else table.settings.warm
+        quantizer = QUANTIZERS[table.combine](table.num_columns, table.next_rows, settings, start=self.start)
         with self.timer("sample"):
-            ids, weights = draw_sample(
-                num_learned, table.next_rows, table.settings, counts=counts, generator=self.generator
-            )
+            ids, weights = draw_sample(num_learned, table.next_rows, settings, counts=counts, generator=self.generator)
         with self.timer("fit"):
             quantizer.fit(Sample(self.source, ids, table.embedding_dim, weights), self.generator)
         with self.timer("assign"):
@@ -169,31 +177,37 @@ class ClusterStep:
 
     def _before(self, ids: Tensor) -> Snapshot:
         table, device = self.table, self.table.codebook.device
-        vectors = vectors_of(lambda piece: table.embed(piece.to(device)), ids, table.embedding_dim)
+        compared = ids[:: self._step_between(ids)]
+        vectors = vectors_of(lambda piece: table.embed(piece.to(device)), compared, table.embedding_dim)
         return Snapshot(table.assignments(ids.to(device)).cpu(), table.num_rows, vectors)
 
     def _after(self, learned: Learned, ids: Tensor) -> Snapshot:
         """What the swap will make of the same ids."""
         pointers = learned.pointers.read(ids)
-        size = piece_size(self.table.embedding_dim)
-        pieces = zip(torch.split(ids, size), torch.split(pointers, size), strict=True)
+        size, step = piece_size(self.table.embedding_dim), self._step_between(ids)
+        pieces = zip(torch.split(ids[::step], size), torch.split(pointers[::step], size), strict=True)
         vectors = torch.cat([self._decode(learned, *piece).float() for piece in pieces])
         return Snapshot(pointers, learned.num_rows, vectors)
+
+    def _step_between(self, ids: Tensor) -> int:
+        """How many of the counted ids come from one that is compared to the next."""
+        return max(1, len(ids) // (COMPARED_PER_ROW * self.table.rows_after))
 
     def _event(self, learned: Learned, inertias: tuple[float, ...], before: Snapshot, after: Snapshot) -> ClusterEvent:
         table = self.table
         dead, overfull = count_rows(learned.pointers.blocks(), learned.num_rows)
-        order = min(2, table.num_columns)
+        order, step = min(2, table.num_columns), self._step_between(before.pointers)
+        old, new = before.pointers[::step], after.pointers[::step]
         return ClusterEvent(
             num_ids=table.assignments.num_learned,
             num_rows=learned.num_rows,
             seconds=self.timer.seconds,
             inertias=inertias,
-            churn=churn(before.pointers, after.pointers),
+            churn=churn(old, new),
             dead_rows=dead,
             overfull_rows=overfull,
-            entropies_before=column_entropies(before.pointers, order),
-            entropies_after=column_entropies(after.pointers, order),
+            entropies_before=column_entropies(old, order),
+            entropies_after=column_entropies(new, order),
             moved=float((after.vectors - before.vectors).norm() / before.vectors.norm().clamp(min=1e-30)),
             transfer=_transfer(table, before, after),
         )
@@ -222,7 +236,7 @@ class Snapshot:
 
     pointers: Tensor  # (n, num_columns) int64
     num_rows: int  # of each table
-    vectors: Tensor  # (n, embedding_dim) float32
+    vectors: Tensor  # float32, (m, embedding_dim): of every so many of them
 
 
 def _transfer(table: ClusteredEmbedding, before: Snapshot, after: Snapshot) -> RowTransfer:

@@ -21,7 +21,7 @@ from cce.embeddings.codebook_layout import CodebookLayout
 from cce.embeddings.event_count import EventCount
 from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.linear import LinearEmbedding
-from cce.embeddings.options import choice, file_name, optional, rules, whole
+from cce.embeddings.options import choice, file_name, optional, rules, tensor, whole
 from cce.embeddings.presets import PRESETS, Preset, PresetName
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import most_within
@@ -39,13 +39,16 @@ HelperStart = Literal["zero", "residual"]
 class ClusteredEmbedding(LinearEmbedding, Clusterable):
     """`T[x] = [… | M_i[h_i(x)] + M'_i[h'_i(x)] | …]` with learned `h`, hashed `h'`, `num_rows` rows in each table.
 
-    preset: what the other arguments are if they are not given: "tuned" (8 columns where they divide `embedding_dim`),
-        or "paper" (4). `training_defaults(preset)` has the schedule, and the ids that learn pointers by their counts.
+    preset: what the other arguments are if they are not given: "tuned" (8 columns where they divide `embedding_dim`,
+        short clusterings), or "paper" (4 columns, its k-means). `training_defaults(preset)` has the schedule, and the
+        ids that learn pointers by their counts.
     combine: "concat" (the paper), "circular" (each column clustered by the others) or "sum" (full-width pieces that
         add up, clustered as residuals): the last two are what the paper's appendix tried.
     helper_start: helper rows after a clustering: "zero" (the paper), or the mean "residual" that clustering left.
     num_helpers: helper tables per column; the paper has 1.
-    num_learned: only ids below it have learned pointers; the rest stay hashed and cost nothing.
+    num_learned: only ids below it have learned pointers; the rest stay hashed and cost nothing. By default all have.
+    counts: `(num_embeddings,)`, instead of `num_learned`: how often each id occurs in training. The preset then says
+        which ids learn pointers, as it does in a training run; ids must be numbered by falling count.
     share_tail: all ids from `num_learned` on have one vector, the first rows, instead of hashed rows.
     first_rows: rows of each table before the first clustering, if more should be spent there.
     settle_after: the number of the clustering at which helpers end and their rows go to the clusters: the paper's last
@@ -64,6 +67,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         helper_start=choice("zero", "residual"),
         num_learned=optional(whole(0, MAX_IDS)),
         share_tail=check_flag,
+        counts=optional(tensor),
         first_rows=optional(whole(1)),
         settle_after=optional(whole(1)),
         track_counts=check_flag,
@@ -83,6 +87,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         helper_start: HelperStart = "zero",
         num_learned: int | None = None,
         share_tail: bool = False,
+        counts: Tensor | None = None,
         first_rows: int | None = None,
         settle_after: int | None = None,
         settings: ClusterSettings | None = None,
@@ -100,12 +105,15 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.check_options(share_tail=share_tail, settle_after=settle_after)
         if share_tail and combine == "sum":
             raise ValueError(f"share_tail must be False with combine='sum', whose rows add up, got {share_tail}.")
+        if counts is not None and counts.shape != (num_embeddings,):
+            raise ValueError(f"counts must have shape ({num_embeddings},), got {tuple(counts.shape)}.")
+        num_learned = self._find_num_learned(num_learned, counts, preset)
         tables = {"preset": preset, "num_columns": num_columns, "num_helpers": num_helpers, "combine": combine}
         layout = CodebookLayout.of(embedding_dim, {"num_rows": num_rows, "first_rows": first_rows} | tables)
         self.num_columns, self.most_helpers, self.width = layout.num_columns, num_helpers, layout.width
         self.combine = combine
         self.helper_start = helper_start
-        self.settings = checked_settings(settings)
+        self.settings = checked_settings(PRESETS[preset].settings if settings is None else settings)
         self.rows_after = num_rows  # from the first clustering on
         self.settle_after = settle_after
         self.settled_rows = num_rows * (1 + num_helpers) if settle_after else None
@@ -184,7 +192,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             raise ValueError("num_learned must be at least 1 to cluster, got 0.")
         if counts is None and self.counts is not None:
             counts = self.counts.counts
-        return ClusterStep(self, self._vectors, generator).stage(counts)
+        return ClusterStep(self, self._vectors, generator, start=self._last_centroids()).stage(counts)
 
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
@@ -207,6 +215,13 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             self.helper.seeds.copy_(learned.helper.seeds)
             if self.clusterings is not None:
                 self.clusterings.add_one()
+
+    @classmethod
+    def complete_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """`options` with defaults, and with what `counts` say."""
+        complete = super().complete_options(options)
+        given = (complete[name] for name in ("num_learned", "counts", "preset"))
+        return complete | {"num_learned": cls._find_num_learned(*given)}
 
     @classmethod
     def size_for_budget(
@@ -265,8 +280,31 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             sizes = super().size_for_bytes(*size, nbytes, given | {"num_learned": num_learned}, itemsize=itemsize)
         return sizes | {"num_learned": num_learned}
 
+    @classmethod
+    def _find_num_learned(cls, num_learned: int | None, counts: Tensor | None, preset: str) -> int | None:
+        """How many ids learn pointers, as given or by their counts; None for all."""
+        if counts is None:
+            return num_learned
+        if num_learned is not None:
+            raise ValueError(f"give num_learned or counts, got num_learned={num_learned} and counts.")
+        return cls.training_defaults(preset).num_learned(counts)
+
     def _vectors(self, ids: Tensor) -> Tensor:
         return self.embed(ids.to(self.codebook.device))
+
+    def _last_centroids(self) -> Tensor | None:
+        """The clustered rows `(num_columns, num_rows, width)`, if the next clustering is to begin there.
+
+        Before the first, they are no centroids: ids point where they are hashed to.
+        """
+        if not self.settings.warm_iter or self.combine == "circular":
+            return None
+        ids = torch.arange(min(self.assignments.num_learned, 64), device="cpu")
+        hashed = self.assignments.hash(ids.to(self.assignments.hash.seeds.device)).cpu()
+        if self.num_rows != self.next_rows or torch.equal(self.assignments.pointers.read(ids), hashed):
+            return None
+        tables = self.codebook.detach().view(self.num_columns, 1 + self.num_helpers, self.num_rows, self.width)
+        return tables[:, 0]
 
     def _resize(self, num_rows: int) -> None:
         layout = self.codebook_layout(num_rows)

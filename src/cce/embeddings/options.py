@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from cce.checks import check_choice, check_number, check_range, check_type, shown
 
 Check = Callable[[str, Any], None]  # of a name and a value
@@ -54,6 +56,11 @@ def wholes(length: int | None = None) -> Check:
 def optional(check: Check) -> Check:
     """None, or what `check` accepts."""
     return lambda name, value: None if value is None else check(name, value)
+
+
+def tensor(name: str, value: Any) -> None:
+    """A tensor."""
+    check_type(name, value, Tensor, "a Tensor")
 
 
 def file_name(name: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Quantised rows: 8- or 16-bit integers times a scale, trained as integers.
+"""Quantised rows: 8- or 16-bit integers times a scale, trained as integers, or 4-bit ones after training.
 
 Low-precision training of embedding tables: Zhang et al., "Training with low-precision embedding tables" (2018); Li et
 al., "Adaptive low-precision training for embeddings in click-through rate prediction" (AAAI 2023). No row exists in
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from cce import compiled
 from cce.checks import check_range
 from cce.embeddings.base import MAX_IDS, Embedding, check_weight
-from cce.embeddings.codes import CODES, HEADROOM, Codes, check_bits
+from cce.embeddings.codes import FOUR, Codes, check_bits, row_nbytes
 from cce.embeddings.initialization import StartScale, output_variance
 from cce.embeddings.options import choice, optional, rules, whole
 from cce.embeddings.shapes import Shapes
@@ -49,7 +49,7 @@ class QuantizedEmbedding(Embedding):
 
     num_learned: ids with a row of their own; by default all.
     num_shared: rows that the other ids share.
-    bits: 8 or 16.
+    bits: 8 or 16; or 4, which are rounded from a trained table (`fit_to`) and not trained.
     scale_by: one scale for the "table", for each "column" or for each frequency "group".
     """
 
@@ -82,6 +82,7 @@ class QuantizedEmbedding(Embedding):
         if num_learned is not None:
             check_range("num_learned", num_learned, 0, num_embeddings + 1)
         self.num_learned, self.num_shared = _rows(num_embeddings, num_learned, num_shared)
+        self.group_starts = group_starts(self.num_learned, self.num_shared)  # the first row of each frequency group
         self.scale_by = scale_by
         sizes = {"num_learned": num_learned, "num_shared": num_shared, "bits": bits, "scale_by": scale_by}
         shapes = self.shapes(num_embeddings, embedding_dim, sizes)
@@ -92,14 +93,9 @@ class QuantizedEmbedding(Embedding):
         self._start(generator)
 
     @property
-    def group_starts(self) -> list[int]:
-        """The first row of each frequency group."""
-        return group_starts(self.num_learned, self.num_shared)
-
-    @property
     def num_params(self) -> int:
         """Codes and scales."""
-        return super().num_params + self.codes.values.numel()
+        return super().num_params + self.codes.numel
 
     @property
     def codebook_nbytes(self) -> int:
@@ -124,7 +120,7 @@ class QuantizedEmbedding(Embedding):
             rows, vectors = look_up_codes(ids.contiguous(), self.code_rows())
         else:
             rows = self.rows(ids)
-            vectors = self.codes.values.index_select(0, rows).to(self.scale.dtype) * self.scale_of(rows)
+            vectors = self.codes.read(rows).to(self.scale.dtype) * self.scale_of(rows)
         if self.gradients is not None and torch.is_grad_enabled():
             self._watch(self.gradients, vectors, ids, rows)
         return vectors
@@ -166,7 +162,7 @@ class QuantizedEmbedding(Embedding):
             {"scale": scale},
             num_hashes=int(num_shared > 0),
             codes=(num_learned + num_shared, embedding_dim),
-            code_itemsize=CODES[arguments["bits"]].itemsize,
+            code_row_nbytes=row_nbytes(embedding_dim, arguments["bits"]),
         )
 
     @classmethod
@@ -189,8 +185,8 @@ class QuantizedEmbedding(Embedding):
 
     def extra_repr(self) -> str:
         """What `print` shows."""
-        bits = 8 * self.codes.values.itemsize
-        return f"{super().extra_repr()}, num_learned={self.num_learned}, num_shared={self.num_shared}, bits={bits}"
+        rows = f"num_learned={self.num_learned}, num_shared={self.num_shared}"
+        return f"{super().extra_repr()}, {rows}, bits={self.codes.bits}"
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has no optimizer yet."""
@@ -239,7 +235,7 @@ class QuantizedEmbedding(Embedding):
         if not compiled.available:
             compiled.warn_plain()
             return False
-        if self.check_ids is False or self.scale.dtype is not torch.float32:
+        if self.check_ids is False or self.scale.dtype is not torch.float32 or self.codes.bits == FOUR:
             return False
         tensors = [ids, self.scale, self.codes.values, *([] if self.hash is None else [self.hash.seeds])]
         return all(tensor.is_cpu for tensor in tensors)
@@ -249,7 +245,8 @@ class QuantizedEmbedding(Embedding):
         check_generator(generator)
         deviation = self.start_variance**0.5
         with torch.no_grad():
-            self.scale.fill_(HEADROOM * (deviation or output_variance(self.embedding_dim) ** 0.5) / self.codes.largest)
+            size = deviation or output_variance(self.embedding_dim) ** 0.5
+            self.scale.fill_(self.codes.headroom * size / self.codes.largest)
             for block in blocks(len(self.codes.values), BLOCK):
                 drawn = torch.randn(len(block), self.embedding_dim, generator=generator, device="cpu")
                 self._round(int(block[0]), drawn.mul_(deviation))
@@ -259,7 +256,7 @@ class QuantizedEmbedding(Embedding):
         rows = torch.arange(first, first + len(values), device=values.device)
         nearest = (values / self.scale_of(rows).float()).round_()
         largest = self.codes.largest
-        self.codes.values[first : first + len(values)] = nearest.clamp_(-largest, largest).to(self.codes.values.dtype)
+        self.codes.write(first, nearest.clamp_(-largest, largest))
 
     def _fitted_scales(self, values: Tensor) -> Tensor:
         """Scales with which the largest value is the largest code, unless it lies far out."""

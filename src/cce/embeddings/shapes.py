@@ -23,7 +23,7 @@ class Shapes:
     pointers: tuple[int, int, int] = (0, 0, 1)  # ids, columns, and rows that a pointer can name
     num_counts: int = 0  # ids whose occurrences are counted
     codes: tuple[int, int] = (0, 0)  # rows of trained integers, and their width
-    code_itemsize: int = 1
+    code_row_nbytes: int = 0  # of a row of them
 
     @property
     def num_params(self) -> int:
@@ -32,7 +32,7 @@ class Shapes:
 
     def codebook_nbytes(self, itemsize: int) -> int:
         """Bytes of everything trainable; a parameter has `itemsize`."""
-        return self._num_floats * itemsize + math.prod(self.codes) * self.code_itemsize
+        return self._num_floats * itemsize + self.codes[0] * self.code_row_nbytes
 
     @property
     def pointer_nbytes(self) -> int:

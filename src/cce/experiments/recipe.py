@@ -13,7 +13,7 @@ epochs = 10
 
 [sweep]
 methods = ["full", "hash", "cce"]           # each is a series of runs: a line of the plot
-caps = [500, 8000]
+caps = [500, 8000]                          # or, in a [series]: nbytes = 300_000
 seeds = [0, 1, 2]
 
 [series."pq"]                               # more series, each with its own options
@@ -59,6 +59,7 @@ OF_EXPECTED = ("source", "compression", "largest")  # besides METRIC and full_ME
 SET_BY_SWEEP = ("data", *MEASURES, "seed", "plugins")
 SET_BY_SERIES = ("method", "start_from")
 WHEN = ("cluster_schedule", "cluster_every", "cluster_at_epochs", "cluster_times")  # of the first three a run has one
+TOTALS = tuple(measure for measure in MEASURES if measure != "cap")  # one may be a series' own, instead of caps
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Recipe:
     def caps_of(self, series: str) -> tuple[int | None, ...]:
         """The budgets of a series; None for the full table, which has none."""
         own = self.all_series()[series]
-        return (None,) if own["method"] == "full" else tuple(own.get("caps", self.caps))
+        return (None,) if own["method"] == "full" or has_total(own) else tuple(own.get("caps", self.caps))
 
     def all_series(self) -> dict[str, dict[str, Any]]:
         """Every line of the plot, with the options that are its own."""
@@ -180,15 +181,17 @@ def _check_series(recipe: Recipe, where: str) -> None:
     for name in recipe.series:
         here = f'{where} [series."{name}"]'
         options = _part(recipe.series, name, here)
-        _check_options(options, SET_BY_SWEEP, here)
+        _check_options(options, tuple(each for each in SET_BY_SWEEP if each not in TOTALS), here)
         _list(options, "caps", int, here)
+        if "caps" in options and has_total(options):
+            raise ValueError(f"{here} must have caps or one of {', '.join(TOTALS)}, got both.")
         if "method" not in options:
             raise ValueError(f"{here} must name its method.")
         source = options.get("start_from")
         if source is not None and (source not in every or "start_from" in every[source]):
             raise ValueError(f"{here} must start from a series of the recipe that starts from none, got {source!r}.")
     for name, options in every.items():
-        if options["method"] != "full" and not options.get("caps", recipe.caps):
+        if options["method"] != "full" and not has_total(options) and not options.get("caps", recipe.caps):
             raise ValueError(f"{where} must have caps for {name}, in [sweep] or in its [series], got none.")
 
 
@@ -223,6 +226,11 @@ def _check_keys(values: dict[str, Any], known: tuple[str, ...], where: str) -> N
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}."
             raise ValueError(f"{where} has a part that is not known, {key!r}: {hint}")
+
+
+def has_total(options: dict[str, Any]) -> bool:
+    """Whether a series has a budget of its own for all tables together, and so one run for each seed."""
+    return any(name in options for name in TOTALS)
 
 
 def file_name(series: str) -> str:

@@ -107,6 +107,23 @@ def follow_moments(
 
 
 @compile_loops
+def rescale_codes(codes: Array, starts: Array, factor: Array, key: Any, largest: Any, first: int, last: int) -> None:
+    """`code = round(factor · code)` for the rows in `[first, last)`, within the largest code.
+
+    factor: float32 `(1 or groups, 1 or width)`; `starts` has the first row of each group.
+    """
+    width, group = np.uint64(codes.shape[1]), 0
+    for row in range(first, last):
+        if len(factor) > 1:
+            group = int(np.searchsorted(starts, row, side="right")) - 1
+        place = np.uint64(row) * width
+        for k in range(codes.shape[1]):
+            moved = factor[group, k if factor.shape[1] > 1 else 0] * np.float32(codes[row, k])
+            rounded = np.floor(moved + uniform_at(key, place + np.uint64(k)))
+            codes[row, k] = min(max(rounded, -largest), largest)
+
+
+@compile_loops
 def move_codes(
     codes: Array,
     summed: tuple[Array, Array, Array],

@@ -18,6 +18,8 @@ from cce.optim.fused import available
 from cce.optim.stochastic_rounding import uniform
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cce.embeddings import QuantizedEmbedding
 
 BLOCK = 1 << 16  # rows of a table at a time
@@ -85,9 +87,14 @@ def _move_in_loops(table: QuantizedEmbedding, summed: RowSums, keep: Tensor, gai
     arrays = summed.rows.numpy(), summed.groups.numpy(), summed.sums.numpy()
     numbers = np.uint64(key % 2**64), np.float32(table.codes.largest)
     step = partial(loops.move_codes, table.codes.values.numpy(), arrays, keep.numpy(), gain.numpy(), *numbers)
-    num_threads = torch.get_num_threads() if summed.sums.numel() >= PARALLEL else 1
+    _in_ranges(step, *summed.sums.shape)
+
+
+def _in_ranges(step: Callable[[int, int], None], num_rows: int, width: int) -> None:
+    """Take a step on ranges of rows, on all threads if there are values enough."""
+    num_threads = torch.get_num_threads() if num_rows * width >= PARALLEL else 1
     num_ranges = 1 if num_threads == 1 else num_threads * RANGES_PER_THREAD
-    cuts = [len(summed.rows) * index // num_ranges for index in range(num_ranges + 1)]
+    cuts = [num_rows * index // num_ranges for index in range(num_ranges + 1)]
     parallel_for(lambda index: step(cuts[index], cuts[index + 1]), num_ranges)
 
 
@@ -114,13 +121,26 @@ def refit_scales(table: QuantizedEmbedding, key: int) -> bool:
         return False
     after = torch.where(moved, fitted.to(scale.dtype), scale)
     factor = torch.where(moved, scale.float() / after.float(), 1.0)
+    in_loops = available() and table.codes.values.is_cpu
+    (_rescale_in_loops if in_loops else _rescale_plain)(table, factor, key)
+    scale.copy_(after)
+    return True
+
+
+def _rescale_plain(table: QuantizedEmbedding, factor: Tensor, key: int) -> None:
     codes, starts = table.codes.values, table.group_starts
     for block in blocks(len(codes), BLOCK):
         rows = block.to(codes.device)
         own = factor[group_of(rows, starts)] if table.scale_by == "group" else factor
         codes[rows] = _round(codes[rows].float() * own, rows, key, table.codes.largest).to(codes.dtype)
-    scale.copy_(after)
-    return True
+
+
+def _rescale_in_loops(table: QuantizedEmbedding, factor: Tensor, key: int) -> None:
+    arrays = table.codes.values.numpy(), np.array(table.group_starts, np.int64), factor.numpy()
+    _in_ranges(
+        partial(loops.rescale_codes, *arrays, np.uint64(key % 2**64), np.float32(table.codes.largest)),
+        *table.codes.values.shape,
+    )
 
 
 def _root_mean_squares(table: QuantizedEmbedding) -> Tensor:

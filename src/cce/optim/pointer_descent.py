@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from torch.optim.optimizer import StateDict
 
+SMALLEST_BITS = 8  # with 4, rounding at every step takes away what was learned
+
 
 class PointerDescent(Optimizer):
     """`u = (T - lr · G / √v) / (1 + lr · weight_decay / (p · √v))`, then `code = round(u / scale)`.
@@ -86,6 +88,7 @@ class PointerDescent(Optimizer):
         for table, group in zip(self.tables, self._groups(), strict=True):
             taken = self._take(table)
             if taken is not None:
+                _check_trainable(table)
                 self._step(table, group, sum_rows(*taken, table))
         return loss
 
@@ -147,6 +150,13 @@ class PointerDescent(Optimizer):
         move_codes(table, summed, keep, gain, make_key(state["key"], 2 * state["step"]))
         if _is_due(state["step"], group["refit_every"]):
             refit_scales(table, make_key(state["key"], 2 * state["step"] + 1))
+
+
+def _check_trainable(table: QuantizedEmbedding) -> None:
+    if table.codes.bits < SMALLEST_BITS:
+        raise ValueError(
+            f"bits must be 8 or 16 to be trained, got {table.codes.bits}: a trained table is rounded to fewer (fit_to)."
+        )
 
 
 def has_codes(model: nn.Module) -> bool:

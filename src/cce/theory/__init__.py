@@ -2,15 +2,13 @@
 
 from cce.theory.bounds import corollary_bound, ideal_bound, lies_under, rho, steps_needed, theorem_bound
 from cce.theory.dense import dense_cce
-from cce.theory.factor import SparseFactor
+from cce.theory.factor import SparseFactor, count_sketch
 from cce.theory.factorise import factorise
 from cce.theory.figure import Claim, Figure, Series
 from cce.theory.figures import FIGURES
-from cce.theory.least_squares import LeastSquares
+from cce.theory.least_squares import LeastSquares, Run
 from cce.theory.lemma import exact_ratio, simulate_ratio
 from cce.theory.refit import refit_cce
-from cce.theory.run import Run
-from cce.theory.sketch import count_sketch
 from cce.theory.sparse import SparseRun, clustered_optimum, sparse_cce
 from cce.theory.streamed import Examples, StreamedRun, streamed_cce
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from cce.checks import check_range, check_type
-from cce.theory.least_squares import LeastSquares
+from cce.theory.least_squares import LeastSquares, Run
 from cce.theory.noise import noise_of, noise_source
-from cce.theory.run import Run
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor

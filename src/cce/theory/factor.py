@@ -1,4 +1,9 @@
-"""`H`, d1 × k, with a few nonzero values in each row: stored as their column indices, never as a matrix."""
+"""`H`, d1 × k, with a few nonzero values in each row: stored as their column indices, never as a matrix.
+
+Count sketch is a random one with signs (Charikar, Chen and Farach-Colton, 2002; the paper's appendix "Hashing"): row
+`i` has `s(i)` in column `h(i)`. With several values in a row, columns are split into equal segments with a hash
+function into each, as the analysis of sparse Johnson–Lindenstrauss advises (Cohen, Jayram and Nelson, 2018).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from cce.checks import check_divides, check_range
+from cce.indexing import MultiplyShift
 from cce.kernels import gather_sum
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Generator, Tensor
 
 
 @dataclass(frozen=True)
@@ -52,3 +59,16 @@ class SparseFactor:
 def ones_at(rows: Tensor, num_rows: int) -> SparseFactor:
     """A factor of ones at these rows, `(num_embeddings, terms)`."""
     return SparseFactor(rows, torch.ones(rows.shape, dtype=torch.float64, device=rows.device), num_rows)
+
+
+def count_sketch(
+    num_embeddings: int, num_rows: int, *, num_ones: int = 1, generator: Generator | None = None
+) -> SparseFactor:
+    """`num_ones` random signs in each row, one in each segment of the `num_rows` columns."""
+    check_range("num_embeddings", num_embeddings, 1, 2**31)
+    check_range("num_rows", num_rows, 1, 2**31)
+    check_divides("num_ones", num_ones, "num_rows", num_rows)
+    ids = torch.arange(num_embeddings)
+    rows = MultiplyShift(num_ones, num_rows // num_ones, generator=generator).stacked(ids)
+    signs = MultiplyShift(num_ones, 2, generator=generator).signs(ids)
+    return SparseFactor(rows, signs.double(), num_rows)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -96,3 +97,20 @@ class LeastSquares:
 def square(matrix: Tensor) -> float:
     """The squared Frobenius norm."""
     return float(matrix.square().sum())
+
+
+@dataclass(frozen=True)
+class Run:
+    """What an algorithm leaves behind: the last table, and how far each was from the best.
+
+    `excesses[i]` is `‖X(T_i − T*)‖²`, from `T_0` on.
+    """
+
+    table: Tensor  # (num_embeddings, embedding_dim)
+    excesses: tuple[float, ...]
+    floor: float  # the loss of the best table
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """`‖XT_i − Y‖²`, from `T_0` on."""
+        return tuple(excess + self.floor for excess in self.excesses)

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cce.checks import check_range, check_type
+from cce.theory.factor import count_sketch
 from cce.theory.factorise import factorise
-from cce.theory.least_squares import LeastSquares
-from cce.theory.run import Run
-from cce.theory.sketch import count_sketch
+from cce.theory.least_squares import LeastSquares, Run
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cce.training.building import method_options
+    from cce.training.building import count_ids, method_options
     from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, list_checkpoints, open_checkpoint
     from cce.training.config import MAY_CHANGE, TrainConfig
     from cce.training.inspection import inspect_checkpoint, verify_run
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cce.training.trial import Trial, try_out
 
 _HOMES = {
-    "building": ("method_options",),
+    "building": ("count_ids", "method_options"),
     "checkpoint": ("Checkpoint", "DamagedCheckpointError", "list_checkpoints", "open_checkpoint"),
     "config": ("MAY_CHANGE", "TrainConfig"),
     "inspection": ("inspect_checkpoint", "verify_run"),
@@ -46,6 +46,7 @@ __all__ = [
     "Trainer",
     "Trial",
     "check_names",
+    "count_ids",
     "group_column",
     "inspect_checkpoint",
     "kept_random_state",

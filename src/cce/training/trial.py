@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ WARM_UP = 3  # steps that are not timed: loops are compiled, and memory is alloc
 class Trial:
     """What was measured."""
 
-    trained_per_second: float  # rows
+    trained_per_second: float  # rows; inf for a run of no epochs, which trains none
     scored_per_second: float
     checkpoint_nbytes: int  # model, optimizer and all the rest
     tables: Footprint  # all of them together
@@ -39,7 +40,7 @@ def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:
     """Train for about `seconds`, score one batch, and measure a checkpoint. `start_from` is ignored."""
     with TemporaryDirectory() as folder:
         trainer = Trainer(replace(config, start_from=None, epochs=max(config.epochs, 1)), folder)
-        trained = _trained_per_second(trainer, seconds)
+        trained = _trained_per_second(trainer, seconds) if config.epochs else inf
         scored = _scored_per_second(trainer)
         trial = Trial(trained, scored, _checkpoint_nbytes(trainer), summary(trainer.session.model).total)
         trainer.close()

@@ -1,0 +1,76 @@
+"""`cce export`: a trained run as files that are served without this package."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from cce.cli.inspect import add_trust
+from cce.cli.loading import add_data_set, add_run, load
+from cce.records import strict_json
+from cce.serving import CODEBOOK_NAMES, FORMAT_NAMES, POINTER_NAMES
+from cce.text import format_bytes
+
+EXAMPLE = """examples:
+  cce export runs/clicks-cce out/clicks --format onnx --codebook int8 --verify data/clicks
+  cce export runs/clicks-cce out/clicks-pt2 --format pt2 --codebook float16
+  cce export runs/clicks-cce out/clicks-tables --format safetensors --verify data/clicks --json"""
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the verb to the parser."""
+    parser = verbs.add_parser(
+        "export",
+        help="write a trained run for serving: ONNX, torch.export, or tables that NumPy reads",
+        description="Freeze the best model of a run and write it to a new folder: as a whole program (onnx, pt2), or "
+        "as tables and weights that NumPy reads (safetensors, dense), with the vocabularies that turn raw values into "
+        "ids. With --verify, the result is run on held-out rows and over all ids, and nothing is left behind if it "
+        "differs from the run.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_run(parser)
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, which must not exist yet")
+    parser.add_argument("--format", choices=FORMAT_NAMES, default="safetensors", help="(default: %(default)s)")
+    parser.add_argument(
+        "--codebook", choices=CODEBOOK_NAMES, default="float32", help="precision of the rows (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--pointers", choices=POINTER_NAMES, default="packed", help="width of pointers (default: %(default)s)"
+    )
+    parser.add_argument("--opset", type=int, default=None, help="version of ONNX, 18 to 23 (default: 20)")
+    parser.add_argument("--verify", type=Path, metavar="DATA", default=None, help="data set to compare with the run on")
+    parser.add_argument(
+        "--tolerance", type=float, default=None, help="largest difference of a logit (default: by the precision)"
+    )
+    parser.add_argument("--json", action="store_true", help="print what was written as JSON")
+    add_data_set(parser)
+    add_trust(parser)
+    parser.set_defaults(run=run, device="cpu")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Load a run, export its model, and print what was written."""
+    from cce.serving import export_run
+
+    made = export_run(
+        load(options),
+        options.out,
+        format=options.format,
+        codebook=options.codebook,
+        pointers=options.pointers,
+        opset=options.opset,
+        verify=options.verify,
+        tolerance=options.tolerance,
+    )
+    if made.missing:
+        print(f"cce export: no vocabularies, so inputs are ids: {made.missing}", file=sys.stderr)
+    if options.json:
+        print(strict_json(made.to_dict()))
+        return
+    print(made.freezing)
+    print(f"{made.format}: {format_bytes(made.nbytes)} in {made.path}")
+    if made.verification is not None:
+        print(f"verified: {made.verification}")

@@ -1,0 +1,149 @@
+"""`FrozenCollection`: the tables of all features, for inference, with bags pooled by plain operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from cce.collection import TableDict
+from cce.indexing import check_ids
+from cce.serving.lookup import RowLookup, are_readable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cce.serving.frozen_tables import FrozenTable
+
+Column = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
+
+
+class FrozenCollection(nn.Module):
+    """What `EmbeddingCollection` is, with frozen tables: ids of all features to vectors `(B, F, D)` of float32.
+
+    Ids are `(B, F)`; or flat, with offsets `(F · B + 1)`; or a dictionary by feature, of ids `(B)` or of tuples: ids
+    `(n)`, the starts of their bags `(B)` (as in `torch.nn.EmbeddingBag`) and, if any, weights `(n)`. The last is what
+    exported programs take: its shapes depend on no value.
+
+    unified: one table, named "all", whose ids are those of all features, one vocabulary after the other.
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, int],
+        tables: Mapping[str, FrozenTable],
+        *,
+        pooling: str = "sum",
+        unified: bool = False,
+        padding_idx: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.features = dict(features)
+        self.tables = TableDict(dict(tables))
+        self.embedding_dim = next(iter(tables.values())).embedding_dim
+        self.pooling, self.unified, self.padding_idx = pooling, unified, padding_idx
+        self._lookup: RowLookup | Literal[False] | None = (
+            None  # False where compiled loops cannot serve; None: not known yet
+        )
+
+    @property
+    def num_features(self) -> int:
+        """Columns of ids."""
+        return len(self.features)
+
+    def forward(
+        self,
+        ids: Tensor | Mapping[str, Column],
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
+        """Vectors `(B, F, D)`."""
+        if isinstance(ids, Mapping):
+            if set(ids) != set(self.features):
+                names = ", ".join(self.features)
+                raise ValueError(f"ids must name each feature once ({names}), got {', '.join(ids)}.")
+            columns = [ids[name] for name in self.features]
+        elif offsets is None:
+            return self._one_each(ids)
+        else:
+            columns = _cut(ids, offsets, per_sample_weights, self.num_features)
+        return torch.stack([self._column(place, column) for place, column in enumerate(columns)], dim=1)
+
+    def _one_each(self, ids: Tensor) -> Tensor:
+        if ids.dim() != 2 or ids.shape[1] != self.num_features:
+            raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
+        lookup = self._find_lookup() if are_readable(ids) else None
+        if lookup:
+            ids, num_rows = ids.long(), len(ids)
+            vectors = torch.empty((num_rows, self.num_features, self.embedding_dim))
+            return lookup(ids, num_rows, ids.stride(0), ids.stride(1), vectors)
+        return torch.stack([self._look_up(place, ids[:, place]) for place in range(self.num_features)], dim=1)
+
+    def _find_lookup(self) -> RowLookup | Literal[False]:
+        if self._lookup is None:
+            is_suited = not self.unified and RowLookup.suits(self._tables())
+            self._lookup = RowLookup(self._tables()) if is_suited else False  # type: ignore[arg-type]
+        return self._lookup
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
+        self._lookup = None  # addresses change
+        applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return applied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy looks up by itself, with other addresses."""
+        return self.__dict__ | {"_lookup": None}
+
+    def _column(self, place: int, column: Column) -> Tensor:
+        """Vectors `(B, D)` of one feature."""
+        if isinstance(column, Tensor):
+            return self._look_up(place, column)
+        values, starts, *weights = column
+        vectors = self._look_up(place, values)
+        bag = bag_of_each(starts.long(), values.shape[0])
+        if weights:
+            vectors = vectors * weights[0].unsqueeze(-1).to(vectors.dtype)
+        pooled = vectors.new_zeros(starts.shape[0], self.embedding_dim).index_add(0, bag, vectors)
+        if self.pooling == "sum":
+            return pooled
+        padding = self._padding(place)
+        counted = torch.ones_like(values) if padding is None else (values != padding).long()
+        counts = torch.zeros_like(starts).index_add(0, bag, counted.to(starts.dtype))
+        return pooled / counts.clamp(min=1).unsqueeze(-1)
+
+    def _look_up(self, place: int, ids: Tensor) -> Tensor:
+        if not self.unified:
+            return self._tables()[place](ids)  # type: ignore[no-any-return]
+        sizes = list(self.features.values())
+        check_ids(ids, sizes[place])
+        vectors = self.tables["all"](ids + sum(sizes[:place]))
+        padding = self._padding(place)
+        return vectors if padding is None else vectors.masked_fill((ids == padding).unsqueeze(-1), 0)  # type: ignore[no-any-return]
+
+    def _padding(self, place: int) -> int | None:
+        if not self.unified:
+            return self._tables()[place].padding_idx
+        return None if self.padding_idx is None else self.padding_idx % list(self.features.values())[place]
+
+    def _tables(self) -> Sequence[FrozenTable]:
+        return list(self.tables.values())  # type: ignore[arg-type]
+
+
+def bag_of_each(starts: Tensor, num_ids: int) -> Tensor:
+    """Which bag each of `num_ids` ids is in: how many bags have begun, less one."""
+    begun = starts.new_zeros(num_ids + 1).index_add(0, starts, torch.ones_like(starts))
+    return begun.cumsum(0)[:num_ids] - 1
+
+
+def _cut(ids: Tensor, offsets: Tensor, weights: Tensor | None, num_features: int) -> list[Column]:
+    """Flat ids of all features as one column for each."""
+    batch = (len(offsets) - 1) // num_features
+    columns: list[Column] = []
+    for place in range(num_features):
+        own = offsets[place * batch : (place + 1) * batch + 1]
+        first, last = int(own[0]), int(own[-1])
+        bag = (ids[first:last], own[:-1] - first)
+        columns.append(bag if weights is None else (*bag, weights[first:last]))
+    return columns

@@ -1,0 +1,240 @@
+"""`export_model`: a trained model as files that are served without this package.
+
+A folder: the program or the bundle (`model.onnx`, `model.pt2`, `model.safetensors`), `export.json`, which says what its
+inputs are, the vocabularies by which raw values become ids, and `numpy_reader.py`, which reads them. It is written
+beside its destination and renamed at the end: a failure, a full disk or a failed verification leaves nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from cce.checks import check_choice, check_number
+from cce.serving import numpy_reader
+from cce.serving.bundle import frozen_tables, write_bundle, write_dense
+from cce.serving.freezing import POINTERS, Freezing, Pointers, freeze
+from cce.serving.onnx_program import OPSET, check_opset, run_onnx, write_onnx
+from cce.serving.program import OUTPUT, ServedModel, example_inputs, quiet_tracing, trace
+from cce.serving.stored_rows import CODEBOOKS, Codebook
+from cce.serving.verification import TOLERANCES, verify
+from cce.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cce.data import PreparedData
+    from cce.schema import Schema
+    from cce.serving.verification import Program, Verification
+
+Format = Literal["safetensors", "pt2", "onnx", "dense"]
+FILES = {"safetensors": "model.safetensors", "pt2": "model.pt2", "onnx": "model.onnx", "dense": "model.safetensors"}
+MANIFEST, VERSION = "export.json", 1
+
+
+class Savable(Protocol):
+    """A vocabulary that can write itself to a file, as `cce.data.Vocabulary` does."""
+
+    def save(self, path: Path) -> None:
+        """Write the file."""
+        ...
+
+
+@dataclass(frozen=True)
+class RawInputs:
+    """How raw values become inputs: the vocabularies of features, and how columns were read and transformed.
+
+    missing: why there are no vocabularies.
+    """
+
+    vocabularies: Mapping[str, Savable] = field(default_factory=dict)
+    options: Mapping[str, Any] | None = None
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was written."""
+
+    path: Path
+    format: str
+    nbytes: int
+    freezing: Freezing
+    verification: Verification | None
+    missing: str  # why there are no vocabularies; empty if there are
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        verified = None if self.verification is None else asdict(self.verification)
+        tables = {"before": self.freezing.before, "after": self.freezing.after}
+        sizes = {"nbytes": self.nbytes, "table_nbytes": tables}
+        return {
+            "path": str(self.path),
+            "format": self.format,
+            **sizes,
+            "verification": verified,
+            "missing": self.missing,
+        }
+
+
+def export_model(
+    model: nn.Module,
+    schema: Schema,
+    out: Path | str,
+    *,
+    format: Format = "safetensors",  # noqa: A002  # what the command line calls it
+    codebook: Codebook = "float32",
+    pointers: Pointers = "packed",
+    opset: int = OPSET,
+    raw: RawInputs | None = None,
+    data: PreparedData | None = None,
+    tolerance: float | None = None,
+) -> Export:
+    """Freeze a trained model and write it to the folder `out`, which must not exist yet.
+
+    format: "onnx" or "pt2" (torch.export), whole programs; "safetensors", the frozen tables and all weights, for
+        `numpy_reader`; "dense", the same with every table in full.
+    codebook, pointers: see `freeze`. opset: version of ONNX.
+    raw: vocabularies of the features, by name, which turn raw values into ids.
+    data: verify with the held-out rows of this data set; above the `tolerance`, a largest difference of logits
+        (1e-4 for float32), nothing is written.
+    """
+    _check_options(format, codebook, pointers, opset, tolerance)
+    frozen = freeze(model, codebook="float32" if format == "dense" else codebook, pointers=pointers)
+    destination, raw = Path(out), raw or RawInputs(missing="none were given")
+    with _new_folder(destination) as folder:
+        path = folder / FILES[format]
+        _write_model(path, frozen, schema, format, CODEBOOKS[codebook], opset)
+        limit = TOLERANCES[codebook] if tolerance is None else tolerance
+        program = None if data is None else load_program(path, format, frozen, schema)
+        if program is None or data is None:
+            verified = None
+        else:
+            verified = verify(program, _for_inference(model), data, schema, tolerance=limit)
+        saved = _save_vocabularies(folder, raw.vocabularies)
+        shutil.copyfile(numpy_reader.__file__, folder / "numpy_reader.py")
+        made: dict[str, Any] = {"format": format, "codebook": codebook, "pointers": pointers, "vocabularies": saved}
+        made["raw"] = None if raw.options is None else dict(raw.options)
+        _write_manifest(folder / MANIFEST, made, schema, verified)
+        nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return Export(destination, format, nbytes, frozen.freezing, verified, raw.missing)  # type: ignore[arg-type]
+
+
+def load_program(path: Path, format: str, frozen: nn.Module, schema: Schema) -> Program:  # noqa: A002
+    """What was written, ready to run; a bundle runs inside the frozen model, with its tables read by `numpy_reader`."""
+    if format == "onnx":
+        return run_onnx(path)
+    if format == "pt2":
+        with quiet_tracing():
+            return torch.export.load(path).module()
+    bundle = numpy_reader.open_bundle(path)
+    memo = {id(table): _ReadTable(bundle.tables[name]) for name, table in frozen_tables(frozen).items()}
+    return ServedModel(copy.deepcopy(frozen, memo), schema).eval()
+
+
+def _for_inference(model: nn.Module) -> nn.Module:
+    """The model on the CPU and in evaluation mode: itself, or a copy where it is in use elsewhere."""
+    if not model.training and all(parameter.is_cpu for parameter in model.parameters()):
+        return model
+    return copy.deepcopy(model).cpu().eval()
+
+
+class _ReadTable(nn.Module):
+    """A table of a bundle, as a module."""
+
+    def __init__(self, table: numpy_reader.Table) -> None:
+        super().__init__()
+        self.table = table
+        self.embedding_dim, self.padding_idx = table.embedding_dim, table.spec["padding_idx"]
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return torch.from_numpy(self.table.vectors(ids.numpy()))
+
+
+def _check_options(format: str, codebook: str, pointers: str, opset: int, tolerance: float | None) -> None:  # noqa: A002
+    check_choice("format", format, FILES)
+    check_choice("codebook", codebook, CODEBOOKS)
+    check_choice("pointers", pointers, POINTERS)
+    if tolerance is not None:
+        check_number("tolerance", tolerance)
+    if format == "onnx":
+        check_opset(opset)
+    if format == "dense" and codebook == "int8":
+        raise ValueError("codebook must be float32, float16 or bfloat16 for format 'dense', got 'int8'.")
+
+
+def _write_model(
+    path: Path,
+    frozen: nn.Module,
+    schema: Schema,
+    format: str,  # noqa: A002
+    dtype: torch.dtype,
+    opset: int,
+) -> None:
+    if format == "safetensors":
+        write_bundle(path, frozen)
+    elif format == "dense":
+        write_dense(path, frozen, dtype)
+    else:
+        program = trace(ServedModel(frozen, schema), schema)
+        if format == "pt2":
+            with quiet_tracing():
+                torch.export.save(program, path)
+        else:
+            write_onnx(path, program, example_inputs(schema), opset=opset)
+
+
+def _save_vocabularies(folder: Path, vocabularies: Mapping[str, Savable]) -> dict[str, str]:
+    """Files by feature."""
+    if vocabularies:
+        (folder / "vocabulary").mkdir()
+    names = {feature: f"vocabulary/{place:03d}.safetensors" for place, feature in enumerate(vocabularies)}
+    for feature, name in names.items():
+        vocabularies[feature].save(folder / name)
+    return names
+
+
+def _write_manifest(path: Path, made: dict[str, Any], schema: Schema, verified: Verification | None) -> None:
+    inputs = {
+        name: {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": ["batch", *tensor.shape[1:]]}
+        for name, tensor in example_inputs(schema).items()
+    }
+    for feature in schema.features if schema.is_multi_hot else ():
+        if feature.multi_hot:
+            inputs[f"ids.{feature.name}"]["shape"] = ["ids"]
+    content = {
+        "version": VERSION,
+        **made,
+        "file": FILES[made["format"]],
+        "inputs": inputs,
+        "output": OUTPUT,
+        "schema": schema.to_dict(),
+        "unseen": 0,
+        "verification": None if verified is None else asdict(verified),
+        "cce": __version__,
+    }
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write to, which becomes `path` at the end of the block; after an error there is neither."""
+    if path.exists():
+        raise FileExistsError(f"out must not exist yet, got {path}.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary.mkdir()
+    try:
+        yield temporary
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

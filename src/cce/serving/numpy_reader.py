@@ -1,0 +1,332 @@
+"""Read the tables of an exported model with NumPy alone. This file needs nothing of cce: copy it to where you serve.
+
+    bundle = open_bundle("out/model.safetensors")
+    bundle["user"].vectors(ids)             # (*s) integers to (*s, embedding_dim) float32
+    vocabulary = open_vocabulary("out/vocabulary/000.safetensors")
+    vocabulary.find(["alice", "bob"])       # texts to ids; 0 where a text is unseen
+
+Files are memory-mapped: opening one reads its header, and a lookup reads the pages that it needs. `docs/format.md`
+describes every byte. In float32, vectors of tables that sum rows are equal to the bit to those of the trained model.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import reduce
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Tensors = dict[str, Array]
+
+MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors format
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2"}
+DTYPES |= {"I8": "<i1", "U8": "<u1", "U64": "<u8", "BOOL": "?"}
+MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+LOW = np.uint64(0xFFFF_FFFF)
+FNV_START, FNV_PRIME, WORD = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+class Mapped(NamedTuple):
+    """The tensors of a safetensors file, mapped, and its metadata."""
+
+    tensors: Tensors
+    kinds: dict[str, str]  # types as the file names them: NumPy has no BF16
+    metadata: dict[str, str]
+
+
+def map_file(path: Path | str) -> Mapped:
+    """Map a safetensors file."""
+    try:
+        with Path(path).open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if not 0 < length <= MAX_HEADER:
+                raise ValueError(f"a header of {length} bytes")
+            header = json.loads(file.read(length))
+        metadata = header.pop("__metadata__", {})
+        data = np.memmap(path, np.uint8, "r")[8 + length :]
+        tensors = {name: _view(data, entry) for name, entry in header.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} must be a whole safetensors file, and it is damaged: {error}.") from error
+    return Mapped(tensors, {name: entry["dtype"] for name, entry in header.items()}, metadata)
+
+
+def _view(data: Array, entry: dict[str, Any]) -> Array:
+    first, last = entry["data_offsets"]
+    dtype, shape = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"])
+    if last - first != prod(shape) * dtype.itemsize or last > len(data):
+        raise ValueError(f"{last - first} bytes up to {last} of {len(data)} for shape {shape}")
+    return np.frombuffer(data[first:last], dtype).reshape(shape) if last > first else np.empty(shape, dtype)
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+class Table:
+    """One table: ids to vectors."""
+
+    def __init__(self, spec: dict[str, Any], mapped: Mapped, name: str) -> None:
+        self.spec, self.num_embeddings, self.embedding_dim = spec, spec["num_embeddings"], spec["embedding_dim"]
+        prefix = f"{name}/"
+        self._tensors = {key[len(prefix) :]: t for key, t in mapped.tensors.items() if key.startswith(prefix)}
+        self._halves = {key[len(prefix) :] for key, kind in mapped.kinds.items() if kind == "BF16"}
+        if spec["kind"] not in KINDS:
+            raise ValueError(f"kind of table {name!r} must be one of {', '.join(KINDS)}, got {spec['kind']!r}.")
+
+    def vectors(self, ids: Any) -> Array:
+        """Vectors `(*s, embedding_dim)`, float32, of ids `(*s)`."""
+        given = np.asarray(ids)
+        if given.dtype.kind not in "iu":
+            raise TypeError(f"ids must be integers, got {given.dtype}.")
+        flat = given.reshape(-1).astype(np.int64)
+        if len(flat) and not 0 <= flat.min() <= flat.max() < self.num_embeddings:
+            raise IndexError(f"ids must lie in [0, {self.num_embeddings}), got {flat.min()} to {flat.max()}.")
+        vectors = KINDS[self.spec["kind"]](self, flat)
+        if self.spec["padding_idx"] is not None:
+            vectors[flat == self.spec["padding_idx"]] = 0
+        return vectors.reshape(*given.shape, self.embedding_dim)
+
+    def stored(self, name: str, rows: Array) -> Array:
+        """Rows `(n, slots)` of a codebook, `(n, slots, width)` in float32."""
+        values = self._float(f"{name}.values", self._tensors[f"{name}.values"][rows])
+        scale = self._tensors.get(f"{name}.scale")
+        return values if scale is None else values * scale
+
+    def matrix(self, name: str) -> Array:
+        """A whole codebook in float32."""
+        return self.stored(name, np.arange(len(self._tensors[f"{name}.values"]))[:, None])[:, 0]
+
+    def count(self, name: str) -> int:
+        """Rows of a codebook."""
+        return len(self._tensors[f"{name}.values"])
+
+    def tensor(self, name: str) -> Array | None:
+        """A tensor as it is stored, if the table has it."""
+        return self._tensors.get(name)
+
+    def _float(self, name: str, values: Array) -> Array:
+        if name in self._halves:
+            return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return values.astype(np.float32)
+
+
+def _rows(table: Table, ids: Array) -> Array:
+    """Rows of one codebook: weighted, summed over terms or multiplied, side by side."""
+    spec = table.spec
+    found: dict[int, Array] = {}
+    for place, group in enumerate(spec["groups"]):
+        numbers = GROUPS[group["kind"]](group, table, f"groups.{place}.", ids) + np.array(group["first_rows"])
+        found |= dict(zip(group["slots"], numbers.T, strict=True))
+    pieces = table.stored("rows", np.stack([found[slot] for slot in sorted(found)], axis=1))
+    if spec["weights"] is not None:
+        pieces = pieces * _weights(spec["weights"], table, ids)[:, :, None]
+    if spec["product"]:
+        return reduce(np.multiply, np.moveaxis(pieces, 1, 0))
+    pieces = pieces.reshape(len(ids), spec["columns"], spec["terms"], -1)
+    return reduce(np.add, np.moveaxis(pieces, 2, 0)).reshape(len(ids), table.embedding_dim)
+
+
+def _weights(kind: str, table: Table, ids: Array) -> Array:
+    seeds = table.tensor("weights.seeds")
+    if kind == "signs":
+        assert seeds is not None
+        return (1 - 2 * (hash32(ids, seeds) >> np.uint64(31)).astype(np.int64)).astype(np.float32)
+    weights = table.tensor("weights.weights")
+    assert weights is not None
+    return weights[ids if seeds is None else into(hash32(ids, seeds), len(weights))[:, 0]]
+
+
+def _codes(table: Table, ids: Array) -> Array:
+    """Rows of integers times a scale."""
+    values, scale, starts = (table.tensor(name) for name in ("values", "scale", "starts"))
+    assert values is not None and scale is not None and starts is not None  # noqa: PT018
+    seeds, num_learned, rows = table.tensor("seeds"), table.spec["num_learned"], ids
+    if seeds is not None:
+        shared = into(hash32(ids, seeds), len(values) - num_learned)[:, 0] + num_learned
+        rows = np.where(ids < num_learned, ids, shared)
+    if len(scale) > 1:
+        scale = scale[np.searchsorted(starts, rows, side="right") - 1]
+    return values[rows].astype(np.float32) * scale
+
+
+def _blocks(table: Table, ids: Array) -> Array:
+    """Narrow rows of blocks of consecutive ids, widened by projections."""
+    num_blocks = len([name for name in table._tensors if name.startswith("narrow.") and name.endswith(".values")])
+    num_wide = num_blocks - len([n for n in table._tensors if n.startswith("projections.") and n.endswith(".values")])
+    vectors, start = np.empty((len(ids), table.embedding_dim), np.float32), 0
+    for block in range(num_blocks):
+        num_rows = table.count(f"narrow.{block}")
+        inside = (ids >= start) & (ids < start + num_rows)
+        narrow = table.stored(f"narrow.{block}", (ids[inside] - start)[:, None])[:, 0]
+        vectors[inside] = narrow if block < num_wide else narrow @ table.matrix(f"projections.{block - num_wide}")
+        start += num_rows
+    return vectors
+
+
+def _tensor_train(table: Table, ids: Array) -> Array:
+    """A product of small matrices, one for each digit of the id."""
+    slices = []
+    for core in range(3):
+        radix = table.count(f"cores.{core}")
+        slices.append(table.stored(f"cores.{core}", (ids % radix)[:, None])[:, 0])
+        ids = ids // radix
+    (d1, d2, d3), (r1, r2) = table.spec["factors"], table.spec["ranks"]
+    left = slices[0].reshape(-1, d1, r1) @ slices[1].reshape(-1, r1, d2 * r2)
+    return (left.reshape(-1, d1 * d2, r2) @ slices[2].reshape(-1, r2, d3)).reshape(-1, d1 * d2 * d3)
+
+
+def _network(table: Table, ids: Array) -> Array:
+    """Hashes in [−1, 1], through layers with Mish between them."""
+    seeds = table.tensor("seeds")
+    assert seeds is not None
+    centred = 2 * hash32(ids, seeds).astype(np.int64) - int(LOW)
+    activations = (centred.astype(np.float64) / float(LOW)).astype(np.float32)
+    num_layers = len([name for name in table._tensors if name.endswith(".values")])
+    for layer in range(num_layers):
+        activations = activations @ table.matrix(f"layers.{layer}").T
+        if layer < num_layers - 1:
+            activations = activations * np.tanh(np.logaddexp(np.float32(0), activations))
+    return activations
+
+
+KINDS = {"rows": _rows, "codes": _codes, "blocks": _blocks, "tensor-train": _tensor_train, "network": _network}
+
+
+# -- rows of ids -------------------------------------------------------------------------------------------------------
+
+
+def scramble(values: Array) -> Array:
+    """The finaliser of splitmix64, of uint64."""
+    values = (values ^ (values >> np.uint64(30))) * MIX_1
+    values = (values ^ (values >> np.uint64(27))) * MIX_2
+    return np.asarray(values ^ (values >> np.uint64(31)))
+
+
+def hash32(ids: Array, seeds: Array) -> Array:
+    """Hashes of 32 bits, as uint64 `(*s, functions)`, of ids `(*s)`; seeds are int64 `(functions, 3)`."""
+    mixed = scramble(ids.astype(np.uint64))[..., None]
+    a, b, c = np.ascontiguousarray(seeds).view(np.uint64).T
+    product = ((mixed & LOW) + a) * ((mixed >> np.uint64(32)) + b) + c
+    return np.asarray(product >> np.uint64(32))
+
+
+def into(hashes: Array, num_rows: int) -> Array:
+    """Hashes brought into `[0, num_rows)`, as int64."""
+    return ((hashes * np.uint64(num_rows)) >> np.uint64(32)).astype(np.int64)
+
+
+def _own(_: dict[str, Any], __: Table, ___: str, ids: Array) -> Array:
+    return ids[:, None]
+
+
+def _hashed(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Array:
+    return into(hash32(ids, table._tensors[f"{prefix}seeds"]), group["num_rows"])
+
+
+def _learned(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Array:
+    words, num_learned = table._tensors[f"{prefix}words"], group["num_learned"]
+    if table.tensor(f"{prefix}seeds") is None:
+        return _pointers(words, ids, len(group["slots"]), group["bits"])
+    hashed = _hashed(group, table, prefix, ids)
+    if num_learned == 0:
+        return hashed
+    found = _pointers(words, np.minimum(ids, num_learned - 1), len(group["slots"]), group["bits"])
+    return np.where((ids < num_learned)[:, None], found, hashed)
+
+
+def _pointers(words: Array, ids: Array, num_columns: int, bits: int) -> Array:
+    """Packed pointers `(n, num_columns)` of ids: number `p` lies from bit `p · bits` on, lowest bits first."""
+    if bits >= 8:
+        unsigned = words.view(f"<u{bits // 8}").reshape(-1, num_columns)
+        return unsigned[ids].astype(np.int64)
+    at = (ids[:, None] * num_columns + np.arange(num_columns)) * bits
+    return np.asarray((words[at >> 3].astype(np.int64) >> (at & 7)) & ((1 << bits) - 1))
+
+
+def _digits(group: dict[str, Any], _: Table, __: str, ids: Array) -> Array:
+    digits = []
+    for radix in group["radices"]:
+        digits.append(ids % radix)
+        ids = ids // radix
+    return np.stack(digits, axis=1)
+
+
+def _circular(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Array:
+    positions = ids[:, None] * group["dim"] + np.arange(group["dim"])
+    hashes = hash32(positions // group["block_size"], table._tensors[f"{prefix}seeds"])[..., 0]
+    return np.asarray((into(hashes, group["size"]) + positions % group["block_size"]) % group["size"])
+
+
+GROUPS = {"own": _own, "hashed": _hashed, "learned": _learned, "digits": _digits, "circular": _circular}
+
+
+# -- bundles and vocabularies ------------------------------------------------------------------------------------------
+
+
+class Bundle:
+    """The tables of an exported model, and its other weights."""
+
+    def __init__(self, path: Path | str) -> None:
+        mapped = map_file(path)
+        if (mapped.metadata.get("format"), mapped.metadata.get("version")) != ("cce-bundle", "1"):
+            raise ValueError(f"{path} must be a cce-bundle of version 1, got {mapped.metadata.get('format')!r}.")
+        self.spec = json.loads(mapped.metadata["spec"])
+        self.tables = {name: Table(spec, mapped, name) for name, spec in self.spec["tables"].items()}
+        self.weights = {name[6:]: t for name, t in mapped.tensors.items() if name.startswith("model/")}
+
+    def __getitem__(self, name: str) -> Table:
+        """A table by the path of its module, or by the name of its feature where one collection has it."""
+        found = [c["tables"][name] for c in self.spec["collections"].values() if name in c["tables"]]
+        if name not in self.tables and len(found) != 1:
+            raise KeyError(f"{name!r} must name one table; the tables are {', '.join(self.tables)}.")
+        return self.tables[name if name in self.tables else found[0]]
+
+
+def open_bundle(path: Path | str) -> Bundle:
+    """Open an exported model."""
+    return Bundle(path)
+
+
+class Vocabulary:
+    """Texts to ids, from sorted hashes; a text is compared with the one of the id that its hash led to."""
+
+    def __init__(self, path: Path | str) -> None:
+        tensors, _, metadata = map_file(path)
+        if (metadata.get("format"), metadata.get("version")) != ("cce-vocabulary", "1"):
+            raise ValueError(f"{path} must be a cce-vocabulary of version 1, got {metadata.get('format')!r}.")
+        self.hashes, self.ids, self.offsets, self.text = (
+            tensors[name] for name in ("hashes", "ids", "offsets", "text")
+        )
+
+    def find(self, texts: list[str]) -> Array:
+        """The ids of texts, int64; 0 where one is unseen."""
+        return np.array([self._find(text.encode()) for text in texts], np.int64)
+
+    def _find(self, text: bytes) -> int:
+        wanted = np.uint64(fnv1a(text))
+        place = int(np.searchsorted(self.hashes, wanted))
+        while place < len(self.hashes) and self.hashes[place] == wanted:
+            found = int(self.ids[place])
+            if self.text[self.offsets[found - 1] : self.offsets[found]].tobytes() == text:
+                return found
+            place += 1
+        return 0
+
+
+def open_vocabulary(path: Path | str) -> Vocabulary:
+    """Open the vocabulary of a feature."""
+    return Vocabulary(path)
+
+
+def fnv1a(text: bytes) -> int:
+    """The FNV-1a hash of bytes, 64 bits."""
+    state = FNV_START
+    for byte in text:
+        state = ((state ^ byte) * FNV_PRIME) & WORD
+    return state

@@ -1,0 +1,86 @@
+"""ONNX: a traced model written as one, and run by onnxruntime. The only file that imports either."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cce.serving.program import OUTPUT, Inputs, quiet_tracing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from torch import Tensor
+    from torch.export import ExportedProgram
+
+OPSET = 20
+OLDEST, NEWEST = 18, 23  # BitwiseAnd came with 18; torch writes no others
+
+
+def check_opset(opset: int) -> None:
+    """Reject versions of ONNX in which a program cannot be written."""
+    if not OLDEST <= opset <= NEWEST:
+        raise ValueError(f"opset must lie in [{OLDEST}, {NEWEST}]: older ones have no bit operations, got {opset}.")
+
+
+def write_onnx(path: Path, program: ExportedProgram, inputs: Inputs, *, opset: int = OPSET) -> None:
+    """Write a traced model; tensors beyond 2 GB go to a file beside it."""
+    check_opset(opset)
+    _import("onnxscript")
+    with quiet_tracing(), _quiet_logging():
+        made: Any = torch.onnx.export(
+            program,
+            (inputs,),
+            dynamo=True,
+            input_names=list(inputs),
+            output_names=[OUTPUT],
+            opset_version=opset,
+            verbose=False,
+        )
+        written = made.model.opset_imports.get("")
+        if written != opset:
+            raise ValueError(f"opset must be one that torch can write this model in, got {opset}: it wrote {written}.")
+        for node in made.model.graph.all_nodes():
+            node.metadata_props.clear()  # where each came from in the code: most of a small file
+        made.save(path)
+
+
+def run_onnx(path: Path) -> Callable[[Inputs], Tensor]:
+    """The program in a file, run by onnxruntime on the CPU."""
+    onnxruntime = _import("onnxruntime")
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = {each.name for each in session.get_inputs()}  # a model may ignore an input, which is then left out
+
+    def run(inputs: Inputs) -> Tensor:
+        given = {name: tensor.numpy() for name, tensor in inputs.items() if name in names}
+        return torch.from_numpy(session.run([OUTPUT], given)[0])
+
+    return run
+
+
+def _import(name: str) -> Any:
+    try:
+        if name == "onnxruntime":
+            import onnxruntime
+
+            return onnxruntime
+        import onnxscript
+
+        return onnxscript
+    except ImportError as error:
+        raise ValueError(f"format 'onnx' needs {name}: pip install 'clustered-embeddings[export]'.") from error
+
+
+@contextmanager
+def _quiet_logging() -> Iterator[None]:
+    """Hold back what the exporter logs about packages that it does not need."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,111 @@
+"""A frozen model as a program with named inputs, that torch.export can write down whole.
+
+Inputs, by name: `dense` `(B, num_dense)` float32, if the schema has dense columns; `ids` `(B, F)` int64 if every
+feature has one id a row. With multi-hot features, one input for each feature instead: `ids.NAME`, `(B)` or, for bags,
+`(n)` with `offsets.NAME` `(B)`, where each bag starts. The output is `logits` `(B)`. B and every n are free.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from cce.schema import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cce.schema import Schema
+
+Inputs = dict[str, Tensor]
+OUTPUT = "logits"
+EXAMPLE_ROWS = 3  # of the batch that is traced: neither 0 nor 1, which a tracer takes for constants
+
+
+class ServedModel(nn.Module):
+    """A frozen model, called with a dictionary of tensors."""
+
+    def __init__(self, model: nn.Module, schema: Schema) -> None:
+        super().__init__()
+        self.model = model
+        self.names = [feature.name for feature in schema.features]
+        self.has_dense = bool(schema.dense)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """Logits `(B)`."""
+        ids = inputs.get("ids")
+        columns: Any = {name: self._column(inputs, name) for name in self.names} if ids is None else ids
+        num_rows = self._num_rows(inputs)
+        nothing = torch.zeros(num_rows, device=next(iter(inputs.values())).device)
+        dense = inputs["dense"] if self.has_dense else nothing.unsqueeze(-1)[:, :0]
+        logits: Tensor = self.model(Batch(dense, columns, nothing))
+        return logits
+
+    def _column(self, inputs: Inputs, name: str) -> Tensor | tuple[Tensor, Tensor]:
+        ids, offsets = inputs[f"ids.{name}"], inputs.get(f"offsets.{name}")
+        return ids if offsets is None else (ids, offsets)
+
+    def _num_rows(self, inputs: Inputs) -> int:
+        if "ids" in inputs:
+            return inputs["ids"].shape[0]
+        first = self.names[0]
+        return inputs.get(f"offsets.{first}", inputs[f"ids.{first}"]).shape[0]
+
+
+def make_inputs(batch: Batch, schema: Schema) -> Inputs:
+    """The inputs of a batch as a program takes them."""
+    inputs = {"dense": batch.dense} if schema.dense else {}
+    if batch.offsets is None:
+        return inputs | {"ids": batch.ids}
+    size = len(batch)
+    for place, feature in enumerate(schema.features):
+        starts = batch.offsets[place * size : (place + 1) * size + 1]
+        inputs[f"ids.{feature.name}"] = batch.ids[int(starts[0]) : int(starts[-1])]
+        if feature.multi_hot:
+            inputs[f"offsets.{feature.name}"] = starts[:-1] - starts[0]
+    return inputs
+
+
+def example_inputs(schema: Schema) -> Inputs:
+    """A batch to trace a program with: every id is 0."""
+    num_rows, num_features = EXAMPLE_ROWS, len(schema.features)
+    inputs = {"dense": torch.zeros(num_rows, len(schema.dense))} if schema.dense else {}
+    if not schema.is_multi_hot:
+        return inputs | {"ids": torch.zeros(num_rows, num_features, dtype=torch.int64)}
+    for place, feature in enumerate(schema.features):
+        num_ids = 2 * num_rows + 1 + place if feature.multi_hot else num_rows
+        inputs[f"ids.{feature.name}"] = torch.zeros(num_ids, dtype=torch.int64)
+        if feature.multi_hot:
+            inputs[f"offsets.{feature.name}"] = torch.arange(num_rows)
+    return inputs
+
+
+def trace(model: ServedModel, schema: Schema) -> ExportedProgram:
+    """The model as a graph of torch's own operators, for any number of rows."""
+    inputs = example_inputs(schema)
+    with quiet_tracing():
+        program = torch.export.export(model.eval(), (inputs,), dynamic_shapes=(dynamic_shapes(schema, inputs),))
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # paths of this machine, and most of the file
+    return program
+
+
+def dynamic_shapes(schema: Schema, inputs: Inputs) -> dict[str, dict[int, Any]]:
+    """Which dimensions are free: the rows, and the ids of each feature of bags."""
+    bags = {f"ids.{feature.name}" for feature in schema.features if feature.multi_hot}
+    batch = Dim("batch", min=0)
+    numbered = {name: Dim(f"num_ids_{index}", min=0) for index, name in enumerate(sorted(bags))}
+    return {name: {0: numbered.get(name, batch)} for name in inputs}
+
+
+@contextmanager
+def quiet_tracing() -> Iterator[None]:
+    """Hold back warnings of torch about its own code."""
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        yield

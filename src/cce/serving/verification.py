@@ -1,0 +1,117 @@
+"""Does an exported program say what the trained model says? On held-out rows, and over the whole range of ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from cce.evaluation import auc, binary_cross_entropy
+from cce.schema import Batch
+from cce.serving.program import make_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from torch import nn
+
+    from cce.data import PreparedData
+    from cce.schema import Schema
+    from cce.serving.program import Inputs
+
+    Program = Callable[[Inputs], Tensor]
+
+BATCH = 4_096
+SWEPT = 1 << 16  # rows over the range of ids
+# largest difference of a logit that is let through, unless it is given
+TOLERANCES = {"float32": 1e-4, "float16": 0.05, "bfloat16": 0.2, "int8": 0.5}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was compared, and how far apart it is."""
+
+    split: str
+    num_rows: int  # held out
+    num_swept: int  # over the range of ids
+    difference: float  # largest, of a logit
+    before: dict[str, float]
+    after: dict[str, float]
+
+    def __str__(self) -> str:
+        scores = ", ".join(f"{name} {self.before[name]:.6f} → {self.after[name]:.6f}" for name in self.before)
+        rows = f"{self.num_rows:,} rows of {self.split} and {self.num_swept:,} over all ids"
+        return f"largest difference of a logit {self.difference:.3g} ({rows}); {scores}"
+
+
+class _Compared(NamedTuple):
+    """Rows with the logits of both."""
+
+    expected: Tensor
+    got: Tensor
+    labels: Tensor
+    weights: Tensor
+
+    @property
+    def difference(self) -> float:
+        return float((self.got - self.expected).abs().max())
+
+
+def verify(program: Program, model: nn.Module, data: PreparedData, schema: Schema, *, tolerance: float) -> Verification:
+    """Compare a program with the trained model; a ValueError above the tolerance, or where logits are not finite."""
+    split = next((name for name in ("test", "validation", "train") if name in data.splits and data.num_rows(name)), "")
+    if not split:
+        raise ValueError(f"data must have rows to verify with, got none in {data.path}.")
+    held_out = _compare(program, model, data.loader(split, batch_size=BATCH, shuffle=False), schema)
+    some = next(iter(data.loader(split, batch_size=BATCH, shuffle=False)))
+    swept = _compare(program, model, sweep(some, schema), schema)
+    difference = max(held_out.difference, swept.difference)
+    before, after = _scores(held_out.expected, held_out), _scores(held_out.got, held_out)
+    found = Verification(split, len(held_out.got), len(swept.got), difference, before, after)
+    if not difference <= tolerance:
+        raise ValueError(f"verification failed: tolerance is {tolerance:g}, got {found}.")
+    return found
+
+
+def sweep(rows: Batch, schema: Schema) -> Iterator[Batch]:
+    """Rows whose ids go through every vocabulary, from the first id to the last; dense values are those of `rows`."""
+    num_rows = min(SWEPT, max(feature.num_embeddings for feature in schema.features))
+    for start in range(0, num_rows, BATCH):
+        steps = torch.arange(start, min(start + BATCH, num_rows))
+        columns = [_spread(steps, feature.num_embeddings, num_rows) for feature in schema.features]
+        dense, labels = rows.dense[steps % len(rows)], torch.zeros(len(steps))
+        if not schema.is_multi_hot:
+            yield Batch(dense, torch.stack(columns, dim=1), labels)
+        else:
+            yield Batch(dense, torch.cat(columns), labels, torch.arange(len(steps) * len(columns) + 1))
+
+
+def _spread(steps: Tensor, num_ids: int, num_rows: int) -> Tensor:
+    """Ids evenly over `[0, num_ids)`, the last included; all of them, again and again, if there are fewer than rows."""
+    if num_ids <= num_rows:
+        return steps % num_ids
+    return steps * (num_ids - 1) // (num_rows - 1)
+
+
+@torch.no_grad()
+def _compare(program: Program, model: nn.Module, batches: Iterable[Batch], schema: Schema) -> _Compared:
+    """Logits of the model and of the program for all batches."""
+    parts = [
+        (
+            model(batch).float(),
+            program(make_inputs(batch, schema)).float(),
+            batch.labels,
+            torch.ones_like(batch.labels) if batch.weights is None else batch.weights,
+        )
+        for batch in batches
+    ]
+    return _Compared(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def _scores(logits: Tensor, rows: _Compared) -> dict[str, float]:
+    return {
+        "bce": binary_cross_entropy(logits, rows.labels, rows.weights),
+        "auc": auc(logits, rows.labels, rows.weights),
+    }

@@ -1,0 +1,120 @@
+"""`cce export` as it is typed: from raw rows to a program that runs without cce."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import cce
+from cce.cli import main
+from cce.training import Trainer
+from helpers.files import small_files
+from helpers.raw_runs import held_out_rows, train_on_raw
+from helpers.runs import tiny_config, tiny_data
+
+pytestmark = pytest.mark.slow
+
+# what a service does with an export: raw values to ids by the file that comes with it, and onnxruntime
+SERVICE = """
+import json, sys
+for name in ("torch", "cce", "safetensors"):
+    sys.modules[name] = None
+folder = sys.argv[1]
+sys.path.insert(0, folder)
+import numpy as np, onnxruntime, numpy_reader
+told = json.load(open(folder + "/export.json"))
+rows = json.load(sys.stdin)
+inputs = {"dense": np.array(rows["dense"], np.float32)}
+for name, values in rows["values"].items():
+    ids = numpy_reader.open_vocabulary(folder + "/" + told["vocabularies"][name]).find(sum(values, []))
+    inputs["ids." + name] = ids
+    if "offsets." + name in told["inputs"]:
+        lengths = [len(bag) for bag in values]
+        inputs["offsets." + name] = np.cumsum([0, *lengths[:-1]]).astype(np.int64)
+session = onnxruntime.InferenceSession(folder + "/" + told["file"], providers=["CPUExecutionProvider"])
+logits = session.run([told["output"]], {each.name: inputs[each.name] for each in session.get_inputs()})[0]
+print(json.dumps((1 / (1 + np.exp(-logits))).tolist()))
+"""
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported")
+    train_on_raw(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A run on synthetic clicks, whose ids never were anything else."""
+    folder = tmp_path_factory.mktemp("plain")
+    Trainer(tiny_config(tiny_data(folder / "data"), max_steps=9, epochs=1), folder / "run").run()
+    return folder
+
+
+def test_raw_rows_are_predicted_without_cce_as_by_the_run(raw, capsys):
+    pytest.importorskip("onnxruntime")
+    command = ["export", str(raw / "run"), str(raw / "out"), "--format", "onnx", "--codebook", "int8"]
+    assert main([*command, "--verify", str(raw / "data")]) == 0
+    told = capsys.readouterr()
+    assert "verified: largest difference of a logit" in told.out
+    assert "bytes before" in told.out
+    assert told.err == ""
+    rows = held_out_rows()[:20]
+    batch = next(
+        iter(cce.load_run(raw / "run").inputs.encoder(cce.load_run(raw / "run").schema).batches(rows, batch_size=20))
+    )
+    values = {
+        "user": [[row["user"]] for row in rows],
+        "item": [[row["item"]] for row in rows],
+        "tags": [[tag for tag in row["tags"].split("|") if tag] for row in rows],
+    }
+    given = json.dumps({"dense": batch.dense.tolist(), "values": values})
+    run = [sys.executable, "-I", "-c", SERVICE, str(raw / "out")]
+    result = subprocess.run(run, input=given, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+    expected = cce.load_run(raw / "run").predict(rows)
+    np.testing.assert_allclose(json.loads(result.stdout), expected, atol=0.02)
+
+
+@pytest.mark.parametrize("form", ["safetensors", "dense"])
+def test_tables_are_exported_and_verified(plain, form, capsys, tmp_path):
+    command = ["export", str(plain / "run"), str(tmp_path / "out"), "--format", form, "--verify", str(plain / "data")]
+    assert main([*command, "--codebook", "float16", "--json"]) == 0
+    told = capsys.readouterr()
+    made = json.loads(told.out)
+    assert 0 < made["verification"]["difference"] < 0.05
+    assert made["path"] == str(tmp_path / "out")
+    assert told.err.startswith("cce export: no vocabularies, so inputs are ids: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("--format", "onnx", "--opset", "11"),
+            r"opset must lie in [18, 23]: older ones have no bit operations, got 11.",
+        ),
+        (("--opset", "20"), "opset goes with format 'onnx', got opset=20 with format='safetensors'."),
+        (("--tolerance", "1"), "tolerance goes with verify, got tolerance=1 without a data set."),
+        (("--verify", "nowhere"), "nowhere must be a data set made by `cce prepare`, got no manifest.json there."),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(plain, words, message, capsys, tmp_path):
+    assert main(["export", str(plain / "run"), str(tmp_path / "out"), *words]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"cce export: {message}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_verification_and_a_full_disk_leave_nothing(plain, capsys, tmp_path):
+    command = ["export", str(plain / "run"), str(tmp_path / "out"), "--codebook", "int8"]
+    assert main([*command, "--verify", str(plain / "data"), "--tolerance", "1e-9"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "cce export: verification failed: tolerance is 1e-09, got largest difference"
+    )
+    with small_files(1000):
+        assert main(command) == 2
+    assert capsys.readouterr().err.endswith("File too large\n")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,73 @@
+"""One small table of every method, in all its forms, and models of two features around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import cce
+from cce.schema import Batch, Feature, Schema
+
+NUM_IDS, DIM = 600, 16
+FORMS: dict[str, list[dict[str, Any]]] = {
+    "full": [{}, {"padding_idx": 2}],
+    "hash": [{}, {"signed": True}],
+    "hash-embedding": [{}, {"num_hashes": 3}, {"weighted": True, "num_weights": NUM_IDS}, {"weighted": True}],
+    "ce-concat": [{}, {"split": "quotient-remainder"}],
+    "ce-sum": [{}, {"split": "quotient-remainder", "num_tables": 3}],
+    "ce-mult": [{}, {"split": "quotient-remainder"}],
+    "robe": [{}, {"block_size": 5}],
+    "dhe": [{}],
+    "tt": [{}],
+    "collide": [{}],
+    "mixed-dim": [{}],
+    "pq": [{}, {"residual": True}],
+    "quantized": [{}, {"scale_by": "group"}, {"scale_by": "column", "bits": 16, "num_learned": 50}],
+    "cce": [
+        {},
+        {"num_learned": 100},
+        {"num_learned": 0},
+        {"num_helpers": 0},
+        {"num_helpers": 2},
+        {"combine": "sum"},
+        {"padding_idx": 3, "num_columns": 1},
+    ],
+}
+BUDGETS = {"full": NUM_IDS * DIM}  # the others get less than the full table
+CASES = [(method, options) for method, forms in FORMS.items() for options in forms]
+LINEAR = [case for case in CASES if case[0] not in ("dhe", "tt", "collide", "mixed-dim")]
+
+
+def make_table(method: str, options: dict[str, Any], num_params: int = 3_000) -> cce.Embedding:
+    return cce.create_embedding(method, NUM_IDS, DIM, num_params=BUDGETS.get(method, num_params), seed=1, **options)
+
+
+def make_schema(*, multi_hot: bool) -> Schema:
+    return Schema((Feature("user", NUM_IDS), Feature("item", 300, multi_hot=multi_hot)), ("age", "price"))
+
+
+def make_model(schema: Schema, *, method: str = "cce", pooling: str = "sum", **options: Any) -> torch.nn.Module:
+    torch.manual_seed(0)  # a DLRM without a generator
+    tables = cce.EmbeddingCollection(
+        schema.vocabulary_sizes, DIM, method=method, cap=3_000, options={method: options}, pooling=pooling, seed=0
+    )
+    return cce.DLRM(schema, tables, bottom=(8,), top=(8,)).eval()
+
+
+def make_batch(schema: Schema, num_rows: int, seed: int = 0) -> Batch:
+    """Random rows; features of bags have 0 to 3 ids each."""
+    draw = torch.Generator().manual_seed(seed)
+    dense, labels = torch.randn(num_rows, 2, generator=draw), torch.zeros(num_rows)
+    lengths = [
+        torch.randint(0, 4, (num_rows,), generator=draw) if feature.multi_hot else torch.ones(num_rows).long()
+        for feature in schema.features
+    ]
+    ids = [
+        torch.randint(0, feature.num_embeddings, (int(each.sum()),), generator=draw)
+        for feature, each in zip(schema.features, lengths, strict=True)
+    ]
+    if not schema.is_multi_hot:
+        return Batch(dense, torch.stack(ids, dim=1), labels)
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(lengths).cumsum(0)])
+    return Batch(dense, torch.cat(ids), labels, offsets)

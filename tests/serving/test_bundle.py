@@ -1,0 +1,69 @@
+"""Bundles byte for byte: what `docs/format.md` promises to readers in other languages."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import cce
+from cce.serving import freeze_table
+from cce.serving.bundle import write_bundle, write_dense
+from helpers.frozen import make_model, make_schema, make_table
+
+
+def read_header(path):
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + length]), 8 + length, len(content)
+
+
+@pytest.mark.parametrize("codebook", ["float32", "bfloat16", "int8"])
+def test_every_tensor_lies_at_a_multiple_of_its_size_and_is_read_back(codebook, tmp_path):
+    frozen = cce.freeze(make_model(make_schema(multi_hot=False)), codebook=codebook)
+    write_bundle(tmp_path / "model.safetensors", frozen)
+    header, start, size = read_header(tmp_path / "model.safetensors")
+    metadata = header.pop("__metadata__")
+    assert start % 8 == 0
+    assert (metadata["format"], metadata["version"]) == ("cce-bundle", "1")
+    end = 0
+    for entry in header.values():
+        first, last = entry["data_offsets"]
+        assert first == end
+        assert first % torch.empty(0, dtype=DTYPES[entry["dtype"]]).itemsize == 0
+        end = last
+    assert start + end == size
+    tensors = load_file(tmp_path / "model.safetensors")
+    state = frozen.state_dict()
+    assert len(tensors) == len(state)
+    for name, tensor in tensors.items():
+        path = name.removeprefix("model/").replace("/", ".")
+        assert torch.equal(tensor, state[path]), name
+
+
+DTYPES = {
+    "F32": torch.float32,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+}
+
+
+def test_the_spec_names_features_pooling_and_rows(tmp_path):
+    frozen = cce.freeze(make_model(make_schema(multi_hot=True), pooling="mean"))
+    write_bundle(tmp_path / "model.safetensors", frozen)
+    spec = json.loads(read_header(tmp_path / "model.safetensors")[0]["__metadata__"]["spec"])
+    (collection,) = spec["collections"].values()
+    assert collection["features"] == {"user": 600, "item": 300}
+    assert collection["tables"] == {"user": "tables.tables.user", "item": "tables.tables.item"}
+    assert (collection["pooling"], collection["unified"]) == ("mean", False)
+    assert [group["kind"] for group in spec["tables"]["tables.tables.user"]["groups"]] == ["learned", "hashed"]
+
+
+def test_a_dense_file_has_a_row_for_each_id_and_no_pointers(tmp_path):
+    table = make_table("tt", {})
+    write_dense(tmp_path / "dense.safetensors", freeze_table(table), torch.float32)
+    (values,) = load_file(tmp_path / "dense.safetensors").values()
+    torch.testing.assert_close(values, table.to_dense(), rtol=0, atol=1e-7)

@@ -1,0 +1,134 @@
+"""Exports as folders: whole, verified, run without cce, or not there at all."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import cce
+from cce.data import PreparedData, Texts, Vocabulary
+from cce.serving import bundle, export_model, numpy_reader
+from cce.serving.exporting import RawInputs
+from cce.serving.program import make_inputs
+from helpers.frozen import make_batch, make_model, make_schema
+from helpers.runs import tiny_data
+
+ALONE = """
+import json, shutil, sys
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "cce":
+            raise ImportError("cce is not here")
+sys.meta_path.insert(0, Refused())
+import torch
+folder = sys.argv[1]
+inputs = torch.load(folder + "/inputs.pt")
+program = torch.export.load(folder + "/out/model.pt2")
+answers = [program.module()(inputs).tolist()]
+if shutil.which("g++"):
+    torch._inductor.aoti_compile_and_package(program, package_path=folder + "/compiled.pt2")
+    answers.append(torch._inductor.aoti_load_package(folder + "/compiled.pt2")(inputs).tolist())
+print(json.dumps(answers))
+"""
+
+
+@pytest.mark.slow
+def test_a_program_of_torch_export_runs_where_cce_is_not_and_compiled_ahead_of_time(tmp_path):
+    schema = cce.Schema((cce.Feature("user", 600), cce.Feature("item", 20, multi_hot=True)))
+    model = cce.GMF(schema, cce.EmbeddingCollection(schema.vocabulary_sizes, 16, cap=3_000, seed=0)).eval()
+    export_model(model, schema, tmp_path / "out", format="pt2")
+    some = make_batch(make_schema(multi_hot=True), 33)
+    ids = torch.where(torch.arange(len(some.ids)) < 33, some.ids, some.ids % 20)  # those of 33 users come first
+    batch = replace(some, dense=some.dense[:, :0], ids=ids)
+    torch.save(make_inputs(batch, schema), tmp_path / "inputs.pt")
+    alone = os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-W", "ignore", "-c", ALONE, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=tmp_path, env=alone, check=False)
+    assert result.returncode == 0, result.stderr
+    answers = json.loads(result.stdout.splitlines()[-1])
+    assert len(answers) == 1 + (shutil.which("g++") is not None)
+    for answer in answers:
+        torch.testing.assert_close(torch.tensor(answer), model(batch), rtol=0, atol=1e-5)
+
+
+def test_a_folder_says_what_it_holds_and_turns_raw_values_into_ids(tmp_path):
+    schema = make_schema(multi_hot=True)
+    texts = [f"user {index}" for index in range(599)]
+    raw = RawInputs({"user": Vocabulary.build("user", "words", Texts.of(texts))}, {"reading": {"log": True}})
+    made = export_model(make_model(schema), schema, tmp_path / "out", codebook="int8", raw=raw)
+    files = {path.relative_to(made.path).as_posix() for path in made.path.rglob("*") if path.is_file()}
+    assert files == {"model.safetensors", "export.json", "numpy_reader.py", "vocabulary/000.safetensors"}
+    assert made.nbytes == sum((made.path / name).stat().st_size for name in files)
+    told = json.loads((made.path / "export.json").read_text())
+    assert told["inputs"]["ids.item"] == {"dtype": "int64", "shape": ["ids"]}
+    assert told["inputs"]["dense"] == {"dtype": "float32", "shape": ["batch", 2]}
+    assert (told["format"], told["codebook"], told["file"]) == ("safetensors", "int8", "model.safetensors")
+    assert told["raw"] == {"reading": {"log": True}}
+    vocabulary = numpy_reader.open_vocabulary(made.path / told["vocabularies"]["user"])
+    assert vocabulary.find(["user 0", "user 598", "nobody", ""]).tolist() == [1, 599, 0, 0]
+    vectors = numpy_reader.open_bundle(made.path / told["file"])["user"].vectors(vocabulary.find(["user 7"]))
+    assert np.abs(vectors).sum() > 0
+    assert made.to_dict()["table_nbytes"]["after"] < made.to_dict()["table_nbytes"]["before"]
+
+
+def test_a_model_in_training_is_exported_and_trains_on(tmp_path):
+    data = PreparedData.open(tiny_data(tmp_path / "data"))
+    model = cce.DLRM(
+        data.schema, cce.EmbeddingCollection(data.schema.vocabulary_sizes, 8, cap=320, seed=0), dropout=0.5
+    )
+    made = export_model(model, data.schema, tmp_path / "out", data=data)
+    assert made.verification.difference <= 1e-5
+    assert model.training
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_two_values_of_one_hash_are_told_apart_by_their_texts(tmp_path):
+    vocabulary = Vocabulary.build("user", "words", Texts.of(["a", "b", "c"]))
+    same = np.full(3, numpy_reader.fnv1a(b"b"), np.uint64)
+    Vocabulary("user", "words", same, np.array([1, 2, 3], np.int32), vocabulary.texts).save(tmp_path / "v.safetensors")
+    assert numpy_reader.open_vocabulary(tmp_path / "v.safetensors").find(["b", "a"]).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "tflite"}, "format must be one of safetensors, pt2, onnx, dense"),
+        ({"codebook": "int4"}, "codebook must be one of"),
+        ({"pointers": "none"}, "pointers must be one of packed, bytes"),
+        ({"format": "onnx", "opset": 11}, r"opset must lie in \[18, 23\]"),
+        ({"format": "dense", "codebook": "int8"}, "codebook must be float32, float16 or bfloat16 for format 'dense'"),
+        ({"tolerance": -1.0}, "tolerance must be"),
+    ],
+)
+def test_bad_options_are_rejected_and_leave_nothing(options, message, tmp_path):
+    schema = make_schema(multi_hot=False)
+    with pytest.raises(ValueError, match=message):
+        export_model(make_model(schema), schema, tmp_path / "out", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_there_is_left_as_it_is(tmp_path):
+    schema = make_schema(multi_hot=False)
+    with pytest.raises(FileExistsError, match="out must not exist yet, got"):
+        export_model(make_model(schema), schema, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
+    schema, whole = make_schema(multi_hot=False), bundle._write
+
+    def write(path, entries, spec):
+        whole(path, entries, spec)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(bundle, "_write", write)
+    with pytest.raises(OSError, match="No space left on device"):
+        export_model(make_model(schema), schema, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,49 @@
+"""Frozen tables: the vectors of the trained ones, for any shape of ids."""
+
+import pytest
+import torch
+
+from cce.embeddings import METHODS
+from cce.serving import freeze_table
+from helpers.frozen import CASES, DIM, FORMS, NUM_IDS, make_table
+
+IDS = torch.arange(NUM_IDS)
+
+
+def test_there_is_a_case_for_every_method():
+    assert set(FORMS) == set(METHODS)
+
+
+@pytest.mark.parametrize(("method", "options"), CASES, ids=str)
+def test_vectors_are_those_of_the_trained_table(method, options):
+    table = make_table(method, options)
+    frozen = freeze_table(table)
+    torch.testing.assert_close(frozen.embed(IDS[10:]), table.to_dense()[10:], rtol=0, atol=1e-7)
+    torch.testing.assert_close(frozen(IDS), table.to_dense(), rtol=0, atol=1e-7)
+    assert frozen(IDS.int().view(2, -1)).shape == (2, NUM_IDS // 2, DIM)
+    assert frozen(IDS[:0]).shape == (0, DIM)
+    assert not any(parameter.requires_grad for parameter in frozen.parameters())
+
+
+def test_a_collided_table_is_one_of_rows():
+    table = make_table("collide", {})
+    table.cluster(generator=torch.Generator().manual_seed(0))
+    frozen = freeze_table(table)
+    assert torch.equal(frozen(IDS), table.to_dense())
+    assert frozen.spec()["groups"][0]["kind"] == "learned"
+
+
+@pytest.mark.parametrize("method", ["cce", "dhe"])
+def test_ids_are_checked(method):
+    frozen = freeze_table(make_table(method, {}))
+    for wrong in (-1, NUM_IDS):
+        with pytest.raises(IndexError, match=rf"ids must lie in \[0, 600\), got {wrong}\."):
+            frozen(torch.tensor([0, wrong]))
+    with pytest.raises(TypeError, match="ids must be int32 or int64"):
+        frozen(torch.tensor([0.0]))
+
+
+def test_bytes_are_those_of_all_that_is_stored():
+    frozen = freeze_table(make_table("pq", {}))
+    assert frozen.nbytes == sum(tensor.nbytes for tensor in frozen.state_dict().values())
+    assert f"nbytes={frozen.nbytes}" in repr(frozen)
