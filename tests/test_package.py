@@ -27,7 +27,7 @@ PACKAGES = (  # a package imports only packages above it
     *("evaluation", "diagnostics"),
     *("integrations",),
     *("training", "runs", "serving"),
-    *("theory", "experiments", "report", "testing", "cli"),
+    *("theory", "experiments", "report", "testing", "cli", "calls"),
 )
 ENTRY_POINTS = ("__init__", "__main__")  # of cce itself: below all packages
 
@@ -143,7 +143,8 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
             if package not in {*required, *sys.stdlib_module_names, "cce"}:
                 importers.setdefault(package, set()).add(path.relative_to(SOURCE).as_posix())
     assert importers.pop("numba") == {"compiled/loops.py", "compiled/instructions.py"}
-    arrow = {f"data/prepare/arrow/{name}.py" for name in ("blocks", "frames", "json", "parquet", "text", "values")}
+    names = ("blocks", "compressed", "frames", "json", "json_lines", "parquet", "text", "values")
+    arrow = {f"data/prepare/arrow/{name}.py" for name in names}
     assert importers.pop("pyarrow") == arrow
     for package in ("pytest", "hypothesis"):
         assert all(path.startswith("testing/") for path in importers.pop(package))

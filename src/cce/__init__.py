@@ -13,6 +13,7 @@ from cce.version import __version__
 if TYPE_CHECKING:
     from cce import optim
     from cce.budget import Budget
+    from cce.calls import make_report, prepare, sweep, train
     from cce.clustering import ClusterSettings
     from cce.collection import EmbeddingCollection, plan_tables
     from cce.compression import compress
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     )
     from cce.evaluation import register_metric
     from cce.footprint import Footprint, Footprints
-    from cce.models import DLRM, GMF, create_model, register_model
+    from cce.models import DLRM, GMF, MLP, DCNv2, DeepFM, FinalMLP, create_model, register_model
     from cce.plugins import load_plugins
     from cce.pretrained import PretrainedMixin
     from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DLRM",
     "GMF",
+    "MLP",
     "Batch",
     "Budget",
     "ClusterEvent",
@@ -72,11 +74,14 @@ __all__ = [
     "CompositionalConcatEmbedding",
     "CompositionalProductEmbedding",
     "CompositionalSumEmbedding",
+    "DCNv2",
+    "DeepFM",
     "DeepHashEmbedding",
     "Embedding",
     "EmbeddingBag",
     "EmbeddingCollection",
     "Feature",
+    "FinalMLP",
     "Footprint",
     "Footprints",
     "FullEmbedding",
@@ -107,10 +112,12 @@ __all__ = [
     "load",
     "load_plugins",
     "load_run",
+    "make_report",
     "optim",
     "paper_schedule",
     "plan_tables",
     "pointer_entropies",
+    "prepare",
     "register_method",
     "register_metric",
     "register_model",
@@ -119,18 +126,24 @@ __all__ = [
     "restart_average",
     "save",
     "summary",
+    "sweep",
+    "train",
 ]
 
 _HOMES = {
     "DLRM": "cce.models",
     "GMF": "cce.models",
+    "MLP": "cce.models",
     "Batch": "cce.schema",
     "Budget": "cce.budget",
     "ClusterSchedule": "cce.reclustering",
     "ClusterSettings": "cce.clustering",
     "Collapse": "cce.diagnostics",
+    "DCNv2": "cce.models",
+    "DeepFM": "cce.models",
     "EmbeddingCollection": "cce.collection",
     "Feature": "cce.schema",
+    "FinalMLP": "cce.models",
     "Footprint": "cce.footprint",
     "Footprints": "cce.footprint",
     "LoadedRun": "cce.runs",
@@ -148,8 +161,10 @@ _HOMES = {
     "load": "cce.saving",
     "load_plugins": "cce.plugins",
     "load_run": "cce.runs",
+    "make_report": "cce.calls",
     "plan_tables": "cce.collection",
     "pointer_entropies": "cce.diagnostics",
+    "prepare": "cce.calls",
     "register_metric": "cce.evaluation",
     "register_model": "cce.models",
     "register_source": "cce.data",
@@ -157,6 +172,8 @@ _HOMES = {
     "restart_average": "cce.reclustering",
     "save": "cce.saving",
     "summary": "cce.diagnostics",
+    "sweep": "cce.calls",
+    "train": "cce.calls",
 }
 _SUBPACKAGES = ("optim",)  # used by their own names, as torch.optim is
 

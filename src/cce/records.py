@@ -57,6 +57,14 @@ class RunRecord:
         tables = [table.to_dict() for table in self.tables]
         return asdict(self) | {"tables": tables, "training_nbytes": self.training_nbytes}
 
+    def to_row(self) -> dict[str, Any]:
+        """One flat line of a data frame: names, options that are single values, sizes, durations and test scores."""
+        options = {name: value for name, value in self.config.items() if not isinstance(value, dict | list | tuple)}
+        sizes = {name: getattr(self, name) for name in ("num_params", "nbytes", "seconds", "samples_per_second")}
+        scores = {f"test_{name}": score for name, score in self.scores.items()}
+        names = {"name": self.name, "series": self.series or self.method, "method": self.method, "seed": self.seed}
+        return names | {name: value for name, value in options.items() if name not in names} | sizes | scores
+
     def to_json(self) -> str:
         """One line of strict JSON, where null stands for NaN."""
         return strict_json(self.to_dict())

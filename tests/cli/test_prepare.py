@@ -1,6 +1,7 @@
 """`cce prepare`: every kind from the shell, one clear line for what is wrong, JSON, and help with an example."""
 
 import gzip
+import io
 import json
 import zipfile
 
@@ -70,6 +71,22 @@ def test_table(tmp_path, capsys):
     summary = prepared(capsys, "table", tmp_path / "a.csv", tmp_path / "out", *words, "--split", "order")
     assert summary["features"] == {"user": 8, "tags": 3}
     assert summary["splits"] == {"train": 80, "validation": 10, "test": 10}
+
+
+def test_table_takes_files_of_splits_and_standard_input(tmp_path, capsys, monkeypatch):
+    write_csv(tmp_path / "a.csv", ("y", "user", "tags", "age"), ROWS[:70])
+    write_csv(tmp_path / "b.csv", ("y", "user", "tags", "age"), ROWS[70:])
+    words = ("--label", "y", "--categorical", "*", "--drop", "age", "tags", "--dense", "age:standard")
+    files = ("--train", tmp_path / "a.csv", "--test", tmp_path / "b.csv")
+    given = prepared(capsys, "table", tmp_path / "given", *words, *files)
+    assert given["splits"] == {"train": 70, "validation": 0, "test": 30}
+    assert given["features"] == {"user": 8}
+    text = (tmp_path / "a.csv").read_bytes().replace(b",", b"\t")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    summary = prepared(capsys, "table", "-", tmp_path / "out", *words, "--format", "tsv", "--test", "0.5")
+    assert sum(summary["splits"].values()) == 70
+    assert summary["splits"]["test"] > 20
+    assert PreparedData.open(tmp_path / "out").manifest["inputs"][0]["name"] == "standard-input.tsv"
 
 
 def test_options_of_the_default_split_are_used(tmp_path, capsys):

@@ -99,7 +99,7 @@ LABELS = {
     "an infinite weight": ({"a.csv": with_line("1,u,1,inf,1")}, (*TABLE, "--weight", "age"), ["line 42: age must be a number, got inf"]),
     "no weight": ({"a.csv": with_line("1,u,1,,1")}, (*TABLE, "--weight", "age"), ["line 42: age must be a number, got nothing"]),
     "a weight beyond float32": ({"a.csv": with_line("1,u,1,1e300,1")}, (*TABLE, "--weight", "age"), ["line 42: age must be in [0, 3.4e+38], got 1e+300"]),
-    "a dense number beyond float32": ({"a.csv": with_line("1,u,1,-1e300,1")}, (*TABLE, "--dense", "age", "--no-log"), ["line 42: age must be in [-3.4e+38, 3.4e+38], got -1e+300"]),
+    "a dense number beyond float32": ({"a.csv": with_line("1,u,1,-1e300,1")}, (*TABLE, "--dense", "age:identity"), ["line 42: age must be in [-3.4e+38, 3.4e+38], got -1e+300"]),
     "a dense number of words": ({"a.csv": with_line("1,u,1,old,1")}, (*TABLE, "--dense", "age"), ["line 42: age must be a number, got 'old'"]),
 }  # fmt: skip
 COLUMNS = {
@@ -153,7 +153,7 @@ OPTIONS = {
     "a file where the work goes": ({"a.csv": GOOD, "out.part": ""}, TABLE, ["out.part must be a folder, got a file"]),
     "a result in folders that are not there": ({"a.csv": "y\n1\n"}, (*TABLE[:3], "new/deep/out", *TABLE[4:]), ["a.csv must have a column 'user'"]),
     "bad rows in folders that are not there": ({"a.csv": with_line("2,u")}, (*TABLE[:3], "new/deep/out", *TABLE[4:]), ["line 42"]),
-    "no kind": ({}, ("prepare",), ["KIND must be one of criteo-kaggle, criteo-terabyte, movielens, table, synthetic"]),
+    "no kind": ({}, ("prepare",), ["KIND must be one of criteo-kaggle, criteo-terabyte, movielens, recbole, reczoo, table, synthetic"]),
     "an unknown kind": ({}, ("prepare", "avazu", "a", "b"), ["invalid choice: 'avazu'"]),
     "no out": ({}, ("prepare", "criteo-kaggle", "a"), ["the following arguments are required: OUT"]),
     "an unknown option": ({"a.csv": GOOD}, (*TABLE, "--labels", "y"), ["unrecognized arguments: --labels y"]),

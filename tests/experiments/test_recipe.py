@@ -5,12 +5,17 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 from cce.cli import _parser
+from cce.collection import EmbeddingCollection
 from cce.data import PreparedData
+from cce.data.sources.reczoo_sets import PUBLIC_SETS
 from cce.experiments.recipe import file_name, make_recipe, read_recipe
 from cce.experiments.runs import list_runs
 from cce.experiments.sweep import Sweep
+from cce.models import create_model
+from cce.schema import Batch, Feature, Schema
 from helpers.runs import tiny_data
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,7 +153,26 @@ def test_every_recipe_gives_runs(path):
     assert {run.series for run in runs} == set(recipe.all_series())
     assert len({run.name for run in runs}) == len(runs) >= len(recipe.seeds) * len(recipe.all_series())
     if recipe.expected:
-        assert "Tsang and Ahle (2023)" in recipe.expected["source"]
+        paper = "Zhu et al., 2021" if path.parent.name == "reczoo" else "Tsang and Ahle (2023)"
+        assert paper in recipe.expected["source"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Criteo_x1", "Criteo_x4", "Avazu_x4"])
+def test_the_models_of_public_benchmarks_can_be_made_of_their_columns(name):
+    recipe = read_recipe(ROOT / "recipes" / "reczoo" / f"{name.lower()}.toml")
+    public = next(each for each in PUBLIC_SETS if each.name == name)
+    assert recipe.data["prepare"] == f"reczoo {name}"
+    schema = Schema(tuple(Feature(feature, 9) for feature in public.categorical), public.dense)
+    for series, options in recipe.all_series().items():
+        tables = EmbeddingCollection(schema.vocabulary_sizes, recipe.train["embedding_dim"], method="full", seed=0)
+        model = create_model(options["model"], schema, tables, **options["model_options"])
+        batch = Batch(
+            torch.rand(2, len(schema.dense)), torch.ones(2, len(schema.features), dtype=torch.int64), torch.ones(2)
+        )
+        assert model(batch).shape == (2,), series
+    figures = {score: len(recipe.expected[score]) for score in ("auc", "bce")}
+    assert figures == dict.fromkeys(("auc", "bce"), 4 if name == "Criteo_x1" else 2)
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

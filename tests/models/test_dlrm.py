@@ -31,12 +31,13 @@ def layers(network):
 def by_hand(model, dense, ids):
     """One row: bottom network with ReLUs, all pairs i > j, top network without one at the end."""
     vectors = [table.to_dense(ids[i : i + 1])[0] for i, table in enumerate(model.tables.tables.values())]
-    inputs = []
+    looked_up, inputs = vectors, []
     if model.bottom is not None:
         for weight, bias in layers(model.bottom):
             dense = relu(weight @ dense + bias)
         vectors, inputs = [dense, *vectors], [dense]
     pairs = [vectors[i] @ vectors[j] for i in range(len(vectors)) for j in range(i)]
+    inputs = [*inputs, *looked_up] if model.concatenate else inputs
     value = torch.cat([*inputs, torch.stack(pairs)])
     for index, (weight, bias) in enumerate(layers(model.top), start=1):
         value = weight @ value + bias
@@ -44,9 +45,10 @@ def by_hand(model, dense, ids):
     return value[0]
 
 
+@pytest.mark.parametrize("concatenate", [False, True])
 @pytest.mark.parametrize("num_dense", [0, 2])
-def test_is_its_formula(num_dense):
-    model, some = made(("x", "y")[:num_dense]), batch(num_dense=num_dense)
+def test_is_its_formula(num_dense, concatenate):
+    model, some = made(("x", "y")[:num_dense], concatenate=concatenate), batch(num_dense=num_dense)
     expected = torch.stack([by_hand(model, dense, ids) for dense, ids in zip(some.dense, some.ids, strict=True)])
     torch.testing.assert_close(model(some), expected)
 
@@ -104,3 +106,15 @@ def test_dropout_leaves_out_outputs_of_hidden_layers_in_training_only():
     assert torch.equal(model.eval()(some), plain(some))
     assert not torch.equal(model.train()(some), plain(some))
     assert [name for name, _ in plain.named_parameters()] == [name for name, _ in made(dropout=0.0).named_parameters()]
+
+
+def test_without_dense_features_only_concatenation_shows_what_an_id_is_worth_by_itself():
+    """Turn all vectors by the same rotation: dot products, and so logits, stay what they were."""
+    turn = torch.linalg.qr(torch.randn(4, 4, generator=torch.Generator().manual_seed(2)))[0]
+    for concatenate in (False, True):
+        model, some = made((), concatenate=concatenate), batch(num_dense=0)
+        before = model(some)
+        with torch.no_grad():
+            for table in model.tables.tables.values():
+                table.codebook.copy_(table.codebook @ turn)
+        assert torch.allclose(model(some), before, atol=1e-5) is not concatenate

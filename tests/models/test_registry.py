@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from cce.collection import EmbeddingCollection
-from cce.models import DLRM, GMF, create_model
+from cce.models import DLRM, GMF, MODELS, create_model, model_note
 from cce.models.registry import find_model
 from cce.schema import Batch, Feature, Schema
 
@@ -42,6 +42,14 @@ def test_models_have_names():
     assert isinstance(create_model("gmf", SCHEMA, tables()), GMF)
 
 
+def test_one_is_told_that_dlrm_sees_dot_products_only():
+    note = model_note("dlrm", SCHEMA, {})
+    assert note.startswith("without dense features model 'dlrm' sees dot products of vectors and nothing else")
+    assert model_note("dlrm", SCHEMA, {"concatenate": True}) is None
+    assert model_note("dlrm", Schema(SCHEMA.features, ("x",)), {}) is None
+    assert [name for name in MODELS if model_note(name, SCHEMA, {})] == ["dlrm"]
+
+
 def test_a_class_in_a_file_is_a_model(mine):
     model = create_model(mine + "Sum", SCHEMA, tables(), scale=2.0)
     assert isinstance(model, nn.Module)
@@ -52,7 +60,11 @@ def test_a_class_in_a_file_is_a_model(mine):
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
-        ("dlrn", ValueError, "model must be one of dlrm, gmf, or path/to/file.py:Name; got 'dlrn'"),
+        (
+            "dlrn",
+            ValueError,
+            "model must be one of dlrm, gmf, mlp, deepfm, dcnv2, finalmlp, or path/to/file.py:Name; got 'dlrn'",
+        ),
         ("nowhere.py:Sum", FileNotFoundError, "model must name a file that is there, got 'nowhere.py'"),
     ],
 )

@@ -121,7 +121,11 @@ RUNS = [
     ({"num_learned": {"zz": 5}}, ValueError, "num_learned must be one of c0, c1, c2; got 'zz'."),
     ({"start_from": "nowhere"}, FileNotFoundError, "start_from must name a run or a checkpoint, got 'nowhere': "),
     ({"model": "nowhere.py:X"}, FileNotFoundError, "model must name a file that is there, got 'nowhere.py'."),
-    ({"model": ":X"}, ValueError, "model must be one of dlrm, gmf, or path/to/file.py:Name; got ':X'."),
+    (
+        {"model": ":X"},
+        ValueError,
+        "model must be one of dlrm, gmf, mlp, deepfm, dcnv2, finalmlp, or path/to/file.py:Name; got ':X'.",
+    ),
     ({"batch_size": 10**10}, ValueError, "batch_size must lie in [1, 2**31), got 10000000000."),
     ({"optimizer": "rprop", "weight_decay": 0.1}, ValueError, "optimizer 'rprop' has no option 'weight_decay'; its"),
 ]

@@ -68,8 +68,22 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`.\n")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="cce", description="Embedding tables 10 to 10,000 times smaller while they train.")
+class _RaisingParser(_Parser):
+    """Raises what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see `{self.prog} --help`.")
+
+
+def run_verb(arguments: Sequence[str]) -> None:
+    """Run one verb as the shell does; what is wrong is raised instead of printed."""
+    plugins, words = _load_plugins(arguments)
+    options = _parser(_RaisingParser).parse_args(words, argparse.Namespace(plugins=plugins))
+    options.run(options)
+
+
+def _parser(kind: type[argparse.ArgumentParser] = _Parser) -> argparse.ArgumentParser:
+    parser = kind(prog="cce", description="Embedding tables 10 to 10,000 times smaller while they train.")
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     _add_plugin(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import sys
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cce.data import SOURCES, Option, check_pyarrow
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cce.data import Job, Source
 
 EXAMPLE = """examples:
   cce prepare synthetic runs/clicks --rows 300000
   cce prepare criteo-kaggle train.txt runs/kaggle
-  cce prepare table clicks.csv runs/clicks --label click --categorical user item --dense age
+  cce prepare table clicks.csv runs/clicks --label click --categorical user item --dense age:standard
+  cce prepare table runs/clicks --train a.csv b.csv --test c.csv --label click --categorical '*'
   cce prepare --reuse-vocabulary runs/kaggle new.txt runs/new
 
 `cce prepare KIND --help` shows the options of a kind."""
+STANDARD = Path("-")
 RAW_FORMATS = ("criteo-kaggle",)
 HEAD_ROWS = 20_000  # of synthetic clicks
 VOCABULARY = (
     Option("min_count", "values seen less often get id 0 (default: 1)", type=int),
     Option("max_ids", "keep the most frequent values of a feature only", type=int),
     Option("vocabulary_from", "rows that are counted (default: train)", choices=("train", "all")),
+    Option("hash_ids", "ids are hashes of so many bits; nothing is counted, such as 20", type=int, metavar="BITS"),
 )
 WORK = (
     Option("max_bad_rows", "malformed rows that are left out and reported (default: 0)", type=int),
@@ -77,8 +86,22 @@ def prepare(options: argparse.Namespace) -> dict[str, Any]:
     """Prepare the data set and return a summary."""
     if options.kind == "synthetic":
         return _run_synthetic(options)
-    job, out = _job(options)
-    return _prepare(job, out, options)
+    with _standard_input(options):
+        job, out = _job(options)
+        return _prepare(job, out, options)
+
+
+@contextmanager
+def _standard_input(options: argparse.Namespace) -> Iterator[None]:
+    """Copy standard input, where it is what is to be prepared, to a file: rows are read more than once."""
+    if getattr(options, "raw", None) != STANDARD or not hasattr(options, "format"):
+        yield
+        return
+    with TemporaryDirectory() as folder:
+        options.raw = Path(folder) / f"standard-input.{options.format or 'csv'}"
+        with options.raw.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield
 
 
 def prepare_head(options: argparse.Namespace, folder: Path) -> float:
@@ -156,19 +179,34 @@ def _add_source(kinds: Any, source: Source) -> None:
         epilog=f"example:\n  {source.example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("raw", type=Path, metavar="RAW", help="the raw file, or the folder of raw files")
+    count = "?" if source.has_split_files else None
+    text = "the raw file, or the folder of raw files"
+    text += "; - for standard input; none with --train" if source.has_split_files else ""
+    parser.add_argument("raw", type=Path, metavar="RAW", nargs=count, help=text)
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder of the data set; must not exist yet")
     _add_options(parser, (*source.options, *_split_options(source), *VOCABULARY, *WORK))
 
 
 def _split_options(source: Source) -> tuple[Option, ...]:
     shares = "of --split random, order or temporal (default: 0.1)"
-    return (
-        Option("split", f"how rows are held out (default: {source.default_split})", choices=source.splits),
-        Option("validation", f"share of rows for validation {shares}", type=float),
-        Option("test", f"share of rows for the test {shares}", type=float),
-        Option("seed", "seed of everything random (default: 0)", type=int),
-    )
+    seed = Option("seed", "seed of everything random (default: 0)", type=int)
+    way = Option("split", f"how rows are held out (default: {source.default_split})", choices=source.splits)
+    held_out = {"validation": f"share of rows for validation {shares}", "test": f"share of rows for the test {shares}"}
+    if not source.has_split_files:
+        return (way, *(Option(name, text, type=float) for name, text in held_out.items()), seed)
+    files = {
+        name: Option(name, f"{text}, or files", _share_or_file, metavar="FILE", is_list=True)
+        for name, text in held_out.items()
+    }
+    train = Option("train", "files to train on, instead of RAW", metavar="FILE", is_list=True)
+    return (way, train, *files.values(), seed)
+
+
+def _share_or_file(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _add_options(parser: argparse.ArgumentParser, options: tuple[Option, ...]) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLE = """examples:
   cce train runs/clicks --method cce --cap 8000 --epochs 2 --out runs/clicks-cce
   cce train runs/clicks --method full --optimizer adam --lr 0.01 --batch-size 2048
+  cce train runs/clicks --cap 8000 --model deepfm --model-options hidden=[400,400] dropout=0.1 batch_norm=true
   cce train --config run.toml --out runs/one
   cce train --resume runs/clicks-cce
   torchrun --nproc-per-node 2 -m cce train runs/clicks --cap 8000
@@ -107,12 +108,16 @@ def run(options: argparse.Namespace) -> None:
             trust = options.trust_model
             trainer = Trainer.resume(options.resume, ranks=ranks, progress=shown, trust_model=trust, **given)
         else:
-            out = options.out or Path("runs") / f"{Path(config.data).resolve().name}-{config.method}"
-            trainer = Trainer(config, out, ranks=ranks, progress=shown)
+            trainer = Trainer(config, options.out or default_folder(config), ranks=ranks, progress=shown)
         record, out = trainer.run(), trainer.folder.path
         del trainer
         if ranks.is_main:
             print(strict_json({"out": str(out), **record.to_dict()}) if options.json else _as_text(record, out))
+
+
+def default_folder(config: TrainConfig) -> Path:
+    """The folder of a run that is given none: `runs/DATA-METHOD`."""
+    return Path("runs") / f"{Path(config.data).resolve().name}-{config.method}"
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:

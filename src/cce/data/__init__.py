@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from cce.data.sources.criteo_terabyte import criteo_terabyte_job
     from cce.data.sources.criteo_text import write_criteo_text
     from cce.data.sources.movielens import movielens_job
+    from cce.data.sources.recbole import recbole_job
+    from cce.data.sources.reczoo import reczoo_job
     from cce.data.sources.reuse import raw_options, reuse_vocabulary
     from cce.data.sources.table import table_job
     from cce.data.synthetic import Sample, SyntheticClicks
@@ -59,6 +61,8 @@ _HOMES = {
     "sources.criteo_terabyte": ("criteo_terabyte_job",),
     "sources.criteo_text": ("write_criteo_text",),
     "sources.movielens": ("movielens_job",),
+    "sources.recbole": ("recbole_job",),
+    "sources.reczoo": ("reczoo_job",),
     "sources.reuse": ("raw_options", "reuse_vocabulary"),
     "sources.table": ("table_job",),
     "synthetic": ("Sample", "SyntheticClicks"),
@@ -108,6 +112,8 @@ __all__ = [
     "prepare_synthetic",
     "raw_options",
     "read_manifest",
+    "recbole_job",
+    "reczoo_job",
     "register_source",
     "reuse_vocabulary",
     "table_job",

@@ -50,7 +50,8 @@ def verify_data(folder: Path) -> Verification:
         for index, feature in enumerate(schema.features):
             if feature.multi_hot and {values_file(split, index), offsets_file(split, index)} <= whole:
                 found.problems += _bag_problems(folder, split, index, feature.num_embeddings)
-    found.problems += _vocabulary_problems(folder, schema, whole)
+    bits = manifest.get("options", {}).get("rule", {}).get("hash_bits")
+    found.problems += _vocabulary_problems(folder, schema, whole, None if bits is None else 2**bits)
     return found
 
 
@@ -110,8 +111,11 @@ def _first_wrong(path: Path, name: str, rule: str, column: np.ndarray, is_right:
             return
 
 
-def _vocabulary_problems(folder: Path, schema: Schema, whole: set[str]) -> Iterator[str]:
-    """A vocabulary has a value for each id but 0. They are files of Parquet, which can be read if pyarrow is there."""
+def _vocabulary_problems(folder: Path, schema: Schema, whole: set[str], hashed: int | None) -> Iterator[str]:
+    """A vocabulary has a value for each id but 0, and none where ids are `hashed` ones.
+
+    They are files of Parquet, which can be read if pyarrow is there.
+    """
     if importlib.util.find_spec("pyarrow") is None:
         return
     from cce.data.prepare.vocabulary import vocabulary_file, vocabulary_size
@@ -125,5 +129,5 @@ def _vocabulary_problems(folder: Path, schema: Schema, whole: set[str]) -> Itera
         except ValueError as error:
             yield str(error)
         else:
-            if size != feature.num_embeddings - 1:
+            if size != feature.num_embeddings - 1 and not (size == 0 and feature.num_embeddings == hashed):
                 yield f"{path} must have {feature.num_embeddings - 1} values for {feature.name!r}, got {size}."

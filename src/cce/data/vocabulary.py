@@ -8,6 +8,8 @@ is checked, so that two values with one hash do no harm. An integer is looked up
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,11 +17,11 @@ import numpy as np
 from cce.data.tensor_file import map_arrays, save_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 FORMAT, VERSION = "cce-vocabulary", "1"
-KINDS = ("words", "integers")  # how values were written in the raw data
+KINDS = ("words", "integers", "hashed")  # how values were written in the raw data; or ids are hashes, and none is kept
 FNV_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 HASHED = 1 << 20  # texts at a time
 
@@ -47,6 +49,14 @@ class Vocabulary:
     hashes: np.ndarray
     ids: np.ndarray
     texts: Texts
+    bits: int | None = None  # of hashed ids
+
+    @classmethod
+    def hashed(cls, feature: str, bits: int) -> Vocabulary:
+        """Ids that are hashes of so many bits: every value has one."""
+        nothing = np.zeros(0, np.int64)
+        texts = Texts(np.zeros(1, np.int64), np.zeros(0, np.uint8))
+        return cls(feature, "hashed", nothing.astype(np.uint64), nothing, texts, bits)
 
     @classmethod
     def build(cls, feature: str, kind: str, texts: Texts) -> Vocabulary:
@@ -65,7 +75,8 @@ class Vocabulary:
             raise ValueError(f"{path} must be a {FORMAT} of version {VERSION}, got {got}.")
         try:
             texts = Texts(arrays["offsets"], arrays["text"])
-            found = cls(metadata["feature"], metadata["kind"], arrays["hashes"], arrays["ids"], texts)
+            bits = int(metadata["bits"]) if metadata["kind"] == "hashed" else None
+            found = cls(metadata["feature"], metadata["kind"], arrays["hashes"], arrays["ids"], texts, bits)
         except KeyError as error:
             raise ValueError(f"{path} must be a whole vocabulary, and {error} is missing.") from error
         if not len(found.hashes) == len(found.ids) == len(texts.offsets) - 1:
@@ -75,16 +86,19 @@ class Vocabulary:
     def save(self, path: Path) -> None:
         """Write the file that `open` maps."""
         metadata = {"format": FORMAT, "version": VERSION, "feature": self.feature, "kind": self.kind}
+        metadata |= {} if self.bits is None else {"bits": str(self.bits)}
         arrays = {"hashes": self.hashes, "ids": self.ids, "offsets": self.texts.offsets, "text": self.texts.text}
         save_arrays(path, arrays, metadata)
 
     def __len__(self) -> int:
         """Values, which is one less than there are ids."""
-        return len(self.ids)
+        return len(self.ids) if self.bits is None else 2**self.bits - 1
 
     def find(self, values: Sequence[str] | Texts) -> np.ndarray:
         """The ids of texts, int64; 0 where one is unseen."""
         texts = values if isinstance(values, Texts) else Texts.of(values)
+        if self.bits is not None:
+            return hashed_ids((bytes(texts.text[a:b]) for a, b in pairwise(texts.offsets.tolist())), self.bits)
         wanted = hash_texts(texts)
         places = np.searchsorted(self.hashes, wanted)
         found = np.zeros(len(wanted), np.int64)
@@ -101,11 +115,20 @@ class Vocabulary:
 
     def values(self, ids: Sequence[int] | np.ndarray) -> list[str | None]:
         """The texts of ids; None for 0."""
+        if self.bits is not None:
+            raise ValueError(f"ids of {self.feature!r} are hashes: what they stand for is not kept.")
         offsets, text = self.texts
         checked = np.asarray(ids, np.int64)
         if len(checked) and not (checked.min() >= 0 and checked.max() <= len(self)):
             raise ValueError(f"ids of {self.feature!r} must lie in [0, {len(self) + 1}).")
         return [bytes(text[offsets[i - 1] : offsets[i]]).decode() if i else None for i in checked.tolist()]
+
+
+def hashed_ids(texts: Iterable[bytes], bits: int) -> np.ndarray:
+    """Ids in [1, 2**bits): a hash of each text (BLAKE2b), which is the same on every machine."""
+    words = (blake2b(text, digest_size=8).digest() for text in texts)
+    hashes = np.array([int.from_bytes(word, "little") for word in words], np.uint64)
+    return 1 + (hashes % np.uint64(2**bits - 1)).astype(np.int64)
 
 
 def hash_texts(texts: Texts) -> np.ndarray:

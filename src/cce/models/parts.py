@@ -1,6 +1,9 @@
-"""What every model asks of the schema and the tables that it is made of."""
+"""What every model asks of the schema and the tables that it is made of, and what it makes of a batch."""
 
 from __future__ import annotations
+
+import torch
+from torch import Tensor
 
 from cce.checks import check_number, check_type
 from cce.collection import EmbeddingCollection
@@ -29,3 +32,23 @@ def check_dropout(dropout: float) -> None:
     check_number("dropout", dropout)
     if dropout >= 1:
         raise ValueError(f"dropout must lie in [0, 1), got {dropout}.")
+
+
+def check_dense(dense: Tensor, num_dense: int) -> None:
+    """Reject dense values that are not one row of `num_dense` a row of the batch."""
+    if dense.dim() != 2 or dense.shape[1] != num_dense:
+        raise ValueError(f"dense must have shape (batch, {num_dense}), got {tuple(dense.shape)}.")
+
+
+def concatenated_size(schema: Schema, tables: EmbeddingCollection) -> int:
+    """The values a row of `concatenate` has."""
+    return len(schema.features) * tables.embedding_dim + len(schema.dense)
+
+
+def concatenate(vectors: Tensor, dense: Tensor, num_dense: int) -> Tensor:
+    """All vectors of a row one after the other, then its dense values: `(B, F · D + num_dense)`."""
+    values = vectors.flatten(1)  # (B, F · D)
+    if not num_dense:
+        return values
+    check_dense(dense, num_dense)
+    return torch.cat([values, dense.to(values.dtype)], dim=1)

@@ -13,21 +13,32 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from cce.checks import check_type
+from cce.models.dcnv2 import DCNv2
+from cce.models.deepfm import DeepFM
 from cce.models.dlrm import DLRM
+from cce.models.finalmlp import FinalMLP
 from cce.models.gmf import GMF
+from cce.models.mlp import MLP
 from cce.plugins import run_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from cce.collection import EmbeddingCollection
     from cce.schema import Schema
 
-MODELS: dict[str, Callable[..., nn.Module]] = {"dlrm": DLRM, "gmf": GMF}
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "dlrm": DLRM,
+    "gmf": GMF,
+    "mlp": MLP,
+    "deepfm": DeepFM,
+    "dcnv2": DCNv2,
+    "finalmlp": FinalMLP,
+}
 
 
 def create_model(name: str, schema: Schema, tables: EmbeddingCollection, **options: Any) -> nn.Module:
-    """The model of this name, `dlrm` or `gmf` or a registered one, or `path/to/file.py:Name` for one of your own."""
+    """The model of a name in `MODELS`, or `path/to/file.py:Name` for one of your own."""
     make = find_model(name)
     try:
         inspect.signature(make).bind(schema, tables, **options)
@@ -63,3 +74,13 @@ def find_model(name: str) -> Callable[..., nn.Module]:
     if not callable(getattr(module, attribute, None)):
         raise ValueError(f"model names {attribute!r}, but {file} has no such class or function.")
     return getattr(module, attribute)  # type: ignore[no-any-return]
+
+
+def model_note(name: str, schema: Schema, options: Mapping[str, Any]) -> str | None:
+    """What one should know before this model is trained on data of this schema, in one line."""
+    if name != "dlrm" or schema.dense or options.get("concatenate"):
+        return None
+    return (
+        "without dense features model 'dlrm' sees dot products of vectors and nothing else: "
+        "model_options concatenate=true shows it the vectors, as deepfm, dcnv2, finalmlp and mlp do"
+    )

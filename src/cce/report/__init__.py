@@ -2,6 +2,7 @@
 
 from cce.report.charts import can_draw_figures, draw_figure
 from cce.report.factors import Factor, compression_factor, factor_over_seeds
+from cce.report.inline import InlineFigure, Report
 from cce.report.page import progress_text
 from cce.report.reading import Collected, collect
 from cce.report.sections import Section, make_sections
@@ -12,6 +13,8 @@ __all__ = [
     "HINT",
     "Collected",
     "Factor",
+    "InlineFigure",
+    "Report",
     "Section",
     "can_draw",
     "can_draw_figures",

@@ -187,5 +187,5 @@ def _write_inputs(folder: Path, reference: DataReference, options: Mapping[str, 
         path = reference.data / vocabulary_file(index)
         if not path.is_file() or checksum(path) != files.get(vocabulary_file(index), {}).get("sha256"):
             raise ValueError(f"{path} must be as `cce prepare` wrote it, and it is missing or damaged.")
-        index_vocabulary(path, feature.name).save(folder / input_file(index))
+        index_vocabulary(path, feature.name, feature.num_embeddings).save(folder / input_file(index))
     (folder / OPTIONS).write_text(json.dumps(options, indent=1) + "\n", encoding="utf-8")

@@ -50,9 +50,13 @@ class TrainConfig:
     """
 
     data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
-    model: str = field(default="dlrm", metadata=_about("dlrm, gmf, or path/to/file.py:Name"))
+    model: str = field(
+        default="dlrm",
+        metadata=_about("dlrm, gmf, mlp, deepfm, dcnv2, finalmlp, or path/to/file.py:Name; see docs/models.md"),
+    )
     model_options: dict[str, Any] = field(
-        default_factory=dict, metadata=_about("further arguments of the model, such as bottom=[64,32]")
+        default_factory=dict,
+        metadata=_about("further arguments of the model, such as bottom=[64,32] or concatenate=true"),
     )
     method: str = field(
         default=DEFAULT_METHOD,

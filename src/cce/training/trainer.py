@@ -14,6 +14,7 @@ from cce.data import MANIFEST, PreparedData
 from cce.distributed import Ranks, broadcast, sum_over_ranks
 from cce.evaluation import format_scores
 from cce.files import write_atomic
+from cce.models import model_note
 from cce.run_folder import RunFolder
 from cce.signals import StopRequest, graceful_stop
 from cce.training.building import with_num_learned
@@ -63,6 +64,8 @@ class Trainer:
             session = Session(self.config, self.data, ranks=self.ranks)
             self._begin(session, progress=progress)
             self._write_config()
+            if note := model_note(self.config.model, self.data.schema, self.config.model_options):
+                self.progress.say(f"note: {note}")
 
     @classmethod
     def resume(

@@ -36,7 +36,9 @@ def test_dense_numbers_are_logs_and_missing_or_negative_ones_are_counted(tmp_pat
 
 
 def test_dense_numbers_may_stay_as_they_are(tmp_path):
-    some = piece(tmp_path, b"y,x,a\n1,-2.5,u\n0,,u\n", reading=dataclasses.replace(READING, log_dense=False))
+    some = piece(
+        tmp_path, b"y,x,a\n1,-2.5,u\n0,,u\n", reading=dataclasses.replace(READING, transforms=(("x", "identity"),))
+    )
     facts = read_piece(some)
     assert column(some, facts, "dense 0") == [-2.5, 0]
     assert facts[0]["negative"] == {"x": 0}

@@ -76,4 +76,4 @@ def test_the_seed_of_a_sample_needs_no_random_split(tmp_path):
 def test_a_name_is_taken_once(pipes):
     with pytest.raises(ValueError, match="name of a source must be its own, got 'pipes', which is taken"):
         register_source(replace(pipes, about="another"))
-    assert list(SOURCES) == ["criteo-kaggle", "criteo-terabyte", "movielens", "table", "pipes"]
+    assert list(SOURCES) == ["criteo-kaggle", "criteo-terabyte", "movielens", "recbole", "reczoo", "table", "pipes"]

@@ -1,7 +1,13 @@
 """Any table: CSV, TSV and Parquet, one file or many, multi-hot columns, weights, and every way to split."""
 
 import gzip
+import itertools
+import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,7 +16,8 @@ from hypothesis import strategies as st
 
 from cce.data.prepare.columns import Columns, Reading
 from cce.data.prepare.job import Splitting
-from cce.data.sources.table import table_job
+from cce.data.sources.reuse import reuse_vocabulary
+from cce.data.sources.table import TABLE, table_job
 from helpers.raw_files import log1p_or_zero, rows_of, run, vocabulary_of, write_csv
 
 HEADER = ("click", "user", "tags", "age", "when", "fold", "weight")
@@ -134,7 +141,7 @@ def test_any_words_come_back_from_the_vocabulary(tmp_path_factory, rows):
             lambda p: table_job(p, columns(), splitting=Splitting("temporal")),
             "timestamp must name a column to split 'temporal', got none",
         ),
-        (lambda p: table_job(p.with_name("b.json"), columns()), r"must end in \.csv, \.tsv, \.txt, \.parquet"),
+        (lambda p: table_job(p.with_name("b.json"), columns()), r"must end in \.csv, \.tsv, \.txt, \.jsonl"),
         (lambda p: run(table_job(p, Columns("user", ("fold",))), p.with_name("o")), r"user must be a number, got 'u0'"),
     ],
 )
@@ -178,3 +185,143 @@ def test_real_clicks_are_prepared(real_data, tmp_path):
     batch = next(iter(data.loader("train", batch_size=1000)))
     assert (batch.ids.shape, batch.dense.shape) == ((1000, 26), (1000, 13))
     assert bool(batch.dense.isfinite().all())
+
+
+# -- what is typed -------------------------------------------------------------------------------------------------
+
+
+def typed(raw, **options):
+    """The job of `cce prepare table`, from what is typed."""
+    return TABLE.job(raw, {"label": "click", "categorical": ["user"], **options})
+
+
+def test_files_may_be_given_for_each_split(tmp_path):
+    for name, rows in (("a", ROWS[:30]), ("b", ROWS[30:60]), ("v", ROWS[60:70]), ("t", ROWS[70:])):
+        write_csv(tmp_path / f"{name}.csv", HEADER, rows)
+    path = {name: str(tmp_path / f"{name}.csv") for name in "abvt"}
+    given = typed(None, train=[path["a"], path["b"]], validation=[path["v"]], test=[path["t"]])
+    data = run(given, tmp_path / "given")
+    assert {split: data.num_rows(split) for split in data.splits} == {"train": 60, "validation": 10, "test": 30}
+    assert [row[0] for row in rows_of(data, "validation")] == [row[0] for row in ROWS[60:70]]
+    both = run(typed(tmp_path / "a.csv", test=[path["t"]]), tmp_path / "both")
+    assert {split: both.num_rows(split) for split in both.splits} == {"train": 30, "validation": 0, "test": 30}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"train": ["a.csv"]}, r"give raw or train, got both"),
+        ({"raw": None}, "raw must be given, or files with train; got neither"),
+        ({"test": ["a.csv"], "split": "order"}, "split must be left out where files are given for test, got 'order'"),
+        ({"test": [0.1, "a.csv"]}, r"test must be one share or names of files, got \(0.1, 'a.csv'\)"),
+        ({"test": ["a.csv"], "validation": [0.1]}, "validation must be left out with split 'files', got 0.1"),
+        ({"timestamp": "when"}, "timestamp must be left out with split 'random', got 'when'"),
+        ({"hash_ids": 20, "min_count": 2}, "hash_ids counts nothing: leave out min_count, max_ids and vocabulary_from"),
+        ({"hash_ids": 0}, r"hash_ids must lie in \[1, 49\), got 0"),
+    ],
+)
+def test_what_is_typed_wrong_is_rejected(tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    write_csv(tmp_path / "a.csv", HEADER, ROWS)
+    with pytest.raises(ValueError, match=message):
+        typed(**({"raw": tmp_path / "a.csv"} | options))
+
+
+def test_json_lines_and_standard_shares_give_what_csv_gives(tmp_path):
+    write_csv(tmp_path / "a.csv", HEADER, ROWS)
+    lines = [json.dumps(dict(zip(HEADER, row, strict=True)) | {"tags": row[2].split("|")}) for row in ROWS]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
+    options = {"multi_hot": ["tags"], "dense": ["age"], "split": "order", "validation": [0.2], "test": 0.1}
+    one, two = (run(typed(tmp_path / f"a.{end}", **options), tmp_path / end) for end in ("csv", "jsonl"))
+    assert one.manifest["files"] == two.manifest["files"]
+    assert one.num_rows("validation") == 20
+
+
+def test_times_of_iso_8601_split_as_their_seconds_do(tmp_path):
+    times = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=37 * row % 101) for row in range(100)]
+    write_csv(
+        tmp_path / "a.csv", ("click", "user", "when"), [(r % 2, f"u{r}", t.timestamp()) for r, t in enumerate(times)]
+    )
+    texts = [t.isoformat() if r % 2 else t.strftime("%Y-%m-%d %H:%M:%S") for r, t in enumerate(times)]
+    write_csv(tmp_path / "b.csv", ("click", "user", "when"), [(r % 2, f"u{r}", text) for r, text in enumerate(texts)])
+    clicks = {"click": [r % 2 for r in range(100)], "user": [f"u{r}" for r in range(100)], "when": times}
+    pq.write_table(pa.table(clicks), tmp_path / "c.parquet")
+    options = {"split": "temporal", "timestamp": "when"}
+    found = [
+        run(typed(tmp_path / name, **options), tmp_path / f"{name}.out") for name in ("a.csv", "b.csv", "c.parquet")
+    ]
+    assert len({json.dumps(data.manifest["files"]["test.rows"]) for data in found}) == 1
+    write_csv(tmp_path / "d.csv", ("click", "user", "when"), [(0, "u", "2024-01-01"), (1, "u", "noon")])
+    with pytest.raises(ValueError, match=r"line 3: when must be a number or a time of ISO 8601, got nothing"):
+        run(typed(tmp_path / "d.csv", **options), tmp_path / "d")
+
+
+def test_dense_columns_are_scaled_by_training_rows(tmp_path):
+    rows = [(r % 2, "u", "" if r == 3 else r, r) for r in range(100)]
+    write_csv(tmp_path / "a.csv", ("click", "user", "age", "price"), rows)
+    data = run(typed(tmp_path / "a.csv", dense=["age:standard", "price:identity"], split="order"), tmp_path / "out")
+    train = np.array([r for r in range(80) if r != 3], float)
+    expected = [0.0 if r == 3 else (r - train.mean()) / train.std() for r in range(100)]
+    found = [row[1] for split in data.splits for row in rows_of(data, split)]
+    assert [row[0] for row in found] == pytest.approx(expected, abs=1e-5)
+    assert [row[1] for row in found] == list(range(100))
+    new = run(reuse_vocabulary(tmp_path / "out", tmp_path / "a.csv"), tmp_path / "new")
+    assert [row[1][0] for row in rows_of(new, "test")] == pytest.approx(expected, abs=1e-5)
+
+
+def test_numbers_become_features_of_bins(tmp_path):
+    rows = [(r % 2, "u", "" if r == 3 else r * r % 97 / 4) for r in range(100)]
+    write_csv(tmp_path / "a.csv", ("click", "user", "price"), rows)
+    data = run(typed(tmp_path / "a.csv", dense=["price:bins=5"], split="order"), tmp_path / "out")
+    assert data.schema.vocabulary_sizes == {"user": 2, "price": 6}
+    ids = [row[2][1] for split in data.splits for row in rows_of(data, split)]
+    assert ids[3] == 0
+    counts = Counter(ids[:80])
+    assert all(12 <= counts[i] <= 20 for i in range(1, 6))
+    ranges = {i: [row[2] for row, id_ in zip(rows, ids, strict=True) if id_ == i] for i in range(1, 6)}
+    ordered = sorted(ranges.values(), key=min)
+    assert all(max(low) < min(high) for low, high in itertools.pairwise(ordered))
+    new = run(reuse_vocabulary(tmp_path / "out", tmp_path / "a.csv"), tmp_path / "new")
+    assert [row[2][1] for row in rows_of(new, "test")] == ids
+
+
+def test_a_history_shares_the_ids_of_its_items_and_keeps_its_last(tmp_path):
+    rows = [(1, "a", "b^a^c^c"), (0, "b", "c"), (1, "b", ""), (0, "d", "c^c^b")]
+    write_csv(tmp_path / "a.csv", ("click", "user", "history"), rows)
+    options = {"multi_hot": ["history"], "separator": "^", "max_length": 2, "share_ids": ["history=user"]}
+    data = run(typed(tmp_path / "a.csv", **options, split="order", validation=0.0, test=0.0), tmp_path / "out")
+    counted = [row[1] for row in rows] + [word for row in rows for word in row[2].split("^")[-2:]]
+    ids = vocabulary_of(counted)
+    batch = next(iter(data.loader("train", batch_size=4, shuffle=False)))
+    bags = [batch.ids[start:stop].tolist() for start, stop in itertools.pairwise(batch.offsets.tolist())]
+    assert bags[:4] == [[ids[row[1]]] for row in rows]
+    assert bags[4:] == [[ids[word] for word in row[2].split("^")[-2:] if word] for row in rows]
+    assert len(set(data.schema.vocabulary_sizes.values())) == 1
+
+
+def test_ids_may_be_hashes_that_no_count_decides(tmp_path):
+    write_csv(tmp_path / "a.csv", HEADER, ROWS)
+    options = {"multi_hot": ["tags"], "dense": ["age:bins=4"], "hash_ids": 12, "split": "order"}
+    data = run(typed(tmp_path / "a.csv", **options), tmp_path / "out")
+    assert data.schema.vocabulary_sizes == {"user": 4096, "age": 5, "tags": 4096}
+    batch = next(iter(data.loader("train", batch_size=80, shuffle=False)))
+    by_user = {row[1]: id_ for row, id_ in zip(ROWS, batch.ids[:80].tolist(), strict=False)}
+    assert len(set(by_user.values())) == len(by_user) == 4
+    assert min(by_user.values()) > 0
+    digest = int.from_bytes(blake2b(b"u1", digest_size=8).digest(), "little")
+    assert by_user["u1"] == 1 + digest % 4095
+    new = run(reuse_vocabulary(tmp_path / "out", tmp_path / "a.csv"), tmp_path / "new")
+    again = next(iter(new.loader("test", batch_size=80, shuffle=False)))
+    assert again.ids.tolist() == batch.ids.tolist()
+
+
+def test_a_folder_of_compressed_files_is_one_table(tmp_path):
+    (tmp_path / "raw" / "day=1").mkdir(parents=True)
+    for name, rows in (("raw/day=1/1.csv", ROWS[:40]), ("raw/day=1/2.csv", ROWS[40:]), ("a.csv", ROWS)):
+        write_csv(tmp_path / name, HEADER, rows)
+    for name in ("raw/day=1/1.csv", "raw/day=1/2.csv"):
+        path = tmp_path / name
+        path.with_suffix(".csv.zst").write_bytes(pa.compress(path.read_bytes(), "zstd", asbytes=True))
+        path.unlink()
+    both, one = (run(typed(tmp_path / name, split="order"), tmp_path / f"{name}.out") for name in ("raw", "a.csv"))
+    assert both.manifest["files"] == one.manifest["files"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from cce.checks import check_choice, check_range
 
 SAMPLES = ("all", "rows", "negatives")
+TRANSFORMS = ("log", "standard", "identity")  # of dense columns
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Columns:
     timestamp: str | None = None  # read only where rows are split by time
     user: str | None = None  # whose last rows are held out; read only where they are
     group: str | None = None  # whose values say which split a row is in; set by the split
+    derived: tuple[tuple[str, str, str], ...] = ()  # features by name, the column each is made of, and how
+    shared: tuple[tuple[str, str], ...] = ()  # features by name, and the feature whose ids each has
 
     def __post_init__(self) -> None:
         if not self.features:
@@ -32,6 +35,9 @@ class Columns:
             raise ValueError(f"categorical, multi_hot and dense must name a column once, got {twice[0]!r} twice.")
         if self.label is not None and self.label in (*inputs, self.weight):
             raise ValueError(f"label must be no feature, dense column or weight as well, got {self.label!r}.")
+        for name, other in self.shared:
+            if not {name, other} <= set(self.features) or name == other:
+                raise ValueError(f"share_ids must name two features, NAME=OTHER, got {f'{name}={other}'!r}.")
 
     def for_split(self, way: str, column: str | None) -> Columns:
         """The columns that are read where rows are split this way."""
@@ -70,7 +76,18 @@ class Columns:
     @property
     def used(self) -> tuple[str, ...]:
         """Every column that is read, once."""
-        return tuple(dict.fromkeys((*self.numbers.values(), *self.dense, *self.words, *self.multi_hot)))
+        words = map(self.column_of, (*self.words, *self.multi_hot))
+        return tuple(dict.fromkeys((*self.numbers.values(), *self.dense, *words)))
+
+    def column_of(self, feature: str) -> str:
+        """The column that a feature is read from."""
+        return next((column for name, column, _ in self.derived if name == feature), feature)
+
+    def counted_with(self, feature: str) -> tuple[str, ...]:
+        """All features that have the same ids as this one, itself among them, in the order of a batch."""
+        root = dict(self.shared)
+        head = root.get(feature, feature)
+        return tuple(name for name in self.features if root.get(name, name) == head)
 
 
 @dataclass(frozen=True)
@@ -81,11 +98,16 @@ class Reading:
     delimiter: str = "\t"
     quoted: bool = False
     has_header: bool = False
+    is_json: bool = False  # an object a line
     missing: tuple[str, ...] = ("",)
     separator: str = "|"  # between the values of a multi-hot column
     is_hex: bool = False  # values of categorical columns are hexadecimal words
     modulus: int | None = None  # of those words
-    log_dense: bool = True  # take the logarithm of 1 + x
+    max_length: int | None = None  # the last values of a multi-hot column that are kept
+    transforms: tuple[tuple[str, str], ...] = ()  # of dense columns by name, one of TRANSFORMS; others take the log
+    scales: tuple[tuple[str, float, float], ...] = ()  # mean and deviation of standard columns, once they are known
+    bins: tuple[tuple[str, int], ...] = ()  # numeric columns that become features of so many bins
+    edges: tuple[tuple[str, tuple[float, ...]], ...] = ()  # between those bins, once they are known
     threshold: float | None = None  # a label is 1 from here on; as it is if None
     drop_label: float | None = None  # rows with this label are left out, and counted
     sample: str = "all"
@@ -101,7 +123,17 @@ class Reading:
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
                 raise ValueError(f"{name} must be a finite number, got {value}.")
+        for name, transform in self.transforms:
+            check_choice(f"transform of dense column {name!r}", transform, TRANSFORMS)
+        for name, count in self.bins:
+            check_range(f"bins of {name!r}", count, 2, 2**16)
+        if self.max_length is not None:
+            check_range("max_length", self.max_length, 1, 2**31)
         if not self.separator:
             raise ValueError("separator must have at least one character, got ''.")
         if self.modulus is not None:
             check_range("modulus", self.modulus, 1, 2**32)
+
+    def transform_of(self, name: str) -> str:
+        """What becomes of a dense column."""
+        return dict(self.transforms).get(name, "log")

@@ -9,6 +9,7 @@ import numpy as np
 
 from cce.data.manifest import SPLITS
 from cce.data.prepare.arrow import load_bags, load_numbers, load_words
+from cce.data.prepare.reading import scaled
 from cce.data.prepare.vocabulary import split_file
 from cce.data.prepare.writer import write_at
 from cce.data.record_format import OFFSET, id_dtype, offsets_file, record_dtype, rows_file, values_file
@@ -31,6 +32,7 @@ class BlockTask:
     row_starts: dict[str, int]
     value_starts: dict[tuple[str, int], int]
     ids: tuple[tuple[Path, int], ...]  # of each feature: the file of ids, and where this block's begin
+    scales: tuple[tuple[str, float, float], ...] = ()  # of dense columns that are not scaled yet: mean and deviation
 
     @property
     def done_file(self) -> Path:
@@ -59,8 +61,10 @@ def _records(task: BlockTask, num_rows: int) -> np.ndarray:
     records["label"] = np.nan if task.columns.label is None else load_numbers(task.block, "label")
     if task.schema.has_weights:
         records["weight"] = load_numbers(task.block, "weight")
-    for index in range(len(task.schema.dense)):
-        records["dense"][:, index] = load_numbers(task.block, f"dense {index}")
+    scales = {name: scale for name, *scale in task.scales}
+    for index, name in enumerate(task.schema.dense):
+        column = load_numbers(task.block, f"dense {index}")
+        records["dense"][:, index] = scaled(column, *scales[name]) if name in scales else column
     for index, name in enumerate(task.columns.categorical):
         words = load_words(task.block, f"word {name}")
         records[f"id{index}"] = _ids(task, index, len(words.values))[words.indices]

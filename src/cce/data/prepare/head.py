@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cce.data.prepare.arrow import parquet_groups, save_first_rows
-from cce.data.prepare.inputs import Input
+from cce.data.prepare.inputs import COMPRESSED, Input, decompressed
 from cce.data.prepare.job import Splitting
 
 if TYPE_CHECKING:
@@ -24,7 +23,8 @@ def head_of(job: Job, folder: Path) -> tuple[Job, float]:
     for input_ in job.inputs:
         input_.check()
     first = job.inputs[0]
-    path = folder / Path(first.member or first.path.name.removesuffix(".gz")).name
+    name = Path(first.member or first.path.name)
+    path = folder / (name.stem if name.suffix in COMPRESSED else name.name)
     if first.is_parquet:
         factor = _copy_first_rows(job, path)
     else:
@@ -43,14 +43,14 @@ def _first_lines(input_: Input, block_bytes: int) -> bytes:
 
 
 def _text_bytes(input_: Input) -> float:
-    """The bytes of a file's text; those of a gzipped file as if all of it were compressed as its beginning is."""
+    """The bytes of a file's text; those of a compressed file as if all of it were compressed as its beginning is."""
     if input_.member is not None:
         with zipfile.ZipFile(input_.path) as archive:
             return archive.getinfo(input_.member).file_size
     size = input_.path.stat().st_size
     if input_.is_plain:
         return size
-    with input_.path.open("rb") as file, gzip.GzipFile(fileobj=file) as stream:
+    with input_.path.open("rb") as file, decompressed(file, input_.path.suffix) as stream:
         num_read = len(stream.read(HEAD_BYTES))
         return num_read * size / file.tell()
 
@@ -62,4 +62,4 @@ def _splitting(job: Job) -> Splitting:
         sizes = [input_.path.stat().st_size for input_ in job.inputs]
         share = sizes[-1] / sum(sizes) / 2 if len(sizes) > 1 else 0.1
         return Splitting(validation=share, test=share)
-    return Splitting() if splitting.way == "column" else splitting
+    return Splitting() if splitting.way in ("column", "files") else splitting

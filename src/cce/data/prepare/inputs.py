@@ -1,18 +1,20 @@
 """Raw files: which they are, how they are cut into pieces of work, and their bytes in blocks of whole lines.
 
 Block `k` of a text holds the lines that begin in its `k`-th stretch of `BLOCK_BYTES`, whether the file is plain,
-gzipped or in a zip archive: so the same text gives the same blocks.
+compressed or in a zip archive: so the same text gives the same blocks.
 """
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import itertools
+import lzma
 import zipfile
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 25
 HEAD_BYTES = 1 << 16  # enough to see how lines end
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Input:
 
     path: Path
     member: str | None = None
+    by_columns: bool = False  # Parquet, though its name may not say so
 
     def __str__(self) -> str:
         return str(self.path) if self.member is None else f"{self.path}:{self.member}"
@@ -35,12 +39,12 @@ class Input:
     @property
     def is_parquet(self) -> bool:
         """Whether the file is read by columns."""
-        return self.path.suffix == ".parquet"
+        return self.by_columns or (self.member is None and self.path.suffix in (".parquet", ".pq"))
 
     @property
     def is_plain(self) -> bool:
         """Whether reading can begin anywhere."""
-        return self.member is None and self.path.suffix not in (".gz", ".zip")
+        return self.member is None and self.path.suffix not in (*COMPRESSED, ".zip")
 
     def check(self, *, as_lines: bool | None = None) -> None:
         """Reject a file that is missing or empty, and one of lines (by default if it is no Parquet) with wrong ends."""
@@ -76,15 +80,15 @@ class Input:
             if self.member is not None:
                 with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
                     yield stream
-            elif self.path.suffix == ".gz":
-                with gzip.open(self.path) as stream:
-                    yield cast("IO[bytes]", stream)
             else:
-                with self.path.open("rb") as stream:
+                with self.path.open("rb") as file, decompressed(file, self.path.suffix) as stream:
                     yield stream
         except EOFError as error:
             raise ValueError(f"{self} was cut short: its compressed text has no end.") from error
-        except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+        except (
+            *(gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, lzma.LZMAError, DamagedError),
+            *(NotImplementedError, RuntimeError),
+        ) as error:
             # the last two are zipfile's, for a way of compression or a password that it does not have
             raise ValueError(f"{self} must be a whole compressed file, and it is damaged: {error}.") from error
 
@@ -116,6 +120,34 @@ def line_blocks(stream: IO[bytes], block_bytes: int = BLOCK_BYTES) -> Iterator[t
             return
         yield offset, text
         offset += len(text)
+
+
+class DamagedError(Exception):
+    """Compressed text that cannot be read."""
+
+
+@contextmanager
+def decompressed(file: IO[bytes], suffix: str) -> Iterator[IO[bytes]]:
+    """The text of an open file whose name ends so."""
+    if suffix == ".zst":
+        from cce.data.prepare.arrow import open_zstd
+
+        with open_zstd(file, DamagedError) as stream:
+            yield stream
+        return
+    try:
+        yield cast("IO[bytes]", OPENERS[suffix](file) if suffix in OPENERS else file)
+    except OSError as error:
+        if suffix == ".bz2" and error.errno is None:  # what bz2 says of damaged text
+            raise DamagedError(str(error)) from error
+        raise
+
+
+OPENERS: dict[str, Any] = {
+    ".gz": lambda file: gzip.GzipFile(fileobj=file),
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+}
 
 
 def _first_line_at(stream: IO[bytes], offset: int) -> int:

@@ -23,6 +23,7 @@ WAYS = {  # to split rows, with the options that each uses
     "temporal": ("validation", "test"),
     "column": ("column", "validation_values", "test_values"),
     "last-two": (),
+    "files": (),
     "none": (),
 }
 
@@ -38,6 +39,7 @@ class Splitting:
     column: str | None = None
     validation_values: tuple[str, ...] = ()
     test_values: tuple[str, ...] = ()
+    of_files: tuple[str, ...] = ()  # the split of each input
 
     def __post_init__(self) -> None:
         check_choice("split", self.way, WAYS)
@@ -65,12 +67,17 @@ class VocabularyRule:
     min_count: int = 1
     max_ids: int | None = None  # besides 0
     source: str = "train"  # or "all": the rows that are counted
+    hash_bits: int | None = None  # ids are hashes of so many bits, and nothing is counted
 
     def __post_init__(self) -> None:
         check_range("min_count", self.min_count, 1, 2**63)
         check_choice("vocabulary_from", self.source, ("train", "all"))
         if self.max_ids is not None:
             check_range("max_ids", self.max_ids, 1, 2**63)
+        if self.hash_bits is not None:
+            check_range("hash_ids", self.hash_bits, 1, 49)
+            if (self.min_count, self.max_ids, self.source) != (1, None, "train"):
+                raise ValueError("hash_ids counts nothing: leave out min_count, max_ids and vocabulary_from.")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ provided that its inputs and options are the same.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +46,7 @@ class Preparation:
         inputs = list(self._map("checksums", checksum, paths))
         blocks = self._read()
         counts = self._split(blocks)
+        self._scales = self._fit_scales(blocks)
         features, starts = self._number(blocks)
         columns = self.columns
         schema = Schema(features, columns.dense, has_weights=columns.weight is not None)
@@ -116,31 +117,50 @@ class Preparation:
             raise ValueError("split must leave rows to train on, and it leaves none.")
         return result
 
+    def _fit_scales(self, blocks: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]:
+        """Mean and deviation, over the training rows, of the columns that are scaled and not known."""
+        paths = [self.work / block["name"] for block in blocks if block["num_rows"]]
+        known = {name for name, _, _ in self.job.reading.scales}
+        return tuple(
+            (name, *_mean_and_deviation(paths, f"dense {index}"))
+            for index, name in enumerate(self.columns.dense)
+            if self.job.reading.transform_of(name) == "standard" and name not in known
+        )
+
     # -- number --------------------------------------------------------------------------------------------------------
 
     def _number(self, blocks: list[dict[str, Any]]) -> tuple[tuple[Feature, ...], list[list[int]]]:
         """The features with their vocabulary sizes, and of each where the values of each block begin."""
         columns, names = self.columns, self.columns.features
         paths = tuple(self.work / block["name"] for block in blocks if block["num_rows"])
-        first_bag = len(columns.words) - len(columns.categorical)
-        tasks = [
-            FeatureTask(
-                name=f"word {name}",
-                bag=index + first_bag if name in columns.multi_hot else None,
-                blocks=paths,
-                rule=self.job.rule,
-                vocabulary=self.data / vocabulary_file(index),
-                ids=self.work / f"ids-{index:03d}.npy",
-                reuse=self.job.reuse_vocabulary / vocabulary_file(index) if self.job.reuse_vocabulary else None,
-            )
-            for index, name in enumerate(names)
-        ]
+        tasks = [self._feature_task(index, name, paths) for index, name in enumerate(names)]
         summaries = list(self._map("number", number_values, tasks))
+        found = zip(names, summaries, strict=True)
+        self._edges = tuple((name, tuple(each["edges"])) for name, each in found if each["edges"] is not None)
         features = tuple(
             Feature(name, 1 + summary["num_values"], multi_hot=name in columns.multi_hot)
             for name, summary in zip(names, summaries, strict=True)
         )
         return features, [summary["starts"] for summary in summaries]
+
+    def _feature_task(self, index: int, name: str, paths: tuple[Path, ...]) -> FeatureTask:
+        bins, reused = dict(self.job.reading.bins), self.job.reuse_vocabulary
+        return FeatureTask(
+            name=f"word {name}",
+            bag=self._bag(name),
+            blocks=paths,
+            rule=replace(self.job.rule, hash_bits=None) if name in bins else self.job.rule,
+            vocabulary=self.data / vocabulary_file(index),
+            ids=self.work / f"ids-{index:03d}.npy",
+            reuse=reused / vocabulary_file(index) if reused else None,
+            counted=tuple((f"word {other}", self._bag(other)) for other in self.columns.counted_with(name)),
+            num_bins=None if reused else bins.get(name),
+        )
+
+    def _bag(self, name: str) -> int | None:
+        """The index of a multi-hot column among the columns of words."""
+        columns = self.columns
+        return len(columns.words) + columns.multi_hot.index(name) if name in columns.multi_hot else None
 
     # -- encode --------------------------------------------------------------------------------------------------------
 
@@ -164,6 +184,7 @@ class Preparation:
                 row_starts=dict(zip(SPLITS, row_starts[index].tolist(), strict=True)),
                 value_starts={key: int(size[:index].sum()) for key, size in sizes.items()},
                 ids=tuple((self.work / f"ids-{p:03d}.npy", start[index]) for p, start in enumerate(starts)),
+                scales=self._scales,
             )
             for index, name in enumerate(names)
         ]
@@ -188,6 +209,7 @@ class Preparation:
 
     def _contents(self, blocks: list[dict[str, Any]], counts: np.ndarray, checksums: list[str]) -> dict[str, Any]:
         job = self.job
+        fitted = replace(job.reading, scales=self._scales or job.reading.scales, edges=self._edges or job.reading.edges)
         paths = dict.fromkeys(input_.path for input_ in job.inputs)
         inputs = [
             {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
@@ -199,7 +221,7 @@ class Preparation:
                 name: asdict(part)
                 for name, part in (
                     ("columns", self.columns),
-                    ("reading", job.reading),
+                    ("reading", fitted),
                     ("splitting", job.splitting),
                     ("rule", job.rule),
                 )
@@ -224,6 +246,15 @@ class Preparation:
                 for name in self.columns.dense
             },
         }
+
+
+def _mean_and_deviation(blocks: Sequence[Path], name: str) -> tuple[float, float]:
+    """Of the training rows of a column, without missing values; a column that does not vary has the deviation 1."""
+    pieces = [load_numbers(block, name)[np.load(split_file(block)) == 0].astype(np.float64) for block in blocks]
+    count = sum(int(np.isfinite(piece).sum()) for piece in pieces)
+    mean = sum(float(np.nansum(piece)) for piece in pieces) / max(count, 1)
+    variance = sum(float(np.nansum((piece - mean) ** 2)) for piece in pieces) / max(count, 1)
+    return mean, variance**0.5 or 1.0
 
 
 class BadRows:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cce.data.prepare.arrow import RawBlock, Words, hex_words, parquet_blocks, parse_text, save_block
+from cce.data.prepare.arrow import RawBlock, Words, parquet_blocks, parse_json_lines, parse_text, save_block
 from cce.data.prepare.inputs import BLOCK_BYTES, Input
 from cce.data.prepare.split import unit_hash
+from cce.data.prepare.translation import translate
 from cce.data.prepare.writer import plain_error
 from cce.files import write_atomic
 
@@ -86,7 +87,8 @@ def _raw_blocks(piece: Piece) -> Iterator[tuple[int, RawBlock]]:
         if reading.has_header and offset == 0 and header == 0:
             continue  # nothing but a header
         if len(text) > header:
-            yield offset, parse_text(text[header:], columns, reading)
+            parse = parse_json_lines if reading.is_json else parse_text
+            yield offset, parse(text[header:], columns, reading)
 
 
 def _keep_block(piece: Piece, path: Path, offset: int, raw: RawBlock) -> dict[str, Any]:
@@ -120,7 +122,7 @@ class CleanColumns:
 
 
 def clean_columns(raw: RawBlock, columns: Columns, reading: Reading) -> CleanColumns:
-    """Labels by the threshold, logarithms of dense values, hexadecimal words as integers."""
+    """Labels by the threshold, dense values transformed, words translated."""
     numbers: dict[str, np.ndarray] = {
         role: raw.numbers[name].astype(np.float32 if role == "weight" else np.float64)
         for role, name in columns.numbers.items()
@@ -130,21 +132,22 @@ def clean_columns(raw: RawBlock, columns: Columns, reading: Reading) -> CleanCol
     missing, negative = {}, {}
     for index, name in enumerate(columns.dense):
         column = raw.numbers[name]
-        numbers[f"dense {index}"], missing[name], negative[name] = _dense(column, log=reading.log_dense)
-    words = {name: _translated(column, name, columns, reading) for name, column in raw.words.items()}
+        numbers[f"dense {index}"], missing[name], negative[name] = _dense(column, name, reading)
+    words = {name: translate(column, name, columns, reading) for name, column in raw.words.items()}
     return CleanColumns(numbers, words, missing, negative)
 
 
 def well_formed(raw: RawBlock, columns: Columns, reading: Reading) -> RawBlock:
     """Rows whose values are valid; the others are malformed."""
-    for name in columns.numbers.values():
-        raw = _check_numbers(raw, name, np.isfinite, "a number")
+    for role, name in columns.numbers.items():
+        rule = "a number or a time of ISO 8601" if role == "timestamp" else "a number"
+        raw = _check_numbers(raw, name, np.isfinite, rule)
     if reading.threshold is None and columns.label is not None:
         allowed = (0, 1) if reading.drop_label is None else (0, 1, reading.drop_label)
         raw = _check_numbers(raw, columns.label, lambda x: np.isin(x, allowed), "0 or 1 without a threshold")
     if columns.weight is not None:
         raw = _check_numbers(raw, columns.weight, lambda x: (x >= 0) & (x <= LARGEST), f"in [0, {LARGEST:.1e}]")
-    for name in () if reading.log_dense else columns.dense:
+    for name in (name for name in columns.dense if reading.transform_of(name) != "log"):
         rule = f"in [-{LARGEST:.1e}, {LARGEST:.1e}]"
         raw = _check_numbers(raw, name, lambda x: ~np.isfinite(x) | (np.abs(x) <= LARGEST), rule)
     return raw
@@ -177,17 +180,25 @@ def _labels(labels: np.ndarray, threshold: float | None) -> np.ndarray:
     return (labels if threshold is None else labels >= threshold).astype(np.float32)
 
 
-def _dense(column: np.ndarray, *, log: bool) -> tuple[np.ndarray, int, int]:
-    """log(1 + x), with missing and negative values as 0; and how many there were of each."""
+def _dense(column: np.ndarray, name: str, reading: Reading) -> tuple[np.ndarray, int, int]:
+    """A dense column transformed, and how many of its values were missing and negative.
+
+    `log` is log(1 + x), with missing and negative values as 0. `standard` columns whose mean and deviation are not
+    known yet stay as they are, with NaN where values are missing; they are scaled when rows are encoded.
+    """
     missing = ~np.isfinite(column)
+    transform, num_missing = reading.transform_of(name), int(missing.sum())
+    if transform == "standard":
+        scale = next(((mean, deviation) for known, mean, deviation in reading.scales if known == name), None)
+        column = np.where(missing, np.nan, column)
+        return (column if scale is None else scaled(column, *scale)).astype(np.float32), num_missing, 0
     filled = np.where(missing, 0.0, column)
-    if not log:
-        return filled.astype(np.float32), int(missing.sum()), 0
+    if transform == "identity":
+        return filled.astype(np.float32), num_missing, 0
     negative = filled < 0
-    return np.log1p(np.maximum(filled, 0)).astype(np.float32), int(missing.sum()), int(negative.sum())
+    return np.log1p(np.maximum(filled, 0)).astype(np.float32), num_missing, int(negative.sum())
 
 
-def _translated(words: Words, name: str, columns: Columns, reading: Reading) -> Words:
-    if not reading.is_hex or name not in columns.features:
-        return words
-    return Words(words.indices, hex_words(words.values, reading.modulus), words.lengths)
+def scaled(column: np.ndarray, mean: float, deviation: float) -> np.ndarray:
+    """`(x - mean) / deviation`; a missing value is the mean."""
+    return np.where(np.isnan(column), 0.0, (column - mean) / deviation)

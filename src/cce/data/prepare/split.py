@@ -3,7 +3,7 @@
 `random`: by a hash of the row's index and a seed. `order`: the last rows of the input are held out. `last-file`:
 the last file is, one half for validation and one for the test. `temporal`: the latest timestamps are. `column`:
 given values of a column are. `last-two`: of each user, the last row is for the test and the one before it for
-validation. `none`: all rows are for the test.
+validation. `files`: each file has its split. `none`: all rows are for the test.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def split_codes(blocks: Sequence[SplitBlock], how: Splitting) -> Iterator[np.nda
         for block, start in zip(blocks, starts.tolist(), strict=False):
             yield _by_index(np.arange(start, start + block.num_rows), count, how).astype(np.uint8)
         return
-    ways = {"last-file": _last_file, "temporal": _temporal, "column": _column, "last-two": _last_two}
+    ways = {"last-file": _last_file, "temporal": _temporal, "column": _column, "last-two": _last_two, "files": _files}
     yield from np.split(ways[how.way](blocks, how).astype(np.uint8), starts[1:-1])
 
 
@@ -55,6 +55,11 @@ def _by_index(indices: np.ndarray, count: int, how: Splitting) -> np.ndarray:
         bounds = (count - round(count * (how.validation + how.test)), count - round(count * how.test))
         return np.searchsorted(bounds, indices, side="right")
     return np.searchsorted((1 - how.validation - how.test, 1 - how.test), unit_hash(indices, how.seed), side="right")
+
+
+def _files(blocks: Sequence[SplitBlock], how: Splitting) -> np.ndarray:
+    codes = [SPLITS.index(how.of_files[block.file]) for block in blocks]
+    return np.repeat(codes, [block.num_rows for block in blocks])
 
 
 def _last_file(blocks: Sequence[SplitBlock], how: Splitting) -> np.ndarray:

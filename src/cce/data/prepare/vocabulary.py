@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from cce.data.prepare.arrow import (
     Values,
     Words,
     as_texts,
+    as_values,
     by_falling_count,
     concatenate,
     find_values,
@@ -26,12 +28,14 @@ from cce.data.prepare.arrow import (
     merge_counts,
     parquet_groups,
     save_vocabulary,
+    texts_of,
 )
-from cce.data.vocabulary import Texts, Vocabulary
+from cce.data.prepare.translation import as_floats, bin_edges, bin_words
+from cce.data.vocabulary import Texts, Vocabulary, hashed_ids
 from cce.files import write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cce.data.prepare.job import VocabularyRule
@@ -50,6 +54,8 @@ class FeatureTask:
     vocabulary: Path
     ids: Path
     reuse: Path | None = None  # take this vocabulary instead of counting
+    counted: tuple[tuple[str, int | None], ...] = ()  # names and bags of all features with these ids; () for this one
+    num_bins: int | None = None  # values are numbers, and ids those of so many bins
 
 
 def vocabulary_file(index: int) -> str:
@@ -62,9 +68,11 @@ def vocabulary_size(path: Path) -> int:
     return sum(parquet_groups(path))
 
 
-def index_vocabulary(path: Path, feature: str) -> Vocabulary:
-    """The vocabulary of a data set, indexed for lookups."""
+def index_vocabulary(path: Path, feature: str, num_embeddings: int) -> Vocabulary:
+    """The vocabulary of a data set, indexed for lookups; that of hashed ids has no values."""
     values, _ = load_vocabulary(path)
+    if not len(values) and num_embeddings > 1:
+        return Vocabulary.hashed(feature, (num_embeddings - 1).bit_length())
     whole = is_whole(values)
     return Vocabulary.build(feature, "integers" if whole else "words", Texts(*as_texts(values, whole=whole)))
 
@@ -80,23 +88,51 @@ def number_values(task: FeatureTask) -> dict[str, Any]:
     if done.exists():
         known: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
         return known
-    values, counts = load_vocabulary(task.reuse) if task.reuse else _rank(task)
+    edges = None if task.num_bins is None else _edges(task)
+    values, counts = _vocabulary(task, edges)
     task.vocabulary.parent.mkdir(parents=True, exist_ok=True)
     save_vocabulary(task.vocabulary, values, counts)
-    ids, starts = _ids_of_blocks(task, values)
+    size = max(MERGED, len(values))
+    ids, starts = _ids_of_blocks(task, lambda words: _ids(words, values, edges, task), size)
     np.save(task.ids, ids)
-    summary = {"num_values": len(counts), "num_counted": int(counts.sum()), "starts": starts}
+    num_values = len(counts) if task.rule.hash_bits is None else 2**task.rule.hash_bits - 1
+    summary = {"num_values": num_values, "num_counted": int(counts.sum()), "starts": starts, "edges": edges}
     write_atomic(done, json.dumps(summary))
     return summary
 
 
-def load_block_words(task: FeatureTask, block: Path) -> Words:
-    """The words of this feature in one block."""
-    return load_words(block, task.name) if task.bag is None else load_bags(block, task.name, task.bag)
+def load_block_words(name: str, bag: int | None, block: Path) -> Words:
+    """The words of a feature in one block."""
+    return load_words(block, name) if bag is None else load_bags(block, name, bag)
 
 
-def _rank(task: FeatureTask) -> tuple[Values, np.ndarray]:
+def _vocabulary(task: FeatureTask, edges: list[float] | None) -> tuple[Values, np.ndarray]:
+    if task.reuse:
+        return load_vocabulary(task.reuse)
+    if task.rule.hash_bits is not None:
+        return as_values([]), np.empty(0, np.int64)
+    return _rank(task, edges)
+
+
+def _ids(words: Values, vocabulary: Values, edges: list[float] | None, task: FeatureTask) -> np.ndarray:
+    if edges is not None:
+        words = bin_words(words, edges, task.name)
+    elif task.rule.hash_bits is not None:
+        return hashed_ids((text.encode() for text in texts_of(words)), task.rule.hash_bits)
+    ids: np.ndarray = find_values(words, vocabulary) + 1
+    return ids
+
+
+def _edges(task: FeatureTask) -> list[float]:
+    assert task.num_bins is not None
     values, counts = _merged(_counted(task))
+    return bin_edges(as_floats(values, task.name), counts, task.num_bins)
+
+
+def _rank(task: FeatureTask, edges: list[float] | None) -> tuple[Values, np.ndarray]:
+    values, counts = _merged(_counted(task))
+    if edges is not None:
+        values, counts = merge_counts([(bin_words(values, edges, task.name), counts)])
     values, counts = by_falling_count(values, counts)
     num_kept = int(np.searchsorted(-counts, -task.rule.min_count, side="right"))
     num_kept = min(num_kept, task.rule.max_ids or num_kept)
@@ -105,8 +141,8 @@ def _rank(task: FeatureTask) -> tuple[Values, np.ndarray]:
 
 def _counted(task: FeatureTask) -> Iterator[tuple[Values, np.ndarray]]:
     """Values of each block with their counts in the rows that count; values that do not occur there are left out."""
-    for block in task.blocks:
-        words = load_block_words(task, block)
+    for block, (name, bag) in product(task.blocks, task.counted or ((task.name, task.bag),)):
+        words = load_block_words(name, bag, block)
         indices = words.indices
         if task.rule.source == "train":
             is_train = np.load(split_file(block)) == 0
@@ -132,15 +168,18 @@ def _of_one_kind(pairs: list[tuple[Values, np.ndarray]]) -> list[tuple[Values, n
     return [(concatenate([values for values, _ in pairs]), np.concatenate([counts for _, counts in pairs]))]
 
 
-def _ids_of_blocks(task: FeatureTask, vocabulary: Values) -> tuple[np.ndarray, list[int]]:
-    """The ids of the values of all blocks, one block after the other, and where each block's begin."""
+def _ids_of_blocks(task: FeatureTask, find: Callable[[Values], np.ndarray], size: int) -> tuple[np.ndarray, list[int]]:
+    """The ids of the values of all blocks, one block after the other, and where each block's begin.
+
+    find: from values to ids. size: values that are looked up at a time.
+    """
     ids: list[np.ndarray] = []
     held: list[Values] = []
     lengths = []
     for index, block in enumerate(task.blocks):
-        held.append(load_block_words(task, block).values)
+        held.append(load_block_words(task.name, task.bag, block).values)
         lengths.append(len(held[-1]))
-        if index == len(task.blocks) - 1 or sum(map(len, held)) > max(MERGED, len(vocabulary)):
-            ids.append(find_values(concatenate(held), vocabulary) + 1)
+        if index == len(task.blocks) - 1 or sum(map(len, held)) > size:
+            ids.append(find(concatenate(held)))
             held = []
     return np.concatenate(ids), np.cumsum([0, *lengths[:-1]]).tolist()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from cce.data.sources.criteo_kaggle import CRITEO_KAGGLE
 from cce.data.sources.criteo_terabyte import CRITEO_TERABYTE
 from cce.data.sources.movielens import MOVIELENS
+from cce.data.sources.recbole import RECBOLE
+from cce.data.sources.reczoo import RECZOO
 from cce.data.sources.registry import SOURCES, Option, Source, register_source
 from cce.data.sources.table import TABLE
 
@@ -12,6 +14,8 @@ for _source in (
     CRITEO_KAGGLE,
     CRITEO_TERABYTE,
     MOVIELENS,
+    RECBOLE,
+    RECZOO,
     TABLE,
 ):
     register_source(_source)

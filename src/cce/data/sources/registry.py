@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_choice
-from cce.data.prepare.job import WAYS, Job, VocabularyRule
+from cce.data.prepare.job import WAYS, Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,6 +23,7 @@ OF_SPLIT = {  # options of a split by the names they have in the shell
     **{name: name for name in ("validation", "test", "seed", "validation_values", "test_values")},
     "split_column": "column",
 }
+OF_RULE = {"min_count": "min_count", "max_ids": "max_ids", "vocabulary_from": "source", "hash_ids": "hash_bits"}
 
 
 @dataclass(frozen=True)
@@ -49,28 +50,37 @@ class Source:
     about: str
     example: str
     splits: tuple[str, ...]  # ways in which its rows may be held out
-    make: Callable[[Path, Mapping[str, Any]], Job]
+    make: Callable[..., Job]  # (raw, options), where raw is None if a source with files of splits has no other
     reuse: Callable[[Path, Columns, Reading], Job]
     default_split: str  # in words
     options: tuple[Option, ...] = ()
+    has_split_files: bool = False  # files may be given for each split, as `train`, `validation` and `test`
 
-    def job(self, raw: Path, options: Mapping[str, Any]) -> Job:
+    def job(self, raw: Path | None, options: Mapping[str, Any]) -> Job:
         """The job of a path, with the options of the source and those that all sources have."""
-        given: dict[str, Any]
-        given = {name: tuple(v) if isinstance(v, list) else v for name, v in options.items() if v is not None}
+        given = {name: _plain(value) for name, value in options.items() if value is not None}
         job = self.make(raw, given)
         way = given.get("split")
         if way is not None:
             check_choice("split", way, self.splits)
         of_split = {name: given[typed] for typed, name in OF_SPLIT.items() if typed in given}
+        if job.splitting.way == "files":  # validation and test are files
+            of_split = {name: value for name, value in of_split.items() if not isinstance(value, tuple)}
         if job.reading.sample != "all" and "seed" not in WAYS[way or job.splitting.way]:
             of_split.pop("seed", None)  # it is that of the sample
         return replace(
             job,
             splitting=job.splitting.adjusted(way, of_split),
-            rule=VocabularyRule(given.get("min_count", 1), given.get("max_ids"), given.get("vocabulary_from", "train")),
+            rule=replace(job.rule, **{name: given[typed] for typed, name in OF_RULE.items() if typed in given}),
             max_bad_rows=given.get("max_bad_rows", 0),
         )
+
+
+def _plain(value: Any) -> Any:
+    """Lists as tuples; a single share, typed where files could be, as the number that it is."""
+    if not isinstance(value, list | tuple):
+        return value
+    return value[0] if len(value) == 1 and isinstance(value[0], float) else tuple(value)
 
 
 def register_source(source: Source) -> Source:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cce.checks import check_choice
 from cce.data.manifest import MANIFEST, check_files, read_manifest
 from cce.data.prepare.columns import Columns, Reading
-from cce.data.prepare.job import Splitting
+from cce.data.prepare.job import Splitting, VocabularyRule
 from cce.data.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def reuse_vocabulary(dataset: Path, raw: Path, *, max_bad_rows: int = 0) -> Job:
     columns, reading = raw_options(dataset, manifest)
     check_choice(f"kind of {dataset / MANIFEST}", manifest["kind"], SOURCES)
     job = _without_missing_label(SOURCES[manifest["kind"]].reuse(raw, columns, reading))
-    return replace(job, splitting=Splitting("none"), reuse_vocabulary=dataset, max_bad_rows=max_bad_rows)
+    rule = VocabularyRule(hash_bits=manifest["options"].get("rule", {}).get("hash_bits"))
+    return replace(job, splitting=Splitting("none"), rule=rule, reuse_vocabulary=dataset, max_bad_rows=max_bad_rows)
 
 
 def raw_options(dataset: Path, manifest: dict[str, Any]) -> tuple[Columns, Reading]:

@@ -1,8 +1,10 @@
 """The one package that imports pyarrow: text and Parquet into columns, values into counts, and files of both."""
 
 from cce.data.prepare.arrow.blocks import RawBlock, Values, Words, load_bags, load_numbers, load_words, save_block
+from cce.data.prepare.arrow.compressed import open_zstd
 from cce.data.prepare.arrow.frames import frame_blocks, record_blocks
 from cce.data.prepare.arrow.json import parse_json
+from cce.data.prepare.arrow.json_lines import parse_json_line, parse_json_lines
 from cce.data.prepare.arrow.parquet import (
     TableWriter,
     load_vocabulary,
@@ -21,6 +23,7 @@ from cce.data.prepare.arrow.values import (
     hex_words,
     is_whole,
     merge_counts,
+    texts_of,
 )
 
 __all__ = [
@@ -41,14 +44,18 @@ __all__ = [
     "load_vocabulary",
     "load_words",
     "merge_counts",
+    "open_zstd",
     "parquet_blocks",
     "parquet_columns",
     "parquet_groups",
     "parse_json",
+    "parse_json_line",
+    "parse_json_lines",
     "parse_text",
     "record_blocks",
     "save_block",
     "save_first_rows",
     "save_vocabulary",
+    "texts_of",
     "write_text",
 ]

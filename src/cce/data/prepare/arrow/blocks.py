@@ -5,7 +5,9 @@ Columns of words are stored as a *dictionary*, the values of a block once each, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -58,9 +60,11 @@ class NotNumbersError(ValueError):
 
 def raw_block(table: Any, columns: Columns, reading: Reading, lines: Array, bad: list[tuple[int, str]]) -> RawBlock:
     """The columns of an arrow table."""
-    names = (*columns.numbers.values(), *columns.dense)
-    numbers = {name: _as_numbers(table[name], name) for name in dict.fromkeys(names)}
-    words = {name: _as_words(table[name], name, reading.missing) for name in columns.words}
+    numbers = {
+        name: as_times(table[name]) if name == columns.timestamp else _as_numbers(table[name], name)
+        for name in dict.fromkeys((*columns.numbers.values(), *columns.dense))
+    }
+    words = {name: _as_words(table[columns.column_of(name)], name, reading.missing) for name in columns.words}
     words |= {name: _as_bags(table[name], name, reading) for name in columns.multi_hot}
     return RawBlock(numbers, words, lines, table.num_rows + len(bad), bad)
 
@@ -72,6 +76,33 @@ def _as_numbers(column: Any, name: str) -> Array:
         message = f"column {name!r} must hold numbers, got {column.type}: {first_line(error)}"
         raise NotNumbersError(message) from error
     return one_chunk(pc.fill_null(numbers, float("nan"))).to_numpy(zero_copy_only=False)
+
+
+def as_times(column: Any) -> Array:
+    """Seconds: numbers as they are, or times of ISO 8601 (UTC, if they name no zone); NaN for anything else."""
+    column = one_chunk(column)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        micros = pc.cast(pc.cast(column, pa.timestamp("us")), pa.int64())
+        return pc.fill_null(pc.cast(micros, pa.float64()), float("nan")).to_numpy(zero_copy_only=False) / 1e6
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return _as_numbers(column, "timestamp")
+    coded = column.dictionary_encode()
+    seconds = np.array([*(_seconds(text) for text in coded.dictionary.to_pylist()), math.nan])
+    return seconds[pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)]
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return math.nan
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def _as_words(column: Any, name: str, missing: tuple[str, ...]) -> Words:
@@ -100,8 +131,16 @@ def _as_bags(column: Any, name: str, reading: Reading) -> Words:
     words = _as_words(pc.list_flatten(column), name, reading.missing)
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     present = words.indices >= 0
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    return Words(words.indices[present], words.values, np.bincount(rows[present], minlength=len(lengths)))
+    rows = np.repeat(np.arange(len(lengths)), lengths)[present]
+    bags = Words(words.indices[present], words.values, np.bincount(rows, minlength=len(lengths)))
+    return bags if reading.max_length is None else _last_words(bags, rows, reading.max_length)
+
+
+def _last_words(bags: Words, rows: Array, max_length: int) -> Words:
+    """The last `max_length` words of each bag."""
+    assert bags.lengths is not None
+    from_end = np.cumsum(bags.lengths)[rows] - np.arange(len(rows))  # 1 for the last word of a bag
+    return Words(bags.indices[from_end <= max_length], bags.values, np.minimum(bags.lengths, max_length))
 
 
 def _plain(values: Any) -> Any:

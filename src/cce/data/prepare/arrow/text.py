@@ -53,7 +53,7 @@ def _parse_with_care(text: bytes, columns: Columns, reading: Reading) -> RawBloc
     lines = _good_lines(table.num_rows, bad)
     good = ~np.isin(lines, list(no_text))
     bad += no_text.items()
-    names = dict.fromkeys((*columns.numbers.values(), *columns.dense))
+    names = _numeric(columns)
     for name in names:
         texts = pc.cast(table[name], pa.string())
         is_number = pc.fill_null(pc.match_substring_regex(texts, NUMBER), True).to_numpy()  # noqa: FBT003
@@ -61,7 +61,7 @@ def _parse_with_care(text: bytes, columns: Columns, reading: Reading) -> RawBloc
         bad.extend((int(lines[row]), f"{name} must be a number, got {texts[row].as_py()!r}") for row in wrong)
         good &= is_number
     table = table.filter(pa.array(good))
-    for name in (name for name in names if name not in columns.words):
+    for name in (name for name in names if name not in _words(columns)):
         index = table.column_names.index(name)
         table = table.set_column(index, name, pc.cast(pc.utf8_trim_whitespace(table[name]), pa.float64()))
     return raw_block(table, columns, reading, lines[good], bad)
@@ -89,9 +89,9 @@ def _read_csv(
         bad.append((row.number - 1, f"expected {row.expected_columns} columns, got {row.actual_columns}"))
         return "skip"
 
-    numbers = {} if as_words else dict.fromkeys((*columns.numbers.values(), *columns.dense), pa.float64())
+    numbers = {} if as_words else dict.fromkeys(_numeric(columns), pa.float64())
     types = {**dict.fromkeys(columns.used, pa.string()), **numbers}
-    types |= dict.fromkeys(columns.words, pa.dictionary(pa.int32(), pa.string()))
+    types |= dict.fromkeys(_words(columns), pa.dictionary(pa.int32(), pa.string()))
     delimiter = "\t" if len(reading.delimiter) > 1 else reading.delimiter
     return pyarrow.csv.read_csv(
         pa.BufferReader(text),
@@ -109,6 +109,16 @@ def _read_csv(
             strings_can_be_null=True,
         ),
     ).combine_chunks()
+
+
+def _numeric(columns: Columns) -> list[str]:
+    """Columns of numbers alone; a time may be a word."""
+    return [name for name in dict.fromkeys((*columns.numbers.values(), *columns.dense)) if name != columns.timestamp]
+
+
+def _words(columns: Columns) -> list[str]:
+    """Columns that features with one value a row are read from."""
+    return [columns.column_of(name) for name in columns.words]
 
 
 def _good_lines(num_rows: int, bad: list[tuple[int, str]]) -> Array:

@@ -30,6 +30,12 @@ def hex_words(values: Values, modulus: int | None) -> Values:
     return pa.array(integers % modulus if modulus else integers, pa.int64())
 
 
+def texts_of(values: Values) -> list[str]:
+    """Values as words of Python."""
+    texts: list[str] = pc.cast(values, pa.string()).to_pylist()
+    return texts
+
+
 def merge_counts(pairs: Iterable[tuple[Values, Array]]) -> tuple[Values, Array]:
     """Distinct values, and the sum of the counts of each."""
     pieces = [pa.table({"value": values, "count": counts}) for values, counts in pairs]

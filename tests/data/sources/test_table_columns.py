@@ -1,0 +1,55 @@
+"""What is typed for the columns of a table: transforms, bins, all other columns, shared ids."""
+
+import pytest
+
+from cce.data.sources.table_columns import read_columns
+
+NAMES = ("y", "a", "b", "age", "price", "when", "x:log")
+
+
+def read(**options):
+    return read_columns(NAMES, {"label": "y", **options})
+
+
+def test_dense_columns_have_transforms_and_bins():
+    columns, reading = read(categorical=("a",), dense=("age", "price:standard", "b:bins=4"))
+    assert (columns.categorical, columns.dense) == (("a", "b"), ("age", "price"))
+    assert (reading.transforms, reading.bins) == ((("price", "standard"),), (("b", 4),))
+    assert [reading.transform_of(name) for name in columns.dense] == ["log", "standard"]
+
+
+def test_a_colon_may_be_part_of_a_name():
+    columns, reading = read_columns(
+        ("y", "a", "rating:float"), {"label": "y", "categorical": ("a",), "dense": ("rating:float",)}
+    )
+    assert columns.dense == ("rating:float",)
+    assert reading.transforms == ()
+
+
+def test_all_other_columns_are_categorical_but_those_that_are_dropped():
+    columns, _ = read(categorical=("*",), dense=("age:identity",), drop=("price", "x:log"), weight="when")
+    assert columns.categorical == ("a", "b")
+    assert read(categorical=("*",), split_column="when", multi_hot=("b",))[0].categorical == (
+        "a",
+        "age",
+        "price",
+        "x:log",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dense": ("age:cube",)}, r"dense must be NAME or NAME:log\|standard\|identity\|bins=32, got 'age:cube'"),
+        ({"dense": ("age:bins=x",)}, "got 'age:bins=x'"),
+        ({"dense": ("age:bins=1",)}, r"bins of 'age' must lie in \[2, 2\*\*16\), got 1"),
+        ({"drop": ("b",)}, r"drop goes with categorical '\*', which takes all other columns; got 'b'"),
+        ({"categorical": ("*",), "drop": ("c",)}, "drop must name columns of the file, y, a, b, .*; got 'c'"),
+        ({"share_ids": ("b",)}, "share_ids must have the form COLUMN=OTHER, got 'b'"),
+        ({"share_ids": ("c=a",)}, "share_ids must name two features, NAME=OTHER, got 'c=a'"),
+        ({"max_length": 0}, r"max_length must lie in \[1, 2\*\*31\), got 0"),
+    ],
+)
+def test_what_cannot_be_is_rejected(options, message):
+    with pytest.raises(ValueError, match=message):
+        read(**({"categorical": ("a",)} | options))

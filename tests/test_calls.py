@@ -1,0 +1,120 @@
+"""The verbs of the shell from Python: the same results, objects back, and errors as exceptions."""
+
+import json
+
+import pytest
+
+import cce
+from cce.calls import as_words
+from cce.cli import main
+from helpers.raw_files import write_csv
+
+ROWS = [(row % 2, f"u{row % 7}", f"i{row % 5}", "a|b" if row % 3 else "", row) for row in range(300)]
+HEADER = ("y", "user", "item", "tags", "age")
+SMALL = {"embedding_dim": 4, "batch_size": 32, "model_options": {"bottom": [4], "top": [4]}, "threads": 1}
+RECIPE = """
+[data]
+name = "tiny"
+prepare = "synthetic --rows 400 --vocabulary-sizes 40 20 --num-dense 1"
+[train]
+embedding_dim = 4
+batch_size = 64
+threads = 1
+model_options = { bottom = [4], top = [4] }
+[sweep]
+methods = ["full", "hash"]
+caps = [40, 80]
+"""
+
+
+@pytest.fixture
+def data(tmp_path):
+    write_csv(tmp_path / "log.csv", HEADER, ROWS)
+    columns = {"label": "y", "categorical": ["user", "item"], "multi_hot": ["tags"], "dense": ["age:standard"]}
+    return cce.prepare(tmp_path / "log.csv", tmp_path / "data", **columns, split="order", test=0.2, progress=False)
+
+
+def test_words_are_those_of_the_shell():
+    options = {"multi_hot": ["a", "b"], "missing": "-1", "no_md5": True, "json": False, "seed": None, "test": 0.2}
+    assert as_words(options) == ["--multi-hot", "a", "b", "--missing=-1", "--no-md5", "--test=0.2"]
+
+
+def test_prepare_does_what_the_shell_does(data, tmp_path, capsys):
+    words = ["--label", "y", "--categorical", "user", "item", "--multi-hot", "tags", "--dense", "age:standard"]
+    command = ["prepare", "table", str(tmp_path / "log.csv"), str(tmp_path / "typed"), *words, "--split", "order"]
+    assert main([*command, "--test", "0.2"]) == 0
+    assert "rows: train 210" in capsys.readouterr().out
+    assert data.manifest["files"] == cce.PreparedData.open(tmp_path / "typed").manifest["files"]
+    assert data.num_rows("test") == 60
+
+
+def test_prepare_takes_files_of_splits_and_other_kinds(tmp_path, capsys):
+    write_csv(tmp_path / "a.csv", HEADER, ROWS[:200])
+    write_csv(tmp_path / "b.csv", HEADER, ROWS[200:])
+    files = {"train": [tmp_path / "a.csv"], "test": [tmp_path / "b.csv"]}
+    data = cce.prepare(None, tmp_path / "split", label="y", categorical=["user"], progress=False, **files)
+    assert {split: data.num_rows(split) for split in data.splits} == {"train": 200, "validation": 0, "test": 100}
+    clicks = cce.prepare(None, tmp_path / "clicks", kind="synthetic", rows=200, vocabulary_sizes=[9, 5], progress=False)
+    assert clicks.schema.vocabulary_sizes == {"c0": 10, "c1": 6}
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"colour": 3}, "unrecognized arguments: --colour=3; see `cce --help`"),
+        ({"label": "z"}, "must have a column 'z'; it has y, user"),
+        ({"kind": "tables"}, "invalid choice: 'tables'"),
+    ],
+)
+def test_what_is_wrong_is_raised(tmp_path, options, message):
+    write_csv(tmp_path / "log.csv", HEADER, ROWS)
+    with pytest.raises(ValueError, match=message):
+        cce.prepare(tmp_path / "log.csv", tmp_path / "out", **({"label": "y", "categorical": ["user"]} | options))
+
+
+@pytest.mark.slow
+def test_train_returns_the_record_of_its_run(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    record = cce.train(data, method="hash", cap=40, progress=False, **SMALL)
+    assert record.method == "hash"
+    assert (tmp_path / "runs" / "data-hash" / "record.jsonl").exists()
+    again = cce.train(tmp_path / "data", out="again", method="hash", cap=40, progress=False, **SMALL)
+    assert again.scores == record.scores
+    row = record.to_row()
+    assert (row["method"], row["cap"], row["seed"], row["test_bce"]) == ("hash", 40, 0, record.scores["bce"])
+    assert "model_options" not in row
+    with pytest.raises(ValueError, match="not known, 'epoch': did you mean 'epochs'"):
+        cce.train(data, method="full", epoch=2)
+
+
+@pytest.mark.slow
+def test_a_sweep_and_its_report_are_at_hand(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.toml").write_text(RECIPE)
+    result = cce.sweep("tiny.toml", progress=False)
+    assert [(row["series"], row["cap"]) for row in result.rows()] == [("full", None), ("hash", 40), ("hash", 80)]
+    assert cce.sweep("tiny.toml", progress=False).records == result.records  # nothing is run again
+    assert capsys.readouterr().out == ""
+    with pytest.raises(ValueError, match="dry_run belongs to the shell"):
+        cce.sweep("tiny.toml", dry_run=True)
+    report = cce.make_report(result.folder, figures=False)
+    assert report.page == result.folder / "report" / "index.html"
+    assert report.page.exists()
+    assert len(report.rows()) == 3
+    json.dumps(report.rows("ledger"))
+    assert "bce-bytes" in report.figure_names()
+    assert report.figure("bce-bytes")._repr_svg_().startswith("<svg")
+    with pytest.raises(ValueError, match="runs must name at least one folder or file of records, got none"):
+        cce.make_report()
+
+
+def test_functions_stay_functions_when_packages_are_imported():
+    import cce.cli.prepare
+    import cce.cli.sweep
+    import cce.cli.train
+    import cce.experiments.sweep
+    import cce.report
+
+    assert all(callable(getattr(cce, name)) for name in ("prepare", "train", "sweep", "make_report"))
+    assert not callable(cce.report)
