@@ -239,7 +239,8 @@ def parsed(command):
     """The configuration that `cce train` makes of a command."""
     parser = argparse.ArgumentParser()
     train.add_verb(parser.add_subparsers())
-    return make_config(train._given(parser.parse_args(shlex.split(command)[1:])))
+    words = shlex.split(command)[1:]
+    return make_config(train._given(parser.parse_args(words, argparse.Namespace(plugins=[]))))
 
 
 def test_a_command_says_what_differs_and_nothing_else():
@@ -248,6 +249,11 @@ def test_a_command_says_what_differs_and_nothing_else():
         "start=k-means++ 'sizes=[1,2]' --cap 8000 --sparse --epochs 3 --lr 0.05 "
         "--cluster-at-epochs 0.25 0.5 --metrics auc ndcg@10 --best-by auc --group-by user --no-early-stopping --seed 2"
     )
+
+
+def test_plug_ins_are_named_as_the_command_line_has_them():
+    words = shlex.split(train_command(asdict(CONFIG) | {"plugins": ["/ours/one.py", "two"]}))
+    assert words[-4:] == ["--plugin", "/ours/one.py", "--plugin", "two"]
 
 
 def test_a_command_is_the_run_again():

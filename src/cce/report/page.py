@@ -270,7 +270,9 @@ def train_command(config: dict[str, Any]) -> str:
             continue
         default = each.default_factory() if each.default_factory is not MISSING else each.default
         value = config[each.name]
-        if each.name == "method" or (value is not None and value != default):
+        if each.name == "plugins":
+            words += [word for plugin in value for word in ("--plugin", str(plugin))]
+        elif each.name == "method" or (value is not None and value != default):
             words += _words(each.name.replace("_", "-"), value)
     return shlex.join(words)
 
