@@ -102,7 +102,11 @@ def test_a_failing_run_is_named_and_the_others_are_there(here, data, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nowhere.toml"], "recipe must name a file that is there, got 'nowhere.toml'."),
+        (
+            ["nowhere.toml"],
+            "recipe must name a file that is there, or one of ours, got 'nowhere.toml': "
+            "`cce list recipes` shows those that come with the package.",
+        ),
         (["recipe.toml", "--only", "ce"], "only must name series of the recipe (full, cce, pq), got 'ce'."),
         (["recipe.toml", "--seeds", "-1"], "seed must lie in [0, 2**63), got -1."),
         (["recipe.toml", "--jobs", "0"], "jobs must lie in [1, 2**16), got 0."),
