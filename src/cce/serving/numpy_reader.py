@@ -155,8 +155,8 @@ def _codes(table: Table, ids: Array) -> Array:
     found = values[rows]
     if table.spec["bits"] == 4:
         found = np.stack([found & 15, found >> 4], axis=-1).reshape(len(rows), -1)[:, : table.embedding_dim]
-        return (found.astype(np.float32) - np.float32(8)) * scale
-    return found.astype(np.float32) * scale
+        return np.asarray((found.astype(np.float32) - np.float32(8)) * scale)
+    return np.asarray(found.astype(np.float32) * scale)
 
 
 def _blocks(table: Table, ids: Array) -> Array:
@@ -199,7 +199,7 @@ def _network(table: Table, ids: Array) -> Array:
     for layer in range(1, num_layers):
         activations = activations * np.tanh(np.logaddexp(np.float32(0), activations))
         activations = activations @ table.matrix(f"layers.{layer}").T
-    return activations
+    return np.asarray(activations)
 
 
 KINDS = {"rows": _rows, "codes": _codes, "blocks": _blocks, "tensor-train": _tensor_train, "network": _network}
