@@ -18,17 +18,18 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "ce-sum": [{}, {"split": "quotient-remainder", "num_tables": 3}],
     "ce-mult": [{}, {"split": "quotient-remainder"}],
     "robe": [{}, {"block_size": 5}],
-    "dhe": [{}, {"num_hidden": 0, "num_hashes": 12}],
+    "dhe": [{}, {"num_hidden": 0, "num_hashes": 12}, {"num_ones": 4, "num_hidden": 0}],
     "tt": [{}],
     "collide": [{}],
     "low-rank": [{}],
     "mixed-dim": [{}],
     "pq": [{}, {"residual": True}],
-    "quantized": [{}, {"scale_by": "group"}, {"scale_by": "column", "bits": 16, "num_learned": 50}],
+    "quantized": [{}, {"scale_by": "group"}, {"scale_by": "column", "bits": 16, "num_learned": 50}, {"bits": 4}],
     "cce": [
         {},
         {"num_learned": 100},
         {"num_learned": 0},
+        {"num_learned": 100, "share_tail": True},
         {"num_helpers": 0},
         {"num_helpers": 2},
         {"combine": "sum"},
@@ -38,7 +39,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
 }
 BUDGETS = {"full": NUM_IDS * DIM}  # the others get less than the full table
 CASES = [(method, options) for method, forms in FORMS.items() for options in forms]
-LINEAR = [case for case in CASES if case[0] not in ("dhe", "tt", "collide", "low-rank", "mixed-dim")]
+LINEAR = [case for case in CASES if case[0] not in ("dhe", "tt", "collide", "mixed-dim", "low-rank")]
 
 
 def make_table(method: str, options: dict[str, Any], num_params: int = 3_000) -> cce.Embedding:

@@ -39,11 +39,6 @@ def test_a_settled_table_is_one_of_learned_rows_alone():
     assert torch.equal(freeze_table(table)(IDS), table.to_dense())
 
 
-def test_sparse_hashes_cannot_be_frozen_yet():
-    with pytest.raises(TypeError, match="a 'dhe' table with num_ones cannot be frozen"):
-        freeze_table(make_table("dhe", {"num_ones": 2}))
-
-
 @pytest.mark.parametrize("method", ["cce", "dhe"])
 def test_ids_are_checked(method):
     frozen = freeze_table(make_table(method, {}))

@@ -57,12 +57,6 @@ class Codes(IndexModule):
         pairs = torch.stack([found & 15, found >> 4], dim=-1).flatten(1)
         return pairs[:, : self.width].to(torch.int8) - OFFSET
 
-    def unpacked(self) -> Tensor:
-        """All codes `(num_rows, width)`, an integer each; those of 4 bits are int8."""
-        return (
-            self.read(torch.arange(len(self.values), device=self.values.device)) if self.bits == FOUR else self.values
-        )
-
     def write(self, first: int, codes: Tensor) -> None:
         """Set the rows from `first` on to whole numbers `(n, width)`."""
         if self.bits == FOUR:

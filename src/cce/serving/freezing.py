@@ -28,7 +28,7 @@ from cce.embeddings import (
     QuantizedEmbedding,
     TensorTrainEmbedding,
 )
-from cce.indexing import LearnedRows, PointerStore, UnitInterval
+from cce.indexing import LearnedRows, MultiplyShift, PointerStore
 from cce.serving.collection import FrozenCollection
 from cce.serving.folding import fold_helpers, has_zero_helpers
 from cce.serving.frozen_tables import (
@@ -212,8 +212,9 @@ def _freeze_others(table: Embedding, size: Size, codebook: Codebook) -> FrozenTa
     if isinstance(table, QuantizedEmbedding):
         starts = table.group_starts if table.scale_by == "group" else [0]
         seeds = None if table.hash is None else table.hash.seeds
-        codes = table.codes.unpacked()  # of 4 bits: a byte each
-        return FrozenCodes(size, codes, table.scale, starts, num_learned=table.num_learned, seeds=seeds)
+        codes = table.codes
+        learned = {"num_learned": table.num_learned, "bits": codes.bits}
+        return FrozenCodes(size, codes.values, table.scale, starts, seeds=seeds, **learned)
     if isinstance(table, CollidingEmbedding):
         return _freeze_colliding(table, size, codebook)
     if isinstance(table, MixedDimensionEmbedding):
@@ -224,9 +225,8 @@ def _freeze_others(table: Embedding, size: Size, codebook: Codebook) -> FrozenTa
     if isinstance(table, TensorTrainEmbedding):
         return FrozenTensorTrain(size, _stored(table.cores, codebook), table.factors, table.ranks)
     if isinstance(table, DeepHashEmbedding):
-        if not isinstance(table.hash, UnitInterval):
-            raise TypeError("a 'dhe' table with num_ones cannot be frozen: only dense hashes can.")
-        return FrozenNetwork(size, table.hash.seeds, _stored(table.layers, codebook))
+        segment = table.hash.num_rows if isinstance(table.hash, MultiplyShift) else 0
+        return FrozenNetwork(size, table.hash.seeds, _stored(table.layers, codebook), segment=segment)
     return None
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cce.serving.stored_rows import StoredRows
 
 MASK32 = 0xFFFF_FFFF
+HALF_BYTE = 4
 
 
 class FrozenTable(nn.Module):
@@ -198,9 +199,10 @@ class FrozenCodes(FrozenTable):
         *,
         num_learned: int,
         seeds: Tensor | None,
+        bits: int,
     ) -> None:
         super().__init__(*size)
-        self.num_learned = num_learned
+        self.num_learned, self.bits = num_learned, bits
         self.register_buffer("values", values.detach().cpu().clone())
         self.register_buffer("scale", scale.detach().float().cpu().clone())
         self.register_buffer("starts", torch.tensor(starts, dtype=torch.int64, device="cpu"))
@@ -216,11 +218,19 @@ class FrozenCodes(FrozenTable):
         scale = self.scale
         if len(scale) > 1:
             scale = scale.index_select(0, (rows.unsqueeze(-1) >= self.starts).sum(-1) - 1)
-        return self.values.index_select(0, rows).to(torch.float32) * scale
+        return self._read(rows).to(torch.float32) * scale
+
+    def _read(self, rows: Tensor) -> Tensor:
+        """The codes of rows; those of 4 bits lie two in a byte, the first in its lower half, as 0 to 15."""
+        found = self.values.index_select(0, rows)
+        if self.bits != HALF_BYTE:
+            return found
+        pairs = torch.stack([found & 15, found >> HALF_BYTE], dim=-1).flatten(1)
+        return pairs[:, : self.embedding_dim].to(torch.int32) - 8
 
     def spec(self) -> dict[str, Any]:
         """With the ids that have rows of their own."""
-        return super().spec() | {"num_learned": self.num_learned}
+        return super().spec() | {"num_learned": self.num_learned, "bits": self.bits}
 
 
 class FrozenBlocks(FrozenTable):
@@ -283,24 +293,41 @@ class FrozenTensorTrain(FrozenTable):
 
 
 class FrozenNetwork(FrozenTable):
-    """Hashes of the id in [−1, 1], sent through a network with Mish between its layers."""
+    """Hashes of the id in [−1, 1], sent through a network with Mish between its layers.
+
+    segment: if not 0, the first layer is a table in segments of so many rows, and an id adds up one row of each.
+    """
 
     kind = "network"
     seeds: Tensor
 
-    def __init__(self, size: tuple[int, int, int | None], seeds: Tensor, layers: Sequence[StoredRows]) -> None:
+    def __init__(
+        self, size: tuple[int, int, int | None], seeds: Tensor, layers: Sequence[StoredRows], *, segment: int = 0
+    ) -> None:
         super().__init__(*size)
+        self.segment = segment
         self.register_buffer("seeds", seeds.detach().cpu().clone())
         self.layers = nn.ModuleList(layers)
 
     def embed(self, ids: Tensor) -> Tensor:
         """The hashes, layer after layer."""
-        centred = 2 * hash32(ids, self.seeds) - MASK32
-        activations = (centred.to(torch.float64) / MASK32).to(torch.float32)
-        *hidden, last = _rows_of(self.layers)
+        first, *hidden, last = _rows_of(self.layers)
+        activations = functional.mish(self._sketch(hash32(ids, self.seeds), first))
         for layer in hidden:
             activations = functional.mish(functional.linear(activations, layer.dense()))
         return functional.linear(activations, last.dense())
+
+    def _sketch(self, hashes: Tensor, first: StoredRows) -> Tensor:
+        """The output of the first layer."""
+        if self.segment:
+            starts = torch.arange(len(self.seeds), device=hashes.device) * self.segment
+            return first(((hashes * self.segment) >> 32) + starts).sum(1)  # type: ignore[no-any-return]
+        centred = 2 * hashes - MASK32
+        return functional.linear((centred.to(torch.float64) / MASK32).to(torch.float32), first.dense())
+
+    def spec(self) -> dict[str, Any]:
+        """With the rows of a segment."""
+        return super().spec() | {"segment": self.segment}
 
 
 def _rows_of(modules: nn.ModuleList) -> list[StoredRows]:

@@ -152,7 +152,11 @@ def _codes(table: Table, ids: Array) -> Array:
         rows = np.where(ids < num_learned, ids, shared)
     if len(scale) > 1:
         scale = scale[np.searchsorted(starts, rows, side="right") - 1]
-    return values[rows].astype(np.float32) * scale
+    found = values[rows]
+    if table.spec["bits"] == 4:
+        found = np.stack([found & 15, found >> 4], axis=-1).reshape(len(rows), -1)[:, : table.embedding_dim]
+        return np.asarray((found.astype(np.float32) - np.float32(8)) * scale)
+    return np.asarray(found.astype(np.float32) * scale)
 
 
 def _blocks(table: Table, ids: Array) -> Array:
@@ -185,14 +189,17 @@ def _network(table: Table, ids: Array) -> Array:
     """Hashes in [−1, 1], through layers with Mish between them."""
     seeds = table.tensor("seeds")
     assert seeds is not None
-    centred = 2 * hash32(ids, seeds).astype(np.int64) - int(LOW)
-    activations = (centred.astype(np.float64) / float(LOW)).astype(np.float32)
+    hashes, segment = hash32(ids, seeds), table.spec["segment"]
+    if segment:
+        activations = table.stored("layers.0", into(hashes, segment) + np.arange(len(seeds)) * segment).sum(axis=1)
+    else:
+        centred = 2 * hashes.astype(np.int64) - int(LOW)
+        activations = (centred.astype(np.float64) / float(LOW)).astype(np.float32) @ table.matrix("layers.0").T
     num_layers = len([name for name in table._tensors if name.endswith(".values")])
-    for layer in range(num_layers):
+    for layer in range(1, num_layers):
+        activations = activations * np.tanh(np.logaddexp(np.float32(0), activations))
         activations = activations @ table.matrix(f"layers.{layer}").T
-        if layer < num_layers - 1:
-            activations = activations * np.tanh(np.logaddexp(np.float32(0), activations))
-    return activations
+    return np.asarray(activations)
 
 
 KINDS = {"rows": _rows, "codes": _codes, "blocks": _blocks, "tensor-train": _tensor_train, "network": _network}
@@ -233,7 +240,7 @@ def _learned(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Ar
     words, num_learned = table._tensors[f"{prefix}words"], group["num_learned"]
     if table.tensor(f"{prefix}seeds") is None:
         return _pointers(words, ids, len(group["slots"]), group["bits"])
-    hashed = _hashed(group, table, prefix, ids)
+    hashed = into(hash32(ids, table._tensors[f"{prefix}seeds"]), group["tail_rows"])
     if num_learned == 0:
         return hashed
     found = _pointers(words, np.minimum(ids, num_learned - 1), len(group["slots"]), group["bits"])
