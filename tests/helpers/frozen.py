@@ -26,6 +26,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "pq": [{}, {"residual": True}],
     "quantized": [{}, {"scale_by": "group"}, {"scale_by": "column", "bits": 16, "num_learned": 50}],
     "cce": [
+        {"num_learned": 50, "share_tail": True, "num_helpers": 0},
         {},
         {"num_learned": 100},
         {"num_learned": 0},

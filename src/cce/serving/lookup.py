@@ -132,7 +132,7 @@ def _slots(group: RowGroup) -> list[tuple[int, tuple[int, ...]]]:
         seeds = [0 if group.seeds is None else group.seeds[index].data_ptr() for index in range(len(group.slots))]
         lines = [
             (
-                *(loops.LEARNED, first, group.num_rows, group.words.data_ptr(), group.bits, stride),
+                *(loops.LEARNED, first, group.tail_rows, group.words.data_ptr(), group.bits, stride),
                 *(index * group.bits, group.num_learned, seeds[index], 0),
             )
             for index, first in enumerate(group.first_rows)

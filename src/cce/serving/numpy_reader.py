@@ -233,7 +233,7 @@ def _learned(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Ar
     words, num_learned = table._tensors[f"{prefix}words"], group["num_learned"]
     if table.tensor(f"{prefix}seeds") is None:
         return _pointers(words, ids, len(group["slots"]), group["bits"])
-    hashed = _hashed(group, table, prefix, ids)
+    hashed = into(hash32(ids, table._tensors[f"{prefix}seeds"]), group.get("tail_rows", group["num_rows"]))
     if num_learned == 0:
         return hashed
     found = _pointers(words, np.minimum(ids, num_learned - 1), len(group["slots"]), group["bits"])

@@ -102,16 +102,23 @@ class HashRows(RowGroup):
 
 
 class PointerRows(RowGroup):
-    """Rows that packed pointers name; ids from `num_learned` on have none and are hashed."""
+    """Rows that packed pointers name; ids from `num_learned` on have none and are hashed, or share the first rows."""
 
     kind = "learned"
     words: Tensor
     seeds: Tensor | None
 
     def __init__(
-        self, pointers: PointerStore, seeds: Tensor | None, slots: Sequence[int], first_rows: Sequence[int]
+        self,
+        pointers: PointerStore,
+        seeds: Tensor | None,
+        slots: Sequence[int],
+        first_rows: Sequence[int],
+        *,
+        share_tail: bool = False,
     ) -> None:
         super().__init__(slots, first_rows)
+        self.tail_rows = 1 if share_tail else pointers.num_rows  # the first so many, to which ids are hashed
         self.num_rows, self.bits, self.num_learned = pointers.num_rows, pointers.bits, pointers.num_ids
         self.register_buffer("words", pointers.words)  # not copied: a vocabulary may be large, and pointers stand still
         self.register_buffer("seeds", None if seeds is None else seeds.detach().cpu().clone())
@@ -120,7 +127,7 @@ class PointerRows(RowGroup):
         """Each column's row."""
         if self.seeds is None:
             return self.shift(self._read(ids))
-        hashed = (hash32(ids, self.seeds) * self.num_rows) >> 32
+        hashed = (hash32(ids, self.seeds) * self.tail_rows) >> 32
         if self.num_learned == 0:
             return self.shift(hashed)
         learned = self._read(ids.clamp(max=self.num_learned - 1))
@@ -148,7 +155,8 @@ class PointerRows(RowGroup):
 
     def spec(self) -> dict[str, Any]:
         """With the width of a pointer."""
-        return super().spec() | {"num_rows": self.num_rows, "bits": self.bits, "num_learned": self.num_learned}
+        rows = {"num_rows": self.num_rows, "tail_rows": self.tail_rows}
+        return super().spec() | rows | {"bits": self.bits, "num_learned": self.num_learned}
 
 
 class RadixRows(RowGroup):
@@ -210,7 +218,7 @@ def freeze_source(source: RowSource) -> RowGroup:
     if isinstance(source, LearnedRows):
         learned = source.assignments
         seeds = None if learned.num_learned == learned.num_embeddings else learned.hash.seeds
-        return PointerRows(learned.pointers, seeds, source.slots, source.first_rows)
+        return PointerRows(learned.pointers, seeds, source.slots, source.first_rows, share_tail=learned.share_tail)
     if isinstance(source, DigitRows):
         return RadixRows(source.split.rows_per_column)
     if isinstance(source, CircularPlaces):
