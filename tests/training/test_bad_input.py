@@ -238,7 +238,7 @@ WORDS = [
     ),
     (("demo", "--rows", "1", "--out", "out"), "num_rows must lie in [100, 2**31), got 1."),
     (("demo", "--out", "good.py"), "out must be a folder, got the file 'good.py'."),
-    (("sweep", "nowhere.toml"), "recipe must name a file that is there, got 'nowhere.toml'."),
+    (("sweep", "nowhere.toml"), "recipe must name a file that is there, or one of ours, got 'nowhere.toml'"),
     (("sweep", "latin.toml"), "latin.toml must be TOML: 'utf-8' codec can't decode byte 0xe9"),
     (("sweep", "wrong.toml"), "wrong.toml has a part that is not known, 'epoch'"),
     ((*SWEEP, "--jobs", "0"), "jobs must lie in [1, 2**16), got 0."),
