@@ -31,13 +31,12 @@ from cce.embeddings import (
 from cce.indexing import LearnedRows, MultiplyShift, PointerStore
 from cce.serving.collection import FrozenCollection
 from cce.serving.folding import fold_helpers, has_zero_helpers
+from cce.serving.frozen_products import FrozenNetwork, FrozenTensorTrain
 from cce.serving.frozen_tables import (
     FrozenBlocks,
     FrozenCodes,
-    FrozenNetwork,
     FrozenRows,
     FrozenTable,
-    FrozenTensorTrain,
     Importance,
     Signs,
 )
