@@ -12,9 +12,10 @@ import pytest
 
 from cce.cli import train
 from cce.report import vega
-from cce.report.page import make_page, pack, progress_text, sweep_command, train_command
+from cce.report.page import make_page, progress_text, sweep_command, train_command
 from cce.report.reading import Collected, LiveRun
 from cce.report.sections import make_sections
+from cce.report.template import pack
 from cce.training.config import TrainConfig
 from cce.training.options import make_config
 from helpers.made_records import made_record, made_records
