@@ -39,10 +39,13 @@ class Part:
     def as_html(self) -> str:
         """The section; its charts are boxes that the script fills."""
         boxes = "".join(figure_box(plot) for plot in self.plots)
-        series = {row["series"] for plot in self.plots for row in plot.spec["data"]["values"]}
+        series = max(
+            ({row["series"] for row in plot.spec["data"]["values"]} for plot in self.plots), key=len, default=set()
+        )
+        kind = "plots single" if len(self.plots) == 1 else "plots"
         pieces = [
             legend(palette(series)) if len(series) > 1 else "",
-            f'<div class="plots">{boxes}</div>' if boxes else "",
+            f'<div class="{kind}">{boxes}</div>' if boxes else "",
             self.html,
             *(f'<p class="quiet">Left out: {escape(line)}</p>' for line in self.left_out),
         ]
@@ -116,6 +119,7 @@ def _health_table(health: Mapping[str, Mapping[str, Any]]) -> Table:
     """How the pointers of the model at the best validation are used, beside product quantisation of its vectors."""
     columns = [Column("table", is_text=True)]
     columns += [Column(name) for name in ("H1", "H1 by PQ", "H2", "H2 by PQ", "dead rows", "moved")]
+    columns[-1] = Column("moved", about="share of pointers that are not the hashes of the beginning")
     columns.append(Column("verdict", is_text=True))
     rows = []
     for name, found in health.items():
