@@ -102,6 +102,7 @@ def _clusterings(run: LoadedRun, history: RunHistory) -> Part:
 
     health = {name: found.to_dict() for name, found in diagnose_tables(run.model, seed=run.config.seed).items()}
     num_rows = {name: found["num_rows"] for name, found in health.items()}
+    num_rows |= {name.rpartition(".")[2]: count for name, count in num_rows.items()}  # refits are logged by feature
     events = [_events(kind, lines, num_rows) for kind, lines in _kinds(history).items() if lines]
     html = part("Pointers now", _health_table(health).as_html()) if health else ""
     html += "".join(part(table.title, table.as_html()) for table in events)
@@ -130,21 +131,23 @@ def _health_table(health: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table("health", "Pointers now", columns, rows)
 
 
-def _events(title: str, lines: Sequence[Mapping[str, Any]], num_rows: Mapping[str, int]) -> Table:
+def _events(title: str, lines: Sequence[dict[str, Any]], num_rows: Mapping[str, int]) -> Table:
     """A line for each table that was clustered or refitted, with the greatest entropies that were possible."""
-    names = ("step", "table", "ids", "churn", "moved", "H1", "H1 at most", "H2", "H2 at most", "dead rows", "seconds")
-    columns = [
-        Column(name, is_text=name == "table") for name in ("table", *(each for each in names if each != "table"))
+    names = ("step", "ids", "churn", "vectors moved", "H1", "H1 at most", "H2", "H2 at most", "dead rows", "seconds")
+    columns = [Column("table", is_text=True), *(Column(name) for name in names)]
+    return Table(title.lower(), title, columns, [_event(line, num_rows) for line in lines])
+
+
+def _event(line: dict[str, Any], num_rows: Mapping[str, int]) -> list[Cell]:
+    entropies = [(line.get(name), greatest_entropy(line, name, num_rows)) for name in ("H1", "H2")]
+    return [
+        Cell(str(line["table"])),
+        *(_count(line.get(name)) for name in ("step", "num_ids")),
+        *(_number(line.get(name), 3) for name in ("churn", "moved")),
+        *(_number(value, 3) for pair in entropies for value in pair),
+        _count(line.get("dead_rows")),
+        _number(line.get("seconds"), 2),
     ]
-    rows = []
-    for event in lines:
-        bounds = {name: greatest_entropy(dict(event), name, num_rows) for name in ("H1", "H2")}
-        entropies = [_number(value, 3) for name in bounds for value in (event.get(name), bounds[name])]
-        shares = [_number(event.get(name), 3) for name in ("churn", "moved")]
-        counts = [_count(event.get(name)) for name in ("step", "num_ids", "dead_rows")]
-        last = [counts[2], _number(event.get("seconds"), 2)]
-        rows.append([Cell(str(event.get("table", ""))), *counts[:2], *shares, *entropies, *last])
-    return Table(title.lower(), title, columns, rows)
 
 
 def _neighbours(run: LoadedRun) -> Part:
