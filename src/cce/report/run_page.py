@@ -67,5 +67,7 @@ def headline(run: LoadedRun, history: RunHistory) -> str:
     """The test scores, and what the tables take."""
     total = Footprints(tuple(footprints(run, history))).total
     scores = f"Test: {format_scores(run.scores)}" if run.scores else "No test scores"
-    fewer = f"{format_ratio(total.full_nbytes / total.nbytes)} fewer bytes than full tables" if total.nbytes else ""
-    return f"{scores}. Tables: {total.num_params:,} params, {format_bytes(total.nbytes)}, {fewer}."
+    sizes = [f"{total.num_params:,} params", format_bytes(total.nbytes)]
+    if total.nbytes:
+        sizes.append(f"{format_ratio(total.full_nbytes / total.nbytes)} fewer bytes than full tables")
+    return f"{scores}. Tables: {', '.join(sizes)}."
