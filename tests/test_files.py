@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from cce.files import FolderInUseError, clear_folder, lock_folder, replace_file, write_atomic
+from cce.files import FolderInUseError, clear_folder, lock_folder, replace_file, usual_permissions, write_atomic
 
 HOLDER = """
 import sys, time
@@ -204,3 +204,14 @@ def test_a_system_without_locks_does_without(tmp_path, monkeypatch):
 
 def test_files_need_no_torch():
     assert python("import sys, cce.files; sys.exit('torch' in sys.modules)").returncode == 0
+
+
+def test_a_file_that_a_library_writes_for_its_owner_alone_gets_the_usual_permissions(tmp_path):
+    def write(path):
+        (tmp_path / "new").touch(mode=0o600)
+        os.replace(tmp_path / "new", path)
+
+    (tmp_path / "plain").touch()
+    with usual_permissions(tmp_path / "file"):
+        write(tmp_path / "file")
+    assert (tmp_path / "file").stat().st_mode == (tmp_path / "plain").stat().st_mode

@@ -43,6 +43,15 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+@contextmanager
+def usual_permissions(path: Path) -> Iterator[None]:
+    """Give a file that is written in the block the permissions of any new file; safetensors gives its owner's alone."""
+    path.touch()
+    mode = path.stat().st_mode
+    yield
+    path.chmod(mode)
+
+
 # -- locks -------------------------------------------------------------------------------------------------------------
 
 

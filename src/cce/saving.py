@@ -22,7 +22,7 @@ from cce.arguments import arguments_of
 from cce.checks import check_type
 from cce.clustering import ClusterSettings
 from cce.embeddings import METHODS, Embedding, EmbeddingBag
-from cce.files import replace_file
+from cce.files import replace_file, usual_permissions
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def save(model: nn.Module, path: Path | str) -> None:
     described = {"tables": [asdict(entry) for entry in _describe(model)], "aliases": aliases}
     metadata = {"format": FORMAT, "version": str(VERSION), "cce": __version__, "model": json.dumps(described)}
     try:
-        with replace_file(Path(path)) as temporary:
+        with replace_file(Path(path)) as temporary, usual_permissions(temporary):
             save_file(tensors, temporary, metadata)
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}.") from error

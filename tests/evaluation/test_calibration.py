@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score
 
-from cce.evaluation import ScoredRows, find_metric
+from cce.evaluation import ExpectedCalibrationError, ScoredRows, find_metric
 
 
 def score(name, logits, labels, weights=None):
@@ -71,3 +71,11 @@ def test_labels_of_one_kind_have_an_error_but_without_positives_no_ratio():
     assert math.isnan(score("calibration", torch.zeros(3), torch.zeros(3)))
     assert score("calibration", torch.zeros(3), torch.ones(3)) == 0.5
     assert score("ece", torch.zeros(3), torch.zeros(3)) == 0.5
+
+
+def test_bins_without_rows_are_left_out():
+    metric = ExpectedCalibrationError()
+    assert metric.bins.shape == (0, 3)
+    logits = torch.tensor([0.1, 0.5, 0.5]).logit()
+    metric.add(ScoredRows.of(logits, torch.tensor([1.0, 0.0, 1.0]), torch.tensor([2.0, 1.0, 3.0])))
+    torch.testing.assert_close(metric.bins.float(), torch.tensor([[0.1, 1.0, 2.0], [0.5, 0.75, 4.0]]))

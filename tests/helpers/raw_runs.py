@@ -27,9 +27,9 @@ def raw_rows(num_rows=NUM_ROWS, seed=0):
     return [dict(zip(HEADER, row, strict=True)) for row in rows]
 
 
-def train_on_raw(folder, *words, **changes):
+def train_on_raw(folder, *words, rows=None, **changes):
     """`raw.csv`, `data` made of it, and `run`, trained for a few steps; returns the folder of the run."""
-    write_csv(folder / "raw.csv", HEADER, [tuple(row.values()) for row in raw_rows()])
+    write_csv(folder / "raw.csv", HEADER, [tuple(row.values()) for row in rows or raw_rows()])
     command = ("prepare", "table", str(folder / "raw.csv"), str(folder / "data"), *COLUMNS, "--split", "order", *words)
     assert main([*command, "--json"]) == 0
     before = torch.get_num_threads()

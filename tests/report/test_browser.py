@@ -8,9 +8,10 @@ from importlib.util import find_spec
 import pytest
 
 from cce.records import write_records
-from cce.report import vega
+from cce.report import vega, write_run_page
 from cce.report.reading import collect
 from cce.report.writing import write_report
+from cce.runs import load_run
 from helpers.made_records import made_record, made_records
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -274,6 +275,26 @@ def test_nothing_is_cut_on_a_screen_and_on_a_phone(visit, width, scheme):
     ends = texts.evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
     assert len(ends) >= 7
     assert max(ends) <= width
+
+
+def test_the_page_of_a_run_fits_screens_and_phones_and_runs_no_raw_value(visit, odd_run, tmp_path):
+    write_run_page(load_run(odd_run), tmp_path / "page.html")
+    for width, scheme in ((1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")):
+        seen = visit(tmp_path / "page.html", viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page = seen.page
+        assert page.title() == "cce run: run"
+        assert page.locator("figure svg").count() == 7
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        ends = page.locator("figure svg").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
+        assert max(ends) <= width
+        cut = page.locator(".wide").evaluate_all("all => all.filter(e => e.scrollWidth > e.clientWidth).length")
+        assert cut == 0 or width == 390
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}[scheme]
+        assert seen.requests == [(tmp_path / "page.html").as_uri()]
+    marks = page.locator('[data-plot="calibration"] svg .mark-symbol path')
+    assert marks.count() >= 2
+    assert seen.column('table[data-name="user-neighbours"]', 1)[0].startswith("<script>")
 
 
 def test_bounds_are_hollow_and_a_series_that_is_not_compared_is_still_there(visit):

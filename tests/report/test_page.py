@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import re
 import shlex
 from dataclasses import asdict, replace
@@ -12,7 +11,7 @@ import pytest
 
 from cce.cli import train
 from cce.report import vega
-from cce.report.page import make_page, pack, progress_text, sweep_command, train_command
+from cce.report.page import make_page, progress_text, sweep_command, train_command
 from cce.report.reading import Collected, LiveRun
 from cce.report.sections import make_sections
 from cce.training.config import TrainConfig
@@ -189,32 +188,6 @@ def test_progress_in_words():
     mixed = [live_run(), live_run(idle=1e5), live_run(failure="x")]
     text = progress_text(Collected(records=records, live=mixed, num_planned=40))
     assert text == "27 of up to 40 runs finished, 1 under way, 1 silent, 1 failed"
-
-
-def unpack(packed):
-    """What `unpack` of page.js does, in Python."""
-    rows = [{} for _ in range(packed["count"])]
-    for name, column in packed["columns"].items():
-        for index, row in enumerate(rows):
-            value = column["words"][column["at"][index]] if isinstance(column, dict) else column[index]
-            if value is not None:
-                row[name] = value
-    return rows
-
-
-def test_rows_come_back():
-    rows = [{"series": "cce", "step": 1}, {"series": "cce", "bce": 0.5}, {"series": "hash", "step": 2, "note": "x"}]
-    packed = json.loads(json.dumps(pack(rows), allow_nan=False))
-    assert packed["columns"]["series"] == {"words": ["cce", "hash"], "at": [0, 0, 1]}
-    assert unpack(packed) == rows
-
-
-def test_what_is_not_a_number_is_nothing():
-    assert unpack(pack([{"a": math.nan, "b": 1}])) == [{"b": 1}]
-
-
-def test_no_rows():
-    assert pack([]) == {"count": 0, "columns": {}}
 
 
 CONFIG = TrainConfig(

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cce.cli.inspect import add_trust
-from cce.cli.loading import add_data_set, add_run, load
+from cce.cli.loading import add_data_set, add_run, add_trust, load
 from cce.records import strict_json
 from cce.serving import CODEBOOK_NAMES, FORMAT_NAMES, POINTER_NAMES
 from cce.text import format_bytes

@@ -7,8 +7,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cce.cli.inspect import add_trust
-
 if TYPE_CHECKING:
     import argparse
 
@@ -25,6 +23,13 @@ def add_loading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="cpu, cuda, or auto: cuda where there is one")
     add_data_set(parser)
     add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add the two ways to let the code of a saved model run."""
+    parser.add_argument("--model", default=None, help="the model again, if it is a file of your own: FILE.py:NAME")
+    about = "run the code that a saved run names as its model; only for runs of people you trust"
+    parser.add_argument("--trust-model", action="store_true", help=about)
 
 
 def add_data_set(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from cce.files import usual_permissions
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -26,7 +28,8 @@ DTYPES = {"U8": "<u1", "I32": "<i4", "I64": "<i8", "U64": "<u8", "F32": "<f4"}
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
     """Write a file of arrays."""
     try:
-        save_file(dict(arrays), path, dict(metadata))
+        with usual_permissions(path):
+            save_file(dict(arrays), path, dict(metadata))
     except SafetensorError as error:
         raise OSError(f"{path} could not be written: {error}.") from error
 

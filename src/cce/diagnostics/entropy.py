@@ -18,6 +18,8 @@ from cce.embeddings import Embedding, LinearEmbedding
 from cce.indexing import Assignments, PointerStore, blocks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
 MAX_COLUMNS_FOR_ALL = 6  # beyond, the number of choices of columns explodes
@@ -38,9 +40,13 @@ def pointer_entropies(table: Embedding, *, max_order: int | None = None) -> tupl
 
 def hashed_pointers(assignments: Assignments, num_ids: int) -> Tensor:
     """The pointers `(num_ids, num_columns)` of the first ids before any clustering."""
+    return _tabulate(assignments, num_ids, assignments.hash)
+
+
+def _tabulate(assignments: Assignments, num_ids: int, rows_of: Callable[[Tensor], Tensor]) -> Tensor:
     pointers = PointerStore(num_ids, assignments.num_columns, assignments.num_rows)
     for ids in blocks(num_ids):
-        pointers.write(int(ids[0]), assignments(ids.to(assignments.hash.seeds.device)))
+        pointers.write(int(ids[0]), rows_of(ids.to(assignments.hash.seeds.device)))
     return pointers.to_tensor()
 
 
@@ -52,7 +58,7 @@ def pointer_table(table: Embedding) -> Tensor:
     if learned is not None and learned.num_learned:
         return learned.pointers.to_tensor()
     if learned is not None:
-        return hashed_pointers(learned, table.num_embeddings)
+        return _tabulate(learned, table.num_embeddings, learned)  # hashed, or one row for all
     if not isinstance(table, LinearEmbedding):
         raise TypeError(f"table must look up rows to have entropies; method {table.method!r} does not.")
     device = table.codebook.device

@@ -24,6 +24,7 @@ from cce.evaluation.registry import (
 )
 
 if TYPE_CHECKING:
+    from cce.evaluation.calibration import ExpectedCalibrationError
     from cce.evaluation.cross_entropy import binary_cross_entropy
     from cce.evaluation.metric import Metric, SummedMetric, WholeMetric
     from cce.evaluation.roc import auc
@@ -34,6 +35,7 @@ __all__ = [
     "DEFAULT_METRICS",
     "METRICS",
     "Better",
+    "ExpectedCalibrationError",
     "Metric",
     "MetricInfo",
     "ScoredRows",
@@ -52,6 +54,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ExpectedCalibrationError": "calibration",
     "Metric": "metric",
     "ScoredRows": "rows",
     "SummedMetric": "metric",

@@ -44,6 +44,12 @@ class ExpectedCalibrationError(SummedMetric):
         columns = torch.stack([weights * predicted, weights * rows.labels, weights])
         return torch.zeros(3, NUM_BINS, dtype=torch.float64).index_add_(1, bins, columns).flatten()
 
+    @property
+    def bins(self) -> Tensor:
+        """The mean prediction, the mean label and the weight of each bin that has rows, `(n, 3)`."""
+        predicted, observed, weights = self.sums.view(3, NUM_BINS)
+        return torch.stack([predicted / weights, observed / weights, weights], dim=1)[weights > 0]
+
     def compute(self) -> float:
         """Between 0 and 1."""
         predicted, observed, weights = self.sums.view(3, NUM_BINS)

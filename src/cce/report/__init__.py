@@ -5,6 +5,7 @@ from cce.report.factors import Factor, compression_factor, factor_over_seeds
 from cce.report.inline import InlineFigure, Report
 from cce.report.page import progress_text
 from cce.report.reading import Collected, collect
+from cce.report.run_page import write_run_page
 from cce.report.sections import Section, make_sections
 from cce.report.vega import HINT, can_draw
 from cce.report.writing import watch, write_report
@@ -26,4 +27,5 @@ __all__ = [
     "progress_text",
     "watch",
     "write_report",
+    "write_run_page",
 ]

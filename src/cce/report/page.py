@@ -1,23 +1,19 @@
-"""The page: one HTML file that needs no network, filled into `page.html` with `page.css` and `page.js`."""
+"""The page of a report: one HTML file that needs no network."""
 
 from __future__ import annotations
 
 import json
-import math
-import re
 import shlex
-import time
 from dataclasses import MISSING, fields
 from html import escape
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from cce.report.groups import MEASURES, WORDS
 from cce.report.overview import overview_table
 from cce.report.tables import environment_table, live_table
-from cce.report.vega import javascript, middle_budget
+from cce.report.template import figure_box, fill_page, html_list, legend, pack, part, plot_data
+from cce.report.vega import middle_budget
 from cce.training import TrainConfig, upgrade_options
-from cce.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
     from cce.report.groups import Group
     from cce.report.reading import Collected
     from cce.report.sections import Section
-    from cce.report.vega import Plot, Style
+    from cce.report.vega import Plot
 
 KEPT = (  # of a line of the ledger
     *("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "gradient_nbytes"),
@@ -37,21 +33,16 @@ def make_page(found: Collected, sections: Sequence[Section], *, reload_seconds: 
     """The whole page; with `reload_seconds` it reloads itself at this interval and keeps its scroll position."""
     values = {
         "title": escape(_title(sections)),
-        "css": _resource("page.css"),
         "progress": escape(progress_text(found)),
         "is_live": "live" if reload_seconds is not None else "",
         "navigation": _navigation(sections),
         "overview": _overview(sections),
         "sections": "\n".join(_section(section) for section in sections),
-        "notes": _notes(found.notes),
+        "notes": html_list(found.notes),
         "environment": environment_table(found.records).as_html(),
         "commands": _commands(found),
-        "about": escape(f"cce {__version__}, {time.strftime('%Y-%m-%d %H:%M')}"),
-        "data": _json({"reload": reload_seconds, "sections": [_data(section) for section in sections]}),
-        "vega": javascript(),
-        "script": _resource("page.js"),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], _resource("page.html"))
+    return fill_page(values, {"reload": reload_seconds, "sections": [_data(section) for section in sections]})
 
 
 def progress_text(found: Collected) -> str:
@@ -96,34 +87,23 @@ def _section(section: Section) -> str:
         _legend(section),
         _expectation(section),
         _figures(factors, group),
-        _part("Compression factors", section.factors.as_html()) if factors else "",
+        part("Compression factors", section.factors.as_html()) if factors else "",
         _choices(section),
         _figures(scores, group),
-        _part("Summary", section.summary.as_html()) if section.summary.rows else "",
-        _part("Columns", section.columns.as_html()) if section.columns.rows else "",
-        _part("Options that differ", section.settings.as_html()) if section.settings.rows else "",
-        _part("Not finished", live_table(group).as_html()) if group.live else "",
-        _part("Training", _budgets(training) + _figures(training, group)) if training else "",
-        _part("Memory ledger", _ledger_box()) if section.ledger.rows else "",
+        part("Summary", section.summary.as_html()) if section.summary.rows else "",
+        part("Columns", section.columns.as_html()) if section.columns.rows else "",
+        part("Options that differ", section.settings.as_html()) if section.settings.rows else "",
+        part("Not finished", live_table(group).as_html()) if group.live else "",
+        part("Training", _budgets(training) + _figures(training, group)) if training else "",
+        part("Memory ledger", _ledger_box()) if section.ledger.rows else "",
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _part(title: str, html: str) -> str:
-    return f"<h3>{escape(title)}</h3>\n{html}"
-
-
 def _legend(section: Section) -> str:
-    """A button for each series, which the script colours and wires."""
-    used = [name for name in section.styles if any(row["series"] == name for row in _all_rows(section.plots))]
-    buttons = (_button(name, section.styles[name]) for name in used)
-    return f'<div class="legend" role="group" aria-label="Highlight series">{"".join(buttons)}</div>' if used else ""
-
-
-def _button(name: str, style: Style) -> str:
-    mark = f'<i class="{style.shape}" style="background:{style.colour}"></i>'
-    return f'<button type="button" aria-pressed="false" data-series="{escape(name)}">{mark}{escape(name)}</button>'
+    used = {row["series"] for row in _all_rows(section.plots)}
+    return legend({name: style for name, style in section.styles.items() if name in used})
 
 
 def _all_rows(plots: Sequence[Plot]) -> list[dict[str, Any]]:
@@ -148,15 +128,9 @@ def _figures(plots: Sequence[Plot], group: Group) -> str:
     boxes = []
     first = next((plot.size for plot in plots if plot.size), "")
     for plot in plots:
-        is_broad = plot.name == "factors" or plot.size or (plot.has_budgets and plot.metric)
+        is_broad = bool(plot.name == "factors" or plot.size or (plot.has_budgets and plot.metric))
         is_first = plot.metric in ("", group.leading.name) and plot.size in ("", first)
-        chosen_by = f'data-metric="{escape(plot.metric)}" data-size="{plot.size}"{"" if is_first else " hidden"}'
-        boxes.append(
-            f'<figure class="plot{" broad" if is_broad else ""}" data-plot="{escape(plot.name)}" '
-            f"{chosen_by}><figcaption><b>{escape(plot.title)}</b> "
-            f'<span class="quiet">{escape(plot.about)}</span></figcaption>'
-            f'<div class="canvas" role="img" aria-label="{escape(plot.title)}"></div></figure>'
-        )
+        boxes.append(figure_box(plot, is_broad=is_broad, is_hidden=not is_first))
     kind = "plots small" if any(plot.has_budgets for plot in plots) else "plots"
     return f'<div class="{kind}">{"".join(boxes)}</div>' if plots else ""
 
@@ -189,10 +163,6 @@ def _ledger_box() -> str:
     return '<p><label>Run <select class="run"></select></label></p><div class="ledger"></div>'
 
 
-def _notes(notes: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""
-
-
 def _commands(found: Collected) -> str:
     """The commands of all runs, and the recipes."""
     sweeps = "\n".join(sweep_command(path) for path in found.recipes)
@@ -213,18 +183,7 @@ def _commands(found: Collected) -> str:
 
 
 def _data(section: Section) -> dict[str, Any]:
-    """Charts that share their rows, such as curves of several metrics, have them once."""
-    plots: dict[str, Any] = {}
-    rows: list[dict[str, Any]] = []
-    indices: dict[int, int] = {}
-    for plot in section.plots:
-        values = plot.spec["data"]["values"]
-        if id(values) not in indices:
-            indices[id(values)] = len(rows)
-            rows.append(pack(values))
-        spec = {name: value for name, value in plot.spec.items() if name != "data"}
-        plots[plot.name] = {"spec": spec, "rows": indices[id(values)], "budgets": plot.has_budgets}
-    return {"id": section.group.slug, "plots": plots, "rows": rows, "ledger": _ledger_data(section.group)}
+    return plot_data(section.group.slug, section.plots) | {"ledger": _ledger_data(section.group)}
 
 
 def _ledger_data(group: Group) -> list[dict[str, Any]]:
@@ -236,29 +195,6 @@ def _ledger_data(group: Group) -> list[dict[str, Any]]:
         for budget in group.budgets
         if budget.first.tables
     ]
-
-
-def _json(value: Any) -> str:
-    """JSON that may stand inside a `script` element."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-
-
-def _resource(name: str) -> str:
-    return files("cce.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def pack(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Columns of values; a column of words is a list of the distinct ones and indices into it. `page.js` unpacks."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return {"count": len(rows), "columns": {name: _column([row.get(name) for row in rows]) for name in names}}
-
-
-def _column(values: list[Any]) -> Any:
-    if any(isinstance(value, str) for value in values):
-        words = list(dict.fromkeys(values))
-        indices = {word: index for index, word in enumerate(words)}
-        return {"words": words, "at": [indices[value] for value in values]}
-    return [None if isinstance(value, float) and not math.isfinite(value) else value for value in values]
 
 
 def train_command(config: dict[str, Any]) -> str:

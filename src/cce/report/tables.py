@@ -13,7 +13,7 @@ from cce.report.table import Cell, Column, Table, ratio_cell
 from cce.text import format_bytes, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from cce.evaluation import MetricInfo
     from cce.footprint import Footprint
@@ -235,17 +235,17 @@ def ledger_table(group: Group) -> Table:
     rows = [
         [Cell(budget.series), Cell(budget.label), *cells]
         for budget in group.budgets
-        for cells in ledger_rows(budget.first)
+        for cells in ledger_rows(budget.first.tables)
     ]
     return Table(f"{group.slug}-ledger", "Memory ledger", columns, rows)
 
 
-def ledger_rows(record: RunRecord) -> list[list[Cell]]:
+def ledger_rows(tables: Sequence[Footprint]) -> list[list[Cell]]:
     """A line for each table, the largest first, and one for all of them; none without tables."""
-    if not record.tables:
+    if not tables:
         return []
-    tables = sorted(record.tables, key=lambda table: -table.full_params)
-    return [_row(table) for table in (*tables, Footprints(record.tables).total)]
+    ordered = sorted(tables, key=lambda table: -table.full_params)
+    return [_row(table) for table in (*ordered, Footprints(tuple(tables)).total)]
 
 
 def _row(table: Footprint) -> list[Cell]:

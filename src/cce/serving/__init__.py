@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cce.serving import numpy_reader
     from cce.serving.exporting import Export, export_model
-    from cce.serving.freezing import Freezing, freeze, freeze_table
+    from cce.serving.freezing import Freezing, freeze, freeze_table, frozen_sizes
     from cce.serving.frozen_tables import FrozenTable
     from cce.serving.run_export import export_run
 
@@ -24,6 +24,7 @@ _HOMES = {
     "export_run": "run_export",
     "freeze": "freezing",
     "freeze_table": "freezing",
+    "frozen_sizes": "freezing",
 }
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "export_run",
     "freeze",
     "freeze_table",
+    "frozen_sizes",
     "numpy_reader",
 ]
 

@@ -90,12 +90,9 @@ def freeze(model: nn.Module, *, codebook: Codebook = "float32", pointers: Pointe
         are float32 in any case. A table that is made of integers already stays as it is.
     pointers: "packed", the narrowest of 1, 2, 4, 8, 16 or 32 bits; or "bytes", at least 8 bits each.
     """
-    check_type("model", model, nn.Module, "a torch.nn.Module")
     check_choice("codebook", codebook, CODEBOOKS)
     check_choice("pointers", pointers, POINTERS)
-    tables = {name: module for name, module in model.named_modules() if isinstance(module, Embedding)}
-    if not tables:
-        raise ValueError(f"model must have tables of cce to freeze, got {type(model).__name__} without any.")
+    tables = _tables_of(model)
     frozen = {id(table): freeze_table(table, codebook=codebook, pointers=pointers) for table in tables.values()}
     memo: dict[int, nn.Module] = dict(frozen)
     for module in model.modules():
@@ -103,12 +100,34 @@ def freeze(model: nn.Module, *, codebook: Codebook = "float32", pointers: Pointe
             memo[id(module)] = _freeze_collection(module, frozen)
     copied: nn.Module = memo.get(id(model)) or copy.deepcopy(model, memo)
     copied.requires_grad_(requires_grad=False).eval().cpu()
-    sizes = [
-        FrozenSize(readable_path(name) or "(model)", table.nbytes, frozen[id(table)].nbytes)
-        for name, table in tables.items()
-    ]
+    sizes = [_size(name, table, frozen[id(table)]) for name, table in tables.items()]
     copied.freezing = Freezing(tuple(sizes))  # type: ignore[assignment]
     return copied
+
+
+def frozen_sizes(
+    model: nn.Module, codebooks: Sequence[Codebook] = ("float32", "float16", "int8")
+) -> dict[Codebook, Freezing]:
+    """What `freeze` would do to each table, by the precision of codebooks, with packed pointers."""
+    tables = _tables_of(model)
+    return {
+        codebook: Freezing(
+            tuple(_size(name, table, freeze_table(table, codebook=codebook)) for name, table in tables.items())
+        )
+        for codebook in codebooks
+    }
+
+
+def _tables_of(model: nn.Module) -> dict[str, Embedding]:
+    check_type("model", model, nn.Module, "a torch.nn.Module")
+    tables = {name: module for name, module in model.named_modules() if isinstance(module, Embedding)}
+    if not tables:
+        raise ValueError(f"model must have tables of cce to freeze, got {type(model).__name__} without any.")
+    return tables
+
+
+def _size(name: str, table: Embedding, frozen: FrozenTable) -> FrozenSize:
+    return FrozenSize(readable_path(name) or "(model)", table.nbytes, frozen.nbytes)
 
 
 def freeze_table(table: Embedding, *, codebook: Codebook = "float32", pointers: Pointers = "packed") -> FrozenTable:

@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 
 from cce.distributed import pack, unpack
 from cce.evaluation import DEFAULT_BEST_BY, find_metric
+from cce.files import usual_permissions
 from cce.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -101,8 +102,9 @@ def write_checkpoint(folder: Path, step: int, model: Mapping[str, Tensor], state
 def _write_files(folder: Path, step: int, model: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     tensors: dict[str, Tensor] = {}
     plain = pack(dict(state), tensors)
-    save_file(_separate(model), folder / MODEL)
-    save_file(_separate(tensors), folder / TRAINING)
+    for name, content in ((MODEL, model), (TRAINING, tensors)):
+        with usual_permissions(folder / name):
+            save_file(_separate(content), folder / name)
     files = {name: _file_entry(folder / name) for name in (MODEL, TRAINING)}
     body = {"format": FORMAT, "step": step, "files": files, "state": plain}
     (folder / MANIFEST).write_text(json.dumps({"sha256": _digest(body), "body": body}), encoding="utf-8")
