@@ -100,6 +100,7 @@ def _section(section: Section) -> str:
         _choices(section),
         _figures(scores, group),
         _part("Summary", section.summary.as_html()) if section.summary.rows else "",
+        _part("Over seeds", section.sentences_as_html()) if section.comparisons else "",
         _part("Columns", section.columns.as_html()) if section.columns.rows else "",
         _part("Options that differ", section.settings.as_html()) if section.settings.rows else "",
         _part("Not finished", live_table(group).as_html()) if group.live else "",
