@@ -21,7 +21,7 @@ SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
 PACKAGES = (  # a package imports only packages above it
     *("version", "arguments", "checks", "text", "budget", "footprint", "schema", "files", "signals", "records"),
-    *("run_folder", "plugins"),
+    *("citations", "run_folder", "plugins"),
     *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection"),
     *("distributed", "optim", "reclustering", "compression", "saving", "pretrained", "models", "workers", "data"),
     *("evaluation", "diagnostics"),
@@ -126,7 +126,18 @@ def test_training_knows_no_method():
 
 
 def test_files_and_records_and_text_and_checks_do_without_torch():
-    for name in ("version", "arguments", "checks", "text", "files", "signals", "records", "run_folder", "plugins"):
+    for name in (
+        "version",
+        "arguments",
+        "checks",
+        "text",
+        "citations",
+        "files",
+        "signals",
+        "records",
+        "run_folder",
+        "plugins",
+    ):
         assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()
 
 
