@@ -126,18 +126,7 @@ def test_training_knows_no_method():
 
 
 def test_files_and_records_and_text_and_checks_do_without_torch():
-    for name in (
-        "version",
-        "arguments",
-        "checks",
-        "text",
-        "citations",
-        "files",
-        "signals",
-        "records",
-        "run_folder",
-        "plugins",
-    ):
+    for name in ("version", "arguments", "checks", "text", "files", "signals", "records", "run_folder", "plugins"):
         assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()
 
 

@@ -68,11 +68,7 @@ def _score(group: Group, budget: Budget, best: float) -> Cell:
 
 def short_factors(section: Section) -> Table:
     """The compression factors without ranges and notes."""
-    names = ("series", "fewer training bytes", "fewer served bytes", "fewer params", "how")
-    table = section.factors
-    chosen = [index for index, column in enumerate(table.columns) if column.name in names]
-    rows = [[row[index] for index in chosen] for row in table.rows]
-    return Table(table.name, table.title, [table.columns[index] for index in chosen], rows)
+    return section.factors.only(("series", "fewer training bytes", "fewer served bytes", "fewer params", "how"))
 
 
 def caption(section: Section) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from cce.report.latex import escape_latex, latex_tabular
-from cce.text import format_markdown, format_ratio
+from cce.text import format_markdown, format_ratio, format_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +57,19 @@ class Table:
         writer.writerow([column.name for column in self.columns])
         writer.writerows([_plain(cell.value) for cell in row] for row in self.rows)
         return file.getvalue()
+
+    def as_text(self) -> str:
+        """The same for a terminal."""
+        indices = self._shown()
+        headers = [self.columns[index].name for index in indices]
+        rows = [[str(row[index]) for index in indices] for row in self.rows]
+        return format_table(headers, rows, num_left=self._num_left())
+
+    def only(self, names: Sequence[str]) -> Table:
+        """The same with these columns alone; a name that it lacks is passed over."""
+        indices = [index for index, column in enumerate(self.columns) if column.name in names]
+        rows = [[row[index] for index in indices] for row in self.rows]
+        return replace(self, columns=[self.columns[index] for index in indices], rows=rows)
 
     def as_markdown(self) -> str:
         """The columns that are shown."""
