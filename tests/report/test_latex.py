@@ -11,7 +11,7 @@ def test_special_characters_are_escaped_once():
 
 
 def test_a_tabular_has_the_rules_of_booktabs():
-    text = latex_tabular(["a", "b"], [["x", "1"], ["y", "2"]], num_left=1)
+    text = latex_tabular(["a", "b"], [["x", "1"], ["y", "2"]], kinds="lr")
     assert text.splitlines() == [
         r"\begin{tabular}{lr}",
         r"\toprule",

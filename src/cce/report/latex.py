@@ -34,9 +34,8 @@ def escape_latex(text: str) -> str:
     return text.translate(ESCAPES)
 
 
-def latex_tabular(headers: Sequence[str], rows: Sequence[Sequence[str]], *, num_left: int) -> str:
-    """A tabular of cells that are LaTeX already; the first `num_left` columns are set left, the rest right."""
-    kinds = "l" * num_left + "r" * (len(headers) - num_left)
+def latex_tabular(headers: Sequence[str], rows: Sequence[Sequence[str]], *, kinds: str) -> str:
+    """A tabular of cells that are LaTeX already; `kinds` has a letter for each column, l or r."""
     lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", _row(headers), r"\midrule"]
     return "\n".join([*lines, *map(_row, rows), r"\bottomrule", r"\end{tabular}"])
 

@@ -83,7 +83,8 @@ class Table:
         indices = self._shown()
         headers = [escape_latex(self.columns[index].name) for index in indices]
         rows = [[_latex_cell(row[index]) for index in indices] for row in self.rows]
-        return latex_tabular(headers, rows, num_left=self._num_left()) + "\n"
+        kinds = "".join("l" if self.columns[index].is_text else "r" for index in indices)
+        return latex_tabular(headers, rows, kinds=kinds) + "\n"
 
     def as_html(self) -> str:
         """The same, to be sorted by the page's script; everything is escaped."""
