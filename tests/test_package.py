@@ -21,7 +21,7 @@ SOURCE = ROOT / "src" / "cce"
 TESTS = ROOT / "tests"
 PACKAGES = (  # a package imports only packages above it
     *("version", "arguments", "checks", "text", "budget", "footprint", "schema", "files", "signals", "records"),
-    *("run_folder", "plugins"),
+    *("citations", "run_folder", "plugins"),
     *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection"),
     *("distributed", "optim", "reclustering", "compression", "saving", "pretrained", "models", "workers", "data"),
     *("evaluation", "diagnostics"),
@@ -143,7 +143,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
             if package not in {*required, *sys.stdlib_module_names, "cce"}:
                 importers.setdefault(package, set()).add(path.relative_to(SOURCE).as_posix())
     assert importers.pop("numba") == {"compiled/loops.py", "compiled/instructions.py"}
-    names = ("blocks", "compressed", "frames", "json", "json_lines", "parquet", "text", "values")
+    names = ("blocks", "compressed", "frames", "json_lines", "parquet", "text", "values")
     arrow = {f"data/prepare/arrow/{name}.py" for name in names}
     assert importers.pop("pyarrow") == arrow
     for package in ("pytest", "hypothesis"):

@@ -81,12 +81,18 @@ def sweep(recipe: Path | str, *, out: Path | str | None = None, progress: bool =
     return SweepResult(folder, read_records(folder / "records.jsonl"))
 
 
-def make_report(*runs: Path | str, out: Path | str | None = None, figures: bool = True) -> Report:
+def make_report(
+    *runs: Path | str,
+    out: Path | str | None = None,
+    format: str = "html",  # noqa: A002 - the shell's name
+    figures: bool = True,
+) -> Report:
     """Write the report of runs, as `cce report` does, and return it: its tables as rows, its figures to be shown.
 
     runs: files of records (.jsonl), or folders of sweeps and runs.
     out: the folder of the report (default: report, inside the first of `runs`).
-    figures: write SVG and PNG files of all figures as well.
+    format: `html`, or a document for a paper: `latex` or `markdown`.
+    figures: write files of all figures as well.
     """
     from cce.report import Report, collect, write_report
 
@@ -95,7 +101,7 @@ def make_report(*runs: Path | str, out: Path | str | None = None, figures: bool 
     paths = [Path(run) for run in runs]
     folder = report_verb.default_folder(paths[0]) if out is None else Path(out)
     found = collect(paths)
-    sections, files = write_report(found, folder, figures=figures)
+    sections, files = write_report(found, folder, form=format, figures=figures)
     return Report(folder, tuple(sections), tuple(files), tuple(found.notes))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,6 +67,13 @@ def test_it_prepares_runs_and_tells_where_the_records_are(here, capsys):
     out, err = capsys.readouterr()
     assert out.splitlines()[-1] == "records: runs/sweeps/recipe/records.jsonl"
     assert "Traceback" not in err
+    told = re.findall(r"^(\d) of 3: ([\w-]+): bce 0\.\d{4}, .*; [\d,]+ params, .*B, \d+ s$", out, re.MULTILINE)
+    assert [count for count, _ in told] == ["1", "2", "3"]  # captured, so not a terminal
+    assert {name for _, name in told} == {"full-seed0", "cce-cap320-seed0", "pq-cap320-seed0"}
+    assert re.search(
+        r"^series +budget +served bytes +params +fewer params +BCE +against full +seconds +seeds$", out, re.M
+    )
+    assert re.search(r"^cce +cap 320 .* 1$", out, re.MULTILINE)
     records = read_records(here / "runs" / "sweeps" / "recipe" / "records.jsonl")
     assert [record.series for record in records] == ["cce", "full", "pq"]
     assert (here / "runs" / "data" / "tiny" / "manifest.json").exists()

@@ -53,6 +53,12 @@ def test_files_come_in_blocks_and_lines_are_counted_over_all(tmp_path, monkeypat
         list(rows.blocks(tmp_path / "a.csv"))
     (tmp_path / "a.jsonl").write_text('{"user": "a", "age": 1}\n' * 3 + '{"user": "b"}\n' * 3)
     assert users(rows, tmp_path / "a.jsonl") == ["a"] * 3 + ["b"] * 3  # a key that later rows lack is missing there
+    (tmp_path / "b.jsonl").write_text('{"user": "a"}\n')
+    with pytest.raises(ValueError, match=r"JSON lines must have a column 'age'; it has user"):
+        users(rows, tmp_path / "b.jsonl")
+    (tmp_path / "c.jsonl").write_text('{"user": "a", "age": 1}\n{"user"\n')
+    with pytest.raises(ValueError, match=r"c\.jsonl, row 2: a line must be JSON: "):
+        users(rows, tmp_path / "c.jsonl")
 
 
 def test_standard_input_may_hold_any_format(monkeypatch, tmp_path):

@@ -39,6 +39,18 @@ def test_rows_seconds_and_disk_are_added_up(data, tmp_path, tried):
     assert not (tmp_path / "out").exists()
 
 
+def test_clusterings_and_refits_are_added(data, tmp_path, monkeypatch):
+    tried = replace(TRIED, num_clusterings=3, cluster_seconds=2.0, refitted_per_second=200.0)
+    monkeypatch.setattr(module, "try_out", lambda config, seconds: tried)
+    series = {"refit": {"method": "cce", "refits": 2}}
+    runs = tiny_runs(data, sweep={"methods": ["cce"], "caps": [320]}, series=series)
+    points = {point.series: point for point in estimate_cost(Sweep(runs, tmp_path), jobs=1, threads=1).points}
+    plain = 1600 / 100 + (6 * 100 + 100) / 1000 + 3 * 2.0
+    assert points["cce"].seconds == pytest.approx(plain)
+    # two rounds over 800 rows, a third of them for the network between, and two validations
+    assert points["refit"].seconds == pytest.approx(plain + 2 * 800 / 200 + 800 / 3 / 100 + 2 * 100 / 1000)
+
+
 @pytest.mark.slow
 def test_params_and_bytes_are_those_of_the_records(data, tmp_path):
     series = {"half": {"method": "cce", "codebook_dtype": "bfloat16"}, "one": {"method": "hash", "unified": True}}

@@ -6,6 +6,7 @@ import pytest
 
 from cce.experiments.sweep import Sweep
 from cce.experiments.watch import Watch, planned
+from helpers.made_records import made_record
 from helpers.sweeps import tiny_runs
 
 LINE = '{"kind": "validation", "step": 4, "bce": 0.5}\n'
@@ -48,6 +49,18 @@ def test_records_are_gathered_while_it_looks_and_written_only_if_there_is_a_new_
     put(sweep, "full", record='{"name": "full-seed0"}\n')
     watch._look()
     assert path.read_text() == '{"name": "full-seed0"}\n'
+
+
+def test_each_run_is_reported_once_when_it_finishes(sweep):
+    reported = []
+    put(sweep, "full", record=made_record("full", None, name="full-seed0").to_json())
+    watch = Watch(sweep, shown=False, report=lambda record, count: reported.append((record.name, count)))
+    watch._look()
+    assert reported == []  # it had finished before
+    put(sweep, "cce", record=made_record("cce", 320, name="cce-cap320-seed0").to_json())
+    watch._look()
+    watch._look()
+    assert reported == [("cce-cap320-seed0", "2 of 2")]
 
 
 def test_time_left_is_told_from_what_is_done_now_and_not_before(sweep):

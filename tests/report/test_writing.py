@@ -17,7 +17,11 @@ FOUND = Collected(records=made_records(("cce", "hash"), (500, 8000)))
 TABLES = {
     f"{name}.{kind}"
     for kind in ("csv", "md")
-    for name in ("environment", "overview", *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors", "ledger")))
+    for name in (
+        "environment",
+        "overview",
+        *(f"clicks-dlrm-10-epochs-{n}" for n in ("scores", "summary", "factors", "ledger")),
+    )
 }
 PLOTS = (
     *("bce-training", "auc-training"),
@@ -47,6 +51,27 @@ def test_page_figures_and_tables(tmp_path):
     assert len(paths) == len(set(paths)) == 1 + len(TABLES) + 2 * len(PLOTS)
     assert all(path.exists() for path in paths)
     assert len(sections) == 1
+
+
+@pytest.mark.slow
+@needs_vega
+def test_for_latex_there_are_pdf_figures_and_a_document_that_includes_them(tmp_path):
+    _, paths = write_report(Collected(records=made_records(("cce",), (500,), (0, 1))), tmp_path, form="latex")
+    assert names(tmp_path) == {"report.tex", "figures", "tables"}
+    assert {path.suffix for path in (tmp_path / "tables").iterdir()} == {".csv", ".tex"}
+    pictures = list((tmp_path / "figures").iterdir())
+    assert pictures
+    assert all(path.suffix == ".pdf" and path.read_bytes().startswith(b"%PDF") for path in pictures)
+    text = paths[0].read_text(encoding="utf-8")
+    assert all(f"{{figures/{path.name}}}" in text for path in pictures)
+
+
+def test_markdown_needs_no_vega_and_an_unknown_format_is_rejected(tmp_path, monkeypatch):
+    monkeypatch.setattr(vega, "find_spec", lambda name: None)
+    write_report(FOUND, tmp_path, form="markdown")
+    assert names(tmp_path) == {"report.md", "tables"}
+    with pytest.raises(ValueError, match="format must be one of html, latex, markdown"):
+        write_report(FOUND, tmp_path, form="word")
 
 
 @needs_vega

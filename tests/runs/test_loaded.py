@@ -116,8 +116,8 @@ def test_files_that_do_not_fit_are_rejected_with_their_row(run, tmp_path):
         run.predict(path)
     with pytest.raises(ValueError, match=r"a\.csv: it must have a column 'tags'; it has age, item, user\.$"):
         run.predict(write_rows(tmp_path / "a.csv", rows, ("user", "item", "age")))
-    (tmp_path / "a.jsonl").write_text('{"user": "u1"}\n{"user": 3}\n')
-    with pytest.raises(ValueError, match=r"a\.jsonl: lines must be JSON objects whose values are of one type a column"):
+    (tmp_path / "a.jsonl").write_text(json.dumps(rows[0]) + '\n{"user": {}}\n')
+    with pytest.raises(ValueError, match=r"a\.jsonl, row 2: user must be a word, a number or a list of them, got dict"):
         run.predict(tmp_path / "a.jsonl")
     (tmp_path / "a.parquet").write_text("no Parquet")
     with pytest.raises(ValueError, match="must be a whole Parquet file, and it is damaged"):

@@ -41,3 +41,30 @@ def test_a_run_that_only_quantises_is_tried_without_the_one_it_starts_from(data,
     trial = try_out(config, seconds=0)
     assert trial.scored_per_second > 0
     assert trial.trained_per_second == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({"method": "hash"}, 0),
+        (
+            {"cluster_every": None, "cluster_times": None, "cluster_at_epochs": [0.5, 1.0, 2.0]},
+            2,
+        ),  # not after the last batch
+        ({"cluster_every": 10, "cluster_times": None}, 2),  # of 26 steps
+        ({"cluster_every": 5, "cluster_times": 3}, 3),
+        ({"cluster_every": None, "cluster_times": None, "cluster_schedule": "none"}, 0),
+    ],
+)
+def test_clusterings_of_the_whole_run_are_counted_and_one_is_timed(data, changes, count):
+    trial = try_out(tiny_config(data, **changes), seconds=0)
+    assert trial.num_clusterings == count
+    assert (trial.cluster_seconds > 0) == (count > 0)
+    assert trial.refitted_per_second == float("inf")
+
+
+@pytest.mark.slow
+def test_rounds_of_refits_are_timed(data):
+    trial = try_out(tiny_config(data, refits=2, cluster_every=None, cluster_times=None), seconds=0)
+    assert 0 < trial.refitted_per_second < float("inf")
+    assert trial.num_clusterings == 0

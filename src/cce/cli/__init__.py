@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from cce.cli import (
+    cite,
     demo,
     embed,
     evaluate,
@@ -103,6 +104,7 @@ def _parser(kind: type[argparse.ArgumentParser] = _Parser) -> argparse.ArgumentP
         verify,
         theory,
         list_names,
+        cite,
         demo,
     ):
         verb.add_verb(verbs)

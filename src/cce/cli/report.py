@@ -16,7 +16,9 @@ EXAMPLE = """examples:
   cce report runs/sweep
   cce report runs/clicks-cce runs/clicks-full --out report
   cce report results/kaggle.jsonl --json
-  cce report runs/sweep --watch 10"""
+  cce report runs/sweep --watch 10
+  cce report runs/sweep --format latex > tables.tex"""
+FORMATS = ("html", "latex", "markdown")
 SECONDS = 15.0
 
 
@@ -26,7 +28,8 @@ def add_verb(verbs: Any) -> None:
         "report",
         help="make a page, figures and tables from the records of runs",
         description="Make one HTML page that needs no network, figures (SVG, PNG) and tables (CSV, Markdown) from the "
-        "records of runs: scores against bytes and params, compression factors, training curves, clusterings, memory.",
+        "records of runs: scores against bytes and params, compression factors, training curves, clusterings, memory. "
+        "For papers: tables with booktabs and figures as PDF (latex), or one Markdown file, printed as well.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -36,7 +39,13 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument(
         "--out", type=Path, default=None, help="folder of the report (default: report, inside the first of RUNS)"
     )
-    parser.add_argument("--no-figures", action="store_true", help="write no SVG and PNG files")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="html",
+        help="a page, or a document for a paper, which is printed too (default: %(default)s)",
+    )
+    parser.add_argument("--no-figures", action="store_true", help="write no files of figures")
     parser.add_argument(
         "--watch",
         nargs="?",
@@ -56,15 +65,27 @@ def run(options: argparse.Namespace) -> None:
 
     out = options.out or default_folder(options.runs[0])
     if options.watch is not None:
-        if not options.watch > 0:
-            raise ValueError(f"watch must be a positive number of seconds, got {options.watch}.")
+        _check_watch(options)
         report = None if options.json else _report
         figures = not options.no_figures
         found, sections, paths = watch(options.runs, out, seconds=options.watch, figures=figures, report=report)
     else:
         found = collect(options.runs)
-        sections, paths = write_report(found, out, figures=not options.no_figures)
-    print(_as_json(found, sections, paths, out) if options.json else _as_text(found, sections, paths, out))
+        sections, paths = write_report(found, out, form=options.format, figures=not options.no_figures)
+    if options.json:
+        print(_as_json(found, sections, paths, out))
+    elif options.format != "html":
+        print(paths[0].read_text(encoding="utf-8"), end="")
+        print(f"cce report: {len(paths)} files in {out}", file=sys.stderr)
+    else:
+        print(_as_text(found, sections, paths, out))
+
+
+def _check_watch(options: argparse.Namespace) -> None:
+    if not options.watch > 0:
+        raise ValueError(f"watch must be a positive number of seconds, got {options.watch}.")
+    if options.format != "html":
+        raise ValueError(f"watch must go with the format html, got {options.format!r}.")
 
 
 def default_folder(runs: Path) -> Path:
@@ -92,6 +113,7 @@ def _as_text(found: Collected, sections: list[Section], paths: list[Path], out: 
     for section in sections:
         lines += [section.group.title, f"  {section.headline}"]
         lines += [f"  {section.caution}"] if section.caution else []
+        lines += [f"  {each}" for each in section.comparisons if each.second == section.group.full_series]
     lines += [f"note: {note}" for note in found.notes]
     lines.append(f"{progress_text(found)}; {len(paths)} files in {out}")
     lines.append(f"page: {out / 'index.html'}" if can_draw() else f"no page and no figures, tables only: {HINT}")

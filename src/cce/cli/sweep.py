@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from cce.cli import recipe_options
 from cce.records import strict_json
+from cce.text import format_bytes
 
 if TYPE_CHECKING:
     from cce.cli.recipe_options import Setting
     from cce.data import PreparedData
     from cce.experiments import Choices, Run
+    from cce.records import RunRecord
 
 EXAMPLE = """examples:
   cce sweep quick --jobs 2
@@ -58,19 +60,31 @@ def run(options: argparse.Namespace) -> None:
 
 def _run(setting: Setting, options: argparse.Namespace) -> None:
     from cce.experiments import Sweep
+    from cce.report import sweep_table
 
     data = recipe_options.open_data(setting, options)
     recipe_options.warn_of_jobs(options)
     runs = _runs(setting, data, _choices(setting, data, options))
     sweep = Sweep(runs, setting.out, recipe=recipe_options.recipe_text(options), only=options.only)
-    outcome = sweep.run(jobs=options.jobs, engine=options.engine, progress=not options.json)
+    shown: dict[str, Any] = {} if options.json else {"progress": True, "report": _print_run}
+    outcome = sweep.run(jobs=options.jobs, engine=options.engine, **shown)
     if options.json:
         print(strict_json([record.to_dict() for record in outcome.records]))
     else:
-        print(f"records: {setting.out}/records.jsonl")
+        print(f"{sweep_table(outcome.records)}\nrecords: {setting.out}/records.jsonl")
     if outcome.failures:
         reasons = "; ".join(f"{name}: {failure}" for name, failure in outcome.failures.items())
         raise ValueError(f"{len(outcome.failures)} of {len(sweep.chosen)} runs failed, see their error.txt: {reasons}")
+
+
+def _print_run(record: RunRecord, count: str) -> None:
+    """A line for a finished run, above the progress bar where there is one, and at once where output is piped."""
+    from tqdm import tqdm
+
+    scores = ", ".join(f"{name} {score:.4f}" for name, score in record.scores.items())
+    words = f"{record.num_params:,} params, {format_bytes(record.nbytes)}, {record.seconds:,.0f} s"
+    tqdm.write(f"{count}: {record.name}: {scores}; {words}", file=sys.stdout)
+    sys.stdout.flush()
 
 
 def _choices(setting: Setting, data: PreparedData, options: argparse.Namespace) -> Choices | None:

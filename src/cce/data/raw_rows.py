@@ -16,10 +16,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from cce.data.prepare.arrow import (
     frame_blocks,
+    json_names,
     parquet_blocks,
     parquet_columns,
     parquet_groups,
-    parse_json,
+    parse_json_lines,
     parse_text,
     record_blocks,
 )
@@ -109,8 +110,9 @@ class RawRows:
         if not first:
             raise ValueError("it must hold rows, and it is empty.")
         if form in JSON:
-            for index, text in enumerate(itertools.chain([first], texts)):
-                yield parse_json(text, self.columns, self.reading, check=index == 0)
+            check_columns("JSON lines", self.columns.used, json_names(first))
+            for text in itertools.chain([first], texts):
+                yield parse_json_lines(text, self.columns, self.reading)
             return
         head, line_end, rest = first.partition(b"\n")
         reading = text_reading(

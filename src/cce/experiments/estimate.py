@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cce.experiments.sweep import Sweep
 
 HEADERS = ("series", "cap", "params", "fewer", "bytes", "fewer", "runs", "rows each", "about, each")
-NOTE = "Without clusterings and quantisations, and as if no run stopped early."
+NOTE = "With clusterings and refits, without quantisations, and as if no run stopped early."
 FROM_FIRST_ROWS = (
     "The data is not prepared yet: this is from the first rows of the raw files, which have about {:.1f} times as many "
     "rows. Vocabularies, and full tables with them, will be larger."
@@ -134,10 +134,13 @@ def _split_sizes(data: PreparedData, first_rows: FirstRows | None) -> dict[str, 
 
 
 def _seconds(run: Run, splits: Mapping[str, int], num_rows: int, trial: Trial) -> float:
-    """The seconds of training, validations and the test."""
-    num_validations = num_rows / splits["train"] * run.config.validations_per_epoch
-    num_scored = num_validations * splits["validation"] + (splits["test"] if run.config.test else 0)
-    return num_rows / trial.trained_per_second + num_scored / trial.scored_per_second
+    """The seconds of training, clusterings, refits, validations and the test."""
+    config = run.config
+    num_validations = num_rows / splits["train"] * config.validations_per_epoch + config.refits
+    num_scored = num_validations * splits["validation"] + (splits["test"] if config.test else 0)
+    num_refitted, between = config.refits * splits["train"], max(config.refits - 1, 0) * splits["train"] / 3
+    trained = (num_rows + between) / trial.trained_per_second + num_refitted / trial.refitted_per_second
+    return trained + num_scored / trial.scored_per_second + trial.num_clusterings * trial.cluster_seconds
 
 
 def _makespan(seconds: Sequence[float], jobs: int) -> float:

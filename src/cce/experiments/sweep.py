@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from cce.experiments.runs import Run
+    from cce.experiments.watch import Report
     from cce.training import TrainConfig
 
 
@@ -69,8 +70,10 @@ class Sweep:
         check_range("jobs", jobs, 1, 2**16)
         return max(1, num_cores() // jobs) if engine == "local" else 1
 
-    def run(self, *, jobs: int = 1, engine: str = "local", progress: bool = False) -> Outcome:
-        """Run the unfinished runs, `jobs` at a time, each with its share of the cores."""
+    def run(
+        self, *, jobs: int = 1, engine: str = "local", progress: bool = False, report: Report | None = None
+    ) -> Outcome:
+        """Run the unfinished runs, `jobs` at a time, each with its share of the cores. `report` gets each that ends."""
         tasks = [self._task(run, self.threads(jobs, engine)) for run in self.left()]
         workers = open_engine(engine, jobs)
         if self.recipe:
@@ -78,7 +81,7 @@ class Sweep:
         for task in tasks:
             task.folder.record.unlink(missing_ok=True)  # there only if it is run for its checkpoints
         try:
-            with Watch(self, shown=progress), workers:
+            with Watch(self, shown=progress, report=report), workers:
                 failures = _run_all(tasks, workers)
         except KeyboardInterrupt:
             finished = len(self.chosen) - len(self.left())

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cce.experiments.runs import Run
     from cce.experiments.sweep import Sweep
+    from cce.records import RunRecord
+
+    Report = Callable[[RunRecord, str], None]  # of a finished run, and how many of how many are
 
 LOOK_EVERY = 2.0  # seconds
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} epochs [{elapsed}, {remaining} left]"
@@ -17,10 +22,12 @@ NO_EPOCH = 0.1  # what a run without training counts for
 
 
 class Watch:
-    """Show the progress of the sweep, and report each finished run to it."""
+    """Show the progress of the sweep, gather its records, and report each run that finishes."""
 
-    def __init__(self, sweep: Sweep, *, shown: bool) -> None:
+    def __init__(self, sweep: Sweep, *, shown: bool, report: Report | None = None) -> None:
         self.sweep = sweep
+        self.report = report
+        self._left: set[str] | None = None  # names, when it was last looked at
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look_again, daemon=True)
         total = sum(planned(run) for run in sweep.chosen)
@@ -47,7 +54,17 @@ class Watch:
         self._bar.n = sum(self._share(run) if run.name in left else planned(run) for run in runs)
         self._bar.set_description_str(f"{len(runs) - len(left)} of {len(runs)} runs")
         self.sweep.gather()
+        self._report(left)
         return float(self._bar.n)
+
+    def _report(self, left: set[str]) -> None:
+        """Report what has finished since the last look."""
+        before, self._left = self._left, left
+        finished = [run for run in self.sweep.chosen if before and run.name in before - left]
+        total = len(self.sweep.chosen)
+        for done, run in enumerate(finished, start=total - len(left) - len(finished) + 1):
+            if self.report is not None:
+                self.report(self.sweep.folder(run).read_record(), f"{done} of {total}")
 
     def _share(self, run: Run) -> float:
         """Epochs of an unfinished run so far."""

@@ -3,6 +3,7 @@
 from cce.report.charts import can_draw_figures, draw_figure
 from cce.report.factors import Factor, compression_factor, factor_over_seeds
 from cce.report.inline import InlineFigure, Report
+from cce.report.overview import sweep_table
 from cce.report.page import progress_text
 from cce.report.reading import Collected, collect
 from cce.report.run_page import write_run_page
@@ -25,6 +26,7 @@ __all__ = [
     "factor_over_seeds",
     "make_sections",
     "progress_text",
+    "sweep_table",
     "watch",
     "write_report",
     "write_run_page",

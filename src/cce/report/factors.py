@@ -12,6 +12,7 @@ A run is compared with the full table of the same seed.
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -249,9 +250,13 @@ def spread_of_ratios(values: Iterable[float]) -> Spread | None:
 
 def half_width(values: list[float], mean: float) -> float:
     """Half of the 95 % confidence interval of the mean of two or more values."""
-    freedom = len(values) - 1
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / freedom)
-    return student_t(freedom) * deviation / math.sqrt(len(values))
+    return student_t(len(values) - 1) * statistics.stdev(values, mean) / math.sqrt(len(values))
+
+
+def deviation(values: Iterable[float]) -> float | None:
+    """The standard deviation of the finite `values`; None of fewer than two."""
+    finite = [value for value in values if math.isfinite(value)]
+    return statistics.stdev(finite) if len(finite) > 1 else None
 
 
 def student_t(freedom: int) -> float:

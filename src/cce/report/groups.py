@@ -99,9 +99,10 @@ class Group:
         """The full tables, of which a group may have none: the series of that name or, of several others, the best."""
         full = [budget for budget in self.budgets if budget.first.method == FULL]
         named = [budget for budget in full if budget.series == FULL]
-        return min(named or full, key=self._mean_loss, default=None)
+        return min(named or full, key=self.mean_loss, default=None)
 
-    def _mean_loss(self, budget: Budget) -> float:
+    def mean_loss(self, budget: Budget) -> float:
+        """The mean over seeds of the leading score, as a loss; infinite without one."""
         found = budget.over_seeds(self.leading.name)
         return math.inf if found is None else self.leading.loss(found.mean)
 

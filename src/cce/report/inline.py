@@ -23,7 +23,7 @@ class InlineFigure:
     plot: Plot
 
     def picture(self, kind: str = "svg") -> bytes:
-        """The chart as `svg` or `png`."""
+        """The chart as `svg`, `png` or `pdf`."""
         if not can_draw():
             raise ModuleNotFoundError(f"a figure cannot be drawn: {HINT}")
         return picture(self.plot.spec, title=self.title, kind=kind)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import Better
 from cce.report.factors import format_range, is_number
-from cce.report.groups import WORDS
+from cce.report.groups import WORDS, group_records
 from cce.report.table import Cell, Column, Table
+from cce.report.tables import summary_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cce.records import RunRecord
     from cce.report.groups import Budget, Group
@@ -143,6 +144,26 @@ def _reached_after(group: Group, record: RunRecord, level: float) -> float | Non
     parts = record.seconds_by_part
     seconds = sum(parts.get(part, 0.0) for part in ("train", "validate", "cluster")) if parts else record.seconds
     return float(seconds * step / losses[-1][0] * (record.environment.get("threads") or 1))
+
+
+def sweep_table(records: Iterable[RunRecord]) -> str:
+    """What came of a sweep, as text: a few columns of the summary of each group."""
+    parts = []
+    for group in group_records(records):
+        score = group.leading.title
+        names = (
+            "series",
+            "budget",
+            "params",
+            "fewer params",
+            "served bytes",
+            score,
+            "against full",
+            "seconds",
+            "seeds",
+        )
+        parts += [group.title, summary_table(group).only(names).as_text()]
+    return "\n".join(parts)
 
 
 def settings_table(group: Group) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from cce.report.columns import columns_table
@@ -12,6 +13,7 @@ from cce.report.factors import Kind
 from cce.report.groups import FULL, WORDS, group_records
 from cce.report.overview import settings_table
 from cce.report.plots import plots_of
+from cce.report.significance import comparisons, meaning
 from cce.report.tables import factor_table, ledger_table, summary_table
 from cce.report.vega import Style, palette
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from cce.report.factors import Factor
     from cce.report.groups import Group
     from cce.report.reading import Collected
+    from cce.report.significance import Comparison
     from cce.report.table import Table
     from cce.report.vega import Plot
 
@@ -42,11 +45,17 @@ class Section:
     plots: list[Plot]
     styles: dict[str, Style]
     expected: dict[str, Any]
+    comparisons: list[Comparison]  # in words; none with one seed
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """Those that are written as files."""
         return self.summary, self.factors, self.columns, self.settings, self.ledger
+
+    def sentences_as_html(self) -> str:
+        """The comparisons as a list."""
+        items = "".join(f"<li>{escape(str(each))}</li>" for each in self.comparisons)
+        return f"<ul>{items}</ul>\n<p>{escape(meaning(self.comparisons))}</p>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as for JSON."""
@@ -57,6 +66,7 @@ class Section:
             "epochs": epochs,
             "headline": self.headline,
             "caution": self.caution,
+            "comparisons": [str(each) for each in self.comparisons],
             "metric": self.group.leading.name,
             "baseline": self.group.baseline_score,
             "factors": self.factors.as_dicts(),
@@ -87,6 +97,7 @@ def _section(group: Group, styles: dict[str, Style], expected: dict[str, Any]) -
         plots_of(group, mine, expected),
         styles,
         expected,
+        comparisons(group),
     )
 
 

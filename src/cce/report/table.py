@@ -1,15 +1,16 @@
-"""A table as data: what it shows, what it sorts by, and the same as CSV, Markdown and HTML."""
+"""A table as data: what it shows, what it sorts by, and the same as CSV, Markdown, LaTeX and HTML."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from cce.text import format_markdown, format_ratio
+from cce.report.latex import escape_latex, latex_tabular
+from cce.text import format_markdown, format_ratio, format_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ class Cell:
     value: Any
     text: str = ""
     about: str = ""
+    is_best: bool = False  # printed bold
 
     def __str__(self) -> str:
         if self.text or self.value is None or (isinstance(self.value, float) and not math.isfinite(self.value)):
@@ -56,13 +58,33 @@ class Table:
         writer.writerows([_plain(cell.value) for cell in row] for row in self.rows)
         return file.getvalue()
 
+    def as_text(self) -> str:
+        """The same for a terminal."""
+        indices = self._shown()
+        headers = [self.columns[index].name for index in indices]
+        rows = [[str(row[index]) for index in indices] for row in self.rows]
+        return format_table(headers, rows, num_left=self._num_left())
+
+    def only(self, names: Sequence[str]) -> Table:
+        """The same with these columns alone; a name that it lacks is passed over."""
+        indices = [index for index, column in enumerate(self.columns) if column.name in names]
+        rows = [[row[index] for index in indices] for row in self.rows]
+        return replace(self, columns=[self.columns[index] for index in indices], rows=rows)
+
     def as_markdown(self) -> str:
         """The columns that are shown."""
         indices = self._shown()
         headers = [_bar_free(self.columns[index].name) for index in indices]
-        rows = [[_bar_free(str(row[index])) for index in indices] for row in self.rows]
-        num_left = next((i for i, index in enumerate(indices) if not self.columns[index].is_text), len(indices))
-        return format_markdown(headers, rows, num_left=num_left) + "\n"
+        rows = [[_markdown_cell(row[index]) for index in indices] for row in self.rows]
+        return format_markdown(headers, rows, num_left=self._num_left()) + "\n"
+
+    def as_latex(self) -> str:
+        """The same as a tabular; it needs the package booktabs."""
+        indices = self._shown()
+        headers = [escape_latex(self.columns[index].name) for index in indices]
+        rows = [[_latex_cell(row[index]) for index in indices] for row in self.rows]
+        kinds = "".join("l" if self.columns[index].is_text else "r" for index in indices)
+        return latex_tabular(headers, rows, kinds=kinds) + "\n"
 
     def as_html(self) -> str:
         """The same, to be sorted by the page's script; everything is escaped."""
@@ -83,6 +105,11 @@ class Table:
 
     def _shown(self) -> list[int]:
         return [index for index, column in enumerate(self.columns) if column.shown]
+
+    def _num_left(self) -> int:
+        """Columns of text before the first of numbers."""
+        shown = [self.columns[index] for index in self._shown()]
+        return next((index for index, column in enumerate(shown) if not column.is_text), len(shown))
 
 
 def ratio_cell(full: float | None, size: float | None) -> Cell:
@@ -107,6 +134,16 @@ def _data(cell: Cell, column: Column) -> str:
 def _plain(value: Any) -> Any:
     """What is not a number is nothing."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = _bar_free(str(cell))
+    return f"**{text}**" if cell.is_best else text
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = escape_latex(str(cell))
+    return rf"\textbf{{{text}}}" if cell.is_best else text
 
 
 def _bar_free(text: str) -> str:

@@ -69,13 +69,15 @@ def javascript() -> str:
 
 
 def picture(spec: dict[str, Any], *, title: str, kind: str) -> bytes:
-    """A chart as SVG or PNG, with its own title and width."""
+    """A chart as SVG, PNG or PDF, with its own title and width."""
     import vl_convert
 
     drawn = copy.deepcopy(spec) | {"title": title, "width": WIDTH, "config": THEME, "autosize": "pad"}
     text = json.dumps(drawn)
     if kind == "svg":
         return str(vl_convert.vegalite_to_svg(text)).encode("utf-8")
+    if kind == "pdf":
+        return bytes(vl_convert.vegalite_to_pdf(text))
     return bytes(vl_convert.vegalite_to_png(text, scale=SCALE))
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from cce.checks import check_choice
 from cce.files import write_atomic
 from cce.report.overview import overview_table
 from cce.report.page import make_page
+from cce.report.paper import FORMATS, as_latex, as_markdown, scores_table
 from cce.report.reading import collect
 from cce.report.sections import make_sections
 from cce.report.tables import environment_table
@@ -20,40 +22,56 @@ if TYPE_CHECKING:
     from cce.report.reading import Collected
     from cce.report.sections import Section
 
-KINDS = ("svg", "png")
-
 
 def write_report(
-    found: Collected, out: Path, *, figures: bool = True, reload_seconds: float | None = None
+    found: Collected, out: Path, *, form: str = "html", figures: bool = True, reload_seconds: float | None = None
 ) -> tuple[list[Section], list[Path]]:
-    """Write everything to `out`; without vl-convert the tables only. Gives the sections and the paths."""
-    sections = make_sections(found)
-    paths = _write_tables(found, sections, out / "tables")
-    if can_draw():
-        if figures:
-            paths += _write_figures(sections, out / "figures")
-        page = out / "index.html"
-        write_atomic(page, make_page(found, sections, reload_seconds=reload_seconds))
+    """Write everything to `out`; without vl-convert no figures and no page. Gives the sections and the paths.
+
+    form: one of `FORMATS`: a page, or a document for a paper. The page or document is the first of the paths.
+    """
+    check_choice("format", form, FORMATS)
+    sections, kinds = make_sections(found), FORMATS[form]
+    paths = _write_tables(found, sections, out / "tables", kinds.tables)
+    pictures = _write_figures(sections, out / "figures", kinds.figures) if figures and can_draw() else []
+    if form != "html" or can_draw():
+        page = out / kinds.document
+        write_atomic(page, _document(form, found, sections, pictures, out, reload_seconds))
         paths.insert(0, page)
-    return sections, paths
+    return sections, [*paths, *pictures]
 
 
-def _write_tables(found: Collected, sections: list[Section], folder: Path) -> list[Path]:
+def _document(
+    form: str,
+    found: Collected,
+    sections: list[Section],
+    pictures: list[Path],
+    out: Path,
+    reload_seconds: float | None,
+) -> str:
+    if form == "html":
+        return make_page(found, sections, reload_seconds=reload_seconds)
+    names = [path.relative_to(out).as_posix() for path in pictures if path.suffix != ".png"]
+    return as_latex(sections, names) if form == "latex" else as_markdown(sections, names)
+
+
+def _write_tables(found: Collected, sections: list[Section], folder: Path, kinds: Sequence[str]) -> list[Path]:
     paths = []
-    tables = [table for section in sections for table in section.tables if table.rows]
+    tables = [table for section in sections for table in (scores_table(section.group), *section.tables) if table.rows]
     overview = overview_table([section.group for section in sections])
     for table in [*tables, *([overview] if overview.rows else []), environment_table(found.records)]:
-        for kind, text in (("csv", table.as_csv()), ("md", table.as_markdown())):
-            write_atomic(folder / f"{table.name}.{kind}", text)
+        texts = {"csv": table.as_csv, "md": table.as_markdown, "tex": table.as_latex}
+        for kind in kinds:
+            write_atomic(folder / f"{table.name}.{kind}", texts[kind]())
             paths.append(folder / f"{table.name}.{kind}")
     return paths
 
 
-def _write_figures(sections: list[Section], folder: Path) -> list[Path]:
+def _write_figures(sections: list[Section], folder: Path, kinds: Sequence[str]) -> list[Path]:
     paths = []
     for section in sections:
         for plot in section.plots:
-            for kind in KINDS:
+            for kind in kinds:
                 title = f"{plot.title}: {section.group.title}"
                 path = folder / f"{section.group.slug}-{plot.name}.{kind}"
                 write_atomic(path, picture(plot.spec, title=title, kind=kind))

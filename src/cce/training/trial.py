@@ -14,16 +14,22 @@ from torch import Tensor
 
 from cce.diagnostics import summary
 from cce.distributed import pack
+from cce.reclustering import Refit
 from cce.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import numpy as np
+
     from cce.footprint import Footprint
+    from cce.reclustering import ClusterSchedule, Rows
     from cce.schema import Batch
     from cce.training.config import TrainConfig
 
 WARM_UP = 3  # steps that are not timed: loops are compiled, and memory is allocated
+LONG = 10.0  # seconds: what takes as long is not timed again
+REFITTED_ROWS = 20_000  # that a refit is timed on
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,9 @@ class Trial:
     scored_per_second: float
     checkpoint_nbytes: int  # model, optimizer and all the rest
     tables: Footprint  # all of them together
+    num_clusterings: int = 0  # of the whole run on these rows
+    cluster_seconds: float = 0.0  # of one of them, of all tables
+    refitted_per_second: float = inf  # rows of one round
 
 
 def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:
@@ -42,9 +51,12 @@ def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:
         trainer = Trainer(replace(config, start_from=None, epochs=max(config.epochs, 1)), folder)
         trained = _trained_per_second(trainer, seconds) if config.epochs else inf
         scored = _scored_per_second(trainer)
-        trial = Trial(trained, scored, _checkpoint_nbytes(trainer), summary(trainer.session.model).total)
+        nbytes, tables = _checkpoint_nbytes(trainer), summary(trainer.session.model).total
+        schedule, num_clusterings = trainer.session.schedule, _num_clusterings(trainer) if config.epochs else 0
+        clustering = _cluster_seconds(schedule) if schedule is not None and num_clusterings else 0.0
+        refitted = _refitted_per_second(trainer) if config.refits else inf
         trainer.close()
-    return trial
+    return Trial(trained, scored, nbytes, tables, num_clusterings, clustering, refitted)
 
 
 def _trained_per_second(trainer: Trainer, seconds: float) -> float:
@@ -65,6 +77,47 @@ def _train(trainer: Trainer, batches: Iterable[tuple[list[Batch], int]], until: 
         if trainer.session.stopwatch.seconds["train"] > until:
             break
     return rows
+
+
+def _num_clusterings(trainer: Trainer) -> int:
+    """How often tables are clustered before the last batch."""
+    schedule, last = trainer.session.schedule, trainer.session.total_steps - 1
+    if schedule is None or not schedule.tables():
+        return 0
+    if schedule.steps is not None:
+        return sum(step <= last for step in schedule.steps)
+    assert schedule.every is not None
+    return last // schedule.every
+
+
+def _cluster_seconds(schedule: ClusterSchedule) -> float:
+    """The seconds of a clustering of all tables; the first may have compiled loops, so a short one is done again."""
+    first = _timed(schedule.cluster)
+    return first if first > LONG or not schedule.tables() else min(first, _timed(schedule.cluster))
+
+
+def _refitted_per_second(trainer: Trainer) -> float:
+    """Rows of a round of refits per second, by rounds on the first rows."""
+    session = trainer.session
+    assert session.refit is not None
+    rows = _FirstRows(trainer.data.rows("train"))
+    refit = Refit(session.model, rows, folds=session.refit.folds, spare_fold=session.refit.spare_fold)
+    generator = torch.Generator().manual_seed(0)
+    passed = [_timed(lambda: refit.round(use_all_rows=True, generator=generator)) for _ in range(2)]
+    return len(rows) / min(passed)
+
+
+@dataclass(frozen=True)
+class _FirstRows:
+    """The first of all rows, as a refit wants them."""
+
+    rows: Rows
+
+    def __len__(self) -> int:
+        return min(len(self.rows), REFITTED_ROWS)
+
+    def fetch(self, numbers: np.ndarray) -> Batch:
+        return self.rows.fetch(numbers)
 
 
 def _scored_per_second(trainer: Trainer) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,14 +112,8 @@ def _header(input_: Input, form: str) -> Header:
 
 
 def _keys(input_: Input) -> tuple[str, ...]:
-    """The keys of the first lines that are JSON objects."""
-    from cce.data.prepare.arrow import parse_json_line
+    """The keys of the first lines that are JSON objects; others are counted as malformed rows when they are read."""
+    from cce.data.prepare.arrow import json_names
 
-    found: dict[str, None] = {}
     with input_.open() as stream:
-        for line, _ in zip(stream, range(JSON_LINES), strict=False):
-            try:
-                found |= dict.fromkeys(parse_json_line(line))
-            except ValueError:
-                continue  # it is counted among malformed rows when it is read
-    return tuple(found)
+        return tuple(json_names(b"".join(islice(stream, JSON_LINES))))

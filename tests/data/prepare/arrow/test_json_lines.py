@@ -2,7 +2,7 @@
 
 import math
 
-from cce.data.prepare.arrow import parse_json_lines
+from cce.data.prepare.arrow import json_names, parse_json_lines
 from cce.data.prepare.columns import Columns, Reading
 from helpers.raw_files import bags_of, words_of
 
@@ -36,3 +36,14 @@ def test_malformed_lines_are_named_and_left_out():
 def test_text_may_stand_for_a_list():
     block = parse_json_lines(b'{"y": 1, "tags": "p^q"}\n', COLUMNS, Reading(separator="^"))
     assert bags_of(block.words["tags"]) == [["p", "q"]]
+
+
+def test_words_that_mean_missing_are_missing_numbers():
+    block = parse_json_lines(b'{"y": 1, "x": "NA"}\n{"y": 1, "x": " 2 "}\n', COLUMNS, Reading(missing=("NA",)))
+    assert block.bad == []
+    assert math.isnan(block.numbers["x"][0])
+    assert block.numbers["x"][1] == 2
+
+
+def test_names_are_those_of_all_objects():
+    assert json_names(b'{"b": 1}\nno JSON\n{"a": 1, "b": 2}\n[1]') == ["b", "a"]

@@ -3,8 +3,7 @@
 from cce.data.prepare.arrow.blocks import RawBlock, Values, Words, load_bags, load_numbers, load_words, save_block
 from cce.data.prepare.arrow.compressed import open_zstd
 from cce.data.prepare.arrow.frames import frame_blocks, record_blocks
-from cce.data.prepare.arrow.json import parse_json
-from cce.data.prepare.arrow.json_lines import parse_json_line, parse_json_lines
+from cce.data.prepare.arrow.json_lines import json_names, parse_json_lines
 from cce.data.prepare.arrow.parquet import (
     TableWriter,
     load_vocabulary,
@@ -39,6 +38,7 @@ __all__ = [
     "frame_blocks",
     "hex_words",
     "is_whole",
+    "json_names",
     "load_bags",
     "load_numbers",
     "load_vocabulary",
@@ -48,8 +48,6 @@ __all__ = [
     "parquet_blocks",
     "parquet_columns",
     "parquet_groups",
-    "parse_json",
-    "parse_json_line",
     "parse_json_lines",
     "parse_text",
     "record_blocks",

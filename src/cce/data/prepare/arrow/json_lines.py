@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +20,10 @@ def parse_json_lines(text: bytes, columns: Columns, reading: Reading) -> RawBloc
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
     bad: list[tuple[int, str]] = []
-    for index, line in enumerate(text.split(b"\n")[: text.count(b"\n") + (not text.endswith(b"\n"))]):
+    for index, line in enumerate(_lines(text)):
         try:
-            row = parse_json_line(line)
-            rows.append({name: _plain(row.get(name), name, columns) for name in columns.used})
+            row = _parse(line)
+            rows.append({name: _plain(row.get(name), name, columns, reading) for name in columns.used})
             lines.append(index)
         except ValueError as error:
             bad.append((index, str(error)))
@@ -30,7 +31,21 @@ def parse_json_lines(text: bytes, columns: Columns, reading: Reading) -> RawBloc
     return raw_block(table, columns, reading, np.array(lines, np.int64), bad)
 
 
-def parse_json_line(line: bytes) -> dict[str, Any]:
+def json_names(text: bytes) -> list[str]:
+    """The keys of the objects of whole lines, in order; lines that are no objects are passed over."""
+    found: dict[str, None] = {}
+    for line in _lines(text):
+        with suppress(ValueError):
+            found |= dict.fromkeys(_parse(line))
+    return list(found)
+
+
+def _lines(text: bytes) -> list[bytes]:
+    lines = text.split(b"\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _parse(line: bytes) -> dict[str, Any]:
     """The object of a line."""
     try:
         row = json.loads(line)
@@ -41,12 +56,12 @@ def parse_json_line(line: bytes) -> dict[str, Any]:
     return row
 
 
-def _plain(value: Any, name: str, columns: Columns) -> Any:
+def _plain(value: Any, name: str, columns: Columns, reading: Reading) -> Any:
     """Numbers of numeric columns as floats, and everything else as words: a column has one type in all blocks."""
     if value is None:
         return None
     if name in (*columns.numbers.values(), *columns.dense) and name != columns.timestamp:
-        return _number(value, name)
+        return None if isinstance(value, str) and value in reading.missing else _number(value, name)
     if isinstance(value, list):
         return [_word(item, name) for item in value if item is not None]
     return _word(value, name)
