@@ -120,7 +120,7 @@ def test_a_refit_learns_pointers_through_the_model(name, tmp_path):
     refit = cce.Refit(model, data.rows("train"))
     assert refit.features == ["c0", "c1"]
     events = refit.round(generator=torch.Generator().manual_seed(0))
-    assert all(event.churn > 0 for event in events)
+    assert all(event.churn > 0 for event in events.values())
     batch = next(iter(data.loader("train", batch_size=16)))
     assert bool(model(batch).isfinite().all())
     assert model.training  # the refit left the mode as it was

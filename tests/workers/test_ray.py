@@ -1,6 +1,7 @@
 """Ray: the same results in the same order, and the same data set as in this process."""
 
 import importlib.util
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from cce.data.prepare.pipeline import prepare_data
 from cce.data.sources.criteo_terabyte import criteo_terabyte_job
 from cce.data.sources.criteo_text import write_criteo_text
+from cce.text import install_hint
 from cce.workers import open_engine
 from helpers.raw_files import run
 
@@ -39,5 +41,5 @@ def test_a_local_ray_gives_what_this_process_gives(tmp_path):
 
 def test_without_ray_one_is_told_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"engine ray needs Ray: pip install 'clustered-embeddings\[ray\]'"):
+    with pytest.raises(ValueError, match=re.escape(f"engine ray needs Ray: {install_hint('ray')}")):
         open_engine("ray")

@@ -44,6 +44,7 @@ QUANTIZERS: dict[str, type[Quantizer]] = {
 }
 MAX_COUNTED = 1 << 22  # values of sampled vectors whose ids are counted: which rows took them from which
 COMPARED_PER_ROW = 16  # of those, ids for each row of a table on which change is measured
+COMPARED = 1 << 12  # at least
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class ClusterStep:
 
     def _step_between(self, ids: Tensor) -> int:
         """How many of the counted ids come from one that is compared to the next."""
-        return max(1, len(ids) // (COMPARED_PER_ROW * self.table.rows_after))
+        return max(1, len(ids) // max(COMPARED, COMPARED_PER_ROW * self.table.rows_after))
 
     def _event(self, learned: Learned, inertias: tuple[float, ...], before: Snapshot, after: Snapshot) -> ClusterEvent:
         table = self.table

@@ -120,7 +120,9 @@ class PointerRows(RowGroup):
         super().__init__(slots, first_rows)
         self.tail_rows = pointers.num_rows if tail_rows is None else tail_rows
         self.num_rows, self.bits, self.num_learned = pointers.num_rows, pointers.bits, pointers.num_ids
-        self.register_buffer("words", pointers.words)  # not copied: a vocabulary may be large, and pointers stand still
+        self.register_buffer(
+            "words", pointers.state()["pointers"]
+        )  # not copied: a vocabulary may be large, and pointers stand still
         self.register_buffer("seeds", None if seeds is None else seeds.detach().cpu().clone())
 
     def forward(self, ids: Tensor) -> Tensor:

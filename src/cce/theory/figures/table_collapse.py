@@ -89,9 +89,11 @@ def _tables(sizes: Sizes, generator: Generator) -> dict[str, Embedding]:
     rows, columns = sizes.num_rows, sizes.num_columns
     return {
         CE: CompositionalConcatEmbedding(*ids, num_rows=rows, num_columns=columns, generator=generator),
-        CCE: ClusteredEmbedding(*ids, num_rows=rows, num_columns=columns, generator=generator),
+        CCE: ClusteredEmbedding(*ids, preset="paper", num_rows=rows, num_columns=columns, generator=generator),
         PQ: ProductQuantizedEmbedding(*ids, num_rows=rows, num_columns=columns, generator=generator),
-        CIRCULAR: ClusteredEmbedding(*ids, num_rows=rows, num_columns=columns, combine="circular", generator=generator),
+        CIRCULAR: ClusteredEmbedding(
+            *ids, num_rows=rows, num_columns=columns, preset="paper", combine="circular", generator=generator
+        ),
     }
 
 
