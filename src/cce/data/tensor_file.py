@@ -30,7 +30,7 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[
     try:
         with usual_permissions(path):
             save_file(dict(arrays), path, dict(metadata))
-    except SafetensorError as error:
+    except (OSError, SafetensorError) as error:
         raise OSError(f"{path} could not be written: {error}.") from error
 
 
