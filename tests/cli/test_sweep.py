@@ -155,7 +155,9 @@ def test_a_dry_run_tells_the_cost_and_writes_nothing(here, data, capsys):
     assert [line.split()[0] for line in lines[2:5]] == ["full", "cce", "pq"]
     assert lines[3].split()[1:4] == ["320", "888", "1.9×"]
     assert lines[5].startswith("3 runs; about ")
-    assert lines[5].endswith("by 2 jobs. With clusterings and refits, without quantisations, and as if no run stopped early.")
+    assert lines[5].endswith(
+        "by 2 jobs. With clusterings and refits, without quantisations, and as if no run stopped early."
+    )
     assert lines[6].startswith("checkpoints: up to ")
     assert main(["sweep", "recipe.toml", *words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
