@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from cce import plugins
+from cce.data import SOURCES
+from cce.embeddings import METHODS
+from cce.evaluation import METRICS
+from cce.models import MODELS
 from cce.testing import SLOW_TESTS, EmbeddingContract
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
@@ -30,6 +35,16 @@ def own_home(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def registries():
+    """Registries and plug-ins as they were, when a test is over: pages and examples register names of their own."""
+    before = [(registry, dict(registry)) for registry in (METHODS, MODELS, METRICS, SOURCES, plugins._loaded)]
+    yield
+    for registry, names in before:
+        registry.clear()
+        registry.update(names)
 
 
 @pytest.fixture

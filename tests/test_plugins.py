@@ -11,10 +11,6 @@ import pytest
 import cce
 from cce import plugins
 from cce.cli import main
-from cce.data import SOURCES
-from cce.embeddings import METHODS
-from cce.evaluation import METRICS
-from cce.models import MODELS
 from cce.records import read_records
 from helpers.runs import OPTIONS, tiny_data
 
@@ -36,24 +32,14 @@ seeds = [0, 1]
 """
 
 
-@pytest.fixture(autouse=True)
-def registries():
-    """Registries as they were, when the test is over."""
-    before = [(registry, dict(registry)) for registry in (METHODS, MODELS, METRICS, SOURCES, plugins._loaded)]
-    yield
-    sys.modules.pop("ours", None)
-    for registry, names in before:
-        registry.clear()
-        registry.update(names)
-
-
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     elsewhere = [folder for folder in sys.path if Path(folder).name != "examples"]
     monkeypatch.setattr(sys, "path", [str(tmp_path), *elsewhere])
     (tmp_path / "ours.py").write_text(PLUGIN.read_text())
-    return tmp_path / "ours.py"
+    yield tmp_path / "ours.py"
+    sys.modules.pop("ours", None)
 
 
 def test_what_a_plugin_registers_is_listed_and_found(plugin, capsys):

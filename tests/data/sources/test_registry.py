@@ -29,8 +29,7 @@ def pipes():
         reuse=lambda raw, _columns, reading: pipes_job(raw, {"between": reading.delimiter}),
         options=(Option("between", "what stands between the columns: 100 % your choice"),),
     )
-    yield register_source(source)
-    del SOURCES["pipes"]
+    return register_source(source)
 
 
 def test_a_new_source_is_a_sub_command_with_its_options(pipes, tmp_path, capsys):
