@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cce.data import MANIFEST, read_manifest
-from cce.runs.inputs import INPUTS, OPTIONS, DataReference, find_inputs, input_file
+from cce.runs.inputs import INPUTS, OPTIONS, DataReference, find_inputs, input_file, locate_data
 from cce.runs.loaded import run_folder
 from cce.runs.pack import MODEL, RECORD, Pack, write_pack
 from cce.training import open_checkpoint, read_schema
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = None, progress: bool = False) -> Pack:
     """Write the run in a folder, at its best checkpoint, to one file that `load_run` opens anywhere.
 
-    data: the data set of the run, if it is not where it was. A synthetic one has no vocabularies, nor has its pack.
+    data: the data set of the run, if it is neither where it was nor moved together with the run. A synthetic one has no
+    vocabularies, nor has its pack.
     """
     where, target = Path(path), Path(out)
     if where.is_file():
@@ -32,8 +33,9 @@ def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = Non
     files = {MODEL: checkpoint.path / MODEL}
     if folder.is_finished:
         files[RECORD] = folder.record
-    given = Path(data or checkpoint.get("config", dict)["data"])
-    files |= _input_files(checkpoint, DataReference(folder.path, given, checkpoint.get("data", str), progress=progress))
+    fingerprint, was = checkpoint.get("data", str), Path(checkpoint.get("config", dict)["data"])
+    place = Path(data) if data else locate_data(folder.path, was, fingerprint)
+    files |= _input_files(checkpoint, DataReference(folder.path, place, fingerprint, progress=progress))
     write_pack(target, checkpoint, files)
     return Pack.open(target)
 
