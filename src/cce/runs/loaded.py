@@ -159,4 +159,9 @@ def run_folder(path: Path) -> RunFolder:
 
 
 def _packed_scores(pack: Pack) -> dict[str, float]:
-    return RunRecord.from_json(pack.read(RECORD).decode()).scores if RECORD in pack.starts else {}
+    if RECORD not in pack.starts:
+        return {}
+    try:
+        return RunRecord.from_json(pack.read(RECORD).decode()).scores
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{RECORD} of {pack.path} must hold the record of a run: {error}") from error

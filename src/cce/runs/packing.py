@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cce.data import MANIFEST, read_manifest
+from cce.files import check_target
 from cce.runs.inputs import INPUTS, OPTIONS, DataReference, find_inputs, input_file, locate_data
 from cce.runs.loaded import run_folder
 from cce.runs.pack import MODEL, RECORD, Pack, write_pack
@@ -24,8 +25,7 @@ def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = Non
     where, target = Path(path), Path(out)
     if where.is_file():
         raise ValueError(f"path must be the folder of a run, got the file {str(where)!r}.")
-    if target.is_dir():
-        raise IsADirectoryError(f"out must be a file, got the folder {str(target)!r}.")
+    check_target("out", target)
     checkpoint, damage = open_checkpoint(where, best=True)
     if damage:
         raise ValueError(f"path must be a run whose last and best checkpoints are whole: {damage[0]}")
