@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cce.data import MANIFEST, read_manifest
 from cce.files import check_target
-from cce.runs.inputs import INPUTS, OPTIONS, DataReference, find_inputs, input_file, locate_data
+from cce.runs.inputs import INPUTS, OPTIONS, DataReference, RunInputs, find_inputs, input_file, locate_data
 from cce.runs.loaded import run_folder
 from cce.runs.pack import MODEL, RECORD, Pack, write_pack
 from cce.training import open_checkpoint, read_schema
@@ -35,15 +35,19 @@ def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = Non
         files[RECORD] = folder.record
     fingerprint, was = checkpoint.get("data", str), Path(checkpoint.get("config", dict)["data"])
     place = Path(data) if data else locate_data(folder.path, was, fingerprint)
-    files |= _input_files(checkpoint, DataReference(folder.path, place, fingerprint, progress=progress))
-    write_pack(target, checkpoint, files)
+    inputs = _inputs(checkpoint, DataReference(folder.path, place, fingerprint, progress=progress))
+    write_pack(target, checkpoint, files | _input_files(inputs))  # inputs may lie in a folder that goes when they go
     return Pack.open(target)
 
 
-def _input_files(checkpoint: Checkpoint, reference: DataReference) -> dict[str, Path]:
+def _inputs(checkpoint: Checkpoint, reference: DataReference) -> RunInputs | None:
     if (reference.data / MANIFEST).is_file() and read_manifest(reference.data)["kind"] == "synthetic":
+        return None
+    return find_inputs(reference, read_schema(checkpoint))
+
+
+def _input_files(inputs: RunInputs | None) -> dict[str, Path]:
+    if inputs is None:
         return {}
-    schema = read_schema(checkpoint)
-    files = find_inputs(reference, schema).files
-    names = [OPTIONS, *(input_file(index) for index in range(len(schema.features)))]
-    return {f"{INPUTS}/{name}": files.locate(name)[0] for name in names}
+    names = [OPTIONS, *(input_file(index) for index in range(len(inputs.vocabularies)))]
+    return {f"{INPUTS}/{name}": inputs.files.locate(name)[0] for name in names}
