@@ -7,6 +7,7 @@ from torch import nn
 
 from cce import EmbeddingCollection, Refit
 from cce.models import create_model
+from cce.reclustering.refit import refit as refit_module
 from cce.reclustering.refit.slopes import cross_entropy
 from cce.schema import Batch, Feature, Schema
 
@@ -137,11 +138,40 @@ def test_equal_seeds_give_equal_pointers_and_blocks_hardly_matter():
     for max_ids in (1 << 16, 1 << 16, 90):
         model = make_model()
         refit = Refit(model, rows, group_size=1, max_nbytes=4 * DIM**2 * max_ids)
-        assert refit.max_ids == max_ids
+        assert refit.nbytes_per_id("user") == 4 * DIM**2
         refit.round(generator=seeded())
         states.append(score(model, rows))
     assert states[0] == states[1]
     assert states[2] == pytest.approx(states[0], abs=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("dim", "num_columns", "expected"),
+    [(16, 4, 16), (12, 1, 12), (64, 4, 16), (32, 8, 16), (24, 4, 12), (20, 4, 10), (48, 2, 24), (64, 1, 64)],
+)
+def test_blocks_of_wide_vectors_are_whole_columns(dim, num_columns, expected):
+    options = {"cce": {"num_columns": num_columns, "num_helpers": 0}}
+    tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, dim, method="cce", cap=8 * dim, options=options, seed=0)
+    refit = Refit(create_model("gmf", SCHEMA, tables), Ratings(500, 1))
+    assert refit.block_dim("user") == expected
+    assert refit.nbytes_per_id("user") == 4 * dim * expected
+
+
+@pytest.mark.slow
+def test_blocks_score_as_whole_curvatures_do(monkeypatch):
+    rows, held_out = Ratings(20_000, 1), Ratings(20_000, 2)
+    scores = []
+    for widest in (DIM, DIM // 2):
+        monkeypatch.setattr(refit_module, "WIDEST_BLOCK", widest)
+        model = make_model()
+        train(model, rows)
+        refit = Refit(model, rows)
+        assert refit.block_dim("user") == widest
+        for turn in range(3):
+            refit.round(use_all_rows=turn == 2, generator=seeded(turn))
+        scores.append(score(model, held_out))
+    assert scores[1] == pytest.approx(scores[0], abs=0.01)
+    assert scores[1] < 0.55
 
 
 def test_helpers_start_at_zero():

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from cce.reclustering.refit.posterior import Fit, Parabolas
     from cce.schema import Batch
 
-EM_STEPS, EM_IDS = 4, 1 << 13
+EM_STEPS, EM_IDS, EM_VALUES = 4, 1 << 13, 1 << 17  # ids of a sample, and values of their vectors, at most
+WIDEST_BLOCK = 16  # dimensions, or one column
 
 
 class Refit:
@@ -44,7 +45,8 @@ class Refit:
     folds: parts of the rows. Groups take turns with them, so that none is fitted on rows whose labels another one
         has just learned; 1 uses all rows for every table.
     spare_fold: leave the last fold to the network, which is yours to train between rounds (`network_fold`).
-    max_nbytes: of curvatures, `embedding_dim²` values an id, that are held at a time; more ids take more passes.
+    max_nbytes: of curvatures that are held at a time; more ids take more passes. An id has `embedding_dim²` values up
+        to 16 dimensions, and of wider vectors those of diagonal blocks: about `16 * embedding_dim`.
     """
 
     def __init__(
@@ -73,8 +75,7 @@ class Refit:
         self.model, self.rows, self.loss = model, rows, loss
         self.min_rows, self.num_steps, self.points_per_row = min_rows, num_steps, points_per_row
         self.group_size, self.folds, self.spare_fold = group_size, folds, spare_fold
-        self.tables = find_collection(model)
-        self.max_ids = max(1, max_nbytes // (4 * self.tables.embedding_dim**2))  # that are fitted at a time
+        self.tables, self.max_nbytes = find_collection(model), max_nbytes
         self.priors: dict[str, Prior] = {}  # of the last refit, by feature
         for feature in self.features:
             self._table(feature)  # or say now that one cannot be refitted
@@ -94,18 +95,30 @@ class Refit:
         groups: list[list[str]] = []
         size, room = min(self.group_size, -(-len(self.features) // self._num_folds)), 0
         for feature in self.features:
-            num_ids = self._table(feature).assignments.num_learned
-            if not groups or len(groups[-1]) == size or num_ids > room:
+            assignments = self._table(feature).assignments
+            nbytes = (assignments.num_learned + assignments.share_tail) * self.nbytes_per_id(feature)
+            if not groups or len(groups[-1]) == size or nbytes > room:
                 groups.append([])
-                room = self.max_ids
+                room = self.max_nbytes
             groups[-1].append(feature)
-            room -= num_ids
+            room -= nbytes
         return groups
 
     @property
     def network_fold(self) -> Fold | None:
         """The rows that no table is fitted on but in the last round: those to train the network on."""
         return Fold(self.folds - 1, self.folds) if self.spare_fold else None
+
+    def block_dim(self, feature: str) -> int:
+        """Dimensions whose curvatures with each other are held: all if they are few, or whole columns of the table."""
+        num_columns = self._table(feature).num_columns
+        width = self.tables.embedding_dim // num_columns
+        shares = [share for share in range(1, num_columns + 1) if num_columns % share == 0]
+        return max([width, *(share * width for share in shares if share * width <= WIDEST_BLOCK)])
+
+    def nbytes_per_id(self, feature: str) -> int:
+        """Bytes of curvatures that each id of a feature takes while it is fitted."""
+        return 4 * self.tables.embedding_dim * self.block_dim(feature)
 
     def round(
         self,
@@ -223,13 +236,13 @@ class _GroupFit:
         """Of each feature the fits, block by block. The first passes are done here, which say what the priors are."""
         if not self.ids:
             return {}
-        num_blocks = -(-sum(map(len, self.ids.values())) // self.refit.max_ids)
-        first = self._block(0, num_blocks)
         if len(self.ids) > 1:
-            assert num_blocks == 1
-            return {feature: iter([fit]) for feature, fit in zip(self.ids, first, strict=True)}
+            return {feature: iter([fit]) for feature, fit in zip(self.ids, self._block(0, 1), strict=True)}
+        ((feature, ids),) = self.ids.items()
+        num_blocks = -(-len(ids) // max(1, self.refit.max_nbytes // self.refit.nbytes_per_id(feature)))
+        first = self._block(0, num_blocks)
         rest = (self._block(index, num_blocks)[0] for index in range(1, num_blocks))
-        return {next(iter(self.ids)): chain(first, rest)}
+        return {feature: chain(first, rest)}
 
     def _block(self, index: int, num_blocks: int) -> list[Fit]:
         """The fits of every `num_blocks`-th id: a block has ids of all counts, so the first is a sample of all."""
@@ -243,13 +256,15 @@ class _GroupFit:
         with torch.no_grad():
             present = table.embed(ids.to(table.codebook.device)).float().cpu()
         tail = table.assignments.num_learned if table.assignments.share_tail else None
-        return Target(self.columns[feature], ids, present, self.refit.tables.features[feature], tail=tail)
+        block_dim, num_embeddings = self.refit.block_dim(feature), self.refit.tables.features[feature]
+        return Target(self.columns[feature], ids, present, num_embeddings, block_dim, tail=tail)
 
     def _learn_priors(self, parabolas: Sequence[Parabolas]) -> list[Prior]:
         """From the first block, and from where those of the last refit were, or around the present vectors."""
         for feature, found in zip(self.ids, parabolas, strict=True):
             if feature not in self.priors:
-                some = found[torch.randperm(len(found.ids), generator=self.generator)[:EM_IDS].sort().values]
+                num_ids = min(EM_IDS, -(-EM_VALUES // found.points.shape[1]))
+                some = found[torch.randperm(len(found.ids), generator=self.generator)[:num_ids].sort().values]
                 start = self.refit.priors.get(feature) or Prior.around(some.points)
                 self.priors[feature] = learn_prior(some, start, EM_STEPS)
         return [self.priors[feature] for feature in self.ids]

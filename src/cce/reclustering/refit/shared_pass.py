@@ -44,6 +44,7 @@ class Target:
     ids: Tensor  # (n), in order
     present: Tensor  # (n, embedding_dim) float32
     num_embeddings: int
+    block_dim: int  # dimensions whose curvatures with each other are held
     tail: int | None = None
     slots: np.ndarray = field(init=False)  # (num_embeddings) int32: where an id is in `ids`, or -1
 
@@ -180,17 +181,22 @@ def _crowds(places: Sequence[Found], num_rows: int) -> Tensor:
 class _Sums:
     """Sums over the rows of each id."""
 
-    curvatures: Tensor  # (n, dim, dim)
+    curvatures: Tensor  # (n, dim, block_dim): diagonal blocks
     gradients: Tensor  # (n, dim)
+    common: Tensor  # (dim, dim): whole curvatures, summed over ids too
     others: Tensor  # (n, 4): loss, its slope and curvature in the logit, and the latter times the crowd
 
     @classmethod
     def zeros(cls, target: Target) -> _Sums:
         num_ids, dim = target.present.shape
-        return cls(torch.zeros(num_ids, dim, dim), torch.zeros(num_ids, dim), torch.zeros(num_ids, 4))
+        curvatures = torch.zeros(num_ids, dim, target.block_dim)
+        return cls(curvatures, torch.zeros(num_ids, dim), torch.zeros(dim, dim), torch.zeros(num_ids, 4))
 
     def add(self, found: Found, slopes: Tensor, derivatives: Tensor) -> None:
         """slopes `(rows, dim)`; derivatives `(rows, 4)`, as in `others`."""
+        if self.curvatures.shape[2] < slopes.shape[1]:
+            some = slopes[found.rows] * found.shares.unsqueeze(1)
+            self.common.add_((some * derivatives[found.rows, 2:3]).T @ some)
         if available:
             sums = self.curvatures.numpy(), self.gradients.numpy(), self.others.numpy()
             places = found.rows.numpy(), found.slots.numpy(), found.shares.numpy()
@@ -199,15 +205,18 @@ class _Sums:
         for start in range(0, len(found.rows), OUTER_ROWS):
             rows, slots, shares = (each[start : start + OUTER_ROWS] for each in found)
             some, derived = slopes[rows] * shares.unsqueeze(1), derivatives[rows]
-            outer = (some * derived[:, 2:3]).unsqueeze(2) * some.unsqueeze(1)
-            self.curvatures.index_add_(0, slots, outer)
+            blocks = some.view(len(rows), -1, 1, self.curvatures.shape[2])
+            outer = (some * derived[:, 2:3]).view_as(blocks).transpose(2, 3) * blocks
+            self.curvatures.index_add_(0, slots, outer.flatten(1, 2))
             self.gradients.index_add_(0, slots, some * derived[:, 1:2])
             self.others.index_add_(0, slots, derived)
 
     def parabolas(self, ids: Tensor, points: Tensor) -> Parabolas:
         """Of the ids whose sums they are."""
         crowds = self.others[:, 3] / self.others[:, 2].clamp(min=torch.finfo(torch.float32).tiny)
-        return Parabolas(ids, points, self.others[:, 0], self.gradients, self.curvatures, crowds.clamp(min=1))
+        common = self.common if self.curvatures.shape[2] < points.shape[1] else None
+        sums = self.others[:, 0], self.gradients, self.curvatures
+        return Parabolas(ids, points, *sums, crowds.clamp(min=1), common)
 
 
 def _derivatives(
@@ -233,7 +242,7 @@ def _add_rows(
     gradients: np.ndarray,
     others: np.ndarray,
 ) -> None:
-    dim = slopes.shape[1]
+    dim, block_dim = curvatures.shape[1:]
     for place in range(len(rows)):
         row, slot, share = rows[place], slots[place], shares[place]
         for kind in range(4):
@@ -241,6 +250,6 @@ def _add_rows(
         first, second = derivatives[row, 1] * share, derivatives[row, 2] * share * share
         for i in range(dim):
             gradients[slot, i] += first * slopes[row, i]
-            weighted = second * slopes[row, i]
-            for j in range(dim):
-                curvatures[slot, i, j] += weighted * slopes[row, j]
+            weighted, start = second * slopes[row, i], i - i % block_dim
+            for j in range(block_dim):
+                curvatures[slot, i, j] += weighted * slopes[row, start + j]
