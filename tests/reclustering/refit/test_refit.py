@@ -1,5 +1,7 @@
 """Refit, whole: pointers from what ids want."""
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch import nn
 from cce import EmbeddingCollection, Refit
 from cce.models import create_model
 from cce.reclustering.refit import refit as refit_module
+from cce.reclustering.refit import shared_pass
 from cce.reclustering.refit.slopes import cross_entropy
 from cce.schema import Batch, Feature, Schema
 
@@ -155,6 +158,32 @@ def test_blocks_of_wide_vectors_are_whole_columns(dim, num_columns, expected):
     refit = Refit(create_model("gmf", SCHEMA, tables), Ratings(500, 1))
     assert refit.block_dim("user") == expected
     assert refit.nbytes_per_id("user") == 4 * dim * expected
+
+
+def test_what_it_holds_is_bounded():
+    """Curvatures and six vectors of the ids at a time; 12 bytes and new pointers of all of them; a new table."""
+    model, rows = make_model(), Ratings(500, 1)
+    table = model.tables.tables["user"]
+    every = USERS * (12 + 4 * 2) + table.nbytes
+    assert Refit(model, rows).nbytes("user") == USERS * 4 * (DIM**2 + 6 * DIM) + every
+    assert Refit(model, rows, max_nbytes=4 * DIM**2 * 90).nbytes("user") == 90 * 4 * (DIM**2 + 6 * DIM) + every
+
+
+def test_curvatures_are_held_one_block_of_ids_at_a_time(monkeypatch):
+    """No block is alive when the next one is fitted, nor those of a step when the next step begins."""
+    held, num_alive = [], []
+    zeros = shared_pass._Sums.zeros
+
+    def watched(target):
+        num_alive.append(sum(each() is not None for each in held))
+        sums = zeros(target)
+        held.append(weakref.ref(sums.curvatures))
+        return sums
+
+    monkeypatch.setattr(shared_pass._Sums, "zeros", watched)
+    refit = Refit(make_model(), Ratings(3_000, 1), num_steps=2, max_nbytes=4 * DIM**2 * 90)
+    refit.stage("user", generator=seeded())
+    assert num_alive == [0] * 2 * 5
 
 
 @pytest.mark.slow

@@ -90,6 +90,12 @@ class Fit:
         return (self[start : start + SOLVED] for start in range(0, len(self.ids), SOLVED))
 
 
+def hand_over(fits: list[Fit]) -> Iterator[Fit]:
+    """One after the other, none of which is held here any longer."""
+    while fits:
+        yield fits.pop(0)
+
+
 @dataclass(frozen=True)
 class Parabolas:
     """The losses of some ids around their vectors, nearly: `L + gᵀ (v - p) + ½ (v - p)ᵀ A (v - p)`, without the prior.

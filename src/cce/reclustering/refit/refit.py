@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
 from cce.embeddings import ClusteredEmbedding, StagedClustering
-from cce.reclustering.refit.posterior import Prior, learn_prior
+from cce.reclustering.refit.posterior import Prior, hand_over, learn_prior
 from cce.reclustering.refit.rows import ALL_ROWS, Fold, Rows, check_rows, count_ids
 from cce.reclustering.refit.shared_pass import SharedPass, Target
 from cce.reclustering.refit.slopes import cross_entropy, find_collection, in_evaluation
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 EM_STEPS, EM_IDS, EM_VALUES = 4, 1 << 13, 1 << 17  # ids of a sample, and values of their vectors, at most
 WIDEST_BLOCK = 16  # dimensions, or one column
+HELD_VECTORS = 6  # of an id: present, gradient, step, tried, shift and found
+ID_NBYTES = 12  # a count and an index
 
 
 class Refit:
@@ -61,7 +63,7 @@ class Refit:
         group_size: int = 3,
         folds: int = 2,
         spare_fold: bool = False,
-        max_nbytes: int = 1 << 28,
+        max_nbytes: int = 1 << 30,
     ) -> None:
         check_type("model", model, nn.Module, "a torch.nn.Module")
         check_rows(rows)
@@ -119,6 +121,17 @@ class Refit:
     def nbytes_per_id(self, feature: str) -> int:
         """Bytes of curvatures that each id of a feature takes while it is fitted."""
         return 4 * self.tables.embedding_dim * self.block_dim(feature)
+
+    def nbytes(self, feature: str) -> int:
+        """Bytes that a refit of a table holds besides the model, at most; computed from sizes, not measured.
+
+        For each id that is fitted at a time its curvature and a few vectors; for each id of the table its count and
+        index; new pointers, packed and not yet packed, and new codebooks.
+        """
+        table, each = self._table(feature), self.nbytes_per_id(feature)
+        num_learned = table.assignments.num_learned + table.assignments.share_tail
+        fitted = min(num_learned, max(1, self.max_nbytes // each)) * (each + HELD_VECTORS * 4 * table.embedding_dim)
+        return fitted + ID_NBYTES * table.num_embeddings + 4 * num_learned * table.num_columns + table.nbytes
 
     def round(
         self,
@@ -242,7 +255,7 @@ class _GroupFit:
         num_blocks = -(-len(ids) // max(1, self.refit.max_nbytes // self.refit.nbytes_per_id(feature)))
         first = self._block(0, num_blocks)
         rest = (self._block(index, num_blocks)[0] for index in range(1, num_blocks))
-        return {feature: chain(first, rest)}
+        return {feature: chain(hand_over(first), rest)}
 
     def _block(self, index: int, num_blocks: int) -> list[Fit]:
         """The fits of every `num_blocks`-th id: a block has ids of all counts, so the first is a sample of all."""

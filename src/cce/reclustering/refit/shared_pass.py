@@ -91,6 +91,7 @@ class SharedPass:
         priors = learn(found)
         vectors = self.descend(found, priors)
         for _ in range(num_steps - 1):
+            del found  # curvatures are held once
             found = self.parabolas(vectors)
             vectors = self.descend(found, priors)
         every = zip(found, priors, vectors, strict=True)
