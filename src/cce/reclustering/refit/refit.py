@@ -7,7 +7,6 @@ are fitted for a bounded number of ids at a time.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,20 +14,19 @@ from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
 from cce.embeddings import ClusteredEmbedding, StagedClustering
-from cce.reclustering.refit.posterior import Prior, hand_over, learn_prior
-from cce.reclustering.refit.rows import ALL_ROWS, Fold, Rows, check_rows, count_ids
-from cce.reclustering.refit.shared_pass import SharedPass, Target
+from cce.reclustering.refit.group import GroupFit
+from cce.reclustering.refit.posterior import Prior
+from cce.reclustering.refit.rows import ALL_ROWS, ALONE, Fold, Rows, check_rows
 from cce.reclustering.refit.slopes import cross_entropy, find_collection, in_evaluation
 from cce.reclustering.refit.step import RefitStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
+    from cce.distributed import Ranks
     from cce.embeddings import ClusterEvent
-    from cce.reclustering.refit.posterior import Fit, Parabolas
     from cce.schema import Batch
 
-EM_STEPS, EM_IDS, EM_VALUES = 4, 1 << 13, 1 << 17  # ids of a sample, and values of their vectors, at most
 WIDEST_BLOCK = 16  # dimensions, or one column
 HELD_VECTORS = 6  # of an id: present, gradient, step, tried, shift and found
 ID_NBYTES = 12  # a count and an index
@@ -139,17 +137,20 @@ class Refit:
         use_all_rows: bool = False,
         generator: torch.Generator | None = None,
         done: Callable[[str, ClusterEvent], object] | None = None,
+        ranks: Ranks = ALONE,
     ) -> dict[str, ClusterEvent]:
         """Refit every table, group by group, each with what the others have become; say what happened to each.
 
         use_all_rows: fit every table on all rows rather than on its fold: the last round, after which neither the
             network nor a table should be trained on the same rows.
         done: called after each table.
+        ranks: processes that all call this, with equal models, rows and generators: each passes over a share of the
+            rows, and all get the same tables.
         """
         events = {}
         for turn, group in enumerate(self.groups):
             fold = ALL_ROWS if use_all_rows else Fold(turn % self._num_folds, self.folds)
-            for feature, staged in self.stage(*group, fold=fold, generator=generator).items():
+            for feature, staged in self.stage(*group, fold=fold, generator=generator, ranks=ranks).items():
                 staged.apply()
                 events[feature] = staged.event
                 if done is not None:
@@ -157,7 +158,11 @@ class Refit:
         return events
 
     def stage(
-        self, *features: str, fold: Fold = ALL_ROWS, generator: torch.Generator | None = None
+        self,
+        *features: str,
+        fold: Fold = ALL_ROWS,
+        generator: torch.Generator | None = None,
+        ranks: Ranks = ALONE,
     ) -> dict[str, StagedClustering]:
         """Compute what the tables of features become, from the same passes; each takes effect with its `apply`.
 
@@ -165,7 +170,7 @@ class Refit:
         """
         tables = {feature: self._table(feature) for feature in features}
         with in_evaluation(self.model):
-            group = _GroupFit(self, tables, fold, generator)
+            group = GroupFit(self, tables, fold, generator, ranks)
             staged = {}
             for feature, fits in group.fits().items():
                 step = RefitStep(
@@ -190,7 +195,7 @@ class Refit:
         tables = {feature: self._table(feature) for feature in features}
         found = {}
         with in_evaluation(self.model):
-            group = _GroupFit(self, tables, fold, generator)
+            group = GroupFit(self, tables, fold, generator)
             for feature, fits in group.fits().items():
                 found[feature] = group.priors[feature].mean.repeat(self.tables.features[feature], 1)
                 for fit in fits:
@@ -225,68 +230,3 @@ class Refit:
                 f"got {table.combine!r} and {table.helper_start!r}."
             )
         return table
-
-
-class _GroupFit:
-    """What the ids of some features want, as many at a time as may be held."""
-
-    def __init__(
-        self, refit: Refit, tables: Mapping[str, ClusteredEmbedding], fold: Fold, generator: torch.Generator | None
-    ) -> None:
-        self.refit, self.fold, self.generator = refit, fold, generator
-        names = list(refit.tables.features)
-        self.columns = {feature: names.index(feature) for feature in tables}
-        sizes = {self.columns[feature]: refit.tables.features[feature] for feature in tables}
-        counts = count_ids(refit.rows, sizes, fold)
-        self.ids = {}
-        for feature, table in tables.items():
-            ids = _ids_to_fit(table, counts[self.columns[feature]], refit.min_rows)
-            if len(ids):
-                self.ids[feature] = ids
-        self.tables, self.priors = tables, dict[str, Prior]()
-
-    def fits(self) -> dict[str, Iterator[Fit]]:
-        """Of each feature the fits, block by block. The first passes are done here, which say what the priors are."""
-        if not self.ids:
-            return {}
-        if len(self.ids) > 1:
-            return {feature: iter([fit]) for feature, fit in zip(self.ids, self._block(0, 1), strict=True)}
-        ((feature, ids),) = self.ids.items()
-        num_blocks = -(-len(ids) // max(1, self.refit.max_nbytes // self.refit.nbytes_per_id(feature)))
-        first = self._block(0, num_blocks)
-        rest = (self._block(index, num_blocks)[0] for index in range(1, num_blocks))
-        return {feature: chain(hand_over(first), rest)}
-
-    def _block(self, index: int, num_blocks: int) -> list[Fit]:
-        """The fits of every `num_blocks`-th id: a block has ids of all counts, so the first is a sample of all."""
-        refit = self.refit
-        targets = [self._target(feature, ids[index::num_blocks]) for feature, ids in self.ids.items()]
-        shared = SharedPass(refit.model, refit.tables, refit.rows, targets, fold=self.fold, loss=refit.loss)
-        return shared.fit(self._learn_priors, num_steps=refit.num_steps)
-
-    def _target(self, feature: str, ids: Tensor) -> Target:
-        table = self.tables[feature]
-        with torch.no_grad():
-            present = table.embed(ids.to(table.codebook.device)).float().cpu()
-        tail = table.assignments.num_learned if table.assignments.share_tail else None
-        block_dim, num_embeddings = self.refit.block_dim(feature), self.refit.tables.features[feature]
-        return Target(self.columns[feature], ids, present, num_embeddings, block_dim, tail=tail)
-
-    def _learn_priors(self, parabolas: Sequence[Parabolas]) -> list[Prior]:
-        """From the first block, and from where those of the last refit were, or around the present vectors."""
-        for feature, found in zip(self.ids, parabolas, strict=True):
-            if feature not in self.priors:
-                num_ids = min(EM_IDS, -(-EM_VALUES // found.points.shape[1]))
-                some = found[torch.randperm(len(found.ids), generator=self.generator)[:num_ids].sort().values]
-                start = self.refit.priors.get(feature) or Prior.around(some.points)
-                self.priors[feature] = learn_prior(some, start, EM_STEPS)
-        return [self.priors[feature] for feature in self.ids]
-
-
-def _ids_to_fit(table: ClusteredEmbedding, counts: Tensor, min_rows: int) -> Tensor:
-    """The ids with pointers that occur often enough, and the first one without if it stands for others that do."""
-    num_learned = table.assignments.num_learned
-    ids = torch.nonzero(counts[:num_learned] >= min_rows).squeeze(1)
-    if table.assignments.share_tail and len(ids) and int(counts[num_learned:].sum()) >= min_rows:
-        ids = torch.cat([ids, torch.tensor([num_learned])])
-    return ids

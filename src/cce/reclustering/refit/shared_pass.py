@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from cce.compiled import available, compile_loops
+from cce.distributed import sum_over_ranks
 from cce.reclustering.refit.posterior import Fit, Parabolas, Prior
-from cce.reclustering.refit.rows import bags_of, pieces
+from cce.reclustering.refit.rows import ALONE, bags_of, pieces
 from cce.reclustering.refit.slopes import Probe
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from cce.collection import EmbeddingCollection
+    from cce.distributed import Ranks
     from cce.reclustering.refit.rows import Fold, Rows
     from cce.schema import Batch
 
@@ -68,6 +70,7 @@ class SharedPass:
     """The rows of a fold, as functions of the vectors of some ids.
 
     loss: logits and a batch to the loss of each row.
+    ranks: processes that do the same, and pass over a share of the rows each; all have the sums of all.
     """
 
     def __init__(
@@ -79,9 +82,10 @@ class SharedPass:
         *,
         fold: Fold,
         loss: Callable[[Tensor, Batch], Tensor],
+        ranks: Ranks = ALONE,
     ) -> None:
         self.model, self.tables, self.rows = model, tables, rows
-        self.targets, self.fold, self.loss = targets, fold, loss
+        self.targets, self.fold, self.loss, self.ranks = targets, fold, loss, ranks
         self.device = next(model.parameters()).device
 
     def fit(self, learn: Callable[[Sequence[Parabolas]], Sequence[Prior]], *, num_steps: int) -> list[Fit]:
@@ -107,6 +111,8 @@ class SharedPass:
             for target, total, found in zip(self.targets, sums, places, strict=True):
                 own = slopes[:, target.feature].float().cpu().contiguous()
                 total.add(found, own, torch.stack([losses, first, second, second * crowds], 1))
+        for total in sums:
+            total.add_up(self.ranks)
         every = zip(self.targets, vectors, sums, strict=True)
         return [total.parabolas(target.ids, points) for target, points, total in every]
 
@@ -128,7 +134,7 @@ class SharedPass:
             better = [still & (a <= b) for still, a, b in zip(waiting, after, before, strict=True)]
             vectors = [torch.where(b.unsqueeze(1), t, v) for b, t, v in zip(better, tried, vectors, strict=True)]
             waiting = [still & ~each for still, each in zip(waiting, better, strict=True)]
-            if all(float(still.float().mean()) <= FEW for still in waiting):
+            if self._few(waiting):
                 break
         return vectors
 
@@ -139,12 +145,17 @@ class SharedPass:
             losses = self.loss(probe.logits(), probe.batch).float().cpu()
             for total, found in zip(totals, places, strict=True):
                 total.index_add_(0, found.slots, losses[found.rows])
-        return totals
+        return [sum_over_ranks(total, self.ranks) for total in totals]
+
+    def _few(self, waiting: Sequence[Tensor]) -> bool:
+        """Whether few ids wait, on all ranks, which go on together: last bits may differ between machines."""
+        many = torch.tensor([sum(float(still.float().mean()) > FEW for still in waiting)])
+        return not sum_over_ranks(many, self.ranks).any()
 
     def _batches(self, vectors: Sequence[Tensor]) -> Iterator[tuple[Probe, list[Found]]]:
         """The rows that have any of the ids, with the vectors of these ids moved."""
         shifts = [new - target.present for new, target in zip(vectors, self.targets, strict=True)]
-        for numbers in pieces(len(self.rows), self.fold, PASS_ROWS):
+        for numbers in pieces(len(self.rows), self.fold, PASS_ROWS, self.ranks):
             batch = self.rows.fetch(numbers)
             places = [self._find(batch, target) for target in self.targets]
             has_any = _crowds(places, len(numbers)) > 0
@@ -211,6 +222,11 @@ class _Sums:
             self.curvatures.index_add_(0, slots, outer.flatten(1, 2))
             self.gradients.index_add_(0, slots, some * derived[:, 1:2])
             self.others.index_add_(0, slots, derived)
+
+    def add_up(self, ranks: Ranks) -> None:
+        """Let the sums of all ranks be there, on every rank."""
+        for tensor in vars(self).values():
+            sum_over_ranks(tensor, ranks)
 
     def parabolas(self, ids: Tensor, points: Tensor) -> Parabolas:
         """Of the ids whose sums they are."""
