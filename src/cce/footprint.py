@@ -35,7 +35,7 @@ class Footprint:
     full_nbytes: int
     gradient_nbytes: int = 0  # of the gradients that are there now
     optimizer_nbytes: int = 0
-    clustering_nbytes: int = 0  # that a clustering holds besides, at most, while it lasts
+    clustering_nbytes: int = 0  # that a clustering or refit holds besides, at most, while it lasts
     sizes: dict[str, Any] = field(default_factory=dict)  # arguments of the constructor that make it so large
     reason: str = ""  # why a table is kept that was to be compressed
 

@@ -100,6 +100,11 @@ def test_processes_send_each_other_what_they_should(data, tmp_path):
     assert result.returncode == 0, result.stderr[-3000:]
 
 
+def test_processes_share_the_rows_of_a_refit(data, tmp_path):
+    result = two_processes("refit", data, tmp_path)
+    assert result.returncode == 0, result.stderr[-3000:]
+
+
 def test_a_process_that_dies_ends_all_with_a_clear_message(data, tmp_path):
     result = two_processes("die", data, tmp_path)
     assert result.returncode != 0

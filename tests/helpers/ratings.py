@@ -29,8 +29,10 @@ class Ratings:
         return Batch(torch.zeros(len(rows), 0), self.ids[rows], self.labels[rows], weights=weights)
 
 
-def make_model(name: str = "gmf") -> nn.Module:
-    tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method="full", seed=0)
+def make_model(name: str = "gmf", *, method: str = "full") -> nn.Module:
+    cce = {"num_columns": 2, "num_helpers": 0}
+    size = {} if method == "full" else {"cap": 32, "options": {"cce": cce}}
+    tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method=method, **size, seed=0)
     options = {} if name == "gmf" else {"top": [8], "generator": torch.Generator().manual_seed(1)}
     model = create_model(name, SCHEMA, tables, **options)
     with torch.no_grad():

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from cce.collection import EmbeddingCollection
 from cce.distributed import broadcast, check_same, gather_rows, init_distributed, sum_over_ranks
-from cce.reclustering import ClusterSchedule
+from cce.reclustering import ClusterSchedule, Refit, cross_entropy
 from cce.training import Trainer
 from cce.training.stopping import DivergedError
+from helpers.ratings import Ratings, make_model
 from helpers.runs import tiny_config
 
 
@@ -108,6 +111,28 @@ CHANGES = {
     "together": {"max_steps": 10},
 }
 RUNS = {name: EVERY_STEP | changes for name, changes in CHANGES.items()}
+
+
+def refit(ranks, data, out):
+    """Each process passes over half of the rows, and all have what one alone has."""
+    model, rows = make_model("gmf", method="cce"), Ratings(2_000)
+    read = []
+
+    class Watched(Ratings):
+        def fetch(self, numbers):
+            read.append(numbers)
+            return super().fetch(numbers)
+
+    alone = copy.deepcopy(model)
+    Refit(alone, rows, folds=1).round(generator=torch.Generator().manual_seed(0))
+    Refit(model, Watched(2_000), folds=1).round(generator=torch.Generator().manual_seed(0), ranks=ranks)
+    check_same(model.state_dict(), ranks)
+    mine = np.unique(np.concatenate(read))
+    assert mine.tolist() == list(range(ranks.rank, 2_000, 2))
+    batch = rows.fetch(np.arange(2_000))
+    with torch.no_grad():
+        expected, found = (float(cross_entropy(each(batch), batch).mean()) for each in (alone, model))
+    assert found == pytest.approx(expected, abs=1e-3)
 
 
 def die(ranks, data, out):

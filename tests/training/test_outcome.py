@@ -76,6 +76,18 @@ def test_the_record_tells_what_clusterings_held_of_the_tables_that_were_clustere
     assert record.environment["torch"] == torch.__version__
 
 
+def test_the_record_tells_what_refits_held_if_there_were_any(data, tmp_path):
+    session = Session(tiny_config(data, refits=1), PreparedData.open(data), ranks=Ranks())
+    before = keep_record(session, session.model, {}, RunFolder(tmp_path))
+    assert {table.clustering_nbytes for table in before.tables} == {0}
+    session.num_refits = 1
+    after = keep_record(session, session.model, {}, RunFolder(tmp_path))
+    held = [table.clustering_nbytes for table in after.tables if table.clustering_nbytes]
+    assert held == [session.refit.nbytes(feature) for feature in session.refit.features]
+    assert len(held) == 2  # the third table is full
+    assert after.training_nbytes == before.training_nbytes + sum(held)
+
+
 def test_it_tells_versions_and_the_machine_in_words_of_json():
     facts = json.loads(json.dumps(environment()))
     assert facts["torch"] == torch.__version__

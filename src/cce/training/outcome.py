@@ -88,15 +88,27 @@ def _tables(ledger: Footprints, session: Session, clustered: Collection[str]) ->
     for table in chain.from_iterable(trained):
         nbytes[table.name] += table.optimizer_nbytes
     modules = {readable_path(name): module for name, module in session.model.named_modules()}
+    refitted = _refitted(session)
     return tuple(
         replace(
             table,
             gradient_nbytes=gradient_nbytes(modules[table.name], sparse=session.config.sparse),
             optimizer_nbytes=nbytes[table.name],
-            clustering_nbytes=clustering_nbytes(modules[table.name]) if table.name in clustered else 0,
+            clustering_nbytes=max(
+                clustering_nbytes(modules[table.name]) if table.name in clustered else 0,
+                refitted.get(modules[table.name], 0),
+            ),
         )
         for table in ledger.tables
     )
+
+
+def _refitted(session: Session) -> dict[nn.Module, int]:
+    """The tables that were refitted, and the bytes that this held."""
+    refit = session.refit
+    if refit is None or not session.num_refits:
+        return {}
+    return {refit.tables.tables[feature]: refit.nbytes(feature) for feature in refit.features}
 
 
 def environment() -> dict[str, Any]:

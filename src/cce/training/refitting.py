@@ -1,4 +1,4 @@
-"""Rounds of refits after the last epoch: the first process computes them, and all take over its model."""
+"""Rounds of refits after the last epoch: processes share the rows, and all take over the model of the first."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def refit_tables(session: Session) -> dict[str, dict[str, Any]]:
     refit, ranks = session.refit, session.ranks
     assert refit is not None
     sent: Any = None
+    seed = (session.config.seed + (session.num_refits << 32)) % 2**63
+    is_last = session.num_refits + 1 == session.config.refits
+    events = refit.round(use_all_rows=is_last, generator=torch.Generator().manual_seed(seed), ranks=ranks)
     if ranks.is_main:
-        seed = (session.config.seed + (session.num_refits << 32)) % 2**63
-        is_last = session.num_refits + 1 == session.config.refits
-        events = refit.round(use_all_rows=is_last, generator=torch.Generator().manual_seed(seed))
         if refit.network_fold is not None and not is_last:
             train_network(session, refit.network_fold, seed)
         values = {name: event_values(event) for name, event in events.items()}

@@ -46,6 +46,22 @@ def test_no_other_row_of_the_last_column_is_cheaper_and_few_are_far_from_the_bes
     assert float(found.sum()) < 1.25 * float(tried.min(0).values.sum())
 
 
+def test_blocks_are_whole_matrices_with_zeros_between_them():
+    dim, block_dim = 8, 4
+    blocks = torch.stack([make_fit(40, block_dim).curvatures, make_fit(41, block_dim).curvatures[:40]], 1)
+    whole = torch.stack([torch.block_diag(*each) for each in blocks])
+    vectors = make_fit(40, dim).vectors
+    fits = [Fit(torch.arange(40), vectors, each) for each in (whole, blocks.view(40, dim, block_dim))]
+    codebooks = make_codebooks(4, 7, 2)
+    expected, found = (assign(fit, codebooks) for fit in fits)
+    assert torch.equal(found[0], expected[0])
+    torch.testing.assert_close(found[1], expected[1])
+    sums = [CodebookSums.zeros(codebooks) for _ in fits]
+    for each, fit in zip(sums, fits, strict=True):
+        each.add(fit, *expected)
+    torch.testing.assert_close(sums[1].solve(codebooks), sums[0].solve(codebooks))
+
+
 def test_the_metric_decides_not_the_distance():
     fit = Fit(torch.arange(1), torch.zeros(1, 2), torch.diag(torch.tensor([100.0, 0.01])).unsqueeze(0))
     codebooks = torch.tensor([[[0.2, 0.0], [0.0, 3.0]]])

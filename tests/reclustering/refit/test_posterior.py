@@ -21,6 +21,16 @@ def test_the_m_step_adds_what_is_not_known():
     torch.testing.assert_close(found.mean, vectors.mean(0))
 
 
+def test_the_m_step_takes_blocks_for_independent():
+    vectors = torch.randn(500, DIM, generator=seeded()) @ torch.randn(DIM, DIM, generator=seeded(1))
+    curvatures = torch.diag(torch.tensor([1.0, 2.0, 4.0, 8.0])).expand(500, -1, -1)
+    covariance = np.cov(vectors.numpy().T, bias=True) + np.diag([1, 1 / 2, 1 / 4, 1 / 8])
+    covariance[:2, 2:] = covariance[2:, :2] = 0
+    blocks = curvatures[:, torch.arange(DIM).unsqueeze(1), torch.tensor([[0, 1], [0, 1], [2, 3], [2, 3]])]
+    found = Prior.learned(Fit(torch.arange(500), vectors, blocks.contiguous()))
+    np.testing.assert_allclose(torch.linalg.inv(found.precision).numpy(), covariance, rtol=1e-3, atol=1e-4)
+
+
 def test_em_finds_the_distribution_behind_noisy_readings():
     """Each id's vector is read with noise of its own; the prior is that of the vectors, not of the readings."""
     deviations = torch.tensor([0.5, 1.0, 2.0, 1.0])

@@ -1,5 +1,7 @@
 """Refit, whole: pointers from what ids want."""
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,8 @@ from torch import nn
 
 from cce import EmbeddingCollection, Refit
 from cce.models import create_model
+from cce.reclustering.refit import refit as refit_module
+from cce.reclustering.refit import shared_pass
 from cce.reclustering.refit.slopes import cross_entropy
 from cce.schema import Batch, Feature, Schema
 
@@ -137,11 +141,66 @@ def test_equal_seeds_give_equal_pointers_and_blocks_hardly_matter():
     for max_ids in (1 << 16, 1 << 16, 90):
         model = make_model()
         refit = Refit(model, rows, group_size=1, max_nbytes=4 * DIM**2 * max_ids)
-        assert refit.max_ids == max_ids
+        assert refit.nbytes_per_id("user") == 4 * DIM**2
         refit.round(generator=seeded())
         states.append(score(model, rows))
     assert states[0] == states[1]
     assert states[2] == pytest.approx(states[0], abs=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("dim", "num_columns", "expected"),
+    [(16, 4, 16), (12, 1, 12), (64, 4, 16), (32, 8, 16), (24, 4, 12), (20, 4, 10), (48, 2, 24), (64, 1, 64)],
+)
+def test_blocks_of_wide_vectors_are_whole_columns(dim, num_columns, expected):
+    options = {"cce": {"num_columns": num_columns, "num_helpers": 0}}
+    tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, dim, method="cce", cap=8 * dim, options=options, seed=0)
+    refit = Refit(create_model("gmf", SCHEMA, tables), Ratings(500, 1))
+    assert refit.block_dim("user") == expected
+    assert refit.nbytes_per_id("user") == 4 * dim * expected
+
+
+def test_what_it_holds_is_bounded():
+    """Curvatures and six vectors of the ids at a time; 12 bytes and new pointers of all of them; a new table."""
+    model, rows = make_model(), Ratings(500, 1)
+    table = model.tables.tables["user"]
+    every = USERS * (12 + 4 * 2) + table.nbytes
+    assert Refit(model, rows).nbytes("user") == USERS * 4 * (DIM**2 + 6 * DIM) + every
+    assert Refit(model, rows, max_nbytes=4 * DIM**2 * 90).nbytes("user") == 90 * 4 * (DIM**2 + 6 * DIM) + every
+
+
+def test_curvatures_are_held_one_block_of_ids_at_a_time(monkeypatch):
+    """No block is alive when the next one is fitted, nor those of a step when the next step begins."""
+    held, num_alive = [], []
+    zeros = shared_pass._Sums.zeros
+
+    def watched(target):
+        num_alive.append(sum(each() is not None for each in held))
+        sums = zeros(target)
+        held.append(weakref.ref(sums.curvatures))
+        return sums
+
+    monkeypatch.setattr(shared_pass._Sums, "zeros", watched)
+    refit = Refit(make_model(), Ratings(3_000, 1), num_steps=2, max_nbytes=4 * DIM**2 * 90)
+    refit.stage("user", generator=seeded())
+    assert num_alive == [0] * 2 * 5
+
+
+@pytest.mark.slow
+def test_blocks_score_as_whole_curvatures_do(monkeypatch):
+    rows, held_out = Ratings(20_000, 1), Ratings(20_000, 2)
+    scores = []
+    for widest in (DIM, DIM // 2):
+        monkeypatch.setattr(refit_module, "WIDEST_BLOCK", widest)
+        model = make_model()
+        train(model, rows)
+        refit = Refit(model, rows)
+        assert refit.block_dim("user") == widest
+        for turn in range(3):
+            refit.round(use_all_rows=turn == 2, generator=seeded(turn))
+        scores.append(score(model, held_out))
+    assert scores[1] == pytest.approx(scores[0], abs=0.01)
+    assert scores[1] < 0.55
 
 
 def test_helpers_start_at_zero():

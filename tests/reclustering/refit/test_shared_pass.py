@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from cce.reclustering.refit import shared_pass
+from cce.reclustering.refit.completion import diagonal_blocks
 from cce.reclustering.refit.posterior import Prior
 from cce.reclustering.refit.rows import ALL_ROWS, Fold
 from cce.reclustering.refit.shared_pass import SharedPass, Target
@@ -18,13 +19,13 @@ def prior() -> Prior:
     return Prior(torch.full((DIM,), 0.2), mixing @ mixing.T + torch.eye(DIM))
 
 
-def make_pass(model, rows, *targets, fold=ALL_ROWS):
+def make_pass(model, rows, *targets, fold=ALL_ROWS, block_dim=DIM):
     """The pass of some ids of some features, as (feature, ids)."""
     tables = find_collection(model)
     found = []
     for feature, ids in targets:
         name, size = SCHEMA.features[feature].name, SCHEMA.features[feature].num_embeddings
-        found.append(Target(feature, ids, tables.tables[name](ids).detach(), size))
+        found.append(Target(feature, ids, tables.tables[name](ids).detach(), size, block_dim))
     return SharedPass(model, tables, rows, found, fold=fold, loss=cross_entropy)
 
 
@@ -91,6 +92,21 @@ def test_one_pass_of_two_features_has_the_parabolas_of_two_passes():
     assert 1 < float(together[1].crowds.mean()) < 2  # but not every row a user
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_blocks_are_those_of_whole_curvatures(monkeypatch, is_compiled):
+    monkeypatch.setattr(shared_pass, "available", is_compiled and shared_pass.available)
+    model, rows, block_dim = make_model("dlrm"), Ratings(weights=True), DIM // 2
+    targets = (0, torch.arange(5, 25)), (1, torch.arange(20))
+    passes = [make_pass(model, rows, *targets, block_dim=each) for each in (DIM, block_dim)]
+    whole, blocks = (each.parabolas([target.present for target in each.targets]) for each in passes)
+    for one, other in zip(whole, blocks, strict=True):
+        assert one.common is None
+        expected = torch.stack([diagonal_blocks(each, block_dim) for each in one.curvatures])
+        torch.testing.assert_close(other.curvatures, expected)
+        torch.testing.assert_close(other.common, one.curvatures.sum(0), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(other.gradients, one.gradients)
+
+
 def test_if_all_move_at_once_the_loss_of_all_rows_falls():
     """Two features that say the same: each by itself would explain all of it, and both together twice as much."""
     model, rows, given = make_model(), Ratings(3_000), Prior(torch.zeros(DIM), 1e-3 * torch.eye(DIM))
@@ -143,7 +159,7 @@ def test_losses_of_bags_are_those_of_other_vectors(pooling):
     ids = torch.arange(7, 22)
     table = tables.tables["user"]
     shared = SharedPass(
-        model, tables, OneBatch(), [Target(0, ids, table(ids).detach(), 30)], fold=ALL_ROWS, loss=cross_entropy
+        model, tables, OneBatch(), [Target(0, ids, table(ids).detach(), 30, DIM)], fold=ALL_ROWS, loss=cross_entropy
     )
     new = torch.randn(15, DIM, generator=torch.Generator().manual_seed(0))
     (found,) = shared.losses([new])

@@ -31,7 +31,7 @@ def assign(fit: Fit, codebooks: Tensor) -> tuple[Tensor, Tensor]:
         for column in range(num_columns):
             own = slice(column * width, (column + 1) * width)
             wanted = _wanted(fit, left, own)
-            cost = fit.curvatures[:, own, own].flatten(1) @ squares[column].T - 2 * wanted @ codebooks[column].T
+            cost = fit.curvatures_of(own).flatten(1) @ squares[column].T - 2 * wanted @ codebooks[column].T
             codes[:, column] = cost.argmin(1)
             left[:, own] = fit.vectors[:, own] - codebooks[column][codes[:, column]]
     columns = [slice(at * width, (at + 1) * width) for at in range(num_columns)]
@@ -42,7 +42,7 @@ def _wanted(fit: Fit, left: Tensor, own: slice) -> Tensor:
     """`b` of a column: the curvature times its vector, and times what the other columns leave for it."""
     error = left.clone()
     error[:, own] = fit.vectors[:, own]
-    return torch.einsum("nij,nj->ni", fit.curvatures[:, own, :], error)
+    return torch.einsum("nij,nj->ni", fit.curvatures[:, own, :], error[:, fit.block_of(own)])
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class CodebookSums:
         for column in range(codes.shape[1]):
             own = slice(column * width, (column + 1) * width)
             rows = codes[:, column]
-            self.curvatures[column].index_add_(0, rows, fit.curvatures[:, own, own].double())
+            self.curvatures[column].index_add_(0, rows, fit.curvatures_of(own).double())
             self.wanted[column].index_add_(0, rows, wanted[:, column].double())
 
     def solve(self, codebooks: Tensor) -> Tensor:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from cce.reclustering.refit.completion import block_diagonal, diagonal_blocks, solve_completed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -36,12 +38,11 @@ class Prior:
 
     @classmethod
     def learned(cls, fit: Fit) -> Prior:
-        """The M step: the covariance of the vectors, and what is not known of each of them."""
-        vectors, unknown = fit.vectors, torch.linalg.inv(fit.curvatures).mean(0)
-        covariance = torch.cov(vectors.T, correction=0).reshape(unknown.shape) + unknown
-        variances, axes = torch.linalg.eigh(covariance.double())
-        floor = max(float(variances[-1]) * SMALLEST_SHARE, SMALLEST_VARIANCE)
-        precision = (axes / variances.clamp(min=floor)) @ axes.T
+        """The M step: the covariance of the vectors, and what is not known of each of them. Blocks are independent."""
+        vectors, (dim, block_dim) = fit.vectors, fit.curvatures.shape[1:]
+        unknown = torch.linalg.inv(fit.curvatures.view(-1, dim // block_dim, block_dim, block_dim)).mean(0)
+        covariance = diagonal_blocks(torch.cov(vectors.T, correction=0).reshape(dim, dim), block_dim)
+        precision = block_diagonal(_inverse(each) for each in covariance.view_as(unknown) + unknown)
         return cls(vectors.mean(0), precision.float().contiguous())  # as it is when it was saved and read again
 
     def as_fit(self, num_ids: int) -> Fit:
@@ -54,20 +55,45 @@ class Prior:
         return ((error @ self.precision) * error).sum(1) / 2
 
 
+def _inverse(covariance: Tensor) -> Tensor:
+    """In float64, with no direction that hardly varies."""
+    variances, axes = torch.linalg.eigh(covariance.double())
+    floor = max(float(variances[-1]) * SMALLEST_SHARE, SMALLEST_VARIANCE)
+    inverse: Tensor = (axes / variances.clamp(min=floor)) @ axes.T
+    return inverse
+
+
 @dataclass(frozen=True)
 class Fit:
     """What some ids want."""
 
     ids: Tensor
     vectors: Tensor  # (n, embedding_dim)
-    curvatures: Tensor  # (n, embedding_dim, embedding_dim): of the loss with the prior
+    curvatures: Tensor  # (n, embedding_dim, block_dim): diagonal blocks of the loss's with the prior
 
     def __getitem__(self, some: Tensor | slice) -> Fit:
         return Fit(self.ids[some], self.vectors[some], self.curvatures[some])
 
+    def block_of(self, own: slice) -> slice:
+        """The dimensions of the block that these lie in."""
+        block_dim = self.curvatures.shape[2]
+        start = own.start - own.start % block_dim
+        return slice(start, start + block_dim)
+
+    def curvatures_of(self, own: slice) -> Tensor:
+        """Of some dimensions of a block, with each other."""
+        start = self.block_of(own).start
+        return self.curvatures[:, own, own.start - start : own.stop - start]
+
     def split(self) -> Iterator[Fit]:
         """A few ids at a time."""
         return (self[start : start + SOLVED] for start in range(0, len(self.ids), SOLVED))
+
+
+def hand_over(fits: list[Fit]) -> Iterator[Fit]:
+    """One after the other, none of which is held here any longer."""
+    while fits:
+        yield fits.pop(0)
 
 
 @dataclass(frozen=True)
@@ -83,11 +109,13 @@ class Parabolas:
     points: Tensor  # p: (n, embedding_dim)
     losses: Tensor  # L: (n)
     gradients: Tensor  # g: (n, embedding_dim)
-    curvatures: Tensor  # A: (n, embedding_dim, embedding_dim)
+    curvatures: Tensor  # A: (n, embedding_dim, block_dim), its diagonal blocks
     crowds: Tensor  # (n): 1 if ids move one at a time
+    common: Tensor | None = None  # (embedding_dim, embedding_dim): the sum of all A, if there is more than one block
 
     def __getitem__(self, some: Tensor | slice) -> Parabolas:
-        return Parabolas(*(tensor[some] for tensor in vars(self).values()))
+        parts = {name: part[some] for name, part in vars(self).items() if name != "common"}
+        return Parabolas(**parts, common=self.common)
 
     def minimum(self, prior: Prior) -> Tensor:
         """Where they are least with the prior, each by itself."""
@@ -99,16 +127,27 @@ class Parabolas:
 
     def with_prior(self, prior: Prior, vectors: Tensor) -> Fit:
         """Vectors, with the curvature that the prior adds to; the parabolas are used up."""
-        return Fit(self.ids, vectors, self.curvatures.add_(prior.precision))
+        return Fit(self.ids, vectors, self.curvatures.add_(self.blocks(prior)))
+
+    def blocks(self, prior: Prior) -> Tensor:
+        """The precision of a prior in the blocks of the curvatures."""
+        return diagonal_blocks(prior.precision, self.curvatures.shape[2])
 
     def _minimum(self, prior: Prior, factors: Tensor) -> Tensor:
         vectors = torch.empty_like(self.points)
-        for start in range(0, len(vectors), SOLVED):
-            some = slice(start, start + SOLVED)
-            curvatures, points = self.curvatures[some] * factors[some, None, None], self.points[some].unsqueeze(2)
-            wanted = curvatures @ points + (prior.precision @ prior.mean - self.gradients[some]).unsqueeze(2)
-            lower = torch.linalg.cholesky(curvatures.add_(prior.precision))
-            vectors[some] = torch.cholesky_solve(wanted, lower).squeeze(2)
+        dim, block_dim = self.curvatures.shape[1:]
+        size = -(-SOLVED * block_dim // dim)
+        for start in range(0, len(vectors), size):
+            some = slice(start, start + size)
+            curvatures, points = self.curvatures[some] * factors[some, None, None], self.points[some]
+            pull = prior.precision @ prior.mean - self.gradients[some]
+            if self.common is None:
+                wanted = curvatures @ points.unsqueeze(2) + pull.unsqueeze(2)
+                lower = torch.linalg.cholesky(curvatures.add_(prior.precision))
+                vectors[some] = torch.cholesky_solve(wanted, lower).squeeze(2)
+            else:
+                pull -= points @ prior.precision
+                vectors[some] = points + solve_completed(curvatures, self.common, self.blocks(prior), pull)
         return vectors
 
 
@@ -116,5 +155,5 @@ def learn_prior(parabolas: Parabolas, prior: Prior, num_steps: int) -> Prior:
     """EM: where the minima lie, and how well they are known, under the prior of the last step."""
     for _ in range(num_steps):
         minimum = parabolas.minimum(prior)
-        prior = Prior.learned(Fit(parabolas.ids, minimum, parabolas.curvatures + prior.precision))
+        prior = Prior.learned(Fit(parabolas.ids, minimum, parabolas.curvatures + parabolas.blocks(prior)))
     return prior

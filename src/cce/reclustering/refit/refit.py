@@ -7,7 +7,6 @@ are fitted for a bounded number of ids at a time.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,20 +14,22 @@ from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
 from cce.embeddings import ClusteredEmbedding, StagedClustering
-from cce.reclustering.refit.posterior import Prior, learn_prior
-from cce.reclustering.refit.rows import ALL_ROWS, Fold, Rows, check_rows, count_ids
-from cce.reclustering.refit.shared_pass import SharedPass, Target
+from cce.reclustering.refit.group import GroupFit
+from cce.reclustering.refit.posterior import Prior
+from cce.reclustering.refit.rows import ALL_ROWS, ALONE, Fold, Rows, check_rows
 from cce.reclustering.refit.slopes import cross_entropy, find_collection, in_evaluation
 from cce.reclustering.refit.step import RefitStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
+    from cce.distributed import Ranks
     from cce.embeddings import ClusterEvent
-    from cce.reclustering.refit.posterior import Fit, Parabolas
     from cce.schema import Batch
 
-EM_STEPS, EM_IDS = 4, 1 << 13
+WIDEST_BLOCK = 16  # dimensions, or one column
+HELD_VECTORS = 6  # of an id: present, gradient, step, tried, shift and found
+ID_NBYTES = 12  # a count and an index
 
 
 class Refit:
@@ -44,7 +45,8 @@ class Refit:
     folds: parts of the rows. Groups take turns with them, so that none is fitted on rows whose labels another one
         has just learned; 1 uses all rows for every table.
     spare_fold: leave the last fold to the network, which is yours to train between rounds (`network_fold`).
-    max_nbytes: of curvatures, `embedding_dim²` values an id, that are held at a time; more ids take more passes.
+    max_nbytes: of curvatures that are held at a time; more ids take more passes. An id has `embedding_dim²` values up
+        to 16 dimensions, and of wider vectors those of diagonal blocks: about `16 * embedding_dim`.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Refit:
         group_size: int = 3,
         folds: int = 2,
         spare_fold: bool = False,
-        max_nbytes: int = 1 << 28,
+        max_nbytes: int = 1 << 30,
     ) -> None:
         check_type("model", model, nn.Module, "a torch.nn.Module")
         check_rows(rows)
@@ -73,8 +75,7 @@ class Refit:
         self.model, self.rows, self.loss = model, rows, loss
         self.min_rows, self.num_steps, self.points_per_row = min_rows, num_steps, points_per_row
         self.group_size, self.folds, self.spare_fold = group_size, folds, spare_fold
-        self.tables = find_collection(model)
-        self.max_ids = max(1, max_nbytes // (4 * self.tables.embedding_dim**2))  # that are fitted at a time
+        self.tables, self.max_nbytes = find_collection(model), max_nbytes
         self.priors: dict[str, Prior] = {}  # of the last refit, by feature
         for feature in self.features:
             self._table(feature)  # or say now that one cannot be refitted
@@ -94,12 +95,13 @@ class Refit:
         groups: list[list[str]] = []
         size, room = min(self.group_size, -(-len(self.features) // self._num_folds)), 0
         for feature in self.features:
-            num_ids = self._table(feature).assignments.num_learned
-            if not groups or len(groups[-1]) == size or num_ids > room:
+            assignments = self._table(feature).assignments
+            nbytes = (assignments.num_learned + assignments.share_tail) * self.nbytes_per_id(feature)
+            if not groups or len(groups[-1]) == size or nbytes > room:
                 groups.append([])
-                room = self.max_ids
+                room = self.max_nbytes
             groups[-1].append(feature)
-            room -= num_ids
+            room -= nbytes
         return groups
 
     @property
@@ -107,23 +109,48 @@ class Refit:
         """The rows that no table is fitted on but in the last round: those to train the network on."""
         return Fold(self.folds - 1, self.folds) if self.spare_fold else None
 
+    def block_dim(self, feature: str) -> int:
+        """Dimensions whose curvatures with each other are held: all if they are few, or whole columns of the table."""
+        num_columns = self._table(feature).num_columns
+        width = self.tables.embedding_dim // num_columns
+        shares = [share for share in range(1, num_columns + 1) if num_columns % share == 0]
+        return max([width, *(share * width for share in shares if share * width <= WIDEST_BLOCK)])
+
+    def nbytes_per_id(self, feature: str) -> int:
+        """Bytes of curvatures that each id of a feature takes while it is fitted."""
+        return 4 * self.tables.embedding_dim * self.block_dim(feature)
+
+    def nbytes(self, feature: str) -> int:
+        """Bytes that a refit of a table holds besides the model, at most; computed from sizes, not measured.
+
+        For each id that is fitted at a time its curvature and a few vectors; for each id of the table its count and
+        index; new pointers, packed and not yet packed, and new codebooks.
+        """
+        table, each = self._table(feature), self.nbytes_per_id(feature)
+        num_learned = table.assignments.num_learned + table.assignments.share_tail
+        fitted = min(num_learned, max(1, self.max_nbytes // each)) * (each + HELD_VECTORS * 4 * table.embedding_dim)
+        return fitted + ID_NBYTES * table.num_embeddings + 4 * num_learned * table.num_columns + table.nbytes
+
     def round(
         self,
         *,
         use_all_rows: bool = False,
         generator: torch.Generator | None = None,
         done: Callable[[str, ClusterEvent], object] | None = None,
+        ranks: Ranks = ALONE,
     ) -> dict[str, ClusterEvent]:
         """Refit every table, group by group, each with what the others have become; say what happened to each.
 
         use_all_rows: fit every table on all rows rather than on its fold: the last round, after which neither the
             network nor a table should be trained on the same rows.
         done: called after each table.
+        ranks: processes that all call this, with equal models, rows and generators: each passes over a share of the
+            rows, and all get the same tables.
         """
         events = {}
         for turn, group in enumerate(self.groups):
             fold = ALL_ROWS if use_all_rows else Fold(turn % self._num_folds, self.folds)
-            for feature, staged in self.stage(*group, fold=fold, generator=generator).items():
+            for feature, staged in self.stage(*group, fold=fold, generator=generator, ranks=ranks).items():
                 staged.apply()
                 events[feature] = staged.event
                 if done is not None:
@@ -131,7 +158,11 @@ class Refit:
         return events
 
     def stage(
-        self, *features: str, fold: Fold = ALL_ROWS, generator: torch.Generator | None = None
+        self,
+        *features: str,
+        fold: Fold = ALL_ROWS,
+        generator: torch.Generator | None = None,
+        ranks: Ranks = ALONE,
     ) -> dict[str, StagedClustering]:
         """Compute what the tables of features become, from the same passes; each takes effect with its `apply`.
 
@@ -139,7 +170,7 @@ class Refit:
         """
         tables = {feature: self._table(feature) for feature in features}
         with in_evaluation(self.model):
-            group = _GroupFit(self, tables, fold, generator)
+            group = GroupFit(self, tables, fold, generator, ranks)
             staged = {}
             for feature, fits in group.fits().items():
                 step = RefitStep(
@@ -164,7 +195,7 @@ class Refit:
         tables = {feature: self._table(feature) for feature in features}
         found = {}
         with in_evaluation(self.model):
-            group = _GroupFit(self, tables, fold, generator)
+            group = GroupFit(self, tables, fold, generator)
             for feature, fits in group.fits().items():
                 found[feature] = group.priors[feature].mean.repeat(self.tables.features[feature], 1)
                 for fit in fits:
@@ -199,66 +230,3 @@ class Refit:
                 f"got {table.combine!r} and {table.helper_start!r}."
             )
         return table
-
-
-class _GroupFit:
-    """What the ids of some features want, as many at a time as may be held."""
-
-    def __init__(
-        self, refit: Refit, tables: Mapping[str, ClusteredEmbedding], fold: Fold, generator: torch.Generator | None
-    ) -> None:
-        self.refit, self.fold, self.generator = refit, fold, generator
-        names = list(refit.tables.features)
-        self.columns = {feature: names.index(feature) for feature in tables}
-        sizes = {self.columns[feature]: refit.tables.features[feature] for feature in tables}
-        counts = count_ids(refit.rows, sizes, fold)
-        self.ids = {}
-        for feature, table in tables.items():
-            ids = _ids_to_fit(table, counts[self.columns[feature]], refit.min_rows)
-            if len(ids):
-                self.ids[feature] = ids
-        self.tables, self.priors = tables, dict[str, Prior]()
-
-    def fits(self) -> dict[str, Iterator[Fit]]:
-        """Of each feature the fits, block by block. The first passes are done here, which say what the priors are."""
-        if not self.ids:
-            return {}
-        num_blocks = -(-sum(map(len, self.ids.values())) // self.refit.max_ids)
-        first = self._block(0, num_blocks)
-        if len(self.ids) > 1:
-            assert num_blocks == 1
-            return {feature: iter([fit]) for feature, fit in zip(self.ids, first, strict=True)}
-        rest = (self._block(index, num_blocks)[0] for index in range(1, num_blocks))
-        return {next(iter(self.ids)): chain(first, rest)}
-
-    def _block(self, index: int, num_blocks: int) -> list[Fit]:
-        """The fits of every `num_blocks`-th id: a block has ids of all counts, so the first is a sample of all."""
-        refit = self.refit
-        targets = [self._target(feature, ids[index::num_blocks]) for feature, ids in self.ids.items()]
-        shared = SharedPass(refit.model, refit.tables, refit.rows, targets, fold=self.fold, loss=refit.loss)
-        return shared.fit(self._learn_priors, num_steps=refit.num_steps)
-
-    def _target(self, feature: str, ids: Tensor) -> Target:
-        table = self.tables[feature]
-        with torch.no_grad():
-            present = table.embed(ids.to(table.codebook.device)).float().cpu()
-        tail = table.assignments.num_learned if table.assignments.share_tail else None
-        return Target(self.columns[feature], ids, present, self.refit.tables.features[feature], tail=tail)
-
-    def _learn_priors(self, parabolas: Sequence[Parabolas]) -> list[Prior]:
-        """From the first block, and from where those of the last refit were, or around the present vectors."""
-        for feature, found in zip(self.ids, parabolas, strict=True):
-            if feature not in self.priors:
-                some = found[torch.randperm(len(found.ids), generator=self.generator)[:EM_IDS].sort().values]
-                start = self.refit.priors.get(feature) or Prior.around(some.points)
-                self.priors[feature] = learn_prior(some, start, EM_STEPS)
-        return [self.priors[feature] for feature in self.ids]
-
-
-def _ids_to_fit(table: ClusteredEmbedding, counts: Tensor, min_rows: int) -> Tensor:
-    """The ids with pointers that occur often enough, and the first one without if it stands for others that do."""
-    num_learned = table.assignments.num_learned
-    ids = torch.nonzero(counts[:num_learned] >= min_rows).squeeze(1)
-    if table.assignments.share_tail and len(ids) and int(counts[num_learned:].sum()) >= min_rows:
-        ids = torch.cat([ids, torch.tensor([num_learned])])
-    return ids

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from cce.checks import check_range, check_type
+from cce.distributed import Ranks, sum_over_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,27 +63,29 @@ class Fold:
         return np.flatnonzero(self.mask(np.arange(num_rows)))
 
 
-ALL_ROWS = Fold(0, 1)
+ALL_ROWS, ALONE = Fold(0, 1), Ranks()
 
 
-def pieces(num_rows: int, fold: Fold, size: int) -> Iterator[np.ndarray]:
-    """The numbers of a fold's rows, those of `size` rows at a time."""
+def pieces(num_rows: int, fold: Fold, size: int, ranks: Ranks = ALONE) -> Iterator[np.ndarray]:
+    """The numbers of a fold's rows, those of `size` rows at a time; of several processes each has a share of them."""
+    size *= ranks.world_size
     for start in range(0, num_rows, size):
         numbers = np.arange(start, min(start + size, num_rows))
         numbers = numbers if fold.num_folds == 1 else numbers[fold.mask(numbers)]
+        numbers = numbers[ranks.rank :: ranks.world_size]
         if len(numbers):
             yield numbers
 
 
-def count_ids(rows: Rows, num_ids: Mapping[int, int], fold: Fold = ALL_ROWS) -> dict[int, Tensor]:
+def count_ids(rows: Rows, num_ids: Mapping[int, int], fold: Fold = ALL_ROWS, ranks: Ranks = ALONE) -> dict[int, Tensor]:
     """How often each id occurs in the rows of a fold, for features by their column and number of ids."""
     counts = {feature: torch.zeros(size, dtype=torch.int64) for feature, size in num_ids.items()}
-    for numbers in pieces(len(rows), fold, READ_ROWS):
+    for numbers in pieces(len(rows), fold, READ_ROWS, ranks):
         batch = rows.fetch(numbers)
         for feature, count in counts.items():
             ids, _ = bags_of(batch, feature)
             count.add_(torch.bincount(ids, minlength=len(count)))
-    return counts
+    return {feature: sum_over_ranks(count, ranks) for feature, count in counts.items()}
 
 
 def bags_of(batch: Batch, feature: int) -> tuple[Tensor, Tensor]:

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from cce.compiled import available, compile_loops
+from cce.distributed import sum_over_ranks
 from cce.reclustering.refit.posterior import Fit, Parabolas, Prior
-from cce.reclustering.refit.rows import bags_of, pieces
+from cce.reclustering.refit.rows import ALONE, bags_of, pieces
 from cce.reclustering.refit.slopes import Probe
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from cce.collection import EmbeddingCollection
+    from cce.distributed import Ranks
     from cce.reclustering.refit.rows import Fold, Rows
     from cce.schema import Batch
 
@@ -44,6 +46,7 @@ class Target:
     ids: Tensor  # (n), in order
     present: Tensor  # (n, embedding_dim) float32
     num_embeddings: int
+    block_dim: int  # dimensions whose curvatures with each other are held
     tail: int | None = None
     slots: np.ndarray = field(init=False)  # (num_embeddings) int32: where an id is in `ids`, or -1
 
@@ -67,6 +70,7 @@ class SharedPass:
     """The rows of a fold, as functions of the vectors of some ids.
 
     loss: logits and a batch to the loss of each row.
+    ranks: processes that do the same, and pass over a share of the rows each; all have the sums of all.
     """
 
     def __init__(
@@ -78,9 +82,10 @@ class SharedPass:
         *,
         fold: Fold,
         loss: Callable[[Tensor, Batch], Tensor],
+        ranks: Ranks = ALONE,
     ) -> None:
         self.model, self.tables, self.rows = model, tables, rows
-        self.targets, self.fold, self.loss = targets, fold, loss
+        self.targets, self.fold, self.loss, self.ranks = targets, fold, loss, ranks
         self.device = next(model.parameters()).device
 
     def fit(self, learn: Callable[[Sequence[Parabolas]], Sequence[Prior]], *, num_steps: int) -> list[Fit]:
@@ -90,6 +95,7 @@ class SharedPass:
         priors = learn(found)
         vectors = self.descend(found, priors)
         for _ in range(num_steps - 1):
+            del found  # curvatures are held once
             found = self.parabolas(vectors)
             vectors = self.descend(found, priors)
         every = zip(found, priors, vectors, strict=True)
@@ -105,6 +111,8 @@ class SharedPass:
             for target, total, found in zip(self.targets, sums, places, strict=True):
                 own = slopes[:, target.feature].float().cpu().contiguous()
                 total.add(found, own, torch.stack([losses, first, second, second * crowds], 1))
+        for total in sums:
+            total.add_up(self.ranks)
         every = zip(self.targets, vectors, sums, strict=True)
         return [total.parabolas(target.ids, points) for target, points, total in every]
 
@@ -126,7 +134,7 @@ class SharedPass:
             better = [still & (a <= b) for still, a, b in zip(waiting, after, before, strict=True)]
             vectors = [torch.where(b.unsqueeze(1), t, v) for b, t, v in zip(better, tried, vectors, strict=True)]
             waiting = [still & ~each for still, each in zip(waiting, better, strict=True)]
-            if all(float(still.float().mean()) <= FEW for still in waiting):
+            if self._few(waiting):
                 break
         return vectors
 
@@ -137,12 +145,17 @@ class SharedPass:
             losses = self.loss(probe.logits(), probe.batch).float().cpu()
             for total, found in zip(totals, places, strict=True):
                 total.index_add_(0, found.slots, losses[found.rows])
-        return totals
+        return [sum_over_ranks(total, self.ranks) for total in totals]
+
+    def _few(self, waiting: Sequence[Tensor]) -> bool:
+        """Whether few ids wait, on all ranks, which go on together: last bits may differ between machines."""
+        many = torch.tensor([sum(float(still.float().mean()) > FEW for still in waiting)])
+        return not sum_over_ranks(many, self.ranks).any()
 
     def _batches(self, vectors: Sequence[Tensor]) -> Iterator[tuple[Probe, list[Found]]]:
         """The rows that have any of the ids, with the vectors of these ids moved."""
         shifts = [new - target.present for new, target in zip(vectors, self.targets, strict=True)]
-        for numbers in pieces(len(self.rows), self.fold, PASS_ROWS):
+        for numbers in pieces(len(self.rows), self.fold, PASS_ROWS, self.ranks):
             batch = self.rows.fetch(numbers)
             places = [self._find(batch, target) for target in self.targets]
             has_any = _crowds(places, len(numbers)) > 0
@@ -180,17 +193,22 @@ def _crowds(places: Sequence[Found], num_rows: int) -> Tensor:
 class _Sums:
     """Sums over the rows of each id."""
 
-    curvatures: Tensor  # (n, dim, dim)
+    curvatures: Tensor  # (n, dim, block_dim): diagonal blocks
     gradients: Tensor  # (n, dim)
+    common: Tensor  # (dim, dim): whole curvatures, summed over ids too
     others: Tensor  # (n, 4): loss, its slope and curvature in the logit, and the latter times the crowd
 
     @classmethod
     def zeros(cls, target: Target) -> _Sums:
         num_ids, dim = target.present.shape
-        return cls(torch.zeros(num_ids, dim, dim), torch.zeros(num_ids, dim), torch.zeros(num_ids, 4))
+        curvatures = torch.zeros(num_ids, dim, target.block_dim)
+        return cls(curvatures, torch.zeros(num_ids, dim), torch.zeros(dim, dim), torch.zeros(num_ids, 4))
 
     def add(self, found: Found, slopes: Tensor, derivatives: Tensor) -> None:
         """slopes `(rows, dim)`; derivatives `(rows, 4)`, as in `others`."""
+        if self.curvatures.shape[2] < slopes.shape[1]:
+            some = slopes[found.rows] * found.shares.unsqueeze(1)
+            self.common.add_((some * derivatives[found.rows, 2:3]).T @ some)
         if available:
             sums = self.curvatures.numpy(), self.gradients.numpy(), self.others.numpy()
             places = found.rows.numpy(), found.slots.numpy(), found.shares.numpy()
@@ -199,15 +217,23 @@ class _Sums:
         for start in range(0, len(found.rows), OUTER_ROWS):
             rows, slots, shares = (each[start : start + OUTER_ROWS] for each in found)
             some, derived = slopes[rows] * shares.unsqueeze(1), derivatives[rows]
-            outer = (some * derived[:, 2:3]).unsqueeze(2) * some.unsqueeze(1)
-            self.curvatures.index_add_(0, slots, outer)
+            blocks = some.view(len(rows), -1, 1, self.curvatures.shape[2])
+            outer = (some * derived[:, 2:3]).view_as(blocks).transpose(2, 3) * blocks
+            self.curvatures.index_add_(0, slots, outer.flatten(1, 2))
             self.gradients.index_add_(0, slots, some * derived[:, 1:2])
             self.others.index_add_(0, slots, derived)
+
+    def add_up(self, ranks: Ranks) -> None:
+        """Let the sums of all ranks be there, on every rank."""
+        for tensor in vars(self).values():
+            sum_over_ranks(tensor, ranks)
 
     def parabolas(self, ids: Tensor, points: Tensor) -> Parabolas:
         """Of the ids whose sums they are."""
         crowds = self.others[:, 3] / self.others[:, 2].clamp(min=torch.finfo(torch.float32).tiny)
-        return Parabolas(ids, points, self.others[:, 0], self.gradients, self.curvatures, crowds.clamp(min=1))
+        common = self.common if self.curvatures.shape[2] < points.shape[1] else None
+        sums = self.others[:, 0], self.gradients, self.curvatures
+        return Parabolas(ids, points, *sums, crowds.clamp(min=1), common)
 
 
 def _derivatives(
@@ -233,7 +259,7 @@ def _add_rows(
     gradients: np.ndarray,
     others: np.ndarray,
 ) -> None:
-    dim = slopes.shape[1]
+    dim, block_dim = curvatures.shape[1:]
     for place in range(len(rows)):
         row, slot, share = rows[place], slots[place], shares[place]
         for kind in range(4):
@@ -241,6 +267,6 @@ def _add_rows(
         first, second = derivatives[row, 1] * share, derivatives[row, 2] * share * share
         for i in range(dim):
             gradients[slot, i] += first * slopes[row, i]
-            weighted = second * slopes[row, i]
-            for j in range(dim):
-                curvatures[slot, i, j] += weighted * slopes[row, j]
+            weighted, start = second * slopes[row, i], i - i % block_dim
+            for j in range(block_dim):
+                curvatures[slot, i, j] += weighted * slopes[row, start + j]

@@ -12,6 +12,7 @@ from cce.clustering import kmeans
 from cce.embeddings import ClusteredEmbedding, ClusterStep, Quantized
 from cce.indexing import PointerStore, blocks
 from cce.reclustering.refit.coding import CodebookSums
+from cce.reclustering.refit.posterior import hand_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,10 +53,12 @@ class RefitStep(ClusterStep):
             num_own = int((first.ids < self.table.assignments.num_learned).sum())
             drawn = torch.randperm(num_own, generator=self.generator)
             drawn = drawn[: self.points_per_row * self.table.rows_after].sort().values
+            sample, fits = first.ids[drawn], chain(hand_over([first]), self.fits)
             codebooks, inertias = self._cluster(first.vectors[drawn])
+            del first  # curvatures are held one block at a time
         with self.timer("assign"):
-            pointers, codebooks = self._assign(chain([first], self.fits), codebooks)
-        return Quantized(first.ids[drawn], codebooks, pointers, inertias)
+            pointers, codebooks = self._assign(fits, codebooks)
+        return Quantized(sample, codebooks, pointers, inertias)
 
     def _cluster(self, vectors: Tensor) -> tuple[Tensor, tuple[float, ...]]:
         """Centroids of each column, from those of the last refit if there was one."""
@@ -87,6 +90,7 @@ class RefitStep(ClusterStep):
         for fit in fits:
             for some in fit.split():
                 codes[some.ids] = sums.assign(some, codebooks).int()
+            del fit, some  # before the next block is fitted
         rare = codes[:, 0] < 0
         if rare.any():
             codes[rare] = sums.assign(self.prior.as_fit(int(rare.sum())), codebooks).int()  # all of them together

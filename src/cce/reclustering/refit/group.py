@@ -1,0 +1,96 @@
+"""The tables that are fitted together: which of their ids, how many of them at a time, and under which priors."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from cce.reclustering.refit.posterior import Prior, hand_over, learn_prior
+from cce.reclustering.refit.rows import ALONE, count_ids
+from cce.reclustering.refit.shared_pass import SharedPass, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cce.distributed import Ranks
+    from cce.embeddings import ClusteredEmbedding
+    from cce.reclustering.refit.posterior import Fit, Parabolas
+    from cce.reclustering.refit.refit import Refit
+    from cce.reclustering.refit.rows import Fold
+
+EM_STEPS, EM_IDS, EM_VALUES = 4, 1 << 13, 1 << 17  # ids of a sample, and values of their vectors, at most
+
+
+class GroupFit:
+    """What the ids of some features want, as many at a time as may be held."""
+
+    def __init__(
+        self,
+        refit: Refit,
+        tables: Mapping[str, ClusteredEmbedding],
+        fold: Fold,
+        generator: torch.Generator | None,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.refit, self.fold, self.generator, self.ranks = refit, fold, generator, ranks
+        names = list(refit.tables.features)
+        self.columns = {feature: names.index(feature) for feature in tables}
+        sizes = {self.columns[feature]: refit.tables.features[feature] for feature in tables}
+        counts = count_ids(refit.rows, sizes, fold, ranks)
+        self.ids = {}
+        for feature, table in tables.items():
+            ids = _ids_to_fit(table, counts[self.columns[feature]], refit.min_rows)
+            if len(ids):
+                self.ids[feature] = ids
+        self.tables, self.priors = tables, dict[str, Prior]()
+
+    def fits(self) -> dict[str, Iterator[Fit]]:
+        """Of each feature the fits, block by block. The first passes are done here, which say what the priors are."""
+        if not self.ids:
+            return {}
+        if len(self.ids) > 1:
+            return {feature: iter([fit]) for feature, fit in zip(self.ids, self._block(0, 1), strict=True)}
+        ((feature, ids),) = self.ids.items()
+        num_blocks = -(-len(ids) // max(1, self.refit.max_nbytes // self.refit.nbytes_per_id(feature)))
+        first = self._block(0, num_blocks)
+        rest = (self._block(index, num_blocks)[0] for index in range(1, num_blocks))
+        return {feature: chain(hand_over(first), rest)}
+
+    def _block(self, index: int, num_blocks: int) -> list[Fit]:
+        """The fits of every `num_blocks`-th id: a block has ids of all counts, so the first is a sample of all."""
+        refit = self.refit
+        targets = [self._target(feature, ids[index::num_blocks]) for feature, ids in self.ids.items()]
+        shared = SharedPass(
+            refit.model, refit.tables, refit.rows, targets, fold=self.fold, loss=refit.loss, ranks=self.ranks
+        )
+        return shared.fit(self._learn_priors, num_steps=refit.num_steps)
+
+    def _target(self, feature: str, ids: Tensor) -> Target:
+        table = self.tables[feature]
+        with torch.no_grad():
+            present = table.embed(ids.to(table.codebook.device)).float().cpu()
+        tail = table.assignments.num_learned if table.assignments.share_tail else None
+        block_dim, num_embeddings = self.refit.block_dim(feature), self.refit.tables.features[feature]
+        return Target(self.columns[feature], ids, present, num_embeddings, block_dim, tail=tail)
+
+    def _learn_priors(self, parabolas: Sequence[Parabolas]) -> list[Prior]:
+        """From the first block, and from where those of the last refit were, or around the present vectors."""
+        for feature, found in zip(self.ids, parabolas, strict=True):
+            if feature not in self.priors:
+                num_ids = min(EM_IDS, -(-EM_VALUES // found.points.shape[1]))
+                some = found[torch.randperm(len(found.ids), generator=self.generator)[:num_ids].sort().values]
+                start = self.refit.priors.get(feature) or Prior.around(some.points)
+                self.priors[feature] = learn_prior(some, start, EM_STEPS)
+        return [self.priors[feature] for feature in self.ids]
+
+
+def _ids_to_fit(table: ClusteredEmbedding, counts: Tensor, min_rows: int) -> Tensor:
+    """The ids with pointers that occur often enough, and the first one without if it stands for others that do."""
+    num_learned = table.assignments.num_learned
+    ids = torch.nonzero(counts[:num_learned] >= min_rows).squeeze(1)
+    if table.assignments.share_tail and len(ids) and int(counts[num_learned:].sum()) >= min_rows:
+        ids = torch.cat([ids, torch.tensor([num_learned])])
+    return ids

@@ -1,0 +1,77 @@
+"""Curvatures of wide vectors, completed by what all ids have in common, against whole matrices."""
+
+import pytest
+import torch
+
+from cce.reclustering.refit import completion
+from cce.reclustering.refit.completion import block_diagonal, diagonal_blocks, solve_completed
+
+DIM, BLOCK = 12, 4
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def slopes(num_ids: int, num_rows: int) -> torch.Tensor:
+    """Slopes of the rows of some ids; all dimensions are correlated."""
+    mixing = torch.eye(DIM) + 0.7 * torch.randn(DIM, DIM, generator=seeded(1))
+    return torch.randn(num_ids, num_rows, DIM, generator=seeded(2)) @ mixing
+
+
+def blocks_of(matrices: torch.Tensor) -> torch.Tensor:
+    return torch.stack([diagonal_blocks(matrix, BLOCK) for matrix in matrices])
+
+
+def test_blocks_come_back():
+    blocks = torch.randn(3, BLOCK, BLOCK, generator=seeded())
+    matrix = block_diagonal(blocks)
+    assert matrix.shape == (DIM, DIM)
+    assert torch.equal(diagonal_blocks(matrix, BLOCK), blocks.view(DIM, BLOCK))
+    assert torch.equal(
+        diagonal_blocks(matrix + matrix.flip(0, 1).roll(1, 0), DIM), matrix + matrix.flip(0, 1).roll(1, 0)
+    )
+
+
+def test_ids_that_differ_in_their_counts_only_are_solved_exactly(monkeypatch):
+    monkeypatch.setattr(completion, "CG_STEPS", 30)
+    monkeypatch.setattr(completion, "FLAT", 0.0)
+    every = slopes(1, 500)[0]
+    common = every.T @ every
+    matrices = torch.tensor([0.02, 0.2, 1.0])[:, None, None] * common
+    precision, wanted = torch.eye(DIM), torch.randn(3, DIM, generator=seeded(3))
+    found = solve_completed(blocks_of(matrices), common, diagonal_blocks(precision, BLOCK), wanted)
+    torch.testing.assert_close(found, torch.linalg.solve(matrices + precision, wanted), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("num_rows", [40, 400])
+def test_steps_lower_the_loss_by_far_more_than_those_of_independent_blocks(num_rows):
+    """The best step is that of the whole matrix; blocks that know nothing of each other overshoot it."""
+    rows = 0.1 * slopes(300, num_rows)
+    matrices, truth = rows.mT @ rows, torch.randn(300, DIM, generator=seeded(3))
+    wanted, precision = (matrices @ truth.unsqueeze(2)).squeeze(2), torch.eye(DIM)
+    blocks, prior = blocks_of(matrices), diagonal_blocks(precision, BLOCK)
+    found = solve_completed(blocks, matrices.sum(0), prior, wanted)
+    square = (-1, DIM // BLOCK, BLOCK, BLOCK)
+    parts = wanted.reshape(300, -1, BLOCK, 1)
+    independent = torch.linalg.solve((blocks + prior).reshape(square), parts).reshape(300, DIM)
+
+    def gain(vectors: torch.Tensor) -> float:
+        curved = (vectors * ((matrices + precision) @ vectors.unsqueeze(2)).squeeze(2)).sum(1)
+        return float(((vectors * wanted).sum(1) - curved / 2).sum())
+
+    best = gain(torch.linalg.solve(matrices + precision, wanted))
+    assert gain(found) > 0.85 * best
+    assert gain(independent) < 0.5 * best
+
+
+@pytest.mark.parametrize("num_flat", [1, 3])
+def test_ids_whose_rows_say_nothing_stay(num_flat):
+    """Their parabolas are flat but for the prior; it may be so for all of them."""
+    rows = slopes(3, 40)
+    rows[:num_flat] = 0
+    matrices = rows.mT @ rows
+    wanted = torch.ones(3, DIM)
+    found = solve_completed(blocks_of(matrices), matrices.sum(0), diagonal_blocks(2 * torch.eye(DIM), BLOCK), wanted)
+    assert bool(found.isfinite().all())
+    torch.testing.assert_close(found[:num_flat], torch.full((num_flat, DIM), 0.5))
