@@ -164,7 +164,13 @@ def build_refit(config: TrainConfig, model: nn.Module, data: PreparedData) -> Re
     if not num_refits(config):
         return None
     has_network = config.refit_network == "always" or (config.refit_network == "auto" and _has_network(model))
-    refit = Refit(model, data.rows("train"), folds=2 + has_network, spare_fold=has_network)
+    refit = Refit(
+        model,
+        data.rows("train"),
+        folds=2 + has_network,
+        spare_fold=has_network,
+        max_nbytes=config.refit_nbytes,
+    )
     if METHODS[config.method].training_defaults(config.preset).min_count is None:
         got = f"{config.refits} with method {config.method!r}"
         raise ValueError(f"refits must be 0 where no table learns pointers, got {got}.")

@@ -162,6 +162,10 @@ class TrainConfig:
         default="auto",
         metadata=_about("train the network between refits, on a third of the rows; auto: if it is one", *NETWORKS),
     )
+    refit_nbytes: int = field(
+        default=1 << 30,
+        metadata=_about("most bytes of curvatures that a refit holds at a time; with fewer it passes over more often"),
+    )
     validations_per_epoch: int = field(default=6, metadata=_about("how often the validation rows are scored"))
     metrics: list[str] = field(
         default_factory=lambda: list(DEFAULT_METRICS),

@@ -103,7 +103,13 @@ def _refitted_per_second(trainer: Trainer) -> float:
     session = trainer.session
     assert session.refit is not None
     rows = _FirstRows(trainer.data.rows("train"))
-    refit = Refit(session.model, rows, folds=session.refit.folds, spare_fold=session.refit.spare_fold)
+    refit = Refit(
+        session.model,
+        rows,
+        folds=session.refit.folds,
+        spare_fold=session.refit.spare_fold,
+        max_nbytes=session.refit.max_nbytes,
+    )
     generator = torch.Generator().manual_seed(0)
     passed = [_timed(lambda: refit.round(use_all_rows=True, generator=generator)) for _ in range(2)]
     return len(rows) / min(passed)
