@@ -95,7 +95,7 @@ class Feature:
         check_type("feature", values, Mapping, "a table of names and values")
         known = {field.name for field in fields(cls)}
         if not {"name", "num_embeddings"} <= set(values) <= known:
-            raise ValueError(f"feature must have {', '.join(sorted(known))}, got {shown(dict(values))}.")
+            raise ValueError(f"feature must have {', '.join(sorted(known - {'pointers'}))}, got {shown(dict(values))}.")
         return cls(**{**values, "pointers": _pointers(values.get("pointers"))})
 
 
