@@ -63,6 +63,7 @@ def test_a_batch_can_be_pinned():
         (4, 1, 16, (4,)),  # 16 bits in one word of two bytes
         (8, 2, 75, (4, 4)),  # 14 bits a column: 56 in each word, 62 at most
         (4, 2, 600, (1, 3)),  # 20 bits a column: 4 bytes and 8, rather than 16
+        (8, 1, 256, (4, 4)),  # two words of four bytes
         (3, 1, 1, (3,)),  # nothing to tell apart
         (1, 2, 2**31 - 1, (1,)),
     ],

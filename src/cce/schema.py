@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST_BITS = 62  # of a word of pointers, which is stored and checked as ids are
-STORED_BYTES = {8: 1, 16: 2, 31: 4, 63: 8}  # of an id, by its bits
+STORED_BYTES = {8: 1, 16: 2, 32: 4, 63: 8}  # of an id, by its bits
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def test_counted_ids_learn_as_in_training_and_shares_of_occurrences_are_shown(ca
     counts = next(iter(count_ids(PreparedData.open(tmp_path / "data")).values()))
     learned = first["ids"]["learned"]
     assert (code, 0 < learned < 400) == (0, True)
-    assert learned == ClusteredEmbedding.training_defaults().num_learned(counts)
+    assert learned == ClusteredEmbedding.training_defaults().with_refits(3).num_learned(counts)
     assert first["occurrences"]["learned"] == pytest.approx(float(counts[:learned].sum() / counts.sum()))
     assert sum(first["occurrences"].values()) == pytest.approx(1)
     assert second["occurrences"]["own rows"] == 1

@@ -88,7 +88,13 @@ def test_a_wrong_preset_is_rejected_with_the_right_ones():
 
 def test_a_run_with_refits_clusters_at_no_other_time_unless_told():
     refitted = cce.ClusteredEmbedding.training_defaults("tuned").with_refits(3)
-    assert refitted.options == {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm"}
+    assert refitted.options == {
+        "preset": "tuned",
+        "num_helpers": 0,
+        "share_tail": True,
+        "start_scale": "dlrm",
+        "max_rows": 256,
+    }
     assert refitted.min_count == 3
     assert refitted.cluster_epochs(10) == refitted.cluster_epochs(1) == []
     assert refitted.cluster_epochs(10, 2) == [0.5, 1]
@@ -96,3 +102,13 @@ def test_a_run_with_refits_clusters_at_no_other_time_unless_told():
         plain = cce.ClusteredEmbedding.training_defaults(preset)
         assert plain.with_refits(0) is plain
     assert plain.with_refits(3) is plain  # the paper has none
+
+
+def test_a_budget_gives_no_more_rows_than_max_rows():
+    for budget, rows in ((1600, 100), (16_000, 256)):
+        table = cce.create_embedding("cce", 5000, 16, num_params=budget, num_helpers=0, max_rows=256)
+        assert (table.num_rows, table.num_params) == (rows, rows * 16)
+    by_bytes = cce.create_embedding("cce", 5000, 16, nbytes=150_000, num_helpers=0, max_rows=256)
+    assert (by_bytes.num_rows, by_bytes.assignments.num_learned) == (256, 5000)
+    with pytest.raises(ValueError, match="num_rows must be at most max_rows=256, got 257"):
+        cce.ClusteredEmbedding(5000, 16, num_rows=257, max_rows=256)

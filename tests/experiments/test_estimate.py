@@ -41,7 +41,7 @@ def test_rows_seconds_and_disk_are_added_up(data, tmp_path, tried):
 
 def test_clusterings_and_refits_are_added(data, tmp_path, monkeypatch):
     tried = replace(TRIED, num_clusterings=3, cluster_seconds=2.0, refitted_per_second=200.0)
-    monkeypatch.setattr(module, "try_out", lambda config, seconds: tried)
+    monkeypatch.setattr(module, "try_out", lambda config, seconds: replace(tried, num_refits=config.refits or 0))
     series = {"refit": {"method": "cce", "refits": 2}}
     runs = tiny_runs(data, sweep={"methods": ["cce"], "caps": [320]}, series=series)
     points = {point.series: point for point in estimate_cost(Sweep(runs, tmp_path), jobs=1, threads=1).points}

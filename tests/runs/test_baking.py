@@ -49,7 +49,9 @@ def test_scores_and_predictions_of_baked_rows_are_those_of_ids(run):
 def test_the_manifest_has_the_checksum_of_the_run(run):
     loaded, folder = run
     manifest = json.loads((folder / "baked" / "manifest.json").read_text())
-    assert manifest["run"] == {"step": loaded.step, "sha256": checksum(loaded.path / "model.safetensors")}
+    about = manifest["run"]
+    assert (about["step"], about["sha256"]) == (loaded.step, checksum(loaded.path / "model.safetensors"))
+    assert (about["options"]["method"], about["options"]["cap"]) == ("cce", 320)
     pack_run(folder / "run", folder / "one.ccez")
     assert bake_data(cce.load_run(folder / "one.ccez"), folder / "of-pack")["run"] == manifest["run"]
 

@@ -12,7 +12,7 @@ from cce.embeddings import ClusteredEmbedding
 from cce.runs import load_run
 from cce.schema import Feature, Schema
 from cce.training import Trainer
-from cce.training.building import build_model, build_schedule, count_ids, with_num_learned
+from cce.training.building import build_model, build_schedule, count_ids, num_refits, with_defaults
 from cce.training.checkpoint import open_checkpoint
 from cce.training.loading import load_model
 from cce.training.optimizers import create_optimizers
@@ -69,8 +69,9 @@ def steps(data, steps_per_epoch=100, **changes):
 
 @pytest.mark.slow
 def test_schedules_are_chosen_by_the_epochs_and_the_preset(data):
-    assert steps(data, epochs=1) == {25, 50}
-    assert steps(data, epochs=10) == {50 * (index + 1) for index in range(12)}
+    assert steps(data, epochs=10) is None  # refits come after the epochs
+    assert steps(data, epochs=1, refits=0) == {25, 50}
+    assert steps(data, epochs=10, refits=0) == {50 * (index + 1) for index in range(12)}
     assert steps(data, epochs=10, cluster_times=3) == {50, 100, 150}
     assert steps(data, epochs=1, preset="paper") == {25, 50}
     assert steps(data, epochs=10, method="collide", cap=480) == {100, 200, 300, 400, 500, 600}  # not tuned for cce
@@ -161,12 +162,61 @@ def test_a_run_learns_pointers_of_frequent_ids_only(data, tmp_path):
 )
 def test_otherwise_nothing_is_counted(data, changes):
     config = tiny_config(data, **changes)
-    assert with_num_learned(config, PreparedData.open(data)) is config
+    assert with_defaults(config, PreparedData.open(data)) == replace(config, refits=0)
 
 
 def test_what_was_given_is_kept(data):
     config = replace(tiny_config(data), num_learned={"f0": 3})
-    assert with_num_learned(config, PreparedData.open(data)) is config
+    assert with_defaults(config, PreparedData.open(data)) == replace(config, refits=0)
+
+
+PLAIN = {"cluster_every": None, "cluster_times": None}  # nothing is said about clustering
+
+
+def test_cce_is_refitted_if_nothing_is_said_about_clustering(data):
+    config = with_defaults(tiny_config(data, **PLAIN), PreparedData.open(data))
+    assert config.refits == cce.ClusteredEmbedding.training_defaults().refits > 0
+    table = build_model(config, PreparedData.open(data).schema).tables.tables["c0"]
+    assert (table.num_helpers, table.assignments.share_tail) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cluster_every": 7},
+        {"cluster_times": 2},
+        {"cluster_at_epochs": [0.5]},
+        {"cluster_schedule": "one-epoch"},
+        {"cluster_schedule": "none"},
+        {"method_options": {"num_helpers": 2}},
+        {"method_options": {"combine": "circular"}},
+        {"method_options": {"settings": {"max_iter": 3}}},
+        {"preset": "paper"},
+        {"unified": True},
+        {"start_from": "runs/full"},
+        {"method": "hash"},
+        {"refits": 0},
+    ],
+)
+def test_it_is_clustered_if_anything_is_said_about_it(data, changes):
+    config = tiny_config(data, **(PLAIN | changes))
+    assert num_refits(config) == with_defaults(config, PreparedData.open(data)).refits == 0
+
+
+def test_so_many_ids_that_a_refit_would_be_dear_are_refitted_if_asked(data, monkeypatch):
+    plain, prepared = tiny_config(data, **PLAIN), PreparedData.open(data)
+    learned = sum(with_defaults(plain, prepared).num_learned.values())
+    monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim)
+    assert with_defaults(plain, prepared).refits > 0
+    monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim - 1)
+    assert with_defaults(plain, prepared) == with_defaults(replace(plain, refits=0), prepared)
+    assert with_defaults(replace(plain, refits=2), prepared).refits == 2
+
+
+def test_a_run_whose_tables_are_all_small_has_nothing_to_refit(data, tmp_path):
+    record = Trainer(tiny_config(data, cap=10**6, epochs=1, **PLAIN), tmp_path / "run").run()
+    assert {table.method for table in record.tables} == {"full"}
+    assert len(record.curve) == 3  # validations of the epoch, and none of a refit
 
 
 def shapes(table):
@@ -177,7 +227,7 @@ def shapes(table):
 def test_a_table_of_a_run_is_the_table_that_is_made_by_hand(data, preset):
     """All that a run adds is what it counts in its data, and a table by hand can be given the same counts."""
     prepared, options = PreparedData.open(data), {"cap": 320, "preset": preset}
-    config = with_num_learned(tiny_config(data, **options), prepared)
+    config = with_defaults(tiny_config(data, **options), prepared)
     assert bool(config.num_learned) == (preset == "tuned")
     tables, counts = build_model(config, prepared.schema).tables, count_ids(prepared)
     table = tables.tables["c0"]

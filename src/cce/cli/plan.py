@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from cce.embeddings import TrainingDefaults
     from cce.footprint import Footprint
 
 EXAMPLE = """examples:
@@ -77,7 +78,8 @@ def run(options: argparse.Namespace) -> None:
         power=options.power,
         num_learned=_num_learned(options.method, counts) if counts else None,
     )
-    plan = plan_tables(_vocabularies(options.features), options.dim, method=options.method, budget=budget)
+    own = {options.method: _defaults(options.method).options} if counts else None
+    plan = plan_tables(_vocabularies(options.features), options.dim, method=options.method, options=own, budget=budget)
     split = {table.name: parts for table in plan.tables if (parts := _split(table)) is not None}
     if options.json:
         print(json.dumps(plan.to_dict() | {"split": _as_dicts(split, counts)}))
@@ -99,14 +101,20 @@ def _counts(options: argparse.Namespace) -> dict[str, Tensor]:
 
 def _num_learned(method: str, counts: Mapping[str, Tensor]) -> dict[str, int] | None:
     """The ids that learn pointers in a training run; None for a method that has none to learn."""
+    defaults = _defaults(method)
+    if defaults.min_count is None:
+        return None
+    return {name: defaults.num_learned(count) for name, count in counts.items()}
+
+
+def _defaults(method: str) -> TrainingDefaults:
+    """What `cce train` does with the tables of a method."""
     from cce.checks import check_choice
     from cce.embeddings import METHODS
 
     check_choice("method", method, METHODS)
     defaults = METHODS[method].training_defaults()
-    if defaults.min_count is None:
-        return None
-    return {name: defaults.num_learned(count) for name, count in counts.items()}
+    return defaults.with_refits(defaults.refits)
 
 
 def _split(table: Footprint) -> tuple[int, int, int] | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cce.schema import Schema
 
-ID_TYPES = ("<u1", "<u2", "<i4", "<i8")
+ID_TYPES = ("<u1", "<u2", "<i4", "<u4", "<i8")
 FLOAT, OFFSET = np.dtype("<f4"), np.dtype("<i8")
 
 

@@ -47,6 +47,8 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
     counts: `(num_embeddings,)`, instead of `num_learned`: how often each id occurs in training. The preset then says
         which ids learn pointers, as it does in a training run; ids must be numbered by falling count.
     share_tail: all ids from `num_learned` on have one vector, the first rows, instead of hashed rows.
+    max_rows: most rows of each table where a budget leaves room for more. After refits more rows score worse: rows that
+        few ids share know these ids' labels by heart (docs/refit.md).
     first_rows: rows of each table before the first clustering, if more should be spent there.
     settle_after: the number of the clustering at which helpers end and their rows go to the clusters: the paper's last
         step, "CE concat". The table is then not clustered again. By default helpers stay.
@@ -57,6 +59,7 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
     method = "cce"
     option_checks = rules(
         num_rows=whole(1),
+        max_rows=optional(whole(1)),
         preset=choice(*PRESETS),
         num_columns=optional(whole(1)),
         num_helpers=whole(0),
@@ -77,6 +80,7 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
         embedding_dim: int,
         *,
         num_rows: int,
+        max_rows: int | None = None,
         preset: PresetName = "tuned",
         num_columns: int | None = None,
         num_helpers: int = 1,
@@ -99,7 +103,9 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
         self.check_options(num_rows=num_rows, num_columns=num_columns, num_helpers=num_helpers, combine=combine)
         self.check_options(helper_start=helper_start, num_learned=num_learned, first_rows=first_rows)
         self.check_options(track_counts=track_counts, pointer_file=pointer_file, preset=preset)
-        self.check_options(share_tail=share_tail, settle_after=settle_after)
+        self.check_options(share_tail=share_tail, settle_after=settle_after, max_rows=max_rows)
+        if max_rows is not None and num_rows > max_rows:
+            raise ValueError(f"num_rows must be at most max_rows={max_rows}, got {num_rows}.")
         if share_tail and combine == "sum":
             raise ValueError(f"share_tail must be False with combine='sum', whose rows add up, got {share_tail}.")
         if counts is not None and counts.shape != (num_embeddings,):

@@ -31,12 +31,13 @@ class ClusteredSizes(LinearEmbedding):
     def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Size every table, helpers included, to the most rows within the budget."""
+        """Size every table, helpers included, to the most rows within the budget, or to `max_rows`."""
         del num_embeddings
         one = CodebookLayout.of(embedding_dim, dict(options) | {"num_rows": 1, "first_rows": None})
         per_row = one.num_tables * one.width
         check_budget(cls.method, num_params, per_row)
-        return {"num_rows": num_params // per_row}
+        num_rows, max_rows = num_params // per_row, options["max_rows"]
+        return {"num_rows": num_rows if max_rows is None else min(num_rows, max_rows)}
 
     @classmethod
     def training_defaults(cls, preset: str = "tuned") -> Preset:

@@ -28,8 +28,9 @@ class Preset(TrainingDefaults):
 
 
 # no helpers, which a refit leaves at zero; ids of fewer than 3 rows say too little of themselves, and share a vector
-REFIT_OPTIONS = {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm"}
-REFIT = Preset(REFIT_OPTIONS, min_count=3, schedule=NEVER)
+REFIT_OPTIONS = {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm", "max_rows": 256}
+REFIT = Preset(REFIT_OPTIONS, min_count=3, schedule=NEVER, num_columns=8)
+HOW_TO_CLUSTER = ("combine", "first_rows", "helper_start", "num_helpers", "settings", "settle_after", "track_counts")
 
 PRESETS: Mapping[str, Preset] = {
     "tuned": Preset(
@@ -38,6 +39,8 @@ PRESETS: Mapping[str, Preset] = {
         schedule=TWICE_AN_EPOCH,
         num_columns=8,
         refit=REFIT,
+        refits=3,
+        says_how_to_cluster=frozenset(HOW_TO_CLUSTER),
         settings=ClusterSettings(warm_iter=4, tol=1e-3),  # a clustering in a quarter of the time
     ),
     "paper": Preset({"preset": "paper"}, min_count=1),

@@ -29,12 +29,16 @@ class TrainingDefaults:
     min_count: ids that occur less often in training stay hashed; None if the method has no pointers to learn.
     schedule: name of the schedule of runs of several epochs; "none" for no clusterings, unless their number is given.
     refit: what is different in a run whose pointers come from refits, which then clusters at no other time.
+    refits: rounds of refits of a run that says nothing about clustering.
+    says_how_to_cluster: arguments of the constructor that say something about it.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     min_count: int | None = None
     schedule: str = "best-of-10-epochs"
     refit: TrainingDefaults | None = None
+    refits: int = 0
+    says_how_to_cluster: frozenset[str] = frozenset()
 
     def with_refits(self, num_refits: int) -> TrainingDefaults:
         """The defaults of a run of so many rounds of refits."""

@@ -136,9 +136,9 @@ def _split_sizes(data: PreparedData, first_rows: FirstRows | None) -> dict[str, 
 def _seconds(run: Run, splits: Mapping[str, int], num_rows: int, trial: Trial) -> float:
     """The seconds of training, clusterings, refits, validations and the test."""
     config = run.config
-    num_validations = num_rows / splits["train"] * config.validations_per_epoch + config.refits
+    num_validations = num_rows / splits["train"] * config.validations_per_epoch + trial.num_refits
     num_scored = num_validations * splits["validation"] + (splits["test"] if config.test else 0)
-    num_refitted, between = config.refits * splits["train"], max(config.refits - 1, 0) * splits["train"] / 3
+    num_refitted, between = trial.num_refits * splits["train"], max(trial.num_refits - 1, 0) * splits["train"] / 3
     trained = (num_rows + between) / trial.trained_per_second + num_refitted / trial.refitted_per_second
     return trained + num_scored / trial.scored_per_second + trial.num_clusterings * trial.cluster_seconds
 

@@ -9,7 +9,7 @@ from cce.checks import check_choice
 from cce.collection import plan_tables
 from cce.embeddings import METHODS
 from cce.experiments.recipe import file_name
-from cce.training import TrainConfig, make_config, method_options
+from cce.training import TrainConfig, make_config, method_options, num_refits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +93,6 @@ def plan_of(config: TrainConfig, vocabularies: Mapping[str, int]) -> Footprints:
     """The tables that a run begins with."""
     check_choice("method", config.method, METHODS)
     plain = {name: value for name, value in config.method_options.items() if name != "settings"}
-    options = {config.method: method_options(replace(config, method_options=plain))}
+    options = {config.method: method_options(replace(config, method_options=plain, refits=num_refits(config)))}
     sizes = {"all": sum(vocabularies.values())} if config.unified else vocabularies
     return plan_tables(sizes, config.embedding_dim, method=config.method, options=options, budget=config.budget)

@@ -129,7 +129,8 @@ class Sweep:
                 folder.read_record()
             if folder.is_begun:
                 begun, wanted = _compared(make_config(read_toml(folder.config, upgrade=True))), _compared(run.config)
-                changed = [name for name in wanted if begun[name] != wanted[name]]
+                left_out = () if run.config.refits is not None else ("refits",)  # the run has chosen
+                changed = [name for name in wanted if begun[name] != wanted[name] and name not in left_out]
                 if changed:
                     raise ValueError(
                         f"out must be a new folder, or one of the same recipe: {run.name} in {self.out} was begun with "

@@ -12,6 +12,7 @@ from cce.collection import bake_schema, find_words
 from cce.data import PreparedData, checksum, prepare_baked
 from cce.runs.calibrating import data_of
 from cce.runs.pack import MODEL, Pack
+from cce.training import table_options
 
 if TYPE_CHECKING:
     from cce.runs.loaded import LoadedRun
@@ -36,7 +37,7 @@ def bake_data(
     def words(index: int, ids: np.ndarray) -> np.ndarray:
         return find_words(run.model, schema, index, torch.from_numpy(ids.astype(np.int64))).numpy()
 
-    about = {"step": run.step, "sha256": _model_checksum(run)}
+    about = {"step": run.step, "sha256": _model_checksum(run), "options": table_options(run.config)}
     return prepare_baked(prepared, Path(out), schema, words, run=about, progress=progress)
 
 

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cce.training.building import count_ids, method_options
+    from cce.training.baked import table_options
+    from cce.training.building import count_ids, method_options, num_refits
     from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, list_checkpoints, open_checkpoint
     from cce.training.config import MAY_CHANGE, TrainConfig
     from cce.training.inspection import inspect_checkpoint, verify_run
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from cce.training.trial import Trial, try_out
 
 _HOMES = {
-    "building": ("count_ids", "method_options"),
+    "baked": ("table_options",),
+    "building": ("count_ids", "method_options", "num_refits"),
     "checkpoint": ("Checkpoint", "DamagedCheckpointError", "list_checkpoints", "open_checkpoint"),
     "config": ("MAY_CHANGE", "TrainConfig"),
     "inspection": ("inspect_checkpoint", "verify_run"),
@@ -54,11 +56,13 @@ __all__ = [
     "load_model",
     "make_config",
     "method_options",
+    "num_refits",
     "open_checkpoint",
     "parse_pairs",
     "read_schema",
     "read_toml",
     "score",
+    "table_options",
     "try_out",
     "upgrade_options",
     "verify_run",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 NETWORK_PARAMS = 1000  # a model with fewer beside its tables has no network
 COUNTED_ROWS = 1 << 16  # in which ids are counted at a time
+REFITTED_VALUES = 1 << 26  # of vectors, that are refitted without being asked: 4 million ids of 16
 
 
 def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
@@ -89,7 +90,17 @@ def _as_float32(tables: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
 
 def method_defaults(config: TrainConfig) -> TrainingDefaults:
     """What the method of the tables would have, where the configuration does not say."""
-    return METHODS[config.method].training_defaults(config.preset).with_refits(config.refits)
+    return METHODS[config.method].training_defaults(config.preset).with_refits(num_refits(config))
+
+
+def num_refits(config: TrainConfig) -> int:
+    """Rounds of refits: those of the method, unless the options say it, or how tables are clustered or start."""
+    if config.refits is not None:
+        return config.refits
+    check_choice("method", config.method, METHODS)
+    defaults = METHODS[config.method].training_defaults(config.preset)
+    says_how = config.says_when_to_cluster or not defaults.says_how_to_cluster.isdisjoint(config.method_options)
+    return 0 if says_how or config.start_from is not None or config.unified else defaults.refits
 
 
 def method_options(config: TrainConfig) -> dict[str, Any]:
@@ -106,19 +117,31 @@ def method_options(config: TrainConfig) -> dict[str, Any]:
 def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
     """What a method would have, and the start of the vectors if the configuration says it."""
     start = {} if config.start_scale == "auto" else {"start_scale": config.start_scale}
-    return {**METHODS[method].training_defaults(config.preset).with_refits(config.refits).options, **start}
+    return {**METHODS[method].training_defaults(config.preset).with_refits(num_refits(config)).options, **start}
 
 
-def with_num_learned(config: TrainConfig, data: PreparedData) -> TrainConfig:
+def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:
+    """`config` with its rounds of refits, and the ids of each feature that have learned pointers.
+
+    By default there are no refits of so many ids that a round would read the rows again and again.
+    """
+    if data.schema.is_baked:
+        return baked_config(config, data)
+    refitted = _with_num_learned(replace(config, refits=num_refits(config)), data)
+    sizes = data.schema.vocabulary_sizes
+    num_ids = sum(refitted.num_learned.get(name, size) for name, size in sizes.items())
+    if config.refits is not None or num_ids * config.embedding_dim <= REFITTED_VALUES:
+        return refitted
+    return _with_num_learned(replace(config, refits=0), data)
+
+
+def _with_num_learned(config: TrainConfig, data: PreparedData) -> TrainConfig:
     """`config` with the number of ids of each feature that have learned pointers, counted in the training rows.
 
     The vector of an id that was seen twice says little about it, so clustering it adds nothing, takes centroids from
     ids that matter, and its pointer costs as much as any: such ids stay hashed, or share a vector.
     `docs/results.md` has the measurement.
     """
-    check_choice("method", config.method, METHODS)
-    if data.schema.is_baked:
-        return baked_config(config, data.schema, method_options(config))
     defaults = method_defaults(config)
     min_count = config.learned_min_count or defaults.min_count or 1
     is_given = bool(config.num_learned) or "num_learned" in config.method_options
@@ -149,14 +172,14 @@ def _ids_of(batch: Batch, index: int) -> Tensor:
 
 def build_refit(config: TrainConfig, model: nn.Module, data: PreparedData) -> Refit | None:
     """What refits the tables after the last epoch; None for nothing."""
-    if not config.refits:
+    if not num_refits(config):
         return None
     has_network = config.refit_network == "always" or (config.refit_network == "auto" and _has_network(model))
     refit = Refit(model, data.rows("train"), folds=2 + has_network, spare_fold=has_network)
-    if not refit.features:
+    if METHODS[config.method].training_defaults(config.preset).min_count is None:
         got = f"{config.refits} with method {config.method!r}"
         raise ValueError(f"refits must be 0 where no table learns pointers, got {got}.")
-    return refit
+    return refit if refit.features else None  # None: every table is small enough to be full
 
 
 def _has_network(model: nn.Module) -> bool:

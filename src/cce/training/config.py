@@ -137,7 +137,8 @@ class TrainConfig:
     cluster_schedule: str = field(
         default="auto",
         metadata=_about(
-            "when tables are clustered; auto: twice an epoch, one-epoch if there is one, none with refits", *SCHEDULES
+            "when tables are clustered; auto: never with refits; else twice an epoch, one-epoch if there is one",
+            *SCHEDULES,
         ),
     )
     cluster_every: int | None = field(
@@ -150,9 +151,12 @@ class TrainConfig:
     cluster_policy: str = field(
         default="transfer", metadata=_about("what becomes of the optimizer's state", "transfer", "reset", "keep")
     )
-    refits: int = field(
-        default=0,
-        metadata=_about("rounds of refits after the last epoch: pointers from the vectors that ids want"),
+    refits: int | None = field(
+        default=None,
+        metadata=_about(
+            "rounds of refits after the last epoch: pointers from the vectors that ids want; left out: 3 for cce, "
+            "unless anything is said about clustering"
+        ),
     )
     refit_network: str = field(
         default="auto",
@@ -268,6 +272,12 @@ class TrainConfig:
         epochs = self.cluster_at_epochs if isinstance(self.cluster_at_epochs, list) else []
         if not epochs or not all(type(epoch) in (int, float) and 0 < epoch < math.inf for epoch in epochs):
             raise ValueError(f"cluster_at_epochs must be a list of numbers above 0, got {self.cluster_at_epochs!r}.")
+
+    @property
+    def says_when_to_cluster(self) -> bool:
+        """Whether any option does."""
+        given = (self.cluster_every, self.cluster_at_epochs, self.cluster_times)
+        return self.cluster_schedule != "auto" or any(each is not None for each in given)
 
     @property
     def budget(self) -> Budget:

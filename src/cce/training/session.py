@@ -98,7 +98,7 @@ class Session:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do but the test."""
-        return self.is_trained and self.num_refits >= self.config.refits
+        return self.is_trained and (self.refit is None or self.num_refits >= (self.config.refits or 0))
 
     @property
     def is_trained(self) -> bool:

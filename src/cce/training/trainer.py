@@ -17,7 +17,7 @@ from cce.files import write_atomic
 from cce.models import model_note
 from cce.run_folder import RunFolder
 from cce.signals import StopRequest, graceful_stop
-from cce.training.building import with_num_learned
+from cce.training.building import with_defaults
 from cce.training.loading import read_run_options
 from cce.training.monitoring import MetricsLog, Progress, event_values, memory_text
 from cce.training.options import make_config, to_toml
@@ -255,7 +255,7 @@ class Trainer:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         self.data = PreparedData.open(config.data)
-        self.config = with_num_learned(config, self.data)
+        self.config = with_defaults(config, self.data)
 
     def _begin(self, session: Session, *, progress: bool) -> None:
         self.session, self._model = session, session.model

@@ -42,6 +42,7 @@ class Trial:
     tables: Footprint  # all of them together
     num_clusterings: int = 0  # of the whole run on these rows
     cluster_seconds: float = 0.0  # of one of them, of all tables
+    num_refits: int = 0  # rounds
     refitted_per_second: float = inf  # rows of one round
 
 
@@ -54,9 +55,10 @@ def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:
         nbytes, tables = _checkpoint_nbytes(trainer), summary(trainer.session.model).total
         schedule, num_clusterings = trainer.session.schedule, _num_clusterings(trainer) if config.epochs else 0
         clustering = _cluster_seconds(schedule) if schedule is not None and num_clusterings else 0.0
-        refitted = _refitted_per_second(trainer) if config.refits else inf
+        num_refits = trainer.session.config.refits or 0
+        refitted = _refitted_per_second(trainer) if trainer.session.refit is not None else inf
         trainer.close()
-    return Trial(trained, scored, nbytes, tables, num_clusterings, clustering, refitted)
+    return Trial(trained, scored, nbytes, tables, num_clusterings, clustering, num_refits, refitted)
 
 
 def _trained_per_second(trainer: Trainer, seconds: float) -> float:
