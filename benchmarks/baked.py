@@ -3,7 +3,7 @@
     python -m benchmarks.baked FOLDER …         # data sets made by `cce prepare`, such as MovieLens; figures are kept
     python -m benchmarks.baked [--quick]        # a synthetic one, or a small one
 
-For each data set, tables of 4 and 8 columns with pointers to learned rows (`pq`) and, beside them, to helpers (`cce`).
+For each data set, tables of `cce` with 4 and 8 columns: as refits leave them, and with a helper, as clusterings do.
 Pointers are random: what they are changes neither bytes nor the work. A model of two features (`gmf`) or more (`mlp`)
 reads shuffled batches of 4,096 rows: loads them, scores them, or takes a step of Adam. Seconds are CPU seconds of one
 thread, in turns; files are in the page cache.
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DIM, BATCH, COMPRESSION = 16, 4096, 10
-METHODS = ("pq", "cce")
+TABLES: dict[str, dict[str, Any]] = {
+    "refitted": {"num_helpers": 0, "max_rows": 256},  # what `cce train` makes
+    "clustered": {},  # with a helper
+}
 WORK = ("load", "score", "train")
 HEADERS = ("data", "tables", "columns", "row, ids", "baked", "model, ids", "baked", *(f"{work} ×" for work in WORK))
 
@@ -48,7 +51,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
         torch.set_num_threads(1)
         with tempfile.TemporaryDirectory() as folder:
             sets = [PreparedData.open(path) for path in options.data] or [_synthetic(Path(folder), quick=options.quick)]
-            choices = [(data, method, columns) for data in sets for method in METHODS for columns in (4, 8)]
+            choices = [(data, tables, columns) for data in sets for tables in TABLES for columns in (4, 8)]
             figures = [
                 _measure(*choice, Path(folder) / f"baked-{number}", rounds=2 if options.quick else 15)
                 for number, choice in enumerate(choices)
@@ -67,8 +70,8 @@ def _synthetic(folder: Path, *, quick: bool) -> PreparedData:
     return PreparedData.open(folder / "data")
 
 
-def _measure(data: PreparedData, method: str, columns: int, out: Path, *, rounds: int) -> dict[str, Any]:
-    model = _model(data, method, columns)
+def _measure(data: PreparedData, tables: str, columns: int, out: Path, *, rounds: int) -> dict[str, Any]:
+    model = _model(data, tables, columns)
     schema = bake_schema(model, data.schema)
 
     def words(index: int, ids: np.ndarray) -> np.ndarray:
@@ -78,7 +81,7 @@ def _measure(data: PreparedData, method: str, columns: int, out: Path, *, rounds
     pairs = {"ids": (data, model), "baked": (PreparedData.open(out), bake_model(model, schema))}
     return {
         "data": data.path.name,
-        "tables": method,
+        "tables": tables,
         "columns": columns,
         "rows": [feature.pointers.num_rows for feature in schema.features if feature.pointers is not None],
         "row_bytes": {way: len(each.rows("train")._bytes[0]) for way, (each, _) in pairs.items()},
@@ -87,16 +90,16 @@ def _measure(data: PreparedData, method: str, columns: int, out: Path, *, rounds
     }
 
 
-def _model(data: PreparedData, method: str, columns: int) -> torch.nn.Module:
-    tables = cce.EmbeddingCollection(
+def _model(data: PreparedData, tables: str, columns: int) -> torch.nn.Module:
+    collection = cce.EmbeddingCollection(
         data.schema.vocabulary_sizes,
         DIM,
-        method=method,
+        method="cce",
         budget=cce.Budget(compression=COMPRESSION),
-        options={method: {"num_columns": columns}},
+        options={"cce": {"num_columns": columns} | TABLES[tables]},
         seed=0,
     )
-    return cce.create_model("gmf" if len(data.schema.features) == 2 else "mlp", data.schema, tables)
+    return cce.create_model("gmf" if len(data.schema.features) == 2 else "mlp", data.schema, collection)
 
 
 def _speeds(pairs: dict[str, tuple[PreparedData, torch.nn.Module]], work: str, rounds: int) -> dict[str, float]:
