@@ -84,6 +84,13 @@ def test_gradients_and_half_precision_and_copies():
     torch.testing.assert_close(gradient, tables.tables["user"].codebook.grad)
 
 
+def test_baking_draws_no_random_numbers_and_keeps_the_mode():
+    tables, before = collection().eval(), torch.get_rng_state()
+    model, _ = baked(tables, draw())
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not any(module.training for module in model.modules())
+
+
 def test_pointers_are_told_apart_by_their_checksum():
     tables = collection()
     schema = bake_schema(tables, SCHEMA)

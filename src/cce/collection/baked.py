@@ -125,7 +125,8 @@ def bake_model(model: nn.Module, schema: Schema) -> nn.Module:
                 f"data must be baked with the pointers of the run, got others for feature {ours.name!r}: bake it again."
             )
     is_sparse = any(table.sparse for table in tables.tables.values())
-    baked = BakedCollection(schema.features, tables.embedding_dim, pooling=tables.pooling, sparse=is_sparse)
+    options: dict[str, Any] = {"pooling": tables.pooling, "sparse": is_sparse, "seed": 0}  # random values are replaced
+    baked = BakedCollection(schema.features, tables.embedding_dim, **options).train(tables.training)
     for name, table in tables.tables.items():
         _take_codebook(baked.tables[name], table)  # type: ignore[arg-type]
     baked._forward_hooks.update(tables._forward_hooks)  # such as the one that gives models float32
