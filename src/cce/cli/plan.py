@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> None:
         power=options.power,
         num_learned=_num_learned(options.method, counts) if counts else None,
     )
-    own = {options.method: _defaults(options.method).options} if counts else None
+    own = {options.method: _defaults(options.method).options_for(options.dim)} if counts else None
     plan = plan_tables(_vocabularies(options.features), options.dim, method=options.method, options=own, budget=budget)
     split = {table.name: parts for table in plan.tables if (parts := _split(table)) is not None}
     if options.json:

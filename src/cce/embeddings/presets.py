@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cce.clustering import ClusterSettings
 from cce.embeddings.compositional import PAPER_COLUMNS, default_columns
@@ -26,10 +26,15 @@ class Preset(TrainingDefaults):
         """The number of columns, if it divides the dimension; else the divisor that is nearest to the paper's 4."""
         return self.num_columns if embedding_dim % self.num_columns == 0 else default_columns(embedding_dim)
 
+    def options_for(self, embedding_dim: int) -> dict[str, Any]:
+        """The arguments, with the number of columns."""
+        return {"num_columns": self.columns(embedding_dim), **self.options}
 
-# no helpers, which a refit leaves at zero; ids of fewer than 3 rows say too little of themselves, and share a vector
+
+# no helpers, which a refit leaves at zero; 4 columns, as 8 are hardly better and cost twice the pointers; ids of fewer
+# than 3 rows say too little of themselves, and share a vector
 REFIT_OPTIONS = {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm", "max_rows": 256}
-REFIT = Preset(REFIT_OPTIONS, min_count=3, schedule=NEVER, num_columns=8)
+REFIT = Preset(REFIT_OPTIONS, min_count=3, schedule=NEVER)
 HOW_TO_CLUSTER = ("combine", "first_rows", "helper_start", "num_helpers", "settings", "settle_after", "track_counts")
 
 PRESETS: Mapping[str, Preset] = {
@@ -39,7 +44,7 @@ PRESETS: Mapping[str, Preset] = {
         schedule=TWICE_AN_EPOCH,
         num_columns=8,
         refit=REFIT,
-        refits=3,
+        refits=5,
         says_how_to_cluster=frozenset(HOW_TO_CLUSTER),
         settings=ClusterSettings(warm_iter=4, tol=1e-3),  # a clustering in a quarter of the time
     ),

@@ -44,6 +44,11 @@ class TrainingDefaults:
         """The defaults of a run of so many rounds of refits."""
         return self.refit if num_refits and self.refit is not None else self
 
+    def options_for(self, embedding_dim: int) -> dict[str, Any]:
+        """Arguments of the constructor of a table of vectors this wide."""
+        del embedding_dim
+        return dict(self.options)
+
     def cluster_epochs(self, num_epochs: int, times: int | None = None) -> list[float]:
         """After how many epochs tables are clustered in a run of `num_epochs`, for `ClusterSchedule(at_epochs=…)`."""
         check_range("num_epochs", num_epochs, 0, 2**63)

@@ -117,7 +117,8 @@ def method_options(config: TrainConfig) -> dict[str, Any]:
 def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
     """What a method would have, and the start of the vectors if the configuration says it."""
     start = {} if config.start_scale == "auto" else {"start_scale": config.start_scale}
-    return {**METHODS[method].training_defaults(config.preset).with_refits(num_refits(config)).options, **start}
+    defaults = METHODS[method].training_defaults(config.preset).with_refits(num_refits(config))
+    return {**defaults.options_for(config.embedding_dim), **start}
 
 
 def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:

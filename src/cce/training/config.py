@@ -154,7 +154,7 @@ class TrainConfig:
     refits: int | None = field(
         default=None,
         metadata=_about(
-            "rounds of refits after the last epoch: pointers from the vectors that ids want; left out: 3 for cce, "
+            "rounds of refits after the last epoch: pointers from the vectors that ids want; left out: 5 for cce, "
             "unless anything is said about clustering"
         ),
     )
