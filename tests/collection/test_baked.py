@@ -11,6 +11,7 @@ from cce.collection import BakedCollection, bake_model, bake_schema, find_words
 from cce.indexing import IndexModule
 from cce.schema import Feature, Schema
 
+pytestmark = pytest.mark.slow
 SIZES = {"user": 900, "day": 7, "item": 500}
 SCHEMA = Schema(tuple(Feature(*each) for each in SIZES.items()))
 TABLES = {

@@ -31,7 +31,7 @@ def baked_config(config: TrainConfig, data: PreparedData) -> TrainConfig:
         given["cluster_schedule"] = config.cluster_schedule
     for name, value in given.items():
         raise ValueError(f"{name} must be left out with baked data, whose pointers are fixed, got {value!r}.")
-    baked = data.manifest["run"]["options"]
+    baked = data.manifest.get("run", {}).get("options", {})
     for name, value in table_options(config).items():
         if value != baked.get(name):
             rule = f"must be that of the run whose pointers {data.path} holds, {baked.get(name)!r}"

@@ -12,6 +12,7 @@ from cce.schema import Pointers, Schema
 from helpers.raw_files import write_csv
 from helpers.raw_runs import COLUMNS, HEADER, raw_rows
 
+pytestmark = pytest.mark.slow
 POINTERS = {"user": Pointers(4, 2, 600, "u"), "tags": Pointers(2, 1, 7, "t")}  # words of 4 and 8 bytes; of one
 
 
