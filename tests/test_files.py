@@ -8,10 +8,19 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from cce.files import FolderInUseError, clear_folder, lock_folder, replace_file, usual_permissions, write_atomic
+from cce.files import (
+    FolderInUseError,
+    check_target,
+    clear_folder,
+    lock_folder,
+    replace_file,
+    usual_permissions,
+    write_atomic,
+)
 
 HOLDER = """
 import sys, time
@@ -37,6 +46,20 @@ def python(code, *options):
 
 
 # -- atomic writing ----------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_become_a_file_is_rejected(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "old").write_text("x")
+    for path in ("old", "new", "deep/er/new"):
+        check_target("out", Path(path))
+    with pytest.raises(IsADirectoryError, match=r"^out must be a file, got the folder '\.'\.$"):
+        check_target("out", Path())
+    with pytest.raises(OSError, match=rf"^out must be a file, got the device '{os.devnull}'\.$"):
+        check_target("out", Path(os.devnull))
+    with pytest.raises(NotADirectoryError, match=r"^out must lie in a folder, got 'old/a/b', above which is a file\.$"):
+        check_target("out", Path("old/a/b"))
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
 @pytest.mark.parametrize("contents", [("a long first text", "2nd é"), (b"\x00\xff bytes", b"")])

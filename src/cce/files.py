@@ -25,6 +25,17 @@ LOCK = ".lock"
 # -- atomic writing ----------------------------------------------------------------------------------------------------
 
 
+def check_target(name: str, path: Path) -> None:
+    """Reject a path that cannot become a file: a folder, a device, or a place below a file. `name` is the argument."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{name} must be a file, got the folder {str(path)!r}.")
+    if path.exists() and not path.is_file():
+        raise OSError(f"{name} must be a file, got the device {str(path)!r}.")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise NotADirectoryError(f"{name} must lie in a folder, got {str(path)!r}, above which is a file.")
+
+
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
     """Give a temporary file to write, which becomes `path` at the end of the block; an error leaves the old file."""

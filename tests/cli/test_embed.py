@@ -22,7 +22,13 @@ def test_vectors_and_values_are_written(raw_run, alone, capsys):
     assert not (alone / "w.values.parquet").exists()
 
 
-def test_bad_input_is_one_line_and_leaves_nothing(rejected):
+def test_bad_input_is_one_line_and_leaves_nothing(alone, rejected):
     words = ("embed", "one.ccez", "--feature")
     assert "got 'itme': did you mean 'item'?" in rejected((*words, "itme", "--out", "p.npy"))
     assert "--out must end in .npy, got 'p.txt'." in rejected((*words, "item", "--out", "p.txt"))
+    (alone / "p.npy").mkdir()
+    (alone / "q.values.parquet").mkdir()
+    for out, folder in (("p.npy", "p.npy"), ("q.npy", "q.values.parquet")):
+        line = f"cce embed: --out must be a file, got the folder '{folder}'.\n"
+        assert rejected((*words, "item", "--out", out)) == line
+        (alone / folder).rmdir()

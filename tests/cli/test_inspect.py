@@ -70,5 +70,6 @@ def test_bad_input_of_a_page_is_one_line_and_nothing_is_left_behind(raw_run, rej
     run = str(raw_run / "run")
     assert rejected(["inspect", run, "--data", "data"]) == "cce inspect: data goes with --page, got 'data' without.\n"
     assert "gone must be a run or a checkpoint" in rejected(["inspect", "gone", "--page"])
+    assert "a pack goes with --page, got the file 'one.ccez' without." in rejected(["inspect", "one.ccez"])
     assert "new.csv must be a whole pack made by `cce pack`" in rejected(["inspect", "new.csv", "--page"])
     assert "page must be a file, got the folder '.'" in rejected(["inspect", run, "--page", "."])

@@ -15,6 +15,15 @@ def test_a_line_for_each_name(capsys):
     assert all(len(line.split()) > 2 and "`" not in line for line in lines)
 
 
+def test_without_a_kind_it_says_which_there_are(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["list"])
+    kinds = "methods|models|metrics|sources|recipes"
+    assert (
+        capsys.readouterr().err == f"cce list: the following arguments are required: {kinds}; see `cce list --help`.\n"
+    )
+
+
 @pytest.mark.parametrize("what", ["models", "metrics", "sources", "recipes"])
 def test_every_name_has_a_description(what, capsys):
     assert main(["list", what, "--json"]) == 0

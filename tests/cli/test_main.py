@@ -1,5 +1,6 @@
 """`cce` as a command: its verbs, its version, its help, and what it says to a wrong word."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,22 @@ def test_no_verb_is_rejected(capsys):
     code, out, err = exits([], capsys)
     assert (code, out) == (2, "")
     assert err == "cce: the following arguments are required: VERB; see `cce --help`.\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_nobody_reads_or_no_disk_takes_is_no_traceback(unbuffered):
+    words = [sys.executable, "-m", "cce", "cite", "--all"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    found = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
+    os.close(writing)
+    assert (found.returncode, found.stderr) == (141, "")
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "w") as full:
+            found = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
+        assert (found.returncode, found.stderr) == (2, "cce cite: [Errno 28] No space left on device\n")
 
 
 def test_an_unknown_option_is_rejected_by_name(capsys):

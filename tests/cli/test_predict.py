@@ -48,6 +48,12 @@ BAD = [
     (("predict", "one.ccez", "new.csv", "--out", "p.xls"), "p.xls must end in one of csv, tsv, txt, parquet, jsonl"),
     (("predict", "one.ccez", "-", "--out", "p.csv"), "standard input and output need a format of csv, tsv,"),
     (("predict", "one.ccez", "none.csv", "--out", "p.csv"), "none.csv must be a file, and there is none."),
+    (("predict", "one.ccez", "new.csv", "--out", "./new.csv"), "--out must be another file than that of the rows, got"),
+    (("predict", "one.ccez", "new.csv", "--out", "new.csv/p.csv"), "out must lie in a folder, got 'new.csv/p.csv', ab"),
+    (
+        ("predict", "one.ccez", "new.csv", "--out", "p.parquet.gz"),
+        "must be csv, tsv or jsonl in a .gz file, got",
+    ),
     (("predict", "one.ccez", "new.csv", "--out", "p.csv", "--batch-size", "0"), "batch_size must lie in [1, 2**31)"),
     (("predict", "new.csv", "new.csv", "--out", "p.csv"), "new.csv must be a whole pack made by `cce pack`, got"),
     (("predict", "none", "new.csv", "--out", "p.csv"), "none must be a run or a checkpoint, got no whole checkpoint"),
@@ -57,6 +63,21 @@ BAD = [
 @pytest.mark.parametrize(("words", "message"), BAD)
 def test_bad_input_is_one_line_and_leaves_nothing(rejected, words, message):
     assert message in rejected(words)
+
+
+def test_folders_and_closed_streams_are_one_line(alone, capsys, monkeypatch):
+    (alone / "folder.csv").mkdir()
+    assert main(["predict", "one.ccez", "new.csv", "--out", "folder.csv"]) == 2
+    assert capsys.readouterr().err == "cce predict: out must be a file, got the folder 'folder.csv'.\n"
+    (alone / "folder.csv").rmdir()
+    monkeypatch.setattr(sys, "stdin", None)
+    for words in (["predict", "one.ccez", "-", "--format", "csv", "--out", "q.csv"], ["evaluate", "one.ccez", "-"]):
+        assert main(words) == 2
+        line = f"cce {words[0]}: standard input must be open to read rows from it, and it is closed.\n"
+        assert capsys.readouterr().err == line
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["predict", "one.ccez", "new.csv", "--out", "-"]) == 2
+    assert capsys.readouterr().err == "cce predict: standard output must be open to write to it, and it is closed.\n"
 
 
 def test_a_bad_row_or_a_full_disk_leaves_no_predictions(alone, capsys):

@@ -103,6 +103,10 @@ def test_a_dry_run_counts_all_rounds_and_writes_nothing(words, tmp_path, capsys)
         ),
         (["tune", "tuned.toml", "--only", "cce"], "only must name series of the recipe (full, pq), got 'cce'."),
         (["tune", "tuned.toml", "--jobs", "0"], "jobs must lie in [1, 2**16), got 0."),
+        (
+            ["tune", "tuned.toml", "--dry-run", "--engine", "spark"],
+            "engine must be local, ray or ray://host:port, got 'spark'.",
+        ),
         (["sweep", "plain.toml", "--tuned"], "--tuned must have choices in out, got none: run `cce tune` first."),
     ],
 )

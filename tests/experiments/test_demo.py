@@ -48,8 +48,8 @@ def test_params_and_bytes_by_hand(records):
     assert (hashed.num_params, hashed.nbytes) == (2 * 400, 2 * (400 * 4 + SEEDS))
     learned = sum(clustered.config["num_learned"].values())
     assert 20 < learned < 502
-    pointers = learned * 8  # a byte for each frequent id and column
-    assert (clustered.num_params, clustered.nbytes) == (2 * 400, 2 * 400 * 4 + pointers + 2 * 16 * SEEDS)
+    pointers = learned * 4  # a byte for each frequent id and column
+    assert (clustered.num_params, clustered.nbytes) == (2 * 400, 2 * 400 * 4 + pointers + 2 * 4 * SEEDS)
 
 
 def test_a_record_holds_its_settings_and_its_validations(records):
@@ -58,13 +58,13 @@ def test_a_record_holds_its_settings_and_its_validations(records):
         assert record.config["epochs"] == 2
         assert record.seconds > 0
         assert record.samples_per_second > 0
-        assert [scores["epoch"] for scores in record.curve] == [1, 1, 2, 2]
+        rounds = 5 if record.method == "cce" else 0
+        assert [scores["epoch"] for scores in record.curve] == [1, 1, 2, 2, *[3] * rounds]
         assert 0.4 < record.scores["auc"] < 1
 
 
-def test_only_the_table_that_can_cluster_was_clustered(records):
-    by_method = {record.method: record.seconds_by_part["cluster"] for record in records}
-    assert by_method["cce"] > 10 * max(by_method["full"], by_method["hash"])
+def test_only_the_table_that_learns_pointers_was_refitted(records):
+    assert {record.method for record in records if "refit" in record.seconds_by_part} == {"cce"}
 
 
 def test_no_table_beats_the_oracle(outcome):

@@ -1,11 +1,15 @@
 """A report as one document for a paper."""
 
+import shutil
+import subprocess
+
 import pytest
 
 from cce.cli import report as report_verb
-from cce.report.paper import FORMATS, as_latex, as_markdown, scores_table
+from cce.report.paper import FORMATS, as_latex, as_markdown, scores_table, short_factors
 from cce.report.reading import Collected
 from cce.report.sections import make_sections
+from cce.report.writing import write_report
 from helpers.made_records import made_record
 
 
@@ -28,6 +32,28 @@ def test_the_table_of_scores_by_hand(sections):
         "| cce | **0.4495 ± 0.0007** | – | – |",
         "| hash | 0.4750 ± 0.0071 | **0.4600** | – |",
     ]
+
+
+def test_factors_of_papers_are_short(sections):
+    (of_hash,) = (row for row in short_factors(sections[0]).rows if row[0].value == "hash")
+    assert [str(cell) for cell in of_hash[1:]] == ["≤ 210×†", "≤ 210×†", "≤ 210×†", "extrapolated"]
+    about = f"Compression factors, {sections[0].group.title}; † extrapolated."
+    assert f"{about}\n\n| series | fewer" in as_markdown(sections, [])
+    assert r"hash & $\leq$ 210$\times$$^\dagger$ &" in as_latex(sections, [])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_pdflatex_takes_it_whatever_names_say(tmp_path):
+    names = ("[a]", "*b", "c_d & 5 % #1 {e} \\f ~ ^ $g$ | <h>", "a very long name " * 12)
+    records = [made_record(name, 500, 0, bce=0.46) for name in names] + [made_record("full", None, 0, bce=0.45)]
+    write_report(Collected(records=records), tmp_path, form="latex", figures=False)
+    lines = [r"\documentclass{article}\usepackage{booktabs}\usepackage{graphicx}\begin{document}", r"\input{report}"]
+    lines += [rf"\input{{{path.relative_to(tmp_path)}}}" for path in sorted(tmp_path.rglob("*.tex"))]
+    (tmp_path / "whole.tex").write_text("\n\n".join([*lines, r"\end{document}"]), "utf-8")
+    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "whole.tex"]
+    found = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 0, found.stdout[-2000:]
 
 
 def test_latex_has_tables_sentences_and_figures_and_balances(sections):

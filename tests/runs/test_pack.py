@@ -1,5 +1,6 @@
 """Packs: one file that holds a run, checked when it is opened."""
 
+import hashlib
 import json
 import shutil
 import zipfile
@@ -96,6 +97,20 @@ def test_foreign_and_newer_packs_are_rejected(packed, tmp_path):
         archive.writestr("pack.json", json.dumps(manifest))
     with pytest.raises(ValueError, match=r"got damage: model\.safetensors is compressed\.$"):
         cce.load_run(path)
+
+
+def test_a_record_that_is_none_is_named(packed, tmp_path):
+    path = tmp_path / "a.ccez"
+    path.write_bytes(packed)
+    with zipfile.ZipFile(path) as archive:
+        files = json.loads(archive.read("pack.json"))["files"]
+        others = {name: archive.read(name) for name in archive.namelist()} | {"record.jsonl": b"{}"}
+    files["record.jsonl"] = {"bytes": 2, "sha256": hashlib.sha256(b"{}").hexdigest()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in others.items():
+            archive.writestr(name, content)
+    with pytest.raises(ValueError, match=r"^record\.jsonl of .*a\.ccez must hold the record of a run: "):
+        cce.load_run(changed(path.read_bytes(), path, files=files))
 
 
 def test_a_full_disk_leaves_the_old_pack_and_nothing_else(trained, tmp_path):

@@ -1,5 +1,6 @@
 """What goes into a pack; packs themselves are in test_pack.py."""
 
+import os
 import shutil
 
 import pytest
@@ -17,6 +18,13 @@ def test_a_run_that_is_not_finished_is_packed_without_a_record(trained, tmp_path
         *("inputs/000.safetensors", "inputs/001.safetensors", "inputs/002.safetensors", "inputs/inputs.json"),
         "model.safetensors",
     ]
+
+
+def test_a_run_in_a_folder_that_cannot_be_written_is_packed(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("inputs"))
+    (tmp_path / "run" / f".inputs.{os.getpid()}.part").write_text("in the way")  # root may write anywhere else
+    assert pack_run(tmp_path / "run", tmp_path / "one.ccez").has_inputs
+    assert not (tmp_path / "run" / "inputs").exists()
 
 
 def test_a_data_set_that_is_gone_or_another_is_rejected(trained, tmp_path):

@@ -1,5 +1,6 @@
 """Probabilities, block by block, and files of them."""
 
+import gzip
 import math
 
 import numpy as np
@@ -45,6 +46,11 @@ def test_text_holds_every_bit(ending, tmp_path):
     lines = (tmp_path / f"a.{ending}").read_text().splitlines()
     texts = [line.removeprefix('{"probability": ').removesuffix("}") for line in lines[ending != "jsonl" :]]
     assert np.array_equal(np.array(texts, np.float32), np.concatenate(blocks))
+
+
+def test_text_is_compressed_if_its_name_says_so(tmp_path):
+    write_predictions([np.array([0.25, 0.5], np.float32)], tmp_path / "a.csv.gz")
+    assert gzip.decompress((tmp_path / "a.csv.gz").read_bytes()) == b"probability\n0.25\n0.5\n"
 
 
 def test_no_rows_are_a_file_as_well(tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import select
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -33,20 +35,45 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; 0 if it went well, 2 with one clear line if not (bad input, a diverged run), 130 if interrupted."""
+    """Run one verb; 0 if it went well, 2 with one clear line if not (bad input, a diverged run), 130 if interrupted.
+
+    141, without a line, if who read the output has gone, as `head` does.
+    """
     verb = "cce"
     try:
         plugins, arguments = _load_plugins(arguments)
         options = _parser().parse_args(arguments, argparse.Namespace(plugins=plugins))
         verb = f"cce {options.verb}"
         options.run(options)
+        print(end="", flush=True)  # what cannot be written is noticed here, and not when Python ends
     except (ValueError, TypeError, OSError, FloatingPointError, MemoryError) as error:
+        if isinstance(error, BrokenPipeError) and _has_lost_reader():
+            _drop_output()
+            return 141
         print(f"{verb}: {error}", file=sys.stderr)
+        _drop_output()
         return 2
     except KeyboardInterrupt as error:
         print(f"{verb}: {str(error) or 'interrupted'}", file=sys.stderr)
         return 130
     return 0
+
+
+def _has_lost_reader() -> bool:
+    """Whether standard output is a pipe that nobody reads any more."""
+    if not hasattr(select, "poll"):  # Windows
+        return False
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _drop_output() -> None:
+    """Forget what cannot be written, or Python would try again when it ends."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _load_plugins(arguments: Sequence[str] | None) -> tuple[list[str], list[str]]:

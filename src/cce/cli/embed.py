@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cce.cli.loading import add_loading, add_run, load
+from cce.files import check_target
 from cce.records import strict_json
 
 EXAMPLE = """examples:
@@ -41,6 +42,8 @@ def run(options: argparse.Namespace) -> None:
 
     if options.out.suffix != ".npy":
         raise ValueError(f"--out must end in .npy, got {str(options.out)!r}.")
+    for path in (options.out, *([] if options.no_values else [values_file(options.out)])):
+        check_target("--out", path)
     found = load(options)
     vectors = found.vectors(options.feature)
     told = {"checkpoint": str(found.path), "vectors": str(options.out), "shape": list(vectors.shape)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from cce.cli.loading import add_loading, add_run, load
+from cce.cli.loading import add_loading, add_run, check_rows, load
 from cce.data import FORMATS
 from cce.evaluation import format_scores, list_metrics
 from cce.records import strict_json
@@ -57,6 +57,7 @@ def add_verb(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Load and score a checkpoint, and print the scores."""
+    check_rows(options.rows)
     loaded = load(options)
     found = loaded.evaluate(
         options.rows,

@@ -49,6 +49,8 @@ def run(options: argparse.Namespace) -> None:
 
     if options.data_set is not None:
         raise ValueError(f"data goes with --page, got {str(options.data_set)!r} without.")
+    if options.path.is_file():
+        raise ValueError(f"RUN must be a folder; a pack goes with --page, got the file {str(options.path)!r} without.")
     found = inspect_checkpoint(options.path, model=options.model, trust_model=options.trust_model)
     for line in found.damage:
         print(f"cce inspect: {line}", file=sys.stderr)

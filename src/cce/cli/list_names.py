@@ -26,7 +26,7 @@ def add_verb(verbs: Any) -> None:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=tuple(KINDS), help="what to list")
+    parser.add_argument("what", choices=tuple(KINDS), metavar="|".join(KINDS), help="what to list")
     parser.add_argument("--json", action="store_true", help="print names and descriptions as a JSON object")
     parser.set_defaults(run=run)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cce.data import STANDARD
 
 if TYPE_CHECKING:
     import argparse
@@ -36,6 +39,15 @@ def add_data_set(parser: argparse.ArgumentParser) -> None:
     """Add where the data set of a run is now."""
     about = "the data set that the run was trained on, if it is not where it was; needed once, for its vocabularies"
     parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, dest="data_set", help=about)
+
+
+def check_rows(rows: str, out: str | None = None) -> None:
+    """Reject standard input that is closed, and rows that would be overwritten."""
+    if rows == STANDARD:
+        if sys.stdin is None:
+            raise ValueError("standard input must be open to read rows from it, and it is closed.")
+    elif out is not None and os.path.exists(rows) and os.path.exists(out) and os.path.samefile(rows, out):
+        raise ValueError(f"--out must be another file than that of the rows, got {out!r} for both.")
 
 
 def load(options: argparse.Namespace) -> LoadedRun:

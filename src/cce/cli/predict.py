@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from cce.cli.loading import add_loading, add_run, load
+from cce.cli.loading import add_loading, add_run, check_rows, load
 from cce.data import FORMATS, STANDARD
 from cce.records import strict_json
 
@@ -45,6 +45,7 @@ def run(options: argparse.Namespace) -> None:
     """Predict, and say how many rows there were."""
     from cce.runs import write_predictions
 
+    check_rows(options.raw, options.out)
     found = load(options)
     to_standard = options.out == STANDARD
     blocks = found.predict_blocks(

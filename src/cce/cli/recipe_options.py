@@ -55,7 +55,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def read_setting(options: argparse.Namespace) -> Setting:
     """Read the recipe, and find the folders."""
     from cce.experiments import find_recipe, read_recipe, take_ground
+    from cce.workers import check_engine
 
+    check_engine(options.engine)
     options.recipe = find_recipe(options.recipe)
     recipe = read_recipe(options.recipe)
     if options.like is not None:

@@ -23,7 +23,7 @@ from cce.clustering import (
     draw_sample,
     encode_all,
 )
-from cce.embeddings.base import MAX_IDS, check_budget, check_weight
+from cce.embeddings.base import MAX_IDS, check_weight
 from cce.embeddings.clusterable import (
     Clusterable,
     ClusterEvent,
@@ -32,7 +32,7 @@ from cce.embeddings.clusterable import (
     check_clustering,
 )
 from cce.embeddings.initialization import StartScale, normal_table, projection_table
-from cce.embeddings.low_rank import low_rank_factors
+from cce.embeddings.low_rank import largest_rank, low_rank_factors
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
 from cce.indexing import Assignments, PointerStore
@@ -158,9 +158,8 @@ class CollidingEmbedding(Clusterable):
     ) -> dict[str, Any]:
         """The thin table as wide, and later the codebook as tall, as the budget holds."""
         del options
-        per_dim = num_embeddings + embedding_dim
-        check_budget(cls.method, num_params, per_dim)
-        return {"num_rows": num_params // embedding_dim, "thin_dim": min(num_params // per_dim, embedding_dim)}
+        thin_dim = largest_rank(cls.method, num_embeddings, embedding_dim, num_params)
+        return {"num_rows": num_params // embedding_dim, "thin_dim": thin_dim}
 
     def _thin_rows(self, ids: Tensor) -> Tensor:
         return self.codebook.detach()[ids.to(self.codebook.device)]

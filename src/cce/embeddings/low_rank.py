@@ -73,9 +73,14 @@ class LowRankEmbedding(Embedding):
     ) -> dict[str, Any]:
         """The largest rank within the budget."""
         del options
-        per_rank = num_embeddings + embedding_dim
-        check_budget(cls.method, num_params, per_rank)
-        return {"rank": min(num_params // per_rank, embedding_dim)}
+        return {"rank": largest_rank(cls.method, num_embeddings, embedding_dim, num_params)}
+
+
+def largest_rank(method: str, num_embeddings: int, embedding_dim: int, num_params: int) -> int:
+    """The values a narrow row may have if table and projection are to stay within the budget."""
+    per_rank = num_embeddings + embedding_dim
+    check_budget(method, num_params, per_rank)
+    return min(num_params // per_rank, embedding_dim)
 
 
 def low_rank_factors(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:

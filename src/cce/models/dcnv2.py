@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from cce.checks import check_choice, check_range
 from cce.models.network import check_hidden, make_linear, make_network
-from cce.models.parts import check_parts, concatenate, concatenated_size
+from cce.models.parts import ConcatenatingModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class CrossLayer(nn.Module):
         return first * self.linear(narrow) + values  # type: ignore[no-any-return]
 
 
-class DCNv2(nn.Module):
+class DCNv2(ConcatenatingModel):
     """A batch to logits `(batch)`.
 
     num_cross_layers: layers `x₀ ⊙ (W x + b) + x` on the vectors and dense values of a row, one after the other.
@@ -65,15 +65,14 @@ class DCNv2(nn.Module):
         batch_norm: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        check_parts(schema, tables)
+        super().__init__(schema, tables)
         check_range("num_cross_layers", num_cross_layers, 1, 2**16)
         check_choice("structure", structure, STRUCTURES)
         check_hidden("hidden", hidden)
-        size = concatenated_size(schema, tables)
+        size = self.num_values
         if low_rank is not None:
             check_range("low_rank", low_rank, 1, size + 1)
-        self.tables, self.num_dense, self.structure = tables, len(schema.dense), structure
+        self.structure = structure
         self.cross = nn.ModuleList(CrossLayer(size, low_rank, generator) for _ in range(num_cross_layers))
         self.network = make_network(size, hidden, dropout=dropout, batch_norm=batch_norm, generator=generator)
         deep = hidden[-1] if hidden else 0
@@ -81,7 +80,7 @@ class DCNv2(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits `(batch)`."""
-        first = concatenate(self.tables(batch.ids, batch.offsets), batch.dense, self.num_dense)
+        first = self.concatenate(batch)
         crossed = first
         for layer in self.cross:
             crossed = layer(first, crossed)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
 from cce.models.network import check_hidden, make_linear, make_network
-from cce.models.parts import check_parts, concatenate, concatenated_size
+from cce.models.parts import ConcatenatingModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def context_columns(schema: Schema, dim: int, names: Sequence[str]) -> list[int]
     return columns
 
 
-class FinalMLP(nn.Module):
+class FinalMLP(ConcatenatingModel):
     """A batch to logits `(batch)`: `b + w₁ · o₁ + w₂ · o₂ + Σ_h o₁ₕ · Wₕ o₂ₕ`, for the outputs of two networks.
 
     first, second: sizes of the hidden layers of the two networks.
@@ -94,8 +94,7 @@ class FinalMLP(nn.Module):
         batch_norm: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        check_parts(schema, tables)
+        super().__init__(schema, tables)
         _check_sizes(first, second, num_heads)
         check_hidden("gate_hidden", gate_hidden)
         check_flag("gates", gates)
@@ -103,13 +102,12 @@ class FinalMLP(nn.Module):
         dropouts = dropout if isinstance(dropout, list | tuple) else (dropout, dropout)
         if len(contexts) != 2 or len(dropouts) != 2:
             raise ValueError(f"contexts and dropout must be of two networks, got {contexts!r} and {dropout!r}.")
-        self.tables, self.num_dense, self.num_heads = tables, len(schema.dense), num_heads
-        size = concatenated_size(schema, tables)
+        self.num_heads = num_heads
         dim = tables.embedding_dim
         gate = {"hidden": gate_hidden, "generator": generator}
         self.gates = nn.ModuleList(Gate(schema, dim, names, **gate) for names in contexts if gates)  # type: ignore[arg-type]
         self.networks = nn.ModuleList(
-            make_network(size, hidden, dropout=share, batch_norm=batch_norm, generator=generator)
+            make_network(self.num_values, hidden, dropout=share, batch_norm=batch_norm, generator=generator)
             for hidden, share in zip((first, second), dropouts, strict=True)
         )
         self.linear = make_linear(first[-1] + second[-1], 1, generator)
@@ -119,7 +117,7 @@ class FinalMLP(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits `(batch)`."""
-        values = concatenate(self.tables(batch.ids, batch.offsets), batch.dense, self.num_dense)
+        values = self.concatenate(batch)
         inputs = [gate(values) for gate in self.gates] or [values, values]
         one, two = (network(each) for network, each in zip(self.networks, inputs, strict=True))
         first, second = (each.unflatten(1, (self.num_heads, -1)) for each in (one, two))  # (B, heads, size / heads)

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import Tensor, nn
-
 from cce.models.network import check_hidden, make_network
-from cce.models.parts import check_parts, concatenate, concatenated_size
+from cce.models.parts import ConcatenatingModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
+    from torch import Tensor
 
     from cce.collection import EmbeddingCollection
     from cce.schema import Batch, Schema
 
 
-class MLP(nn.Module):
+class MLP(ConcatenatingModel):
     """A batch to logits `(batch)`: a network on all vectors and dense values of a row, one after the other.
 
     hidden: sizes of the hidden layers.
@@ -41,15 +40,12 @@ class MLP(nn.Module):
         batch_norm: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__()
-        check_parts(schema, tables)
+        super().__init__(schema, tables)
         check_hidden("hidden", hidden)
-        self.tables = tables
-        self.num_dense = len(schema.dense)
-        size = concatenated_size(schema, tables)
-        self.network = make_network(size, hidden, 1, dropout=dropout, batch_norm=batch_norm, generator=generator)
+        self.network = make_network(
+            self.num_values, hidden, 1, dropout=dropout, batch_norm=batch_norm, generator=generator
+        )
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits `(batch)`."""
-        vectors = self.tables(batch.ids, batch.offsets)  # (B, F, D)
-        return self.network(concatenate(vectors, batch.dense, self.num_dense)).squeeze(-1)  # type: ignore[no-any-return]
+        return self.network(self.concatenate(batch)).squeeze(-1)  # type: ignore[no-any-return]

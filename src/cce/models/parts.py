@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cce.checks import check_number, check_type
 from cce.collection import BakedCollection, EmbeddingCollection
-from cce.schema import Schema
+from cce.schema import Batch, Schema
 
 
 def check_parts(schema: Schema, tables: EmbeddingCollection) -> None:
@@ -40,15 +40,20 @@ def check_dense(dense: Tensor, num_dense: int) -> None:
         raise ValueError(f"dense must have shape (batch, {num_dense}), got {tuple(dense.shape)}.")
 
 
-def concatenated_size(schema: Schema, tables: EmbeddingCollection) -> int:
-    """The values a row of `concatenate` has."""
-    return len(schema.features) * tables.embedding_dim + len(schema.dense)
+class ConcatenatingModel(nn.Module):
+    """A model whose input is all vectors of a row one after the other, then its dense values: `num_values` of them."""
 
+    def __init__(self, schema: Schema, tables: EmbeddingCollection) -> None:
+        super().__init__()
+        check_parts(schema, tables)
+        self.tables, self.num_dense = tables, len(schema.dense)
+        self.num_values = tables.num_features * tables.embedding_dim + self.num_dense
 
-def concatenate(vectors: Tensor, dense: Tensor, num_dense: int) -> Tensor:
-    """All vectors of a row one after the other, then its dense values: `(B, F · D + num_dense)`."""
-    values = vectors.flatten(1)  # (B, F · D)
-    if not num_dense:
-        return values
-    check_dense(dense, num_dense)
-    return torch.cat([values, dense.to(values.dtype)], dim=1)
+    def concatenate(self, batch: Batch) -> Tensor:
+        """The input `(B, num_values)`."""
+        vectors: Tensor = self.tables(batch.ids, batch.offsets)  # (B, F, D)
+        values = vectors.flatten(1)
+        if not self.num_dense:
+            return values
+        check_dense(batch.dense, self.num_dense)
+        return torch.cat([values, batch.dense.to(values.dtype)], dim=1)

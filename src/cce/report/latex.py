@@ -24,9 +24,13 @@ ESCAPES = str.maketrans(
         "≈": r"$\approx$",
         "–": "--",
         "…": r"\dots{}",
+        "†": r"$^\dagger$",
+        "[": "{[}",  # at the start of a row it would be an option of the line break before
+        "*": "{*}",  # the same
         "\n": " ",
     }
 )
+FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
 
 
 def escape_latex(text: str) -> str:
@@ -41,9 +45,9 @@ def latex_tabular(headers: Sequence[str], rows: Sequence[Sequence[str]], *, kind
 
 
 def latex_float(kind: str, body: str, *, caption: str, label: str) -> str:
-    """A `table` or `figure` with caption and label."""
+    """A `table`, shrunk to the width of the text if it is wider, or a `figure`, with caption and label."""
     words = rf"\caption{{{escape_latex(caption)}}}" + "\n" + rf"\label{{{label}}}"
-    inner = f"{words}\n{body}" if kind == "table" else f"{body}\n{words}"
+    inner = f"{words}\n{FIT}{{\n{body}}}" if kind == "table" else f"{body}\n{words}"
     return f"\\begin{{{kind}}}\n\\centering\n{inner}\n\\end{{{kind}}}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cce.report.factors import deviation
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PREAMBLE = (
     "% \\usepackage{booktabs} and \\usepackage{graphicx}; the folder of this file is where figures are searched.\n"
 )
-MEANING = "± is the standard deviation over seeds; differences are between runs of the same seed."
+EXTRAPOLATED, DAGGER = " (extrapolated)", "†"
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,21 @@ def _score(group: Group, budget: Budget, best: float) -> Cell:
 
 
 def short_factors(section: Section) -> Table:
-    """The compression factors without ranges and notes."""
-    return section.factors.only(("series", "fewer training bytes", "fewer served bytes", "fewer params", "how"))
+    """The compression factors without ranges and notes; what is extrapolated has a dagger."""
+    found = section.factors.only(("series", "fewer training bytes", "fewer served bytes", "fewer params", "how"))
+    rows = [[_short(column, cell) for column, cell in zip(found.columns, row, strict=True)] for row in found.rows]
+    return replace(found, rows=rows)
+
+
+def _short(column: Column, cell: Cell) -> Cell:
+    if column.name == "how":
+        return replace(cell, text=str(cell).partition(";")[0])
+    return cell if column.is_text else replace(cell, text=str(cell).replace(EXTRAPOLATED, DAGGER))
+
+
+def factors_caption(section: Section) -> str:
+    """What a table of factors shows."""
+    return f"Compression factors, {section.group.title}; {DAGGER} extrapolated."
 
 
 def caption(section: Section) -> str:
@@ -85,7 +98,8 @@ def as_markdown(sections: Sequence[Section], pictures: Sequence[str]) -> str:
     for section in sections:
         parts += [f"## {section.group.title}", section.headline, section.caution]
         parts += [f"{caption(section)}\n\n{scores_table(section.group).as_markdown()}".rstrip()]
-        parts += [short_factors(section).as_markdown().rstrip()] if section.factors.rows else []
+        if section.factors.rows:
+            parts += [f"{factors_caption(section)}\n\n{short_factors(section).as_markdown()}".rstrip()]
         parts += ["\n".join(f"- {each}" for each in section.comparisons), meaning(section.comparisons)]
         parts += [f"![{name}]({name})" for name in pictures if _is_of(section, name)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -101,7 +115,7 @@ def as_latex(sections: Sequence[Section], pictures: Sequence[str]) -> str:
             latex_float("table", scores.as_latex().rstrip(), caption=caption(section), label=f"tab:{slug}-scores")
         )
         if factors.rows:
-            body, about = factors.as_latex().rstrip(), f"{factors.title}, {section.group.title}."
+            body, about = factors.as_latex().rstrip(), factors_caption(section)
             parts.append(latex_float("table", body, caption=about, label=f"tab:{slug}-factors"))
         parts += [_figure(name, section) for name in pictures if _is_of(section, name)]
     return "\n\n".join(parts) + "\n"

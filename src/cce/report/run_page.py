@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cce.evaluation import format_scores
-from cce.files import write_atomic
+from cce.files import check_target, write_atomic
 from cce.footprint import Footprints
 from cce.report.page import train_command
 from cce.report.run_parts import footprints, make_parts
@@ -30,8 +30,7 @@ def write_run_page(run: LoadedRun, out: Path | str, *, data: Path | str | None =
 
     if not can_draw():
         raise ModuleNotFoundError(f"a page cannot be drawn: {HINT}")
-    if Path(out).is_dir():
-        raise IsADirectoryError(f"page must be a file, got the folder {str(out)!r}.")
+    check_target("page", Path(out))
     history = read_history(run)
     parts = make_parts(run, history, data)
     write_atomic(Path(out), _page(run, history, parts))

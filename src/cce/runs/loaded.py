@@ -16,7 +16,7 @@ from cce.distributed import Ranks
 from cce.records import RunRecord
 from cce.run_folder import CHECKPOINTS, RunFolder
 from cce.runs.evaluating import Evaluation, Scorer, adapt_model, check_rows_or_data, is_folder, prepared_batches
-from cce.runs.inputs import INPUTS, DataReference, RunInputs, find_inputs, read_inputs
+from cce.runs.inputs import INPUTS, DataReference, RunInputs, find_inputs, locate_data, read_inputs
 from cce.runs.pack import RECORD, Pack
 from cce.runs.predicting import BATCH_SIZE, predict_batches
 from cce.runs.vectors import FeatureVectors
@@ -148,7 +148,8 @@ def load_run(
 ) -> LoadedRun:
     """Load the run in a folder, at its best checkpoint; or a checkpoint itself; or a pack.
 
-    data: the data set of the run, if it is not where it was. It is needed once, for the vocabularies.
+    data: the data set of the run, if it is neither where it was nor moved together with the run. It is needed once, for
+    the vocabularies.
     model, trust_model: code that is not of this package is run only if it is given again, or trusted.
     """
     check_type("path", path, (str, Path), "the path of a run")
@@ -163,7 +164,8 @@ def load_run(
     with kept_random_state():
         config, made = load_model(checkpoint, model=model, trust_model=trust_model)
     folder = run_folder(where)
-    reference = DataReference(folder.path, Path(data or config.data), checkpoint.get("data", str))
+    fingerprint = checkpoint.get("data", str)
+    place = Path(data) if data else locate_data(folder.path, Path(config.data), fingerprint)
     return LoadedRun(
         path=checkpoint.path,
         step=checkpoint.step,
@@ -171,7 +173,7 @@ def load_run(
         config=config,
         schema=read_schema(checkpoint),
         scores=_packed_scores(pack) if pack else folder.read_record().scores if folder.is_finished else {},
-        source=pack or reference,
+        source=pack or DataReference(folder.path, place, fingerprint),
         damage=tuple(damage),
     )
 
@@ -182,4 +184,9 @@ def run_folder(path: Path) -> RunFolder:
 
 
 def _packed_scores(pack: Pack) -> dict[str, float]:
-    return RunRecord.from_json(pack.read(RECORD).decode()).scores if RECORD in pack.starts else {}
+    if RECORD not in pack.starts:
+        return {}
+    try:
+        return RunRecord.from_json(pack.read(RECORD).decode()).scores
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{RECORD} of {pack.path} must hold the record of a run: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from cce.data import JSON, STANDARD, find_format
-from cce.files import replace_file
+from cce.files import check_target, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,6 +44,8 @@ def predict_batches(model: nn.Module, batches: Iterable[Batch], *, progress: boo
 def write_predictions(blocks: Iterable[np.ndarray], out: str | Path, form: str | None = None) -> int:
     """Write probabilities to a file, whole or not at all, or to standard output ("-"); return how many there were."""
     form = find_format(out, form)
+    if str(out) != STANDARD:
+        check_target("out", Path(out))
     num_rows = 0
     with _writer(out, form) as write:
         for block in blocks:
@@ -56,8 +59,9 @@ def _writer(out: str | Path, form: str) -> Iterator[Callable[[np.ndarray], None]
     if form == "parquet":
         from cce.data import TableWriter
 
-        if str(out) == STANDARD:
-            raise ValueError("format must be csv, tsv or jsonl on standard output, got 'parquet'.")
+        if str(out) == STANDARD or _is_compressed(out):
+            place = "in a .gz file" if _is_compressed(out) else "on standard output"
+            raise ValueError(f"format must be csv, tsv or jsonl {place}, got 'parquet'.")
         with replace_file(Path(out)) as temporary, TableWriter(temporary, {COLUMN: "float32"}) as table:
             yield lambda block: table.write({COLUMN: block})
         return
@@ -75,8 +79,18 @@ def _write_lines(file: IO[str], block: np.ndarray, *, as_json: bool) -> None:
 @contextmanager
 def _text_file(out: str | Path) -> Iterator[IO[str]]:
     if str(out) == STANDARD:
+        if sys.stdout is None:
+            raise ValueError("standard output must be open to write to it, and it is closed.")
         yield sys.stdout
         sys.stdout.flush()
         return
-    with replace_file(Path(out)) as temporary, temporary.open("w", encoding="utf-8") as file:
+    with replace_file(Path(out)) as temporary, _open(temporary, is_compressed=_is_compressed(out)) as file:
         yield file
+
+
+def _open(path: Path, *, is_compressed: bool) -> IO[str]:
+    return gzip.open(path, "wt", encoding="utf-8") if is_compressed else path.open("w", encoding="utf-8")
+
+
+def _is_compressed(out: str | Path) -> bool:
+    return str(out).endswith(".gz")

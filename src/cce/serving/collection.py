@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cce.collection import TableDict
 from cce.indexing import check_ids
-from cce.serving.lookup import RowLookup, are_readable
+from cce.serving.lookup import LookupHolder, RowLookup, are_readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from cce.serving.frozen_tables import FrozenTable
 
 Column = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
 
 
-class FrozenCollection(nn.Module):
+class FrozenCollection(LookupHolder):
     """What `EmbeddingCollection` is, with frozen tables: ids of all features to vectors `(B, F, D)` of float32.
 
     Ids are `(B, F)`; or flat, with offsets `(F · B + 1)`; or a dictionary by feature, of ids `(B)` or of tuples: ids
@@ -44,9 +44,6 @@ class FrozenCollection(nn.Module):
         self.tables = TableDict(dict(tables))
         self.embedding_dim = next(iter(tables.values())).embedding_dim
         self.pooling, self.unified, self.padding_idx = pooling, unified, padding_idx
-        self._lookup: RowLookup | Literal[False] | None = (
-            None  # False where compiled loops cannot serve; None: not known yet
-        )
 
     @property
     def num_features(self) -> int:
@@ -86,15 +83,6 @@ class FrozenCollection(nn.Module):
             is_suited = not self.unified and RowLookup.suits(self._tables())
             self._lookup = RowLookup(self._tables()) if is_suited else False  # type: ignore[arg-type]
         return self._lookup
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
-        self._lookup = None  # addresses change
-        applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        return applied
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy looks up by itself, with other addresses."""
-        return self.__dict__ | {"_lookup": None}
 
     def _column(self, place: int, column: Column) -> Tensor:
         """Vectors `(B, D)` of one feature."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import reduce
 from operator import add, mul
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from cce.indexing import check_ids, hash32
-from cce.serving.lookup import RowLookup, are_readable
+from cce.serving.lookup import LookupHolder, RowLookup, are_readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from cce.serving.row_groups import RowGroup
     from cce.serving.stored_rows import StoredRows
@@ -100,7 +100,7 @@ class Importance(nn.Module):
         return self.weights.index_select(0, ids).unsqueeze(-1)
 
 
-class FrozenRows(FrozenTable):
+class FrozenRows(LookupHolder, FrozenTable):
     """Rows of one codebook, `columns` pieces of `terms` rows each: summed, or with `product` multiplied over columns.
 
     Every method whose H is sparse: full tables, hashing, compositional embeddings, ROBE, product quantisation, CCE.
@@ -124,9 +124,6 @@ class FrozenRows(FrozenTable):
         self.groups = nn.ModuleList(groups)
         self.columns, self.terms, self.product = columns, terms, product
         self.weights = weights
-        self._lookup: RowLookup | Literal[False] | None = (
-            None  # False where compiled loops cannot serve; None: not known yet
-        )
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`, by compiled loops where they can serve."""
@@ -139,15 +136,6 @@ class FrozenRows(FrozenTable):
         ids = input.contiguous().long()
         vectors = torch.empty((*input.shape, self.embedding_dim))
         return self._lookup(ids, ids.numel(), 1, 0, vectors)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
-        self._lookup = None  # addresses change
-        applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        return applied
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy looks up by itself, with other addresses."""
-        return self.__dict__ | {"_lookup": None}
 
     def embed(self, ids: Tensor) -> Tensor:
         """The rows, weighted, summed over terms, side by side."""

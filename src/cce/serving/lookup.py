@@ -6,11 +6,11 @@ other kinds, where compiled loops are off.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cce import compiled
 from cce.compiled import KINDS, parallel_for
@@ -19,7 +19,7 @@ from cce.serving import loops
 from cce.serving.row_groups import HashRows, OwnRows, PointerRows, RadixRows, RowGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cce.serving.frozen_tables import FrozenRows, FrozenTable
 
@@ -69,6 +69,21 @@ class RowLookup:
         column, limit = ids if ids.dim() < 2 or len(self.dims) == 1 else ids[:, place], self.num_embeddings[place]
         wrong = int(column[(column < 0) | (column >= limit)][0])
         raise IndexError(f"ids must lie in [0, {limit}), got {wrong}.")
+
+
+class LookupHolder(nn.Module):
+    """A module that looks up by compiled loops, and keeps their `RowLookup` while its tables stay where they are."""
+
+    _lookup: RowLookup | Literal[False] | None = None  # False where compiled loops cannot serve; None: not known yet
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
+        self._lookup = None  # addresses change
+        applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return applied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy looks up by itself, with other addresses."""
+        return self.__dict__ | {"_lookup": None}
 
 
 class _Group:
