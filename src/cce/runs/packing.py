@@ -21,8 +21,8 @@ NO_VOCABULARIES = ("synthetic", "baked")  # kinds of data sets
 def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = None, progress: bool = False) -> Pack:
     """Write the run in a folder, at its best checkpoint, to one file that `load_run` opens anywhere.
 
-    data: the data set of the run, if it is neither where it was nor moved together with the run. A synthetic or baked one
-    has no vocabularies, nor has its pack.
+    data: the data set of the run, if it is neither where it was nor moved together with the run. One that is
+    synthetic or baked has no vocabularies, nor has its pack.
     """
     where, target = Path(path), Path(out)
     if where.is_file():
