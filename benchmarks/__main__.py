@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    baked,
     cluster_event,
     collection,
     dense_cce,
@@ -35,6 +36,7 @@ def main(argv: list[str]) -> None:
         (scaling, []),
         (prepare, []),
         (loader, []),
+        (baked, []),
         (serving, []),
         (training, []),
         (dense_cce, []),

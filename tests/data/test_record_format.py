@@ -11,7 +11,16 @@ from cce.schema import Feature, Schema
 
 @pytest.mark.parametrize(
     ("num_embeddings", "name"),
-    [(1, "u1"), (256, "u1"), (257, "u2"), (65_536, "u2"), (65_537, "i4"), (2**31, "i4"), (2**31 + 1, "i8")],
+    [
+        (1, "u1"),
+        (256, "u1"),
+        (257, "u2"),
+        (65_536, "u2"),
+        (65_537, "i4"),
+        (2**31, "i4"),
+        (2**31 + 1, "u4"),
+        (2**32 + 1, "i8"),
+    ],
 )
 def test_ids_take_the_smallest_type_that_holds_the_last(num_embeddings, name):
     assert id_dtype(num_embeddings) == np.dtype(name)

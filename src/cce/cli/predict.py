@@ -13,6 +13,7 @@ from cce.records import strict_json
 EXAMPLE = """examples:
   cce predict runs/clicks-cce tomorrow.csv --out predictions.parquet
   cce predict one.ccez tomorrow.parquet --out predictions.csv
+  cce predict runs/more runs/clicks-baked --split test --out predictions.csv
   zcat rows.csv.gz | cce predict one.ccez - --format csv --out - > predictions.csv"""
 
 
@@ -22,12 +23,15 @@ def add_verb(verbs: Any) -> None:
         "predict",
         help="give raw rows their probabilities, by a trained run",
         description="Give each row of a CSV, TSV, Parquet or JSON-lines file its probability, in order, by the best "
-        "checkpoint of a run. Rows need no label. They are read and written block by block.",
+        "checkpoint of a run; or each row of a split of a data set that `cce prepare` made. Rows need no label. They "
+        "are read and written block by block.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_run(parser)
-    parser.add_argument("raw", metavar="RAW", help="the file of raw rows; - for standard input")
+    about = "the file of raw rows, or the folder of a data set; - for standard input"
+    parser.add_argument("raw", metavar="RAW|DATA", help=about)
+    parser.add_argument("--split", default=None, help="of a data set: train, validation or test (default: test)")
     parser.add_argument("--out", required=True, metavar="FILE", help="where to write; - for standard output")
     about = "what RAW is, if its name does not say so (and standard output, if --out is -)"
     parser.add_argument("--format", choices=tuple(FORMATS), default=None, help=about)
@@ -45,7 +49,11 @@ def run(options: argparse.Namespace) -> None:
     found = load(options)
     to_standard = options.out == STANDARD
     blocks = found.predict_blocks(
-        options.raw, batch_size=options.batch_size, form=options.format, progress=not options.json and not to_standard
+        options.raw,
+        split=options.split,
+        batch_size=options.batch_size,
+        form=options.format,
+        progress=not options.json and not to_standard,
     )
     num_rows = write_predictions(blocks, options.out, _form_of_output(options))
     told = {"checkpoint": str(found.path), "rows": num_rows, "out": options.out}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cce.data.loader import Loader
     from cce.data.manifest import MANIFEST, checksum, has_labels, read_manifest
     from cce.data.prepare.arrow import TableWriter
+    from cce.data.prepare.baked import prepare_baked
     from cce.data.prepare.columns import Columns, Reading
     from cce.data.prepare.head import head_of
     from cce.data.prepare.inputs import Input
@@ -43,6 +44,7 @@ _HOMES = {
     "loader": ("Loader",),
     "manifest": ("MANIFEST", "checksum", "has_labels", "read_manifest"),
     "prepare.arrow": ("TableWriter",),
+    "prepare.baked": ("prepare_baked",),
     "prepare.columns": ("Columns", "Reading"),
     "prepare.head": ("head_of",),
     "prepare.inputs": ("Input",),
@@ -108,6 +110,7 @@ __all__ = [
     "index_vocabulary",
     "movielens_job",
     "plain_error",
+    "prepare_baked",
     "prepare_data",
     "prepare_synthetic",
     "raw_options",

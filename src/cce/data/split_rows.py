@@ -20,7 +20,7 @@ class SplitRows:
     """The rows of one split, memory-mapped: rows are read on access."""
 
     def __init__(self, folder: Path, split: str, schema: Schema) -> None:
-        self.schema = schema
+        self.schema, self._num_columns = schema, len(schema.id_columns)
         self._dtype = record_dtype(schema)
         records = map_file(folder / rows_file(split), self._dtype)
         self._bytes = records.view(np.uint8).reshape(len(records), self._dtype.itemsize)
@@ -29,7 +29,7 @@ class SplitRows:
         self._others = [name for name in names if not name.startswith("id")]
         self._bags = {
             index: Bags(folder, split, index, feature.num_embeddings)
-            for index, feature in enumerate(schema.features)
+            for index, feature in enumerate(schema.id_columns)
             if feature.multi_hot
         }
 
@@ -38,13 +38,13 @@ class SplitRows:
 
     def fetch(self, rows: np.ndarray) -> Batch:
         """The rows with these indices, in this order."""
-        num_dense, num_features = len(self.schema.dense), len(self.schema.features)
+        num_dense, num_columns = len(self.schema.dense), self._num_columns
         columns = {
             "label": np.empty(len(rows), np.float32),
             "weight": np.empty(len(rows) if self.schema.has_weights else 0, np.float32),
             "dense": np.empty((len(rows), num_dense), np.float32),
         }
-        ids = np.empty((len(rows), num_features), np.int64)  # a multi-hot feature's column is not used
+        ids = np.empty((len(rows), num_columns), np.int64)  # a multi-hot feature's column is not used
         for start in range(0, len(rows), DECODED_ROWS):
             chunk = slice(start, start + DECODED_ROWS)
             self._decode(rows[chunk], {name: column[chunk] for name, column in columns.items()}, ids[chunk])
@@ -69,8 +69,8 @@ class SplitRows:
     def _with_bags(self, rows: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Flat ids and offsets: a one-hot feature has a bag of one id for each row."""
         ones = np.ones(len(rows), np.int64)
-        features = range(len(self.schema.features))
-        return join_bags([self._bags[f].fetch(rows) if f in self._bags else (ids[:, f], ones) for f in features])
+        columns = range(self._num_columns)
+        return join_bags([self._bags[c].fetch(rows) if c in self._bags else (ids[:, c], ones) for c in columns])
 
 
 def join_bags(columns: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ import torch
 
 from cce.data import MANIFEST, PreparedData
 from cce.evaluation import ExpectedCalibrationError, ScoredRows, check_rows
-from cce.runs.evaluating import prepared_batches
+from cce.runs.evaluating import adapt_model, prepared_batches
 from cce.runs.inputs import DataReference
 from cce.runs.pack import Pack
 from cce.runs.predicting import BATCH_SIZE
@@ -35,12 +35,13 @@ def calibrate(run: LoadedRun, data: Path | str | None = None) -> CalibrationCurv
 
     data: where the data set is, if it is not where it was.
     """
-    folder = _data_set(run, data)
-    split = "test" if PreparedData.open(folder).num_rows("test") else "validation"
+    prepared = PreparedData.open(data_of(run, data))
+    model, _ = adapt_model(run.model, run.schema, prepared)
+    split = "test" if prepared.num_rows("test") else "validation"
     metric, num_rows = ExpectedCalibrationError(), 0
-    device = next(run.model.parameters()).device
-    for batch in prepared_batches(folder, run.schema, split=split, batch_size=BATCH_SIZE):
-        logits = run.model(batch.to(device)).float()
+    device = next(model.parameters()).device
+    for batch in prepared_batches(prepared, split=split, batch_size=BATCH_SIZE):
+        logits = model(batch.to(device)).float()
         check_rows(logits, batch.labels.to(device), first_row=num_rows)
         metric.add(ScoredRows.of(logits, batch.labels, batch.weights))
         num_rows += len(batch)
@@ -48,7 +49,7 @@ def calibrate(run: LoadedRun, data: Path | str | None = None) -> CalibrationCurv
     return CalibrationCurve(split, num_rows, metric.compute(), bins)
 
 
-def _data_set(run: LoadedRun, data: Path | str | None) -> Path:
+def data_of(run: LoadedRun, data: Path | str | None) -> Path:
     """The folder of the data set that a run was trained on; anything else is rejected."""
     source, where = run.source, Path(data or run.config.data)
     if isinstance(source, DataReference):

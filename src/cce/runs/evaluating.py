@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cce.collection import bake_model
 from cce.data import STANDARD, PreparedData
 from cce.evaluation import check_metrics, describe_metric
 from cce.training import group_column, score
@@ -66,16 +67,29 @@ class _Counted:
             yield batch
 
 
-def prepared_batches(data: Path, schema: Schema, *, split: str, batch_size: int) -> Iterable[Batch]:
-    """The batches of a split of a data set that must have the columns of a run."""
-    prepared = PreparedData.open(data)
-    if not prepared.num_rows(split):
+def adapt_model(model: nn.Module, schema: Schema, data: PreparedData) -> tuple[nn.Module, Schema]:
+    """The model, trained on `schema`, as it takes the rows of `data`; and their schema.
+
+    Where the data was baked with its pointers, that is a copy without any. Data with other columns is rejected.
+    """
+    if data.schema == schema:
+        return model, schema
+    if schema.is_baked and data.schema == schema.with_ids:
+        raise ValueError(f"data must hold pointers, as the model takes them, but {data.path} holds ids.")
+    if data.schema.with_ids != schema:
+        raise ValueError(
+            f"data must have the columns and ids that the model was trained on, but {data.path} has others."
+        )
+    return bake_model(model, data.schema), data.schema
+
+
+def prepared_batches(data: PreparedData, *, split: str, batch_size: int, needs_labels: bool = True) -> Iterable[Batch]:
+    """The batches of a split of a data set, in order."""
+    if not data.num_rows(split):
         raise ValueError(f"split must have rows, got {split!r} with none.")
-    if schema != prepared.schema:
-        raise ValueError(f"data must have the columns and ids that the model was trained on, but {data} has others.")
-    if not prepared.has_labels:
-        raise ValueError(f"data must have labels to be scored, and {data} was prepared without.")
-    return prepared.loader(split, batch_size=batch_size, shuffle=False)
+    if needs_labels and not data.has_labels:
+        raise ValueError(f"data must have labels to be scored, and {data.path} was prepared without.")
+    return data.loader(split, batch_size=batch_size, shuffle=False)
 
 
 def is_folder(data: Any) -> bool:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cce.checks import check_range, check_type
+from cce.data import PreparedData
 from cce.distributed import Ranks
 from cce.records import RunRecord
 from cce.run_folder import CHECKPOINTS, RunFolder
-from cce.runs.evaluating import Evaluation, Scorer, check_rows_or_data, is_folder, prepared_batches
+from cce.runs.evaluating import Evaluation, Scorer, adapt_model, check_rows_or_data, is_folder, prepared_batches
 from cce.runs.inputs import INPUTS, DataReference, RunInputs, find_inputs, locate_data, read_inputs
 from cce.runs.pack import RECORD, Pack
 from cce.runs.predicting import BATCH_SIZE, predict_batches
@@ -51,6 +52,8 @@ class LoadedRun:
     @cached_property
     def inputs(self) -> RunInputs:
         """How raw rows become inputs. Made of the data set when it is first needed, and kept in the run's folder."""
+        if self.schema.is_baked:
+            raise ValueError(f"{self.path} takes pointers, which raw rows have none of: use the run it started from.")
         if isinstance(self.source, Pack):
             if not self.source.has_inputs:
                 raise ValueError(f"{self.path} has no vocabularies, as its data set had none: it predicts no raw rows.")
@@ -63,24 +66,44 @@ class LoadedRun:
         return self.inputs.vocabularies
 
     def predict(
-        self, rows: Any, *, batch_size: int = BATCH_SIZE, form: str | None = None, progress: bool = False
+        self,
+        rows: Any,
+        *,
+        split: str | None = None,
+        batch_size: int = BATCH_SIZE,
+        form: str | None = None,
+        progress: bool = False,
     ) -> np.ndarray:
-        """The probabilities of raw rows, float32, in their order.
+        """The probabilities of raw rows, or of a split of a prepared data set, float32, in their order.
 
         rows: a pandas or polars frame, a pyarrow table, a list of dictionaries, or the path of a CSV, TSV, Parquet or
         JSON-lines file. They need no label. Values that training did not see, and missing ones, are treated as there.
         form: what a file is, if the end of its name does not say so: csv, tsv, parquet or jsonl.
+        split: of the folder of a data set, by default "test".
         """
-        blocks = list(self.predict_blocks(rows, batch_size=batch_size, form=form, progress=progress))
+        options: dict[str, Any] = {"split": split, "batch_size": batch_size, "form": form, "progress": progress}
+        blocks = list(self.predict_blocks(rows, **options))
         return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
 
     def predict_blocks(
-        self, rows: Any, *, batch_size: int = BATCH_SIZE, form: str | None = None, progress: bool = False
+        self,
+        rows: Any,
+        *,
+        split: str | None = None,
+        batch_size: int = BATCH_SIZE,
+        form: str | None = None,
+        progress: bool = False,
     ) -> Iterator[np.ndarray]:
         """The same, batch by batch: in memory that does not grow with the rows."""
         check_range("batch_size", batch_size, 1, 2**31)
-        batches = self.inputs.encoder(self.schema).batches(rows, batch_size=batch_size, form=form)
-        return predict_batches(self.model, batches, progress=progress)
+        if not is_folder(rows) and split is None:
+            batches = self.inputs.encoder(self.schema).batches(rows, batch_size=batch_size, form=form)
+            return predict_batches(self.model, batches, progress=progress)
+        check_rows_or_data(rows, split, form)
+        prepared = PreparedData.open(rows)
+        model, _ = adapt_model(self.model, self.schema, prepared)
+        found = prepared_batches(prepared, split=split or "test", batch_size=batch_size, needs_labels=False)
+        return predict_batches(model, found, progress=progress)
 
     def evaluate(
         self,
@@ -98,14 +121,16 @@ class LoadedRun:
         split: of a data set, by default "test". metrics, group_by: those of the run, unless they are given.
         """
         check_rows_or_data(data, split, form)
+        model, schema = self.model, self.schema
         if is_folder(data):
-            name = split or "test"
-            batches = prepared_batches(Path(data), self.schema, split=name, batch_size=batch_size)
+            prepared, name = PreparedData.open(data), split or "test"
+            model, schema = adapt_model(model, schema, prepared)
+            batches = prepared_batches(prepared, split=name, batch_size=batch_size)
         else:
             name = str(data) if isinstance(data, str | Path) else "rows"
             encoder = self.inputs.encoder(self.schema, has_labels=True)
             batches = encoder.batches(data, batch_size=batch_size, form=form)
-        scorer = Scorer(self.model, self.config, self.schema)
+        scorer = Scorer(model, self.config, schema)
         return scorer.score(batches, metrics, group_by, name=name, streaming=streaming)
 
     def vectors(self, feature: str) -> FeatureVectors:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cce.training.baked import table_options
     from cce.training.building import count_ids, method_options, num_refits
     from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, list_checkpoints, open_checkpoint
     from cce.training.config import MAY_CHANGE, TrainConfig
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cce.training.trial import Trial, try_out
 
 _HOMES = {
+    "baked": ("table_options",),
     "building": ("count_ids", "method_options", "num_refits"),
     "checkpoint": ("Checkpoint", "DamagedCheckpointError", "list_checkpoints", "open_checkpoint"),
     "config": ("MAY_CHANGE", "TrainConfig"),
@@ -60,6 +62,7 @@ __all__ = [
     "read_schema",
     "read_toml",
     "score",
+    "table_options",
     "try_out",
     "upgrade_options",
     "verify_run",

@@ -13,10 +13,11 @@ import torch
 from cce.budget import FULL
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
-from cce.collection import EmbeddingCollection
+from cce.collection import BakedCollection, EmbeddingCollection
 from cce.embeddings import METHODS, Clusterable, TrainingDefaults, named_schedule
 from cce.models import create_model
 from cce.reclustering import ClusterSchedule, Refit
+from cce.training.baked import baked_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +46,17 @@ def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
     return create_model(config.model, schema, tables, **config.model_options)
 
 
-def create_tables(config: TrainConfig, schema: Schema) -> EmbeddingCollection:
+def create_tables(config: TrainConfig, schema: Schema) -> EmbeddingCollection | BakedCollection:
     """The tables of all features."""
+    if schema.is_baked:
+        return BakedCollection(
+            schema.features,
+            config.embedding_dim,
+            sparse=config.sparse,
+            start_scale=_start_options(config, config.method).get("start_scale", "uniform"),
+            seed=config.seed,
+            dtype=getattr(torch, config.codebook_dtype),
+        )
     return EmbeddingCollection(
         schema.vocabulary_sizes,
         config.embedding_dim,
@@ -116,6 +126,8 @@ def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:
 
     By default there are no refits of so many ids that a round would read the rows again and again.
     """
+    if data.schema.is_baked:
+        return baked_config(config, data)
     refitted = _with_num_learned(replace(config, refits=num_refits(config)), data)
     sizes = data.schema.vocabulary_sizes
     num_ids = sum(refitted.num_learned.get(name, size) for name, size in sizes.items())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from cce.collection import bake_model
 from cce.embeddings import Embedding
 from cce.models import MODELS, find_model
 from cce.schema import Schema
@@ -88,9 +89,12 @@ def start_from(model: nn.Module, run: Path, schema: Schema, *, name: str, seed: 
         raise DamagedCheckpointError(
             f"start_from must name a run whose last and best checkpoints are whole: {damage[0]}"
         )
-    if read_schema(checkpoint) != schema:
+    saved = read_schema(checkpoint)
+    if saved not in (schema, schema.with_ids):
         raise ValueError(f"start_from must name a run on the same data set, got {str(run)!r}, which had other columns.")
     _, trained = load_model(checkpoint, model=name)
+    if saved != schema:
+        trained = bake_model(trained, schema)
     take_over(model, trained, generator=torch.Generator().manual_seed(seed))
 
 

@@ -33,8 +33,8 @@ def reuse_vocabulary(dataset: Path, raw: Path, *, max_bad_rows: int = 0) -> Job:
 
 def raw_options(dataset: Path, manifest: dict[str, Any]) -> tuple[Columns, Reading]:
     """The columns of the raw rows of a data set, and how they were read."""
-    if manifest["kind"] == "synthetic":
-        raise ValueError(f"{dataset} must have been made from raw rows, got a synthetic data set.")
+    if manifest["kind"] in ("synthetic", "baked"):
+        raise ValueError(f"{dataset} must have been made from raw rows, got a {manifest['kind']} data set.")
     options = manifest.get("options", {})
     try:
         return Columns(**_tuples(options["columns"])), Reading(**_tuples(options["reading"]))
