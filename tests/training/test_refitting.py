@@ -151,3 +151,10 @@ def test_rows_lack_no_decay_when_they_are_refitted(data, tmp_path):
 def test_a_run_that_is_cut_short_is_refitted_too(data, tmp_path):
     record = Trainer(tiny_config(data, refits=2, max_steps=5), tmp_path / "run").run()
     assert [scores["step"] for scores in record.curve] == [4, 6, 7]
+
+
+def test_a_refit_in_few_bytes_passes_more_often_and_finds_nearly_the_same(whole, data, tmp_path):
+    _, record = whole
+    few = Trainer(tiny_config(data, **REFITS, refit_nbytes=2_000), tmp_path / "run").run()
+    assert few.training_nbytes < record.training_nbytes / 2
+    assert abs(few.scores["bce"] - record.scores["bce"]) < 0.03
