@@ -50,3 +50,5 @@ def test_columns_that_are_missing_or_twice_are_rejected():
         check_columns("rows", ["a"], ["a", "b", "a"])
     with pytest.raises(ValueError, match=r"^its first line must be UTF-8, got the byte 0xff\.$"):
         read(b"a,\xff", has_names=True)
+    with pytest.raises(ValueError, match="rows must have a column 'a'; it has none"):
+        check_columns("rows", ["a"], [])

@@ -68,7 +68,7 @@ def check_columns(what: str, wanted: Iterable[str], names: Sequence[str]) -> Non
     """Reject rows without one of the columns, or with two of that name."""
     for name in wanted:
         if name not in names:
-            raise ValueError(f"{what} must have a column {name!r}; it has {', '.join(sorted(names))}.")
+            raise ValueError(f"{what} must have a column {name!r}; it has {', '.join(sorted(names)) or 'none'}.")
         if names.count(name) > 1:
             raise ValueError(f"{what} must have one column {name!r}, got {names.count(name)}.")
 
