@@ -55,7 +55,7 @@ def test_every_part_is_there():
         "hash reaches the full table&#x27;s BCE with",
         "Expected: Tsang &amp; Ahle. Full table there: BCE 0.4500, here 0.4519.",
         "cce sweep sweeps/a.toml",
-        "cce train data/clicks --method cce --cap 500 --epochs 10 --seed 1",
+        "cce train data/clicks --method cce --cap 500 --epochs 10 --refits 0 --seed 1",
         "123 commands of single runs",
         "<li>a note</li>",
         "0123456789ab",

@@ -219,6 +219,16 @@ def test_a_run_that_starts_from_another_is_compared_with_that_of_its_own_file(tm
     assert [(group.key[2], sorted(group.series)) for group in groups] == [(1, ["full", "pq"]), (8, ["full", "pq"])]
 
 
+def test_series_of_a_recipe_are_compared_though_one_has_epochs_of_its_own(tmp_path):
+    records = [made_record("full", None), made_record("cce", 500)]
+    for record, epochs in zip(records, (8, 2), strict=True):
+        record.config["epochs"] = epochs
+    write_records(records, tmp_path / "records.jsonl")
+    assert [group.key[2] for group in group_records(collect([tmp_path]).records)] == [2, 8]
+    (tmp_path / "recipe.toml").write_text("[train]\nepochs = 8\n")
+    assert [group.key[2] for group in group_records(collect([tmp_path]).records)] == [8]
+
+
 def test_a_run_that_starts_from_another_of_the_file_held_at_least_what_that_one_did(tmp_path):
     full, pq = made_record("full", None), made_record("pq", 500)
     pq.config["start_from"] = f"/sweep/runs/{full.name}"

@@ -107,7 +107,7 @@ def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord
     else:
         plan = _plan_of(file, found)
         expected = plan.get("expected", {})
-        for record in _with_sources(read_lines(file, found.notes)):
+        for record in _with_sources(read_lines(file, found.notes), plan):
             found.recorded.add(file.parent / "runs" / record.name)
             key = (record.method, record.seed, record.num_params, record.nbytes, record.seconds, str(record.scores))
             if key not in records or (record.series and not records[key].series):
@@ -116,19 +116,20 @@ def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord
                 found.expected[key_of(record.config)] = expected
 
 
-def _with_sources(records: list[RunRecord]) -> list[RunRecord]:
+def _with_sources(records: list[RunRecord], plan: dict[str, Any]) -> list[RunRecord]:
     """A run that starts from another one of the same file takes over its epochs and its bytes in training.
 
-    So the two can be compared: product quantisation of a trained table needs as much memory as that table did.
+    So the two can be compared: product quantisation of a trained table needs as much memory as that table did. Series
+    of a recipe whose epochs are their own are compared with the others too, under the recipe's epochs.
     """
+    train = plan.get("train")
+    common = {SOURCE_EPOCHS: train["epochs"]} if isinstance(train, dict) and train.get("epochs") else {}
     known = {
         record.name: {SOURCE_EPOCHS: record.config.get("epochs"), SOURCE_TRAINING: record.training_nbytes}
         for record in records
     }
     return [
-        replace(record, config=record.config | known[source])
-        if (source := Path(str(record.config.get("start_from"))).name) in known
-        else record
+        replace(record, config=record.config | known.get(Path(str(record.config.get("start_from"))).name, {}) | common)
         for record in records
     ]
 

@@ -128,10 +128,13 @@ def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:
     """
     if data.schema.is_baked:
         return baked_config(config, data)
+    check_choice("method", config.method, METHODS)
+    if config.refits is not None or not METHODS[config.method].training_defaults(config.preset).refits:
+        return _with_num_learned(config, data)
     refitted = _with_num_learned(replace(config, refits=num_refits(config)), data)
     sizes = data.schema.vocabulary_sizes
     num_ids = sum(refitted.num_learned.get(name, size) for name, size in sizes.items())
-    if config.refits is not None or num_ids * config.embedding_dim <= REFITTED_VALUES:
+    if num_ids * config.embedding_dim <= REFITTED_VALUES:
         return refitted
     return _with_num_learned(replace(config, refits=0), data)
 

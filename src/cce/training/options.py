@@ -9,6 +9,7 @@ import tomllib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from cce.budget import DEFAULT_METHOD
 from cce.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def upgrade_options(values: Mapping[str, Any]) -> dict[str, Any]:
         new.pop("learned_min_count", None)  # was written as a number, and not used
     if new.get("weight_decay") and "network_weight_decay" not in new:  # once it was one for all of a model
         new["network_weight_decay"] = new["weight_decay"]
-    new.setdefault("refits", 0)  # there were none, and now they are the default
+    if new.get("method", DEFAULT_METHOD) == DEFAULT_METHOD and new.get("preset") != "paper":
+        new.setdefault("refits", 0)  # there were none, and now they are its default
     if new.pop("tensorboard", False):  # was the only one
         new["logger"] = "tensorboard"
     options = new.get("method_options")
