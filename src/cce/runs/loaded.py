@@ -77,7 +77,7 @@ class LoadedRun:
         """The probabilities of raw rows, or of a split of a prepared data set, float32, in their order.
 
         rows: a pandas or polars frame, a pyarrow table, a list of dictionaries, or the path of a CSV, TSV, Parquet or
-        JSON-lines file. They need no label. Values that training did not see, and missing ones, are treated as there.
+            JSON-lines file. They need no label. Values that training did not see, and missing ones, are treated as there.
         form: what a file is, if the end of its name does not say so: csv, tsv, parquet or jsonl.
         split: of the folder of a data set, by default "test".
         """
@@ -149,7 +149,7 @@ def load_run(
     """Load the run in a folder, at its best checkpoint; or a checkpoint itself; or a pack.
 
     data: the data set of the run, if it is neither where it was nor moved together with the run. It is needed once, for
-    the vocabularies.
+        the vocabularies.
     model, trust_model: code that is not of this package is run only if it is given again, or trusted.
     """
     check_type("path", path, (str, Path), "the path of a run")
