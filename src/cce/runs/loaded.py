@@ -77,7 +77,8 @@ class LoadedRun:
         """The probabilities of raw rows, or of a split of a prepared data set, float32, in their order.
 
         rows: a pandas or polars frame, a pyarrow table, a list of dictionaries, or the path of a CSV, TSV, Parquet or
-            JSON-lines file. They need no label. Values that training did not see, and missing ones, are treated as there.
+            JSON-lines file. They need no label. Values that training did not see, and missing ones, are treated as
+            there.
         form: what a file is, if the end of its name does not say so: csv, tsv, parquet or jsonl.
         split: of the folder of a data set, by default "test".
         """
