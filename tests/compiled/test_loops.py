@@ -116,3 +116,40 @@ def test_no_two_pieces_of_code_are_kept_in_one_file():
     names = {kept._data_name(number) for number in (1, 1, 1, 2)}
     assert len(names) == 4
     assert all(name.startswith("test_loops.sum_of_squares") and name.endswith(".nbc") for name in names)
+
+
+MADE = """
+from cce.compiled import compile_loops
+
+
+def make(step):
+    @compile_loops
+    def add(x):
+        total = 0
+        for i in range(x):
+            total += i * step
+        return total
+
+    return add
+
+
+ones, tens = make(1), make(10)
+
+
+@compile_loops
+def both(x, which):
+    if which == 1:
+        return ones(x)
+    return tens(x)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not compiled.available, reason="compilation is off")
+def test_functions_of_one_name_that_two_processes_have_compiled_are_told_apart(tmp_path):
+    (tmp_path / "made.py").write_text(MADE)
+    shown = ""
+    for code in ("made.ones(3)", "made.tens(3)", "print(made.both(4, 1), made.both(4, 10))"):
+        words = [sys.executable, "-c", f"import made; {code}"]
+        shown = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert shown == "6 60\n"

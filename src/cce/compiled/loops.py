@@ -65,6 +65,7 @@ def compile_loops(function: Function) -> Function:
     import numba
 
     listen()
+    _tell_apart(function)
 
     options: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
     try:
@@ -76,6 +77,17 @@ def compile_loops(function: Function) -> Function:
         AttributeError,
     ):  # no folder to write to, or another numba inside: every process compiles again
         return cast("Function", numba.njit(**options)(function))
+
+
+def _tell_apart(function: Any) -> None:
+    """Name a function that another one made by the values that it was made with.
+
+    numba names compiled code by the function and a count of the process. Two functions of one name that two processes
+    have compiled may so have the same name, and who calls both, from the cache on disk, would call one of them twice.
+    """
+    if function.__closure__ is not None:
+        values = [str(getattr(cell.cell_contents, "__qualname__", cell.cell_contents)) for cell in function.__closure__]
+        function.__qualname__ += "_" + hashlib.sha256("|".join(values).encode()).hexdigest()[:16]
 
 
 def _bind(loops: Any) -> None:
