@@ -214,7 +214,7 @@ WORDS = [
     (("train", "DATA", "--resume", "RUN"), "data does not go with resume"),
     (("inspect",), "the following arguments are required: RUN|CHECKPOINT; see `cce inspect --help`."),
     (("inspect", "nowhere"), "nowhere must be a run or a checkpoint, got no whole checkpoint there."),
-    (("inspect", "good.py"), "good.py must be a run or a checkpoint, got no whole checkpoint there."),
+    (("inspect", "good.py"), "RUN must be a folder; a pack goes with --page, got the file 'good.py' without."),
     (("inspect", "RUN", "--model", "bad.py:X"), "cce inspect: model must name a Python file that can be run, got"),
     (("evaluate", "RUN"), "the following arguments are required: DATA|RAW"),
     (("evaluate", "RUN", "nowhere"), "data must be the folder of a data set or a file of raw rows, got 'nowhere'."),
