@@ -51,8 +51,11 @@ class Prior:
 
     def cost(self, vectors: Tensor) -> Tensor:
         """`½ (v - μ)ᵀ Λ (v - μ)` of each vector."""
-        error = vectors - self.mean
-        return ((error @ self.precision) * error).sum(1) / 2
+        return (self.slope(vectors) * (vectors - self.mean)).sum(1) / 2
+
+    def slope(self, vectors: Tensor) -> Tensor:
+        """`Λ (v - μ)` of each vector."""
+        return (vectors - self.mean) @ self.precision
 
 
 def _inverse(covariance: Tensor) -> Tensor:

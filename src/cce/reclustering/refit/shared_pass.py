@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 PASS_ROWS = 1 << 13  # that the model sees at a time
 OUTER_ROWS = 1 << 12  # whose J Jᵀ are written out at a time, where nothing is compiled
-SHARES = (1.0, 0.3, 0.09)  # of a step that are tried, until one lowers the loss of the id
-FEW = 0.02  # of the ids, for which no smaller share is tried: they stay
 
 
 @dataclass(frozen=True)
@@ -117,26 +115,20 @@ class SharedPass:
         return [total.parabolas(target.ids, points) for target, points, total in every]
 
     def descend(self, parabolas: Sequence[Parabolas], priors: Sequence[Prior]) -> list[Tensor]:
-        """Go to the minima, or a part of the way, or stay: an id whose loss with its prior would rise does not go.
+        """Go to the minima, or a part of the way: what was tried is the joint move, and for an id its own rows count.
 
-        All move at once, so what is tried is the joint move, and what counts for an id are its own rows.
+        If the loss of an id with its prior would rise, it goes to the minimum of the parabola through both losses,
+        with the slope that is known: less than half of the way.
         """
-        vectors = [each.points for each in parabolas]
         steps = [each.step(prior) - each.points for each, prior in zip(parabolas, priors, strict=True)]
-        before = [each.losses + prior.cost(each.points) for each, prior in zip(parabolas, priors, strict=True)]
-        waiting = [torch.ones(len(each), dtype=torch.bool) for each in vectors]
-        for share in SHARES:
-            tried = [
-                torch.where(still.unsqueeze(1), each + share * step, each)
-                for each, step, still in zip(vectors, steps, waiting, strict=True)
-            ]
-            after = [loss + prior.cost(t) for loss, prior, t in zip(self.losses(tried), priors, tried, strict=True)]
-            better = [still & (a <= b) for still, a, b in zip(waiting, after, before, strict=True)]
-            vectors = [torch.where(b.unsqueeze(1), t, v) for b, t, v in zip(better, tried, vectors, strict=True)]
-            waiting = [still & ~each for still, each in zip(waiting, better, strict=True)]
-            if self._few(waiting):
-                break
-        return vectors
+        tried = [each.points + step for each, step in zip(parabolas, steps, strict=True)]
+        found = []
+        for each, prior, step, new, loss in zip(parabolas, priors, steps, tried, self.losses(tried), strict=True):
+            rise = loss + prior.cost(new) - each.losses - prior.cost(each.points)
+            slope = ((each.gradients + prior.slope(each.points)) * step).sum(1)
+            share = torch.where(rise > 0, slope / (2 * (slope - rise)), 1).nan_to_num(0).clamp(0, 1)
+            found.append(each.points + share.unsqueeze(1) * step)
+        return found
 
     def losses(self, vectors: Sequence[Tensor]) -> list[Tensor]:
         """The loss of each id on its rows if all had these vectors, one pass without a backward."""
@@ -147,14 +139,10 @@ class SharedPass:
                 total.index_add_(0, found.slots, losses[found.rows])
         return [sum_over_ranks(total, self.ranks) for total in totals]
 
-    def _few(self, waiting: Sequence[Tensor]) -> bool:
-        """Whether few ids wait, on all ranks, which go on together: last bits may differ between machines."""
-        many = torch.tensor([sum(float(still.float().mean()) > FEW for still in waiting)])
-        return not sum_over_ranks(many, self.ranks).any()
-
     def _batches(self, vectors: Sequence[Tensor]) -> Iterator[tuple[Probe, list[Found]]]:
         """The rows that have any of the ids, with the vectors of these ids moved."""
         shifts = [new - target.present for new, target in zip(vectors, self.targets, strict=True)]
+        moved = [bool(shift.any()) for shift in shifts]
         for numbers in pieces(len(self.rows), self.fold, PASS_ROWS, self.ranks):
             batch = self.rows.fetch(numbers)
             places = [self._find(batch, target) for target in self.targets]
@@ -163,12 +151,12 @@ class SharedPass:
                 batch = self.rows.fetch(numbers[has_any.numpy()])
                 places = [self._find(batch, target) for target in self.targets]
             if len(batch):
-                yield self._moved(batch, places, shifts), places
+                yield self._moved(batch, places, shifts, moved), places
 
-    def _moved(self, batch: Batch, places: Sequence[Found], shifts: Sequence[Tensor]) -> Probe:
+    def _moved(self, batch: Batch, places: Sequence[Found], shifts: Sequence[Tensor], moved: Sequence[bool]) -> Probe:
         probe = Probe(self.model, self.tables, batch.to(self.device))
-        for target, found, shift in zip(self.targets, places, shifts, strict=True):
-            if shift.any():
+        for target, found, shift, is_moved in zip(self.targets, places, shifts, moved, strict=True):
+            if is_moved:
                 probe.move(target.feature, found.rows, shift[found.slots] * found.shares.unsqueeze(1))
         return probe
 

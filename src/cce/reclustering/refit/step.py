@@ -92,7 +92,9 @@ class RefitStep(ClusterStep):
                 codes[some.ids] = sums.assign(some, codebooks).int()
             del fit, some  # before the next block is fitted
         rare = codes[:, 0] < 0
-        if rare.any():
+        if assignments.share_tail and not rare[-1]:
+            codes[rare] = codes[-1].clone()  # an id that was hardly seen is like those that were seen once or twice
+        elif rare.any():
             codes[rare] = sums.assign(self.prior.as_fit(int(rare.sum())), codebooks).int()  # all of them together
         pointers = PointerStore(num_learned, num_columns, self.table.rows_after)
         for ids in blocks(num_learned):
