@@ -88,4 +88,4 @@ class DLRM(nn.Module):
 
     def _interact(self, vectors: Tensor) -> Tensor:
         """The dot products of all pairs: `(B, V, D)` to `(B, V · (V - 1) / 2)`."""
-        return (vectors @ vectors.transpose(1, 2)).flatten(1).index_select(1, self.pairs)
+        return (vectors @ vectors.transpose(1, 2)).flatten(1).index_select(1, self.pairs)  # type: ignore[arg-type]
