@@ -125,6 +125,39 @@ def test_settings_of_clusterings_are_printed_as_they_are_given(capsys, clicks):
     assert json.loads(typed(capsys, *words)[1])["run"]["options"]["settings"]["max_iter"] == 3
 
 
+def test_the_order_to_expect_is_that_of_the_budget_in_bytes(capsys):
+    words = ("user=60000", "item=8000", "--nbytes", "0.3M")
+    order = json.loads(typed(capsys, *words, "--json")[1])["expected_order"]
+    assert (order["nbytes"], order["sets"]) == (300_000, ["anime", "bookcrossing", "criteo_dac80k", "ml1m"])
+    assert order["methods"][0]["words"] == "--method cce"
+    assert order["methods"][0]["standing"]["training"][0] > 1
+    _, out, _ = typed(capsys, *words)
+    assert "The order to expect in 300.0 kB, 14.5× fewer than full tables." in out
+    assert "not on your data: `cce sweep` measures that." in out
+    lines = [line for line in out.splitlines() if line.startswith("--method ")]
+    assert [line.partition("  ")[0] for line in lines] == [each["words"] for each in order["methods"]]
+
+
+def test_the_order_to_expect_is_that_of_the_bytes_of_the_plan_where_the_budget_has_none(capsys):
+    plan = json.loads(typed(capsys, "user=60000", "--cap", "4096", "--json")[1])
+    assert plan["expected_order"]["nbytes"] == plan["all_tables"]["nbytes"]
+
+
+@pytest.mark.parametrize("budget", [(), ("--nbytes", "5M")])
+def test_there_is_no_order_where_full_tables_fit(capsys, budget):
+    assert json.loads(typed(capsys, "user=60000", *budget, "--json")[1])["expected_order"] is None
+    assert "order to expect" not in typed(capsys, "user=60000", *budget)[1]
+
+
+@pytest.mark.slow
+def test_a_baked_data_set_is_rejected(capsys, raw_run, tmp_path):
+    assert main(["prepare", "baked", str(raw_run / "run"), str(tmp_path / "baked"), "--json"]) == 0
+    capsys.readouterr()
+    code, out, err = typed(capsys, str(tmp_path / "baked"), "--cap", "640")
+    assert (code, out) == (2, "")
+    assert "features must be those of a data set with ids, got" in err
+
+
 def test_features_may_have_names(capsys):
     _, out, _ = typed(capsys, "user=60000", "item=150", "--compression", "20", "--json")
     plan = json.loads(out)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from cce.experiments import ExpectedOrder
     from cce.footprint import Footprint
     from cce.training import RunPlan
 
@@ -30,7 +31,11 @@ Of a data set, the tables are those that `cce train` with the same options makes
 as it counts them. Of sizes alone nobody knows which ids are rare, and no more ids share a vector than the budget asks.
 
 Below the tables it says how many ids of each feature have rows of their own (tables kept in full), learned pointers,
-one vector that they share, or hashes only; of a data set, in percent of occurrences too."""
+one vector that they share, or hashes only; of a data set, in percent of occurrences too.
+
+Last comes the order of methods to expect in the bytes of the budget: which can be made, and which of those scored
+better where we measured, on four public sets (docs/results.md), with as many times fewer bytes than full tables. It is
+not measured on your data: `cce sweep` does that."""
 SPLIT = ("own rows", "learned", "shared", "hashed")
 NOT_COUNTED = "Ids are not counted: give the folder of a data set to see the tables of `cce train`."
 
@@ -41,7 +46,8 @@ def add_verb(verbs: Any) -> None:
         "plan",
         help="show the table each feature gets under a budget, in parameters and in bytes",
         description="Show the table that every feature gets under a budget: its method, parameters, bytes of codebook "
-        "and pointers, and how many times fewer of each than the full table has. Nothing is trained or allocated.",
+        "and pointers, and how many times fewer of each than the full table has; then the order of methods to expect. "
+        "Nothing is trained or allocated.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -86,12 +92,14 @@ def run(options: argparse.Namespace) -> None:
     vocabularies, counts = _features(options.features)
     plan = _plan(options, vocabularies, counts)
     split = {table.name: parts for table in plan.tables.tables if (parts := _split(table, plan)) is not None}
+    order = _order(options, vocabularies, counts, plan)
     if options.json:
         more = {"run": {"options": plan.options, "refits": plan.refits}, "split": _as_dicts(split, counts)}
-        print(json.dumps(plan.tables.to_dict() | more, default=asdict))
+        expected = {"expected_order": order.to_dict() if order else None}
+        print(json.dumps(plan.tables.to_dict() | more | expected, default=asdict))
         return
-    notes = [_made_with(plan) if counts else NOT_COUNTED]
-    print("\n\n".join([str(plan.tables), *([_split_table(split, counts)] if split else []), *notes]))
+    below = [_split_table(split, counts) if split else "", _made_with(plan) if counts else NOT_COUNTED]
+    print("\n\n".join(filter(None, [str(plan.tables), *below, str(order or "")])))
 
 
 def _features(words: list[str]) -> tuple[dict[str, int], dict[str, Tensor]]:
@@ -101,6 +109,10 @@ def _features(words: list[str]) -> tuple[dict[str, int], dict[str, Tensor]]:
         from cce.training import count_ids
 
         data = PreparedData.open(Path(words[0]))
+        if data.schema.is_baked:
+            raise ValueError(
+                f"features must be those of a data set with ids, got {words[0]!r}, whose tables are fixed."
+            )
         return data.schema.vocabulary_sizes, count_ids(data)
     found: dict[str, int] = {}
     for index, word in enumerate(words):
@@ -132,6 +144,18 @@ def _plan(options: argparse.Namespace, vocabularies: Mapping[str, int], counts: 
         **limits,
     )
     return plan_run(config, vocabularies, counts or None, power=options.power)
+
+
+def _order(
+    options: argparse.Namespace, vocabularies: Mapping[str, int], counts: Mapping[str, Tensor], plan: RunPlan
+) -> ExpectedOrder | None:
+    """The order of methods to expect in the bytes of the budget, or of the plan; none where full tables fit."""
+    nbytes = options.nbytes or plan.tables.nbytes
+    if nbytes >= plan.tables.total.full_nbytes:
+        return None
+    from cce.experiments import expected_order
+
+    return expected_order(vocabularies, options.dim, nbytes=nbytes, rule=options.rule, counts=counts or None)
 
 
 def _split(table: Footprint, plan: RunPlan) -> tuple[int, int, int, int] | None:

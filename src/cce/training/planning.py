@@ -41,9 +41,22 @@ def plan_run(
         pointers, or as many as `Budget` says.
     power: that of `Budget`, which a run does not change.
     """
-    config = complete_config(config, vocabularies, None if counts is None else lambda: counts)
+    config = _completed(config, vocabularies, counts)
     arguments = table_arguments(config) | {"budget": replace(config.budget, power=power)}
     sizes = {"all": sum(vocabularies.values())} if config.unified else vocabularies
     itemsize = getattr(torch, config.codebook_dtype).itemsize
     tables = plan_tables(sizes, config.embedding_dim, **arguments, itemsize=itemsize)
     return RunPlan(tables, method_options(config), num_refits(config))
+
+
+def default_refits(
+    config: TrainConfig, vocabularies: Mapping[str, int], counts: Mapping[str, Tensor] | None = None
+) -> int:
+    """The rounds of refits of a run that says nothing of them."""
+    return num_refits(_completed(replace(config, refits=None), vocabularies, counts))
+
+
+def _completed(
+    config: TrainConfig, vocabularies: Mapping[str, int], counts: Mapping[str, Tensor] | None
+) -> TrainConfig:
+    return complete_config(config, vocabularies, None if counts is None else lambda: counts)
