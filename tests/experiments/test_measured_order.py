@@ -104,3 +104,4 @@ def test_wins_are_counted_on_sets_that_both_were_measured_on():
     order = MeasuredOrder(hard.series | easy.series, {"hard": hard.points["one"], "easy": easy.points["one"]})
     found = {each.series: (each.better, each.comparisons, each.num_sets) for each in order.standings(8)}
     assert found == {"a": (1, 1, 1), "c": (1, 1, 1), "b": (0, 2, 2)}
+    assert list(found) == ["c", "a", "b"]  # by wins, and not by means over different sets
