@@ -83,7 +83,7 @@ def test_an_unknown_method_and_an_unknown_option_are_rejected():
 
 
 def test_one_table_for_all_features_is_planned_as_one():
-    train = RECIPE["train"] | {"unified": True, "method_options": {}}
+    train = RECIPE["train"] | {"unified": True}
     (run,) = list_runs(
         make_recipe("test", {"train": train, "sweep": {"methods": ["hash"], "caps": [640]}}), "data", VOCABULARIES
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +95,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         more = {"run": {"options": plan.options, "refits": plan.refits}, "split": _as_dicts(split, counts)}
         expected = {"expected_order": order.to_dict() if order else None}
-        print(json.dumps(plan.tables.to_dict() | more | expected, default=asdict))
+        print(json.dumps(plan.tables.to_dict() | more | expected))
         return
     below = [_split_table(split, counts) if split else "", _made_with(plan) if counts else NOT_COUNTED]
     print("\n\n".join(filter(None, [str(plan.tables), *below, str(order or "")])))

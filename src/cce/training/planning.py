@@ -42,11 +42,14 @@ def plan_run(
     power: that of `Budget`, which a run does not change.
     """
     config = _completed(config, vocabularies, counts)
+    given = config.method_options
+    settings = {"settings": given["settings"]} if "settings" in given else {}  # no size depends on them
+    config = replace(config, method_options={name: value for name, value in given.items() if name not in settings})
     arguments = table_arguments(config) | {"budget": replace(config.budget, power=power)}
     sizes = {"all": sum(vocabularies.values())} if config.unified else vocabularies
     itemsize = getattr(torch, config.codebook_dtype).itemsize
     tables = plan_tables(sizes, config.embedding_dim, **arguments, itemsize=itemsize)
-    return RunPlan(tables, method_options(config), num_refits(config))
+    return RunPlan(tables, method_options(config) | settings, num_refits(config))
 
 
 def default_refits(
