@@ -22,7 +22,7 @@ NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 HEADERS = ("options of `cce train`", "served", "better than", "BCE over full", "held in training", "sets", "runs")
 NOTES = (
     "better than: in how many comparisons with the others, one for each set. held in training: at most, in times the",
-    "bytes of the full tables, with Adam; a refit adds 1 GB or less (--refit-nbytes). FULL: the run to start from.",
+    "bytes of the full tables, with Adam; of a refit --refit-nbytes says how much. FULL: the run to start from.",
 )
 
 
