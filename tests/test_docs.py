@@ -168,25 +168,84 @@ def test_what_the_paper_map_says_can_be_passed_on_the_command_line_can_be():
     assert {word for command in commands for word in re.findall(r"--[\w-]+", command)} <= options
 
 
-def test_tables_of_the_studies_are_those_of_their_records():
-    parts = re.split(r"^## ", (DOCS / "studies.md").read_text(), flags=re.MULTILINE)
+SETS = {"MovieLens": "", "Anime": "-anime", "Book-Crossing": "-bookcrossing", "80,000 rows": "-criteo_dac80k"}
+TABLE = re.compile(r"^\| (.*) \|\n\|[:|-]+\|\n((?:\|.*\|\n)+)", re.MULTILINE)
+
+
+def studies():
+    """Each section on a study: its text, and its tables as lists of rows of cells."""
+    for part in re.split(r"^## ", (DOCS / "studies.md").read_text(), flags=re.MULTILINE):
+        tables = [[head, *rows.splitlines()] for head, rows in TABLE.findall(part + "\n")]
+        yield part, [[row.strip("| ").split(" | ") for row in table] for table in tables]
+
+
+def scores_of(folder, key, seeds=range(9)):
+    """Scores of the records of a folder, by what `key` makes of a record."""
+    scores = {}
+    for record in read_records(ROOT / folder / "records.jsonl"):
+        if record.seed in seeds:
+            scores.setdefault(key(record), []).append(record.scores["bce"])
+    return scores
+
+
+def show(scores):
+    """The cell of a table for these scores of several seeds."""
+    half = f" ±{(max(scores) - min(scores)) / 2:.4f}" if len(scores) > 1 else ""
+    return f"{sum(scores) / len(scores):.4f}{half}"
+
+
+def folder_of(part, name):
+    """The folder of the records of a section on a set, and seeds: from "Anime, 3 seeds" or "Anime, seed 0"."""
+    (study,) = re.findall(r"^`recipes/studies/([\w-]+)\.toml`", part, re.MULTILINE)
+    ground, number, seed = re.fullmatch(r"(.*), (?:(\d) seeds?|seed (\d))", name).groups()
+    return f"results/real/studies-{study}{SETS[ground]}", range(int(number)) if number else [int(seed)]
+
+
+def test_tables_of_series_in_the_studies_are_those_of_their_records():
+    """A column for each set, with all series of its records; a score without ± has one seed."""
     checked = 0
-    for part in parts:
-        rows = re.findall(r"^\| ([^|]+) \| (\d\.\d{4})(?: ±(\d\.\d{4}))? \| (\d) \|$", part, flags=re.MULTILINE)
-        if not rows:
-            continue
-        (folder,) = set(re.findall(r"`(results/(?:real|synthetic)/[\w-]+)`", part))
-        scores = {}
-        for record in read_records(ROOT / folder / "records.jsonl"):
-            scores.setdefault(record.series, []).append(record.scores["bce"])
-        assert {name for name, *_ in rows} == set(scores), folder
-        for name, mean, half, seeds in rows:
-            found = scores[name]
-            assert f"{sum(found) / len(found):.4f}" == mean, (folder, name)
-            assert f"{(max(found) - min(found)) / 2:.4f}" == (half or "0.0000"), (folder, name)
-            assert len(found) == int(seeds), (folder, name)
-        checked += len(rows)
-    assert checked >= 40
+    for part, tables in studies():
+        for head, *rows in (table for table in tables if table[0][0] == "series" and "seed" in table[0][1]):
+            for column, name in enumerate(head[1:], 1):
+                folder, seeds = folder_of(part, name)
+                scores = scores_of(folder, lambda record: record.series, seeds)
+                shown = {row[0]: row[column] for row in rows if row[column] != "–"}
+                assert {len(found) for found in scores.values()} | {1} == {1, len(seeds)}, folder
+                assert shown == {series: show(found) for series, found in scores.items()}, folder
+                checked += len(shown)
+    assert checked >= 150
+
+
+def test_tables_of_budgets_and_columns_in_the_studies_are_those_of_their_records():
+    """A table for each set: a column for each budget, or for each number of columns, as in the names of series."""
+    checked = 0
+    for part, tables in studies():
+        for head, *rows in (table for table in tables if table[0][0].split(", ")[0] in SETS):
+            folder, seeds = folder_of(part, head[0])
+            scores = scores_of(folder, lambda record: (record.series, record.config["cap"] or 0))
+            assert {len(found) for found in scores.values()} | {1} == {1, len(seeds)}, folder
+            for name, *shown in rows:
+                found = [show(scores[key]) for key in sorted(scores) if key[0] == name]
+                if not found:  # the budget is one, and columns are many
+                    by_series = {series: show(values) for (series, _), values in scores.items()}
+                    found = [by_series.get(f"{name}, {column}", "–") for column in head[1:]]
+                assert shown == found, (folder, name)
+                checked += sum(cell != "–" for cell in shown)
+    assert checked >= 60
+
+
+def test_tables_of_drift_are_those_of_their_records():
+    checked = 0
+    for part, tables in studies():
+        folders = set(re.findall(r"`(results/synthetic/[\w-]+)`", part))
+        for _, *rows in (table for table in tables if len(folders) == 1):
+            (folder,) = folders
+            scores = scores_of(folder, lambda record: record.series)
+            assert {row[0]: row[1:] for row in rows} == {
+                series: [show(found), str(len(found))] for series, found in scores.items()
+            }
+            checked += len(rows)
+    assert checked == 10
 
 
 def test_the_architecture_names_every_package():
