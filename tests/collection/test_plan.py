@@ -339,3 +339,12 @@ def test_bytes_are_spent_on_pointers_before_full_tables():
     some = plan(pointers - 4 * 40_000 // 2 + 3 * 16_384)  # half a byte is left for each pointer of the largest
     assert some == {"large": 16, "middle": 256, "small": 256}
     assert plan(pointers + 3 * 16_384 + 200_000) == {"large": 256, "middle": 256, "small": "full"}
+
+
+@pytest.mark.parametrize(("cap", "num_rows"), [(500, 15), (2_400, 75)])
+def test_first_rows_do_not_change_what_a_cap_gives_after_the_first_clustering(cap, num_rows):
+    options = {"first_rows": 500, "num_columns": 4}
+    (table,) = plan_tables({"user": 6_000}, 16, method="cce", cap=cap, options={"cce": options}).tables
+    assert table.sizes["num_rows"] == num_rows
+    assert table.num_params == 500 * 2 * 16  # until then
+    assert cce.create_embedding("cce", 6_000, 16, num_params=cap, **options).rows_after == num_rows

@@ -42,12 +42,15 @@ class TableRequest:
     @cached_property
     def fewest_params(self) -> Footprint:
         """The table of the fewest parameters, or the full one if that has fewer."""
-        fewest = self.kind.smallest_budget(self.num_embeddings, self.embedding_dim, self._complete)
-        if fewest >= self.full.num_params:
+        if self.fewest >= self.full.num_params:
             return self.full
-        return self._footprint(
-            self.kind.size_for_budget(self.num_embeddings, self.embedding_dim, fewest, self._complete)
-        )
+        size = self.num_embeddings, self.embedding_dim, self.fewest, self._complete
+        return self._footprint(self.kind.size_for_budget(*size))
+
+    @cached_property
+    def fewest(self) -> int:
+        """The smallest budget in parameters; a table may have more of them until it is first clustered."""
+        return self.kind.smallest_budget(self.num_embeddings, self.embedding_dim, self._complete)
 
     @cached_property
     def fewest_bytes(self) -> Footprint:
@@ -71,7 +74,7 @@ class TableRequest:
         if limit >= getattr(self.full, measure):
             return self.full
         smallest = self.smallest(measure)
-        if limit <= getattr(smallest, measure):
+        if limit <= (self.fewest if measure == "num_params" else smallest.nbytes):
             return smallest
         size = self.num_embeddings, self.embedding_dim, int(limit), self._complete
         sizes = self.kind.size_for_budget(*size) if measure == "num_params" else self._sizes_for_bytes(size)
@@ -83,7 +86,7 @@ class TableRequest:
         if budget.is_full:
             return self.full
         measure, limit = ("nbytes" if budget.nbytes else "num_params"), budget.total(self.full.num_params)
-        smallest = getattr(self.smallest(measure), measure)
+        smallest = self.fewest if measure == "num_params" else self.fewest_bytes.nbytes
         if limit < smallest and budget.cap is None:
             method = self.kind.method
             raise ValueError(
