@@ -209,8 +209,7 @@ def move_rows(
         for k in range(width):
             value = np.float64(sums[i, k])
             total += value * value * inverse[group, k]
-        base = np.float64(values[levels[row]]) * beta
-        square = base + total / width * (1 - beta)
+        square = np.float64(values[levels[row]]) * beta + total / width * (1 - beta)
         visits[row] = (np.int64(visits[row]) + 1) & 255
         if not square > 0:
             continue
@@ -218,12 +217,10 @@ def move_rows(
         noise = np.int64(uniform_at(level_key, np.uint64(row)) * np.float32(1 << SHIFT))
         level = ((np.int64(bits[0]) + noise) >> SHIFT) - OFFSET
         levels[row] = min(max(level, 1), 255)
+        speed = np.float32(np.sqrt(weight / square))
         pull = np.float32(np.sqrt(weight / max(square, least[group])))
         shift, place = shift_at(visits[row]), np.uint64(row) * np.uint64(width)
         for k in range(width):
-            value = np.float64(sums[i, k])
-            own = base + value * value * inverse[group, k] * (1 - beta)
-            speed = np.float32(np.sqrt(weight / own)) if own > 0 else np.float32(0)
             kept = one / (one + shrink[group, k] * pull)
             moved = kept * (np.float32(codes[row, k]) - gain[group, k] * speed * sums[i, k])
             rounded = np.floor(moved + spread_at(code_key, place + np.uint64(k), shift))

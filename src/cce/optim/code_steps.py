@@ -26,6 +26,7 @@ BLOCK = 1 << 16  # rows of a table at a time
 PARALLEL = 1 << 17  # values below which threads cost more than they save
 RANGES_PER_THREAD = 4
 MOST_SAMPLED = 4096  # rows of a group from which its root mean square is known
+VISITED_HEADROOM = 6  # the same as HEADROOM, where the mean is over visits rather than rows
 MAY_MOVE = 1.25  # by which a scale may be off before codes are rounded again
 
 
@@ -114,7 +115,8 @@ def refit_scales(table: QuantizedEmbedding, key: int, weights: Tensor | None = N
     weights: of each group `(groups)` in that mean; by default the number of its rows. Returns whether any has moved.
     """
     scale = table.scale.detach()
-    fitted = HEADROOM / table.codes.largest * _root_mean_squares(table, weights).to(scale.device) * scale.double()
+    headroom = HEADROOM if weights is None else VISITED_HEADROOM
+    fitted = headroom / table.codes.largest * _root_mean_squares(table, weights).to(scale.device) * scale.double()
     ratio = fitted / scale.double()
     moved = (ratio > MAY_MOVE) | ((ratio < 1 / MAY_MOVE) & (ratio > 0))
     if not bool(moved.any()):

@@ -1,10 +1,9 @@
 """The second moment of each row in one byte, and the step of `PointerDescent` that divides by it.
 
-Adam keeps a second moment for each value. Here one number of a row, `s`, is kept from visit to visit. Times a factor
-`f` of mean 1 for each frequency group and dimension, it stands for the last second moment (a product, as in Adafactor:
-Shazeer and Stern, 2018):
+Adam keeps a second moment for each value. Here it is a product, as in Adafactor (Shazeer and Stern, 2018): a factor
+`f` for each frequency group and dimension, of mean 1, times a number `s` for each row, which follows its gradients:
 
-    v = β · f · s + (1 - β) · G²,    s ← mean over dimensions of v / f,    step = lr · G / √(v / (1 - β^t))
+    s ← β s + (1 - β) · mean over dimensions of G² / f,    step = lr · G / √(f · s / (1 - β^t))
 
 `s` is followed at visits alone, as by `LazyAdam`, and divided by the weight of all steps, visited or not, as by Adam.
 So the first step of an id that is seen late is `lr · √((1 - β^t) / (1 - β))`, up to 31 times `lr`, whatever the size of
@@ -110,14 +109,12 @@ def _step_plain(
     rates, beta = _rates_plain(table, moments, summed, given), settings.beta
     rows, groups, sums, _ = summed
     new, width = sums.double() * sums.double() * rates.inverse[groups], sums.shape[1]
-    base = decode_levels(state.levels[rows]).double() * beta
-    squares = base + _sum_columns(new) / width * (1 - beta)
-    own = base.unsqueeze(1) + new * (1 - beta)
+    squares = decode_levels(state.levels[rows]).double() * beta + _sum_columns(new) / width * (1 - beta)
     state.uses[rows] += 1
     seen = squares > 0
-    rows, groups, sums, squares, own = rows[seen], groups[seen], sums[seen], squares[seen], own[seen]
+    rows, groups, sums, squares = rows[seen], groups[seen], sums[seen], squares[seen]
     state.levels[rows] = encode_levels(squares.float(), uniform(keys[0], rows))
-    speed = torch.where(own > 0, (settings.weight / own).sqrt(), 0.0).float()
+    speed = (settings.weight / squares).sqrt().float().unsqueeze(1)
     pull = (settings.weight / squares.clamp(min=rates.least[groups])).sqrt().float().unsqueeze(1)
     codes, largest = table.codes.values, table.codes.largest
     kept = 1 / (1 + rates.shrink[groups] * pull)
