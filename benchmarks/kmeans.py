@@ -1,12 +1,13 @@
 """k-means and assignment: ours beside faiss and scikit-learn, in one process, from the same start.
 
-    python benchmarks/kmeans.py            # the four sizes, 50 iterations, and 5M points to 4,096 centroids
+    python benchmarks/kmeans.py            # the five sizes, 50 iterations, and 5M points to 4,096 centroids
     python benchmarks/kmeans.py --quick    # small sizes, a few seconds
     python benchmarks/kmeans.py --json results/kmeans.json
 
 Every figure is the median of `--repeats` runs, taken in turn (ours, faiss, scikit-learn, ours, …), so that a busy
 machine slows all alike. CPU seconds count all threads; `ratio` is a peer's CPU seconds over ours. scikit-learn runs
-fewer iterations (`--sklearn-iterations`), since its step takes seconds; figures are per iteration.
+fewer iterations (`--sklearn-iterations`), since its step takes seconds; figures are per iteration. Points of one
+dimension are searched by our k-d tree as well ("tree"), which takes those of two to eight.
 """
 
 from __future__ import annotations
@@ -18,22 +19,30 @@ import platform
 import statistics
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from cce.clustering import kmeans, nearest_centroid
+from cce.clustering.backends import BACKENDS
+from cce.clustering.backends.native import TreeLloyd, native_nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
-SIZES = [(256_000, 1024, 4), (1_000_000, 4096, 4), (1_000_000, 4096, 8), (262_144, 1024, 16)]
-QUICK_SIZES = [(32_000, 128, 4), (32_000, 128, 8)]
-ASSIGNMENT, QUICK_ASSIGNMENT = (5_000_000, 4096, 4), (200_000, 1024, 4)
+SIZES = [(256_000, 1024, 1), (256_000, 1024, 4), (1_000_000, 4096, 4), (1_000_000, 4096, 8), (262_144, 1024, 16)]
+QUICK_SIZES = [(32_000, 128, 1), (32_000, 128, 4), (32_000, 128, 8)]
+ASSIGNMENTS, QUICK_ASSIGNMENTS = [(5_000_000, 4096, 4), (5_000_000, 4096, 1)], [(200_000, 1024, 4), (200_000, 1024, 1)]
+TREE = replace(
+    BACKENDS["native"],
+    name="tree",
+    lloyd=lambda points, weights, _: TreeLloyd(points, weights),
+    nearest=lambda points, centroids, _: native_nearest(_widened(points), _widened(centroids)),
+)
 
 
 @dataclass(frozen=True)
@@ -59,13 +68,13 @@ def main(argv: Sequence[str] | None = None) -> list[Timing]:
         import faiss
 
         faiss.omp_set_num_threads(options.threads)
+    BACKENDS["tree"] = TREE
     _warm_up(options)
     timings: list[Timing] = []
     for size in (QUICK_SIZES if options.quick else SIZES) if "fit" in options.tasks else []:
         timings += _time_kmeans(size, options)
         _print_last(timings, size)
-    if "assign" in options.tasks:
-        size = QUICK_ASSIGNMENT if options.quick else ASSIGNMENT
+    for size in (QUICK_ASSIGNMENTS if options.quick else ASSIGNMENTS) if "assign" in options.tasks else []:
         timings += _time_assignment(size, options)
         _print_last(timings, size)
     if options.json:
@@ -93,7 +102,7 @@ def _warm_up(options: argparse.Namespace) -> None:
     """Compile, import and start threads before anything is timed."""
     for _, _, width in QUICK_SIZES if options.quick else SIZES:
         points = torch.randn(2000, width)
-        for backend in options.backends:
+        for backend in _backends(options, width):
             kmeans(points, 32, init=points[:32], max_iter=3, backend=backend)
             nearest_centroid(points, points[:32], backend=backend)
 
@@ -109,7 +118,7 @@ def _time_kmeans(size: tuple[int, int, int], options: argparse.Namespace) -> lis
         inertias[backend] = result.inertias[-1] / num_points
         return num_iterations
 
-    return _timings("k-means", size, _in_turn(fit, options), inertias)
+    return _timings("k-means", size, _in_turn(fit, _backends(options, size[2]), options.repeats), inertias)
 
 
 def _time_assignment(size: tuple[int, int, int], options: argparse.Namespace) -> list[Timing]:
@@ -120,7 +129,7 @@ def _time_assignment(size: tuple[int, int, int], options: argparse.Namespace) ->
         nearest_centroid(points, centroids, backend=backend)
         return 1
 
-    return _timings("assign", size, _in_turn(assign, options), {})
+    return _timings("assign", size, _in_turn(assign, _backends(options, size[2]), options.repeats), {})
 
 
 def _gaussian(size: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
@@ -129,11 +138,20 @@ def _gaussian(size: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
     return points, points[:num_clusters].clone()
 
 
-def _in_turn(run: Callable[[str], int], options: argparse.Namespace) -> dict[str, tuple[float, float]]:
+def _backends(options: argparse.Namespace, width: int) -> list[str]:
+    return [*options.backends, *(["tree"] if width == 1 else [])]
+
+
+def _widened(points: Tensor) -> Tensor:
+    """Return points of one dimension in two, where a tree takes them."""
+    return torch.nn.functional.pad(points, (0, 1))
+
+
+def _in_turn(run: Callable[[str], int], backends: list[str], repeats: int) -> dict[str, tuple[float, float]]:
     """Return the median CPU and wall seconds per iteration of every backend."""
-    seconds: dict[str, list[tuple[float, float]]] = {backend: [] for backend in options.backends}
-    for _ in range(options.repeats):
-        for backend in options.backends:
+    seconds: dict[str, list[tuple[float, float]]] = {backend: [] for backend in backends}
+    for _ in range(repeats):
+        for backend in backends:
             cpu, wall = time.process_time(), time.perf_counter()
             num_iterations = run(backend)
             cpu, wall = time.process_time() - cpu, time.perf_counter() - wall

@@ -1,29 +1,56 @@
-"""The cost of refits beside that of training: CPU seconds of an epoch, of a round on folds and of one on all rows.
+"""The cost of refits and of clusterings beside that of training: seconds of an epoch, a round and a clustering; bytes.
 
-python -m benchmarks.refit            # 2, 9 and 26 features, 500,000 rows
-python -m benchmarks.refit --quick
+    python -m benchmarks.refit                       # 2, 9 and 26 features
+    python -m benchmarks.refit --quick
+    python -m benchmarks.refit --data runs/data      # prepared: anime, bookcrossing and criteo_dac80k, where they are
+
+Without prepared sets, rows are random, with ids as frequent as words are. Tables are those of `cce train`: of refits,
+and of clusterings (`--refits 0`) beside them. Parts take turns, and figures are medians. Bytes are what `Refit.nbytes`
+says of the largest group of tables, and how far resident memory rose; every set has a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import multiprocessing
+import statistics
 import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 import cce
-from benchmarks.side_by_side import keep
+from benchmarks.side_by_side import PeakMemory, give_back_memory, keep
 from cce.reclustering import cross_entropy
-from cce.text import format_table
+from cce.text import format_bytes, format_table
+from cce.training import TrainConfig, count_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NUM_IDS, DIM, BATCH = 30_000, 16, 2048
-SIZES = [(2, 500_000), (9, 500_000), (26, 500_000)]
-QUICK = [(2, 20_000), (9, 20_000)]
+NUM_IDS, DIM, CAP, BATCH = 30_000, 16, 4096, 2048
+SETS = {2: "anime", 9: "bookcrossing", 26: "criteo_dac80k"}  # by features
+ROUNDS = 5  # of refits, in a run of `cce train`
+PARTS = ("epoch", "round on folds", "round on all rows", "clustering")
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is measured, and how often."""
+
+    num_features: int
+    num_rows: int  # of random rows
+    repeats: int
+    folder: Path | None = None  # of a prepared set
+
+
+SIZES = [Size(num_features, 500_000, repeats=3) for num_features in SETS]
+QUICK = [Size(num_features, 20_000, repeats=1) for num_features in SETS]
 
 
 class Clicks:
@@ -33,6 +60,7 @@ class Clicks:
         rng = np.random.default_rng(0)
         self.ids = torch.from_numpy((NUM_IDS ** rng.random((num_rows, num_features))).astype(np.int64))
         self.labels = torch.from_numpy(rng.integers(0, 2, num_rows).astype(np.float32))
+        self.schema = cce.Schema(tuple(cce.Feature(f"c{index}", NUM_IDS + 1) for index in range(num_features)))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -40,44 +68,94 @@ class Clicks:
     def fetch(self, rows: np.ndarray) -> cce.Batch:
         return cce.Batch(torch.zeros(len(rows), 0), self.ids[rows], self.labels[rows])
 
+    def counts(self) -> dict[str, torch.Tensor]:
+        names = self.schema.vocabulary_sizes
+        return {name: self.ids[:, index].bincount(minlength=NUM_IDS + 1) for index, name in enumerate(names)}
+
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--data", type=Path, help="folder of prepared sets by name")
     options = parser.parse_args(argv)
-    torch.set_num_threads(1)
-    _measure(2, 20_000)  # load what is compiled on disk
-    figures = [_measure(*size) for size in (QUICK if options.quick else SIZES)]
-    headers = ("features", "rows", "epoch, CPU s", "round on folds", "round on all rows", "run of 3 rounds, epochs")
-    print(format_table(headers, [_row(figure) for figure in figures], num_left=0))
+    figures = []
+    for size in QUICK if options.quick else SIZES:
+        folder = None if options.data is None else options.data / SETS[size.num_features]
+        there = folder if folder is not None and folder.is_dir() else None
+        placed = Size(size.num_features, size.num_rows, size.repeats, there)
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
+            figures.append(fresh.submit(_measure, placed).result())  # memory that others freed would hide what it needs
+    print(format_table(HEADERS, [_row(figure) for figure in figures], num_left=1))
     if not options.quick:
         print(keep("refit", figures))
     return figures
 
 
-def _measure(num_features: int, num_rows: int) -> dict[str, Any]:
-    rows = Clicks(num_features, num_rows)
-    schema = cce.Schema(tuple(cce.Feature(f"c{index}", NUM_IDS + 1) for index in range(num_features)))
-    options = {"cce": {"num_columns": 4, "num_helpers": 0}}
-    tables = cce.EmbeddingCollection(schema.vocabulary_sizes, DIM, method="cce", cap=4096, options=options, seed=0)
-    model = cce.create_model("dlrm", schema, tables, top=(64, 32))
-    refit = cce.Refit(model, rows, folds=3, spare_fold=True)
-    epoch = _cpu_seconds(lambda: _train(model, rows))
-    on_folds = [_cpu_seconds(lambda: refit.round(generator=torch.Generator().manual_seed(0))) for _ in range(2)]
-    on_all = _cpu_seconds(lambda: refit.round(use_all_rows=True, generator=torch.Generator().manual_seed(1)))
+def _measure(size: Size) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    _measure_parts(Size(size.num_features, 5_000, repeats=1))  # load what is compiled on disk
+    return _measure_parts(size)
+
+
+def _measure_parts(size: Size) -> dict[str, Any]:
+    rows, schema, counts = _rows(size)
+    has_network = size.num_features > 2  # two features are factorised, as in our recipes
+    model, clustered = (_model(schema, counts, has_network=has_network, refits=refits) for refits in (ROUNDS, 0))
+    refit = cce.Refit(model, rows, folds=2 + has_network, spare_fold=has_network)
+    g = torch.Generator().manual_seed(0)
+    parts = {
+        "epoch": lambda: _train(model, rows),
+        "round on folds": lambda: refit.round(generator=g),
+        "round on all rows": lambda: refit.round(use_all_rows=True, generator=g),
+        "clustering": lambda: clustered.tables.cluster(generator=g),
+    }
+    for name in ("round on folds", "clustering"):
+        parts[name]()  # the first starts without centroids
+    runs = [{name: _cost(work) for name, work in parts.items()} for _ in range(size.repeats)]
+    measures = {
+        measure: {name: statistics.median(run[name][measure] for run in runs) for name in PARTS}
+        for measure in ("cpu_seconds", "wall_seconds", "memory_above")
+    }
     return {
-        "num_features": num_features,
-        "num_rows": num_rows,
-        "epoch": epoch,
-        "round_on_folds": on_folds[-1],  # the first starts without centroids
-        "round_on_all_rows": on_all,
-        "run_in_epochs": 1
-        + 2 * (on_folds[-1] / epoch + 1 / 3)
-        + on_all / epoch,  # a third of an epoch is the network's
+        "data": "random" if size.folder is None else size.folder.name,
+        "num_features": size.num_features,
+        "num_rows": len(rows),
+        "model": "dlrm" if has_network else "gmf",
+        "repeats": size.repeats,
+        **measures,
+        "epochs_of_a_run": _epochs_of_a_run(measures["cpu_seconds"], network_share=1 / 3 if has_network else 0.0),
+        "refit_nbytes": max(sum(map(refit.nbytes, group)) for group in refit.groups),
+        "max_nbytes": refit.max_nbytes,
+        "table_nbytes": model.tables.nbytes,
+        "clustered_table_nbytes": clustered.tables.nbytes,
     }
 
 
-def _train(model: torch.nn.Module, rows: Clicks) -> None:
+def _rows(size: Size) -> tuple[Any, cce.Schema, dict[str, torch.Tensor]]:
+    """Rows by number, their schema, and how often each id occurs."""
+    if size.folder is None:
+        clicks = Clicks(size.num_features, size.num_rows)
+        return clicks, clicks.schema, clicks.counts()
+    data = cce.PreparedData.open(size.folder)
+    return data.rows("train"), data.schema, count_ids(data)
+
+
+def _model(schema: cce.Schema, counts: dict[str, torch.Tensor], *, has_network: bool, refits: int) -> torch.nn.Module:
+    """A model with the tables of `cce train`."""
+    from cce.training.building import build_model, complete_config
+
+    config = TrainConfig(
+        data="",
+        model="dlrm" if has_network else "gmf",
+        model_options={"bottom": [64], "top": [64, 32]} if has_network else {},
+        embedding_dim=DIM,
+        cap=CAP,
+        refits=refits,
+    )
+    return build_model(complete_config(config, schema.vocabulary_sizes, lambda: counts), schema)
+
+
+def _train(model: torch.nn.Module, rows: Any) -> None:
     optimizer = torch.optim.Adam(model.parameters(), 0.003)
     for numbers in np.array_split(np.arange(len(rows)), -(-len(rows) // BATCH)):
         batch = rows.fetch(numbers)
@@ -86,15 +164,32 @@ def _train(model: torch.nn.Module, rows: Clicks) -> None:
         optimizer.step()
 
 
-def _cpu_seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
+def _cost(work: Callable[[], object]) -> dict[str, float]:
+    gc.collect()
+    give_back_memory()
+    wall, cpu = time.perf_counter(), time.process_time()
+    with PeakMemory() as peak:
+        work()
+    seconds = {"cpu_seconds": time.process_time() - cpu, "wall_seconds": time.perf_counter() - wall}
+    return seconds | {"memory_above": peak.bytes}
+
+
+def _epochs_of_a_run(seconds: dict[str, float], *, network_share: float) -> float:
+    """A run of one epoch and all rounds, in epochs; between rounds the network is trained on its share of the rows."""
+    on_folds = seconds["round on folds"] / seconds["epoch"] + network_share
+    return 1 + (ROUNDS - 1) * on_folds + seconds["round on all rows"] / seconds["epoch"]
+
+
+HEADERS = ("data", "features", "rows", *(f"{part}, CPU s" for part in PARTS), f"run of {ROUNDS} rounds, epochs",
+           "Refit.nbytes", *(f"{part}, memory" for part in PARTS))  # fmt: skip
 
 
 def _row(figure: dict[str, Any]) -> tuple[str, ...]:
-    seconds = [f"{figure[name]:.1f}" for name in ("epoch", "round_on_folds", "round_on_all_rows", "run_in_epochs")]
-    return f"{figure['num_features']}", f"{figure['num_rows']:,}", *seconds
+    seconds = [f"{figure['cpu_seconds'][part]:.2f}" for part in PARTS]
+    memory = [format_bytes(figure["memory_above"][part]) for part in PARTS]
+    sizes = f"{figure['num_features']}", f"{figure['num_rows']:,}"
+    run = f"{figure['epochs_of_a_run']:.1f}"
+    return figure["data"], *sizes, *seconds, run, format_bytes(figure["refit_nbytes"]), *memory
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ import json
 import pytest
 
 from cce.cli import main
-from cce.collection import plan_tables
 from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
-from cce.embeddings import ClusteredEmbedding
-from cce.training import count_ids
+from cce.runs import load_run
+from cce.training import TrainConfig, count_ids, plan_run
 
 
 def typed(capsys, *words):
@@ -17,26 +16,98 @@ def typed(capsys, *words):
     return code, captured.out, captured.err
 
 
-def test_it_prints_the_plan_of_the_collection(capsys):
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory):
+    """A data set of two features, one of many rare ids."""
+    folder = tmp_path_factory.mktemp("plan") / "data"
+    prepare_synthetic(folder, SyntheticConfig(num_rows=500, vocabulary_sizes=(400, 20)), progress=False)
+    return folder
+
+
+def test_it_prints_the_plan_of_a_run(capsys):
     code, out, err = typed(capsys, "60000", "150", "--dim", "8", "--cap", "6400")
-    expected = plan_tables({"feature_0": 60_000, "feature_1": 150}, 8, cap=6400)
+    config = TrainConfig(data="", embedding_dim=8, cap=6400)
+    expected = plan_run(config, {"feature_0": 60_000, "feature_1": 150}).tables
     assert (code, err) == (0, "")
     assert out.startswith(f"{expected}\n\n")
     assert "all tables" in out
+    assert "Ids are not counted" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--nbytes", "9k"),
+        ("--nbytes", "9k", "--refits", "0"),
+        ("--nbytes", "9k", "--preset", "paper"),
+        ("--nbytes", "9k", "--method", "hash"),
+        ("--nbytes", "9k", "--method", "quantized"),
+        ("--num-params", "1500", "--method-options", "num_columns=2"),
+        ("--num-params", "1500", "--method-options", "settings={max_iter=3}"),
+        ("--compression", "4", "--budget-rule", "power", "--embedding-dim", "8"),
+        ("--cap", "640"),
+    ],
+)
+def test_the_plan_is_what_a_training_run_makes(capsys, tmp_path, clicks, words):
+    code, out, err = typed(capsys, str(clicks), *words, "--json")
+    assert (code, err) == (0, "")
+    planned = json.loads(out)
+    assert main(["train", str(clicks), *words, "--threads", "1", "--out", str(tmp_path / "run"), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    names = ("method", "num_params", "codebook_nbytes", "pointer_nbytes", "full_nbytes")
+    assert any(table["method"] != "full" for table in record["tables"])
+    assert [[table[name] for name in names] for table in planned["tables"]] == [
+        [table[name] for name in names] for table in record["tables"]
+    ]
+    assert [planned["all_tables"][name] for name in ("num_params", "nbytes")] == [
+        record[name] for name in ("num_params", "nbytes")
+    ]
+    assert planned["run"]["refits"] == (record["config"]["refits"] or 0)
+
+
+@pytest.mark.slow
+def test_ids_that_share_one_vector_are_called_shared(capsys, tmp_path, clicks):
+    words = (str(clicks), "--cap", "640")
+    assert main(["train", *words, "--threads", "1", "--out", str(tmp_path / "run"), "--json"]) == 0
+    capsys.readouterr()
+    vectors = next(iter(load_run(tmp_path / "run").model.tables.tables.values())).to_dense()
+    ids = json.loads(typed(capsys, *words, "--json")[1])["split"]["c0"]["ids"]
+    assert ids["learned"] + ids["shared"] == len(vectors)
+    assert (vectors[ids["learned"] :] == vectors[-1]).all()
+    assert not (vectors[1] == vectors[-1]).all()  # the most frequent id
+    _, out, _ = typed(capsys, *words)
+    assert "shared, %" in out
+    assert "hashed" not in out
+
+
+def test_ids_are_counted_in_the_training_rows_of_a_data_set(capsys, clicks):
+    words = (str(clicks), "--cap", "640")
+    first, second = json.loads(typed(capsys, *words, "--json")[1])["split"].values()
+    counts = next(iter(count_ids(PreparedData.open(clicks)).values()))
+    learned = first["ids"]["learned"]
+    assert learned == 1 + int((counts[1:] >= 3).sum())
+    assert first["ids"] == {"own rows": 0, "learned": learned, "shared": 401 - learned, "hashed": 0}
+    assert first["occurrences"]["learned"] == pytest.approx(float(counts[:learned].sum() / counts.sum()))
+    assert first["occurrences"]["shared"] == pytest.approx(float(counts[learned:].sum() / counts.sum()))
+    assert sum(first["occurrences"].values()) == pytest.approx(1)
+    assert second["occurrences"]["own rows"] == 1
+    hashed = json.loads(typed(capsys, *words, "--refits", "0", "--json")[1])["split"]["c0"]["ids"]
+    assert hashed["learned"] == 1 + int((counts[1:] >= 5).sum())
+    assert (hashed["shared"], hashed["hashed"]) == (0, 401 - hashed["learned"])
 
 
 def test_it_says_which_ids_have_own_rows_learned_pointers_or_hashes(capsys):
-    _, out, _ = typed(capsys, "user=60000", "item=150", "--nbytes", "0.2M", "--json")
-    plan = json.loads(out)
+    words = ("user=60000", "item=150", "--nbytes", "0.2M", "--refits", "0")
+    plan = json.loads(typed(capsys, *words, "--json")[1])
     learned = plan["tables"][0]["sizes"]["num_learned"]
     assert 0 < learned < 60_000
     assert plan["split"] == {
-        "user": {"ids": {"own rows": 0, "learned": learned, "hashed": 60_000 - learned}},
-        "item": {"ids": {"own rows": 150, "learned": 0, "hashed": 0}},
+        "user": {"ids": {"own rows": 0, "learned": learned, "shared": 0, "hashed": 60_000 - learned}},
+        "item": {"ids": {"own rows": 150, "learned": 0, "shared": 0, "hashed": 0}},
     }
-    _, out, _ = typed(capsys, "user=60000", "item=150", "--nbytes", "0.2M")
-    assert out.splitlines()[-2].split() == ["user", "0", f"{learned:,}", f"{60_000 - learned:,}"]
-    assert out.splitlines()[-1].split() == ["item", "150", "0", "0"]
+    _, out, _ = typed(capsys, *words)
+    assert f"user         0  {learned:>7,}  {60_000 - learned:,}\nitem       150        0       0\n" in out
 
 
 @pytest.mark.parametrize(
@@ -50,21 +121,43 @@ def test_the_split_follows_the_method(capsys, method, kind):
     )
 
 
-def test_counted_ids_learn_as_in_training_and_shares_of_occurrences_are_shown(capsys, tmp_path):
-    sizes = SyntheticConfig(num_rows=500, vocabulary_sizes=(400, 20))
-    prepare_synthetic(tmp_path / "data", sizes, progress=False)
-    words = (str(tmp_path / "data"), "--cap", "640", "--count")
-    code, out, _ = typed(capsys, *words, "--json")
-    first, second = json.loads(out)["split"].values()
-    counts = next(iter(count_ids(PreparedData.open(tmp_path / "data")).values()))
-    learned = first["ids"]["learned"]
-    assert (code, 0 < learned < 400) == (0, True)
-    assert learned == ClusteredEmbedding.training_defaults().with_refits(3).num_learned(counts)
-    assert first["occurrences"]["learned"] == pytest.approx(float(counts[:learned].sum() / counts.sum()))
-    assert sum(first["occurrences"].values()) == pytest.approx(1)
-    assert second["occurrences"]["own rows"] == 1
+def test_settings_of_clusterings_are_printed_as_they_are_given(capsys, clicks):
+    words = (str(clicks), "--cap", "640", "--method-options", "settings={max_iter=3}", "--json")
+    run = json.loads(typed(capsys, *words)[1])["run"]
+    assert (run["options"]["settings"], run["refits"]) == ({"max_iter": 3}, 0)
+
+
+def test_the_order_to_expect_is_that_of_the_budget_in_bytes(capsys):
+    words = ("user=60000", "item=8000", "--nbytes", "0.3M")
+    order = json.loads(typed(capsys, *words, "--json")[1])["expected_order"]
+    assert (order["nbytes"], order["sets"]) == (300_000, ["anime", "bookcrossing", "criteo_dac80k", "ml1m"])
+    assert order["methods"][0]["words"] == "--method cce"
+    assert order["methods"][0]["standing"]["training"][0] > 1
     _, out, _ = typed(capsys, *words)
-    assert "own rows, %" in out
+    assert "The order to expect in 300.0 kB, 14.5× fewer than full tables." in out
+    assert "not on your data: `cce sweep` measures that." in out
+    lines = [line for line in out.splitlines() if line.startswith("--method ")]
+    assert [line.partition("  ")[0] for line in lines] == [each["words"] for each in order["methods"]]
+
+
+def test_the_order_to_expect_is_that_of_the_bytes_of_the_plan_where_the_budget_has_none(capsys):
+    plan = json.loads(typed(capsys, "user=60000", "--cap", "4096", "--json")[1])
+    assert plan["expected_order"]["nbytes"] == plan["all_tables"]["nbytes"]
+
+
+@pytest.mark.parametrize("budget", [(), ("--nbytes", "5M")])
+def test_there_is_no_order_where_full_tables_fit(capsys, budget):
+    assert json.loads(typed(capsys, "user=60000", *budget, "--json")[1])["expected_order"] is None
+    assert "order to expect" not in typed(capsys, "user=60000", *budget)[1]
+
+
+@pytest.mark.slow
+def test_a_baked_data_set_is_rejected(capsys, raw_run, tmp_path):
+    assert main(["prepare", "baked", str(raw_run / "run"), str(tmp_path / "baked"), "--json"]) == 0
+    capsys.readouterr()
+    code, out, err = typed(capsys, str(tmp_path / "baked"), "--cap", "640")
+    assert (code, out) == (2, "")
+    assert "features must be those of a data set with ids, got" in err
 
 
 def test_features_may_have_names(capsys):
@@ -86,7 +179,7 @@ def test_bytes_may_have_a_unit(capsys, word, limit):
 
 def test_a_rule_and_its_power_are_followed(capsys):
     sizes = ("a=50000", "b=5000")
-    _, out, _ = typed(capsys, *sizes, "--num-params", "20000", "--rule", "power", "--power", "1", "--json")
+    _, out, _ = typed(capsys, *sizes, "--num-params", "4000", "--rule", "power", "--power", "1", "--json")
     first, second = (table["num_params"] for table in json.loads(out)["tables"])
     assert first / second == pytest.approx(10, rel=0.05)
 
@@ -104,8 +197,11 @@ def test_a_prepared_data_set_brings_its_own_sizes(capsys, tmp_path):
         (("many",), "features must be numbers, NAME=NUMBER or the folder of a data set, got 'many'."),
         (("a=5", "a=6"), "features must have distinct names, got 'a' twice."),
         (("100", "--method", "magic"), "method must be one of"),
-        (("100", "--cap", "10", "--count"), "--count must have the folder of a data set, got '100'."),
-        (("1000", "--num-params", "1"), "num_params must be at least 32 for method 'cce' of these sizes, got 1."),
+        (
+            ("100", "--cap", "10", "--method-options", "bits"),
+            "method_options must have the form NAME=VALUE, got 'bits'.",
+        ),
+        (("1000", "--num-params", "1"), "num_params must be at least 16 for method 'cce' of these sizes, got 1."),
     ],
 )
 def test_what_cannot_be_planned_is_rejected_in_one_line(capsys, words, said):
@@ -125,7 +221,7 @@ def test_two_budgets_are_rejected(capsys):
 def test_a_rule_that_is_none_is_rejected(capsys):
     with pytest.raises(SystemExit):
         main(["plan", "100", "--rule", "none"])
-    assert "argument --rule: invalid choice: 'none'" in capsys.readouterr().err
+    assert "argument --rule/--budget-rule: invalid choice: 'none'" in capsys.readouterr().err
 
 
 def test_bytes_without_a_number_are_rejected(capsys):

@@ -319,3 +319,23 @@ def test_counts_are_those_of_features_that_there_are():
         cce.plan_tables(sizes, 8, cap=320, counts={"a": [1, 2, 3, 4]})
     with pytest.raises(ValueError, match="give counts or num_learned of a budget, got counts and"):
         cce.plan_tables(sizes, 8, budget=cce.Budget(cap=320, num_learned={"b": 7}), counts=counts)
+
+
+def test_bytes_are_spent_on_pointers_before_full_tables():
+    """With the learned ids given: no small table is full while a large one lacks rows; the rest is spent."""
+    sizes, learned = (
+        {"large": 100_000, "middle": 20_000, "small": 3_000},
+        {"large": 40_000, "middle": 10_000, "small": 2_000},
+    )
+    options = {"cce": {"num_columns": 4, "num_helpers": 0, "max_rows": 256}}
+
+    def plan(nbytes):
+        found = plan_tables(sizes, 16, budget=Budget(nbytes=nbytes, num_learned=learned), options=options)
+        assert found.nbytes <= nbytes
+        return {table.name: table.sizes.get("num_rows", "full") for table in found.tables}
+
+    pointers = 4 * sum(learned.values())
+    assert plan(pointers + 3 * 16_384 + 2_000) == {"large": 256, "middle": 256, "small": 256}
+    some = plan(pointers - 4 * 40_000 // 2 + 3 * 16_384)  # half a byte is left for each pointer of the largest
+    assert some == {"large": 16, "middle": 256, "small": 256}
+    assert plan(pointers + 3 * 16_384 + 200_000) == {"large": 256, "middle": 256, "small": "full"}

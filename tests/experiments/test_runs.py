@@ -5,7 +5,8 @@ import tomllib
 import pytest
 
 from cce.experiments.recipe import make_recipe
-from cce.experiments.runs import list_runs, plan_of
+from cce.experiments.runs import list_runs
+from cce.training import plan_run
 
 VOCABULARIES = {"user": 1000, "item": 200, "day": 7}
 RECIPE = tomllib.loads(
@@ -87,7 +88,7 @@ def test_one_table_for_all_features_is_planned_as_one():
         make_recipe("test", {"train": train, "sweep": {"methods": ["hash"], "caps": [640]}}), "data", VOCABULARIES
     )
     assert run.num_params == 640
-    assert [table.num_embeddings for table in plan_of(run.config, VOCABULARIES).tables] == [1207]
+    assert [table.num_embeddings for table in plan_run(run.config, VOCABULARIES).tables.tables] == [1207]
 
 
 def test_a_series_may_have_bytes_of_its_own_instead_of_caps(tmp_path):

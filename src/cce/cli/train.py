@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cce.cli.typed import typed_bytes
 from cce.evaluation import find_metric, format_scores
 from cce.records import strict_json
 from cce.run_folder import RunFolder
@@ -86,7 +87,8 @@ def _add_option(group: Any, each: Any) -> None:
         if each.default is not None:
             about = f"{about} (default: {each.default})"
         choices = each.metadata["choices"] or None
-        group.add_argument(name, type=TYPES[each.type], choices=choices, default=None, help=about)
+        kind = typed_bytes if each.name.endswith("nbytes") else TYPES[each.type]
+        group.add_argument(name, type=kind, choices=choices, default=None, help=about)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -83,7 +83,9 @@ def share_out(
     limit = budget.total(sum(request.full.num_params for request in requests))
     if budget.cap is not None:
         return [request.within(limit) for request in requests]
-    return _largest_within(requests, _shares(budget, requests), limit, "nbytes" if budget.nbytes else "num_params")
+    measure = "nbytes" if budget.nbytes else "num_params"
+    shared = "num_params" if budget.rule == "cap" and any(request.fixed for request in requests) else measure
+    return _largest_within(requests, _shares(budget, requests), limit, measure, shared)
 
 
 def _unlimited(request: TableRequest) -> Footprint:
@@ -152,22 +154,26 @@ def _shares(budget: Budget, requests: Sequence[TableRequest]) -> list[float]:
 
 
 def _largest_within(
-    requests: Sequence[TableRequest], shares: Sequence[float], limit: int, measure: str
+    requests: Sequence[TableRequest], shares: Sequence[float], limit: int, measure: str, shared: str
 ) -> list[Footprint]:
-    """The tables with the largest scale of the shares that stays within the limit."""
+    """The tables with the largest scale of the shares that stays within the limit of the measure.
+
+    What is shared out may be another measure: where it is given which ids have pointers, bytes are best spent by a cap
+    on parameters. A cap on bytes would let a table of few ids be full for as much as the pointers of a large one take.
+    """
 
     def tables(scale: float) -> list[Footprint]:
-        return [request.within(scale * share, measure) for request, share in zip(requests, shares, strict=True)]
+        return [request.within(scale * share, shared) for request, share in zip(requests, shares, strict=True)]
 
     def size(scale: float) -> int:
         return sum(getattr(table, measure) for table in tables(scale))
 
     if size(0.0) > limit:
         raise ValueError(f"{measure} must be at least {size(0.0)}, the smallest tables together, got {limit}.")
-    wanted = [getattr(request.full, measure) for request in requests]
+    wanted = [getattr(request.full, shared) for request in requests]
     high = max(full / share for full, share in zip(wanted, shares, strict=True) if share > 0)
     low = high if size(high) <= limit else 0.0
-    precision = BYTE_PRECISION if measure == "nbytes" else 0.0
+    precision = BYTE_PRECISION if shared == "nbytes" else 0.0
     for _ in range(MAX_HALVINGS):
         if high - low <= low * precision or all(int(low * share) == int(high * share) for share in shares):
             break
@@ -176,7 +182,27 @@ def _largest_within(
             low = middle
         else:
             high = middle
-    return tables(low)
+    return tables(low) if shared == measure else _fill(requests, tables(low), low, limit)
+
+
+def _fill(requests: Sequence[TableRequest], tables: list[Footprint], cap: float, limit: int) -> list[Footprint]:
+    """The tables of a cap on parameters, some with a larger one: what is left of a limit in bytes is spent.
+
+    Pointers to one row more may take twice the bits, for which there may be room in some tables. Small ones come first.
+    """
+    room, order = limit - sum(table.nbytes for table in tables), sorted(range(len(tables)), key=_full_size(requests))
+    while cap < max(request.full.num_params for request in requests):
+        cap = max(2 * cap, 1.0)
+        for index in order:
+            larger = requests[index].within(cap)
+            if 0 < larger.nbytes - tables[index].nbytes <= room and larger.num_params <= cap:
+                room -= larger.nbytes - tables[index].nbytes
+                tables[index] = larger
+    return tables
+
+
+def _full_size(requests: Sequence[TableRequest]) -> Callable[[int], int]:
+    return lambda index: requests[index].full.num_params
 
 
 def _method_of(method: MethodOf, name: str, size: int) -> str:

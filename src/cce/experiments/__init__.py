@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cce.experiments.choices import Choice, Choices, data_checksum, tuned_series
     from cce.experiments.demo import DemoConfig, demo_table, run_demo, write_report
     from cce.experiments.estimate import FirstRows, estimate_cost
+    from cce.experiments.expected import ExpectedOrder, expected_order
     from cce.experiments.like import take_ground
     from cce.experiments.recipe import Recipe, read_recipe
     from cce.experiments.runs import Run, list_runs
@@ -23,6 +24,7 @@ _HOMES = {
     "choices": ("Choice", "Choices", "data_checksum", "tuned_series"),
     "demo": ("DemoConfig", "demo_table", "run_demo", "write_report"),
     "estimate": ("FirstRows", "estimate_cost"),
+    "expected": ("ExpectedOrder", "expected_order"),
     "like": ("take_ground",),
     "recipe": ("Recipe", "read_recipe"),
     "runs": ("Run", "list_runs"),
@@ -36,6 +38,7 @@ __all__ = [
     "Choice",
     "Choices",
     "DemoConfig",
+    "ExpectedOrder",
     "FirstRows",
     "Recipe",
     "Run",
@@ -44,6 +47,7 @@ __all__ = [
     "data_checksum",
     "demo_table",
     "estimate_cost",
+    "expected_order",
     "find_recipe",
     "list_recipes",
     "list_runs",

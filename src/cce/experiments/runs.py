@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cce.checks import check_choice
-from cce.collection import plan_tables
-from cce.embeddings import METHODS
 from cce.experiments.recipe import file_name
-from cce.training import TrainConfig, make_config, method_options, num_refits
+from cce.training import TrainConfig, make_config, plan_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +14,6 @@ if TYPE_CHECKING:
 
     from cce.experiments.choices import Choices
     from cce.experiments.recipe import Recipe
-    from cce.footprint import Footprints
 
 
 @dataclass(frozen=True)
@@ -77,22 +73,10 @@ def _run(recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: d
     config = make_config(
         recipe.options_of(series) | {name: value for name, value in values.items() if value is not None}
     )
-    return Run(_name(series, cap, seed), series, config, _num_params(config, vocabularies), values.get("start_from"))
+    num_params = plan_run(config, vocabularies).tables.num_params
+    return Run(_name(series, cap, seed), series, config, num_params, values.get("start_from"))
 
 
 def _name(series: str, cap: int | None, seed: int) -> str:
     budget = "" if cap is None else f"-cap{cap}"
     return f"{file_name(series)}{budget}-seed{seed}"
-
-
-def _num_params(config: TrainConfig, vocabularies: Mapping[str, int]) -> int:
-    return plan_of(config, vocabularies).num_params
-
-
-def plan_of(config: TrainConfig, vocabularies: Mapping[str, int]) -> Footprints:
-    """The tables that a run begins with."""
-    check_choice("method", config.method, METHODS)
-    plain = {name: value for name, value in config.method_options.items() if name != "settings"}
-    options = {config.method: method_options(replace(config, method_options=plain, refits=num_refits(config)))}
-    sizes = {"all": sum(vocabularies.values())} if config.unified else vocabularies
-    return plan_tables(sizes, config.embedding_dim, method=config.method, options=options, budget=config.budget)

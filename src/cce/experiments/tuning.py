@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from cce.evaluation import DEFAULT_BEST_BY, describe_metric
 from cce.experiments.choices import Choice, Choices, data_checksum, recipe_checksum, tuned_series
 from cce.experiments.recipe import file_name
-from cce.experiments.runs import Run, plan_of
+from cce.experiments.runs import Run
 from cce.experiments.sweep import Sweep
 from cce.run_folder import TRIALS
-from cce.training import make_config
+from cce.training import make_config, plan_run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -151,7 +151,7 @@ class Tuning:
             | given
             | {"test": False, "plugins": list(self.recipe.plugins)}
         )
-        num_params = plan_of(config, self.data.schema.vocabulary_sizes).num_params
+        num_params = plan_run(config, self.data.schema.vocabulary_sizes).tables.num_params
         return Run(run_name(contest, rung, options, seed), f"{contest.series}, {label(options)}", config, num_params)
 
     @staticmethod

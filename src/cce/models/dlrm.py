@@ -71,7 +71,8 @@ class DLRM(nn.Module):
         num_pairs = num_vectors * (num_vectors - 1) // 2
         num_inputs = num_pairs + (dim if num_dense else 0) + (tables.num_features * dim if concatenate else 0)
         self.top = make_network(num_inputs, top, 1, **options, generator=generator)
-        self.register_buffer("pairs", torch.tril_indices(num_vectors, num_vectors, -1), persistent=False)
+        first, second = torch.tril_indices(num_vectors, num_vectors, -1)
+        self.register_buffer("pairs", first * num_vectors + second, persistent=False)
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits `(batch)`."""
@@ -87,5 +88,4 @@ class DLRM(nn.Module):
 
     def _interact(self, vectors: Tensor) -> Tensor:
         """The dot products of all pairs: `(B, V, D)` to `(B, V · (V - 1) / 2)`."""
-        first, second = self.pairs  # type: ignore[misc]
-        return (vectors @ vectors.transpose(1, 2))[:, first, second]
+        return (vectors @ vectors.transpose(1, 2)).flatten(1).index_select(1, self.pairs)  # type: ignore[arg-type]

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cce.training.baked import table_options
-    from cce.training.building import count_ids, method_options, num_refits
+    from cce.training.building import count_ids
     from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, list_checkpoints, open_checkpoint
     from cce.training.config import MAY_CHANGE, TrainConfig
     from cce.training.inspection import inspect_checkpoint, verify_run
     from cce.training.loading import load_model, read_schema
     from cce.training.options import check_names, make_config, parse_pairs, read_toml, upgrade_options
+    from cce.training.planning import RunPlan, default_refits, plan_run
     from cce.training.scoring import Scores, group_column, score
     from cce.training.session import kept_random_state
     from cce.training.stopping import DivergedError
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "baked": ("table_options",),
-    "building": ("count_ids", "method_options", "num_refits"),
+    "building": ("count_ids",),
     "checkpoint": ("Checkpoint", "DamagedCheckpointError", "list_checkpoints", "open_checkpoint"),
     "config": ("MAY_CHANGE", "TrainConfig"),
     "inspection": ("inspect_checkpoint", "verify_run"),
     "loading": ("load_model", "read_schema"),
     "options": ("check_names", "make_config", "parse_pairs", "read_toml", "upgrade_options"),
+    "planning": ("RunPlan", "default_refits", "plan_run"),
     "scoring": ("Scores", "group_column", "score"),
     "session": ("kept_random_state",),
     "stopping": ("DivergedError",),
@@ -43,22 +45,23 @@ __all__ = [
     "Checkpoint",
     "DamagedCheckpointError",
     "DivergedError",
+    "RunPlan",
     "Scores",
     "TrainConfig",
     "Trainer",
     "Trial",
     "check_names",
     "count_ids",
+    "default_refits",
     "group_column",
     "inspect_checkpoint",
     "kept_random_state",
     "list_checkpoints",
     "load_model",
     "make_config",
-    "method_options",
-    "num_refits",
     "open_checkpoint",
     "parse_pairs",
+    "plan_run",
     "read_schema",
     "read_toml",
     "score",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from cce.reclustering import ClusterSchedule, Refit
 from cce.training.baked import baked_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from torch import Tensor, nn
     from torch.optim import Optimizer
@@ -60,14 +61,21 @@ def create_tables(config: TrainConfig, schema: Schema) -> EmbeddingCollection | 
     return EmbeddingCollection(
         schema.vocabulary_sizes,
         config.embedding_dim,
-        method=config.method,
-        options={FULL: _start_options(config, FULL), config.method: method_options(config)},
-        budget=config.budget,
+        **table_arguments(config),
         unified=config.unified,
         sparse=config.sparse,
         seed=config.seed,
         dtype=getattr(torch, config.codebook_dtype),
     )
+
+
+def table_arguments(config: TrainConfig) -> dict[str, Any]:
+    """What says how the tables of a run are made and sized, as `plan_tables` and `EmbeddingCollection` take it."""
+    return {
+        "method": config.method,
+        "options": {FULL: _start_options(config, FULL), config.method: method_options(config)},
+        "budget": config.budget,
+    }
 
 
 @contextmanager
@@ -122,25 +130,33 @@ def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
 
 
 def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:
-    """`config` with its rounds of refits, and the ids of each feature that have learned pointers.
-
-    By default there are no refits of so many ids that a round would read the rows again and again.
-    """
+    """`config` with its rounds of refits, and the ids of each feature that have learned pointers."""
     if data.schema.is_baked:
         return baked_config(config, data)
+    return complete_config(config, data.schema.vocabulary_sizes, cache(lambda: count_ids(data)))
+
+
+def complete_config(
+    config: TrainConfig, vocabularies: Mapping[str, int], count: Callable[[], Mapping[str, Tensor]] | None
+) -> TrainConfig:
+    """The configuration of a run on vocabularies of these sizes.
+
+    By default there are no refits of so many ids that a round would read the rows again and again.
+
+    count: how often each id occurs, asked for where it matters; None if nobody knows.
+    """
     check_choice("method", config.method, METHODS)
     if config.refits is not None or not METHODS[config.method].training_defaults(config.preset).refits:
-        return _with_num_learned(config, data)
-    refitted = _with_num_learned(replace(config, refits=num_refits(config)), data)
-    sizes = data.schema.vocabulary_sizes
-    num_ids = sum(refitted.num_learned.get(name, size) for name, size in sizes.items())
+        return _with_num_learned(config, count)
+    refitted = _with_num_learned(replace(config, refits=num_refits(config)), count)
+    num_ids = sum(refitted.num_learned.get(name, size) for name, size in vocabularies.items())
     if num_ids * config.embedding_dim <= REFITTED_VALUES:
         return refitted
-    return _with_num_learned(replace(config, refits=0), data)
+    return _with_num_learned(replace(config, refits=0), count)
 
 
-def _with_num_learned(config: TrainConfig, data: PreparedData) -> TrainConfig:
-    """`config` with the number of ids of each feature that have learned pointers, counted in the training rows.
+def _with_num_learned(config: TrainConfig, count: Callable[[], Mapping[str, Tensor]] | None) -> TrainConfig:
+    """`config` with the number of ids of each feature that have learned pointers, if their counts are known.
 
     The vector of an id that was seen twice says little about it, so clustering it adds nothing, takes centroids from
     ids that matter, and its pointer costs as much as any: such ids stay hashed, or share a vector.
@@ -149,12 +165,10 @@ def _with_num_learned(config: TrainConfig, data: PreparedData) -> TrainConfig:
     defaults = method_defaults(config)
     min_count = config.learned_min_count or defaults.min_count or 1
     is_given = bool(config.num_learned) or "num_learned" in config.method_options
-    if defaults.min_count is None or min_count == 1 or is_given or config.unified:
+    if count is None or defaults.min_count is None or min_count == 1 or is_given or config.unified:
         return config
-    counts = count_ids(data)
-    return replace(
-        config, num_learned={name: defaults.num_learned(c, min_count=min_count) for name, c in counts.items()}
-    )
+    num_learned = {name: defaults.num_learned(counts, min_count=min_count) for name, counts in count().items()}
+    return replace(config, num_learned=num_learned)
 
 
 def count_ids(data: PreparedData) -> dict[str, Tensor]:

@@ -162,9 +162,12 @@ class TrainConfig:
         default="auto",
         metadata=_about("train the network between refits, on a third of the rows; auto: if it is one", *NETWORKS),
     )
-    refit_nbytes: int = field(
-        default=1 << 30,
-        metadata=_about("most bytes of curvatures that a refit holds at a time; with fewer it passes over more often"),
+    refit_nbytes: int | None = field(
+        default=None,
+        metadata=_about(
+            "most bytes of vectors and curvatures that a refit holds at a time; with fewer it passes over more often; "
+            "left out: half of what full tables would hold under Adam, but 1 MB to 1 GB"
+        ),
     )
     validations_per_epoch: int = field(default=6, metadata=_about("how often the validation rows are scored"))
     metrics: list[str] = field(

@@ -104,11 +104,11 @@ def _tables(ledger: Footprints, session: Session, clustered: Collection[str]) ->
 
 
 def _refitted(session: Session) -> dict[nn.Module, int]:
-    """The tables that were refitted, and the bytes that this held."""
+    """The tables that were refitted together, and the bytes that this held, where it was most."""
     refit = session.refit
     if refit is None or not session.num_refits:
         return {}
-    return {refit.tables.tables[feature]: refit.nbytes(feature) for feature in refit.features}
+    return {refit.tables.tables[feature]: nbytes for feature, nbytes in refit.peak_nbytes.items()}
 
 
 def environment() -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cce.clustering.backends import native
-from cce.clustering.backends.native import GemmLloyd, TreeLloyd, native_lloyd
+from cce.clustering.backends.native import GemmLloyd, LineLloyd, TreeLloyd, native_lloyd
 from cce.clustering.backends.torch import PlainLloyd
 from cce.clustering.search.bounds import all_centers
 from cce.clustering.search.gemm import Found
@@ -81,7 +81,8 @@ def test_a_centroid_that_leaps_far_is_noticed():
     assert torch.equal(ours.assign(centroids).nearest.long(), plain.assign(centroids).nearest)
 
 
-def test_narrow_points_go_to_trees_and_wide_ones_to_products():
+def test_points_of_one_dimension_are_sorted_narrow_ones_go_to_trees_and_wide_ones_to_products():
+    assert isinstance(native_lloyd(torch.zeros(9, 1), None), LineLloyd)
     assert isinstance(native_lloyd(torch.zeros(9, 8), None), TreeLloyd)
     assert isinstance(native_lloyd(torch.zeros(9, 9), None), GemmLloyd)
 

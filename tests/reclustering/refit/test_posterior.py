@@ -3,7 +3,9 @@
 import numpy as np
 import torch
 
-from cce.reclustering.refit.posterior import Fit, Parabolas, Prior, learn_prior
+from cce.reclustering.refit import posterior
+from cce.reclustering.refit.packing import pack
+from cce.reclustering.refit.posterior import Parabolas, Prior, learn_prior
 
 DIM = 4
 
@@ -14,8 +16,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 def test_the_m_step_adds_what_is_not_known():
     vectors = torch.randn(5000, DIM, generator=seeded())
-    curvatures = torch.diag(torch.tensor([1.0, 2.0, 4.0, 8.0])).expand(5000, -1, -1)
-    found = Prior.learned(Fit(torch.arange(5000), vectors, curvatures))
+    found = Prior.learned(vectors, torch.diag(1 / torch.tensor([1.0, 2.0, 4.0, 8.0])).unsqueeze(0))
     expected = np.cov(vectors.numpy().T, bias=True) + np.diag([1, 1 / 2, 1 / 4, 1 / 8])
     np.testing.assert_allclose(torch.linalg.inv(found.precision).numpy(), expected, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(found.mean, vectors.mean(0))
@@ -23,12 +24,20 @@ def test_the_m_step_adds_what_is_not_known():
 
 def test_the_m_step_takes_blocks_for_independent():
     vectors = torch.randn(500, DIM, generator=seeded()) @ torch.randn(DIM, DIM, generator=seeded(1))
-    curvatures = torch.diag(torch.tensor([1.0, 2.0, 4.0, 8.0])).expand(500, -1, -1)
     covariance = np.cov(vectors.numpy().T, bias=True) + np.diag([1, 1 / 2, 1 / 4, 1 / 8])
     covariance[:2, 2:] = covariance[2:, :2] = 0
-    blocks = curvatures[:, torch.arange(DIM).unsqueeze(1), torch.tensor([[0, 1], [0, 1], [2, 3], [2, 3]])]
-    found = Prior.learned(Fit(torch.arange(500), vectors, blocks.contiguous()))
+    found = Prior.learned(vectors, torch.diag_embed(1 / torch.tensor([[1.0, 2.0], [4.0, 8.0]])))
     np.testing.assert_allclose(torch.linalg.inv(found.precision).numpy(), covariance, rtol=1e-3, atol=1e-4)
+
+
+def test_what_is_not_known_is_the_mean_of_inverses(monkeypatch):
+    monkeypatch.setattr(posterior, "SOLVED", 7)
+    mixing = torch.randn(30, DIM, DIM, generator=seeded())
+    curvatures, points = mixing @ mixing.mT, torch.zeros(30, DIM)
+    prior = Prior(torch.zeros(DIM), torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0])))
+    parabolas = Parabolas(torch.arange(30), points, points[:, 0], points, pack(curvatures), torch.ones(30))
+    expected = torch.linalg.inv(curvatures + prior.precision).mean(0)
+    torch.testing.assert_close(parabolas.unknown(prior)[0], expected)
 
 
 def test_em_finds_the_distribution_behind_noisy_readings():
@@ -40,7 +49,7 @@ def test_em_finds_the_distribution_behind_noisy_readings():
     curvatures = torch.eye(DIM) / noise.unsqueeze(2) ** 2
     start = torch.zeros_like(readings)
     gradients = -(curvatures @ readings.unsqueeze(2)).squeeze(2)
-    parabolas = Parabolas(torch.arange(20_000), start, start[:, 0], gradients, curvatures, torch.ones(20_000))
+    parabolas = Parabolas(torch.arange(20_000), start, start[:, 0], gradients, pack(curvatures), torch.ones(20_000))
     found = learn_prior(parabolas, Prior.around(torch.randn(9, DIM, generator=seeded(3))), 60)
     torch.testing.assert_close(found.mean, torch.full((DIM,), 0.7), rtol=0, atol=0.05)
     torch.testing.assert_close(torch.linalg.inv(found.precision).diag(), deviations**2, rtol=0.15, atol=0)
@@ -50,7 +59,7 @@ def test_a_crowd_takes_smaller_steps():
     curvatures = torch.eye(DIM).expand(3, DIM, DIM).contiguous()
     gradients, points = torch.ones(3, DIM), torch.zeros(3, DIM)
     crowds = torch.tensor([1.0, 2.0, 4.0])
-    parabolas = Parabolas(torch.arange(3), points, points[:, 0], gradients, curvatures, crowds)
+    parabolas = Parabolas(torch.arange(3), points, points[:, 0], gradients, pack(curvatures), crowds)
     flat = Prior(torch.zeros(DIM), 1e-4 * torch.eye(DIM))
     torch.testing.assert_close(parabolas.step(flat)[:, 0], -1 / crowds.sqrt(), rtol=1e-3, atol=0)
     torch.testing.assert_close(parabolas.minimum(flat)[:, 0], -torch.ones(3), rtol=1e-3, atol=0)

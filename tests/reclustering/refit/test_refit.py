@@ -17,6 +17,7 @@ from cce.schema import Batch, Feature, Schema
 DIM = 4
 USERS, ITEMS = 400, 120
 SCHEMA = Schema((Feature("user", USERS), Feature("item", ITEMS)))
+ID_NBYTES = 4 * (DIM * (DIM + 1) // 2 + 4 * DIM + 6)  # half a curvature, four vectors, its name and sums
 
 
 class Ratings:
@@ -140,8 +141,8 @@ def test_equal_seeds_give_equal_pointers_and_blocks_hardly_matter():
     states = []
     for max_ids in (1 << 16, 1 << 16, 90):
         model = make_model()
-        refit = Refit(model, rows, group_size=1, max_nbytes=4 * DIM**2 * max_ids)
-        assert refit.nbytes_per_id("user") == 4 * DIM**2
+        refit = Refit(model, rows, group_size=1, max_nbytes=ID_NBYTES * max_ids)
+        assert refit.nbytes_per_id("user") == ID_NBYTES
         refit.round(generator=seeded())
         states.append(score(model, rows))
     assert states[0] == states[1]
@@ -157,16 +158,52 @@ def test_blocks_of_wide_vectors_are_whole_columns(dim, num_columns, expected):
     tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, dim, method="cce", cap=8 * dim, options=options, seed=0)
     refit = Refit(create_model("gmf", SCHEMA, tables), Ratings(500, 1))
     assert refit.block_dim("user") == expected
-    assert refit.nbytes_per_id("user") == 4 * dim * expected
+    assert refit.nbytes_per_id("user") == 4 * (dim * (expected + 1) // 2 + 4 * dim + 6)
 
 
 def test_what_it_holds_is_bounded():
-    """Curvatures and six vectors of the ids at a time; 12 bytes and new pointers of all of them; a new table."""
+    """Half a curvature and four vectors of the ids at a time, three curvatures of those that are solved; 12 bytes and
+    new pointers of all of them; a new table; the block of each row if there are several."""
     model, rows = make_model(), Ratings(500, 1)
     table = model.tables.tables["user"]
     every = USERS * (12 + 4 * 2) + table.nbytes
-    assert Refit(model, rows).nbytes("user") == USERS * 4 * (DIM**2 + 6 * DIM) + every
-    assert Refit(model, rows, max_nbytes=4 * DIM**2 * 90).nbytes("user") == 90 * 4 * (DIM**2 + 6 * DIM) + every
+    assert Refit(model, rows).nbytes("user") == USERS * (ID_NBYTES + 3 * 4 * DIM**2) + every
+    few = Refit(model, rows, max_nbytes=ID_NBYTES * 90)
+    assert few.ids_at_a_time("user") == 90
+    assert few.nbytes("user") == 90 * (ID_NBYTES + 3 * 4 * DIM**2) + every + len(rows)
+
+
+def test_an_id_that_was_never_seen_gets_what_rare_ids_share():
+    """Id 0, unseen or missing, has a pointer and often no row: it is like the rare ids, not like the frequent ones."""
+    rows, model = Ratings(3_000, 1), make_model(num_learned=100, share_tail=True)
+    rows.ids[rows.ids[:, 0] == 0, 0] = 1
+    rows.ids[:, 1] = rows.ids[:, 1].clamp(max=99)  # nobody stands for the tail of the items
+    rows.ids[rows.ids[:, 1] == 0, 1] = 1
+    refit = Refit(model, rows)
+    refit.round(use_all_rows=True, generator=seeded())
+    with torch.no_grad():
+        user, item = (model.tables.tables[name](torch.tensor([0, 50, 119])) for name in ("user", "item"))
+    torch.testing.assert_close(user[0], user[2], rtol=0, atol=0)
+    assert not torch.equal(user[0], user[1])
+    mean = refit.priors["item"].mean
+    assert (item[0] - mean).norm() < (item[1] - mean).norm()
+
+
+def test_it_holds_half_of_what_full_tables_would_unless_told():
+    def usual(num_ids):
+        tables = EmbeddingCollection({"user": num_ids, "item": 20}, 16, method="cce", cap=64, seed=0)
+        schema = Schema((Feature("user", num_ids), Feature("item", 20)))
+        return Refit(create_model("gmf", schema, tables), Ratings(500, 1)).max_nbytes
+
+    assert usual(100) == 1 << 20
+    assert usual(100_000) == 100_020 * 16 * 16 // 2
+
+
+def test_what_it_holds_at_once_is_that_of_the_largest_group():
+    model, rows = make_model(), Ratings(500, 1)
+    alone, both = Refit(model, rows, folds=2), Refit(model, rows, folds=1)
+    assert alone.peak_nbytes == {"user": alone.nbytes("user")}
+    assert both.peak_nbytes == {name: both.nbytes(name) for name in ("user", "item")}
 
 
 def test_curvatures_are_held_one_block_of_ids_at_a_time(monkeypatch):
@@ -177,11 +214,11 @@ def test_curvatures_are_held_one_block_of_ids_at_a_time(monkeypatch):
     def watched(target):
         num_alive.append(sum(each() is not None for each in held))
         sums = zeros(target)
-        held.append(weakref.ref(sums.curvatures))
+        held.append(weakref.ref(sums.packed))
         return sums
 
     monkeypatch.setattr(shared_pass._Sums, "zeros", watched)
-    refit = Refit(make_model(), Ratings(3_000, 1), num_steps=2, max_nbytes=4 * DIM**2 * 90)
+    refit = Refit(make_model(), Ratings(3_000, 1), num_steps=2, max_nbytes=ID_NBYTES * 90)
     refit.stage("user", generator=seeded())
     assert num_alive == [0] * 2 * 5
 
@@ -304,7 +341,7 @@ def test_bags(pooling):
 
 
 def test_groups_are_as_large_as_may_be_and_no_fold_goes_without_one():
-    model, rows, each = make_model(), Ratings(500, 1), 4 * DIM**2
+    model, rows, each = make_model(), Ratings(500, 1), ID_NBYTES
     assert Refit(model, rows, group_size=2, folds=1).groups == [["user", "item"]]
     assert Refit(model, rows, group_size=1, folds=1).groups == [["user"], ["item"]]
     assert Refit(model, rows, group_size=2, folds=2).groups == [["user"], ["item"]]

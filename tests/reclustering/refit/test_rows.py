@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cce.reclustering.refit.rows import ALL_ROWS, Fold, bags_of, count_ids, pieces
+from cce.reclustering.refit.rows import ALL_ROWS, Fold, bags_of, blocks_of_rows, count_ids, pieces
 from cce.schema import Batch
 
 
@@ -65,3 +65,13 @@ def test_bags_of_a_feature():
     ids, lengths = bags_of(rows.fetch(np.arange(50)), 1)
     assert lengths.tolist() == [len(row[1]) for row in rows.ids]
     assert ids.tolist() == np.concatenate([row[1] for row in rows.ids]).tolist()
+
+
+@pytest.mark.parametrize("fold", [ALL_ROWS, Fold(2, 3)])
+def test_each_row_of_a_fold_has_the_block_of_its_id(fold, monkeypatch):
+    monkeypatch.setattr("cce.reclustering.refit.rows.READ_ROWS", 37)
+    rows, blocks = Numbers(200, 12), np.arange(12, dtype=np.uint8) % 5
+    found = blocks_of_rows(rows, 1, blocks, fold)
+    expected = [blocks[rows.ids[row][1][0]] if row in fold else 255 for row in range(200)]
+    assert found.tolist() == expected
+    assert blocks_of_rows(Numbers(200, 12, bags=True), 1, blocks, fold) is None

@@ -6,8 +6,9 @@ import torch
 
 from cce.reclustering.refit import shared_pass
 from cce.reclustering.refit.completion import diagonal_blocks
+from cce.reclustering.refit.packing import unpack
 from cce.reclustering.refit.posterior import Prior
-from cce.reclustering.refit.rows import ALL_ROWS, Fold
+from cce.reclustering.refit.rows import ALL_ROWS, Fold, pieces
 from cce.reclustering.refit.shared_pass import SharedPass, Target
 from cce.reclustering.refit.slopes import cross_entropy, find_collection
 from cce.schema import Batch
@@ -26,7 +27,11 @@ def make_pass(model, rows, *targets, fold=ALL_ROWS, block_dim=DIM):
     for feature, ids in targets:
         name, size = SCHEMA.features[feature].name, SCHEMA.features[feature].num_embeddings
         found.append(Target(feature, ids, tables.tables[name](ids).detach(), size, block_dim))
-    return SharedPass(model, tables, rows, found, fold=fold, loss=cross_entropy)
+    return SharedPass(model, tables, rows, found, numbers=numbers_of(rows, fold), loss=cross_entropy)
+
+
+def numbers_of(rows, fold=ALL_ROWS):
+    return lambda size: pieces(len(rows), fold, size)
 
 
 def fit(shared, given, num_steps):
@@ -54,7 +59,7 @@ def test_after_some_steps_it_is_the_minimum_of_each_id(weights, feature):
     model, rows, given = make_model(), Ratings(weights=weights), prior()
     ids = torch.tensor([3, 4, 11])
     (found,) = fit(make_pass(model, rows, (feature, ids)), given, 25)
-    for name, vector, curvature in zip(ids.tolist(), found.vectors, found.curvatures, strict=True):
+    for name, vector, curvature in zip(ids.tolist(), found.vectors, unpack(found.packed, DIM), strict=True):
         vector = vector.clone().requires_grad_()
         (slope,) = torch.autograd.grad(own_loss(model, rows, feature, name, vector, given), vector)
         torch.testing.assert_close(slope, torch.zeros(DIM), rtol=0, atol=5e-3)
@@ -65,16 +70,44 @@ def test_after_some_steps_it_is_the_minimum_of_each_id(weights, feature):
 
 
 @pytest.mark.parametrize("num_steps", [1, 2, 5])
-def test_with_a_network_no_id_gets_worse(num_steps):
+def test_with_a_network_hardly_any_id_gets_worse(num_steps):
     model, rows, given = make_model("dlrm"), Ratings(), prior()
     shared = make_pass(model, rows, (0, torch.arange(30)))
     (found,) = fit(shared, given, num_steps)
     present = shared.targets[0].present
-    for name in range(30):
-        before = own_loss(model, rows, 0, name, present[name], given)
-        after = own_loss(model, rows, 0, name, found.vectors[name], given)
-        assert after <= before + 1e-5 or torch.equal(found.vectors[name], present[name])
+    before = torch.stack([own_loss(model, rows, 0, name, present[name], given) for name in range(30)])
+    after = torch.stack([own_loss(model, rows, 0, name, found.vectors[name], given) for name in range(30)])
+    assert int((after > before + 1e-5).sum()) <= 1
+    assert after.sum() < before.sum()
     assert (found.vectors - present).norm(dim=1).gt(0).float().mean() > 0.9
+
+
+class Curve(torch.nn.Module):
+    """A model whose logit saturates in the vector of feature 0: a whole Gauss-Newton step may go too far."""
+
+    def __init__(self):
+        super().__init__()
+        self.tables = make_model().tables
+
+    def forward(self, batch):
+        return 4 * torch.tanh(3 * self.tables(batch.ids, batch.offsets)[:, 0].sum(1))
+
+
+def test_an_id_that_would_go_too_far_goes_to_the_minimum_between():
+    """The share of the step is that of the parabola through the loss here, its slope, and the loss at the end."""
+    model, rows, given = Curve(), Ratings(), Prior(torch.zeros(DIM), 1e-3 * torch.eye(DIM))
+    shared = make_pass(model, rows, (0, torch.arange(30)))
+    (parabolas,) = shared.parabolas([shared.targets[0].present])
+    points, goal = parabolas.points, parabolas.step(given)
+    (at_goal,) = shared.losses([goal])
+    (found,) = shared.descend([parabolas], [given])
+    rise = at_goal + given.cost(goal) - parabolas.losses - given.cost(points)
+    assert 0 < int((rise > 0).sum()) < 30
+    torch.testing.assert_close(found[rise <= 0], goal[rise <= 0])
+    slope = ((parabolas.gradients + given.slope(points)) * (goal - points)).sum(1)
+    share = (slope / (2 * (slope - rise)))[rise > 0].unsqueeze(1)
+    assert bool(((share > 0) & (share < 0.5)).all())
+    torch.testing.assert_close(found[rise > 0], points[rise > 0] + share * (goal - points)[rise > 0])
 
 
 def test_one_pass_of_two_features_has_the_parabolas_of_two_passes():
@@ -85,7 +118,7 @@ def test_one_pass_of_two_features_has_the_parabolas_of_two_passes():
     for target, found in zip((users, items), together, strict=True):
         alone = make_pass(model, rows, target)
         (expected,) = alone.parabolas([alone.targets[0].present])
-        for name in ("ids", "points", "losses", "gradients", "curvatures"):
+        for name in ("ids", "points", "losses", "gradients", "packed"):
             torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-4, atol=1e-4)
         assert bool((expected.crowds == 1).all())
     assert bool((together[0].crowds == 2).all())  # every row has an item that moves
@@ -101,9 +134,10 @@ def test_blocks_are_those_of_whole_curvatures(monkeypatch, is_compiled):
     whole, blocks = (each.parabolas([target.present for target in each.targets]) for each in passes)
     for one, other in zip(whole, blocks, strict=True):
         assert one.common is None
-        expected = torch.stack([diagonal_blocks(each, block_dim) for each in one.curvatures])
-        torch.testing.assert_close(other.curvatures, expected)
-        torch.testing.assert_close(other.common, one.curvatures.sum(0), rtol=1e-4, atol=1e-4)
+        curvatures = unpack(one.packed, DIM)
+        expected = torch.stack([diagonal_blocks(each, block_dim) for each in curvatures])
+        torch.testing.assert_close(unpack(other.packed, DIM), expected)
+        torch.testing.assert_close(other.common, curvatures.sum(0), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(other.gradients, one.gradients)
 
 
@@ -153,13 +187,18 @@ def test_losses_of_bags_are_those_of_other_vectors(pooling):
             bounds = torch.tensor(np.cumsum([0, *map(len, keep)]))
             return Batch(torch.zeros(len(numbers), 0), batch.ids[np.concatenate(keep)], labels[numbers], offsets=bounds)
 
-    model = make_model()
+    model, rows = make_model(), OneBatch()
     tables = find_collection(model)
     tables.pooling = pooling
     ids = torch.arange(7, 22)
     table = tables.tables["user"]
     shared = SharedPass(
-        model, tables, OneBatch(), [Target(0, ids, table(ids).detach(), 30, DIM)], fold=ALL_ROWS, loss=cross_entropy
+        model,
+        tables,
+        rows,
+        [Target(0, ids, table(ids).detach(), 30, DIM)],
+        numbers=numbers_of(rows),
+        loss=cross_entropy,
     )
     new = torch.randn(15, DIM, generator=torch.Generator().manual_seed(0))
     (found,) = shared.losses([new])
@@ -176,7 +215,7 @@ def test_an_id_without_rows_goes_to_the_mean():
     rows.ids[rows.ids[:, 0] == 5, 0] = 6
     (found,) = fit(make_pass(make_model(), rows, (0, torch.tensor([5]))), prior(), 1)
     torch.testing.assert_close(found.vectors[0], prior().mean)
-    torch.testing.assert_close(found.curvatures[0], prior().precision)
+    torch.testing.assert_close(unpack(found.packed[0], DIM), prior().precision)
 
 
 def test_plain_torch_gives_the_same(monkeypatch):
@@ -188,4 +227,4 @@ def test_plain_torch_gives_the_same(monkeypatch):
     plain = fit(make_pass(make_model(), Ratings(), *targets), prior(), 2)
     for one, other in zip(plain, compiled, strict=True):
         torch.testing.assert_close(one.vectors, other.vectors, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(one.curvatures, other.curvatures, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(one.packed, other.packed, rtol=1e-4, atol=1e-4)

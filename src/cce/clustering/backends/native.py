@@ -1,8 +1,8 @@
 """k-means in loops that numba compiles: pruned exact searches, sums in a fixed order, the same bits on any threads.
 
-Points of up to eight dimensions lie in the leaves of a k-d tree, and bounds say which of them need no search
-(`search.bounds`). Wider points are scored by a matrix product (`search.gemm`). Points that are searched once, many for
-each centroid, are filtered a box at a time (`search.filtering`).
+Points of one dimension are sorted (`search.line`). Points of up to eight lie in the leaves of a k-d tree, and bounds
+say which of them need no search (`search.bounds`). Wider points are scored by a matrix product (`search.gemm`). Points
+that are searched once, many for each centroid, are filtered a box at a time (`search.filtering`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,14 @@ from cce.clustering.search.filtering import CELLS_IN_NODE, assign_cells
 from cce.clustering.search.gemm import Found, gemm_nearest, measure_all
 from cce.clustering.search.initial_bounds import set_initial_bounds
 from cce.clustering.search.kd_tree import build_split_tree, sort_into_cells, sort_points
+from cce.clustering.search.line import (
+    Assignment,
+    SortedPoints,
+    find_middles,
+    search_any,
+    search_sorted,
+    sort_centers,
+)
 from cce.compiled import compile_loops, parallel_for
 
 if TYPE_CHECKING:
@@ -50,7 +58,37 @@ LARGEST_SUMS = 1 << 23  # values in the partial sums of all tasks: 64 MB
 def native_lloyd(points: Tensor, weights: Tensor | None, progress: Progress | None = None) -> Lloyd:
     """Return the step that is best for points of this width."""
     del progress  # fast enough to go without
+    if points.shape[1] == 1:
+        return LineLloyd(points, weights)
     return TreeLloyd(points, weights) if points.shape[1] <= WIDEST_TREE else GemmLloyd(points, weights)
+
+
+class LineLloyd:
+    """Lloyd's step for CPU points of one dimension, which it holds in rising order."""
+
+    def __init__(self, points: Tensor, weights: Tensor | None) -> None:
+        values, num_points = points.numpy()[:, 0], len(points)
+        order = None if weights is None else np.argsort(values, kind="stable")  # equal points have weights of their own
+        self.points = torch.from_numpy(np.sort(values) if order is None else values[order])[:, None]
+        self.weights = torch.ones(num_points) if weights is None else weights[torch.from_numpy(order)]
+        self.nearest, self.squares = np.empty(num_points, np.int32), np.empty(num_points, np.float32)
+
+    def assign(self, centroids: Tensor) -> Assigned:
+        """Find every point's nearest centroid and sum the points of each cluster."""
+        centers = sort_centers(centroids.numpy()[:, 0])
+        points = SortedPoints(self.points.numpy()[:, 0], self.weights.numpy())
+        bounds = part_bounds(len(self.points), 3 * len(centroids))
+        sums = np.zeros((len(bounds) - 1, len(centroids), 3), np.float64)
+
+        def task(part: int) -> None:
+            found = Assignment(self.nearest, self.squares, sums[part])
+            search_sorted(points, centers, bounds[part], bounds[part + 1], found)
+
+        parallel_for(task, len(sums))
+        for part in range(1, len(sums)):
+            sums[0] += sums[part]
+        whole, nearest, squares = map(torch.from_numpy, (sums[0], self.nearest, self.squares))
+        return Assigned(whole[:, :1], whole[:, 1], nearest, squares, float(whole[:, 2].sum()))
 
 
 class TreeLloyd:
@@ -116,8 +154,8 @@ def sum_clusters(points: Tensor, weights: Tensor, found: State | Found, n_cluste
     """Sum the points of each cluster, part by part, and the parts in their order."""
     rows, nearest, squares = points.numpy(), found.nearest, found.squares
     num_rows, width = rows.shape
-    num_parts = min(-(-num_rows // ROWS_IN_PART), max(1, LARGEST_SUMS // (n_clusters * (width + 1))))
-    bounds = [num_rows * part // num_parts for part in range(num_parts + 1)]
+    bounds = part_bounds(num_rows, n_clusters * (width + 1))
+    num_parts = len(bounds) - 1
     sums = np.zeros((num_parts, n_clusters, width + 1), np.float64)  # the last column holds the weights
     inertias = np.zeros(num_parts, np.float64)
     mass = weights.numpy()
@@ -131,6 +169,12 @@ def sum_clusters(points: Tensor, weights: Tensor, found: State | Found, n_cluste
     whole = torch.from_numpy(sums[0])
     inertia = float(inertias.sum())
     return Assigned(whole[:, :-1], whole[:, -1], torch.from_numpy(nearest), torch.from_numpy(squares), inertia)
+
+
+def part_bounds(num_rows: int, num_sums: int) -> list[int]:
+    """Return where the parts begin that are summed in one task, and the last ends; each has so many sums of its own."""
+    num_parts = min(-(-num_rows // ROWS_IN_PART), max(1, LARGEST_SUMS // num_sums))
+    return [num_rows * part // num_parts for part in range(num_parts + 1)]
 
 
 def moved_distances(before: Floats, after: Floats) -> Floats:
@@ -164,10 +208,25 @@ def native_nearest(points: Tensor, centroids: Tensor, progress: Progress | None 
     if rows.shape[1] > WIDEST_TREE:
         return torch.from_numpy(gemm_nearest(rows, centers).nearest).long()
     nearest = np.empty(len(rows), np.int64)
+    if rows.shape[1] == 1:
+        _search_line(rows[:, 0], centers[:, 0], nearest)
+        return torch.from_numpy(nearest)
     is_dense = min(len(rows), LARGEST_BLOCK) >= MANY_POINTS * len(centers)
     search_all = _search_cells if is_dense and rows.shape[1] <= WIDEST_CELLS else _search_trees
     search_all(rows, padded(centers), nearest)
     return torch.from_numpy(nearest)
+
+
+def _search_line(values: Floats, centers: Floats, nearest: Longs) -> None:
+    """Search points of one dimension, block by block."""
+    rising = sort_centers(centers)
+    middles = find_middles(rising)
+
+    def task(index: int) -> None:
+        last = min((index + 1) * SMALLEST_BLOCK, len(values))
+        search_any(values, rising, middles, index * SMALLEST_BLOCK, last, nearest)
+
+    parallel_for(task, -(-len(values) // SMALLEST_BLOCK))
 
 
 def _search_cells(rows: Floats, centers: Floats, nearest: Longs) -> None:

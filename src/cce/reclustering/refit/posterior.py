@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from cce.reclustering.refit.completion import block_diagonal, diagonal_blocks, solve_completed
+from cce.reclustering.refit.packing import block_dim_of, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SMALLEST_VARIANCE = 1e-6
 SMALLEST_SHARE = 1e-4  # of the largest variance: a flatter prior than float32 can tell apart has no Cholesky factor
-SOLVED = 1 << 13  # ids whose equations are solved at a time
+SOLVED = 1 << 9  # ids whose curvatures are written out at a time
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,15 @@ class Prior:
         return cls(vectors.mean(0), torch.eye(vectors.shape[1]) / variance)
 
     @classmethod
-    def learned(cls, fit: Fit) -> Prior:
-        """The M step: the covariance of the vectors, and what is not known of each of them. Blocks are independent."""
-        vectors, (dim, block_dim) = fit.vectors, fit.curvatures.shape[1:]
-        unknown = torch.linalg.inv(fit.curvatures.view(-1, dim // block_dim, block_dim, block_dim)).mean(0)
-        covariance = diagonal_blocks(torch.cov(vectors.T, correction=0).reshape(dim, dim), block_dim)
-        precision = block_diagonal(_inverse(each) for each in covariance.view_as(unknown) + unknown)
+    def learned(cls, vectors: Tensor, unknown: Tensor) -> Prior:
+        """The M step: the covariance of the vectors, and what is not known of each of them, in the mean.
+
+        unknown: the mean of the inverse curvatures, `(blocks, block_dim, block_dim)`. Blocks are independent.
+        """
+        dim = vectors.shape[1]
+        covariance = torch.cov(vectors.T, correction=0).reshape(dim, dim)
+        blocks = diagonal_blocks(covariance, unknown.shape[1]).view_as(unknown)
+        precision = block_diagonal(_inverse(each) for each in blocks + unknown)
         return cls(vectors.mean(0), precision.float().contiguous())  # as it is when it was saved and read again
 
     def as_fit(self, num_ids: int) -> Fit:
@@ -51,8 +55,11 @@ class Prior:
 
     def cost(self, vectors: Tensor) -> Tensor:
         """`½ (v - μ)ᵀ Λ (v - μ)` of each vector."""
-        error = vectors - self.mean
-        return ((error @ self.precision) * error).sum(1) / 2
+        return (self.slope(vectors) * (vectors - self.mean)).sum(1) / 2
+
+    def slope(self, vectors: Tensor) -> Tensor:
+        """`Λ (v - μ)` of each vector."""
+        return (vectors - self.mean) @ self.precision
 
 
 def _inverse(covariance: Tensor) -> Tensor:
@@ -65,14 +72,11 @@ def _inverse(covariance: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Fit:
-    """What some ids want."""
+    """What a few ids want."""
 
     ids: Tensor
     vectors: Tensor  # (n, embedding_dim)
     curvatures: Tensor  # (n, embedding_dim, block_dim): diagonal blocks of the loss's with the prior
-
-    def __getitem__(self, some: Tensor | slice) -> Fit:
-        return Fit(self.ids[some], self.vectors[some], self.curvatures[some])
 
     def block_of(self, own: slice) -> slice:
         """The dimensions of the block that these lie in."""
@@ -85,12 +89,23 @@ class Fit:
         start = self.block_of(own).start
         return self.curvatures[:, own, own.start - start : own.stop - start]
 
+
+@dataclass(frozen=True)
+class PackedFit:
+    """What many ids want, in as little memory as it takes."""
+
+    ids: Tensor
+    vectors: Tensor  # (n, embedding_dim)
+    packed: Tensor  # (n, packed_size): the curvatures
+
     def split(self) -> Iterator[Fit]:
         """A few ids at a time."""
-        return (self[start : start + SOLVED] for start in range(0, len(self.ids), SOLVED))
+        for start in range(0, len(self.ids), SOLVED):
+            some = slice(start, start + SOLVED)
+            yield Fit(self.ids[some], self.vectors[some], unpack(self.packed[some], self.vectors.shape[1]))
 
 
-def hand_over(fits: list[Fit]) -> Iterator[Fit]:
+def hand_over(fits: list[PackedFit]) -> Iterator[PackedFit]:
     """One after the other, none of which is held here any longer."""
     while fits:
         yield fits.pop(0)
@@ -109,7 +124,7 @@ class Parabolas:
     points: Tensor  # p: (n, embedding_dim)
     losses: Tensor  # L: (n)
     gradients: Tensor  # g: (n, embedding_dim)
-    curvatures: Tensor  # A: (n, embedding_dim, block_dim), its diagonal blocks
+    packed: Tensor  # A: (n, packed_size), its diagonal blocks
     crowds: Tensor  # (n): 1 if ids move one at a time
     common: Tensor | None = None  # (embedding_dim, embedding_dim): the sum of all A, if there is more than one block
 
@@ -125,21 +140,34 @@ class Parabolas:
         """Where to go if all go at once."""
         return self._minimum(prior, self.crowds.sqrt())
 
-    def with_prior(self, prior: Prior, vectors: Tensor) -> Fit:
+    def with_prior(self, prior: Prior, vectors: Tensor) -> PackedFit:
         """Vectors, with the curvature that the prior adds to; the parabolas are used up."""
-        return Fit(self.ids, vectors, self.curvatures.add_(self.blocks(prior)))
+        return PackedFit(self.ids, vectors, self.packed.add_(pack(self.blocks(prior))))
 
     def blocks(self, prior: Prior) -> Tensor:
         """The precision of a prior in the blocks of the curvatures."""
-        return diagonal_blocks(prior.precision, self.curvatures.shape[2])
+        return diagonal_blocks(prior.precision, block_dim_of(self.packed.shape[1], self.points.shape[1]))
+
+    def split(self) -> Iterator[slice]:
+        """A few ids at a time: fewer, if their vectors are wide."""
+        dim = self.points.shape[1]
+        size = max(1, SOLVED * block_dim_of(self.packed.shape[1], dim) // dim)
+        return (slice(start, start + size) for start in range(0, len(self.ids), size))
+
+    def unknown(self, prior: Prior) -> Tensor:
+        """What is not known of a vector with the prior, in the mean: `(blocks, block_dim, block_dim)`."""
+        blocks, total = self.blocks(prior), torch.zeros(())
+        shape = (-1, len(blocks) // blocks.shape[1], blocks.shape[1], blocks.shape[1])
+        for some in self.split():
+            curvatures = unpack(self.packed[some], len(blocks)).add_(blocks).view(shape)
+            total = total + torch.cholesky_inverse(torch.linalg.cholesky(curvatures)).sum(0)
+        return total / len(self.ids)
 
     def _minimum(self, prior: Prior, factors: Tensor) -> Tensor:
         vectors = torch.empty_like(self.points)
-        dim, block_dim = self.curvatures.shape[1:]
-        size = -(-SOLVED * block_dim // dim)
-        for start in range(0, len(vectors), size):
-            some = slice(start, start + size)
-            curvatures, points = self.curvatures[some] * factors[some, None, None], self.points[some]
+        for some in self.split():
+            points = self.points[some]
+            curvatures = unpack(self.packed[some], points.shape[1]).mul_(factors[some, None, None])
             pull = prior.precision @ prior.mean - self.gradients[some]
             if self.common is None:
                 wanted = curvatures @ points.unsqueeze(2) + pull.unsqueeze(2)
@@ -154,6 +182,5 @@ class Parabolas:
 def learn_prior(parabolas: Parabolas, prior: Prior, num_steps: int) -> Prior:
     """EM: where the minima lie, and how well they are known, under the prior of the last step."""
     for _ in range(num_steps):
-        minimum = parabolas.minimum(prior)
-        prior = Prior.learned(Fit(parabolas.ids, minimum, parabolas.curvatures + parabolas.blocks(prior)))
+        prior = Prior.learned(parabolas.minimum(prior), parabolas.unknown(prior))
     return prior

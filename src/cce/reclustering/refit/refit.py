@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
 from cce.embeddings import ClusteredEmbedding, StagedClustering
 from cce.reclustering.refit.group import GroupFit
-from cce.reclustering.refit.posterior import Prior
+from cce.reclustering.refit.packing import packed_size
+from cce.reclustering.refit.posterior import SOLVED, Prior
 from cce.reclustering.refit.rows import ALL_ROWS, ALONE, Fold, Rows, check_rows
 from cce.reclustering.refit.slopes import cross_entropy, find_collection, in_evaluation
 from cce.reclustering.refit.step import RefitStep
@@ -23,13 +25,18 @@ from cce.reclustering.refit.step import RefitStep
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from cce.collection import EmbeddingCollection
     from cce.distributed import Ranks
     from cce.embeddings import ClusterEvent
     from cce.schema import Batch
 
 WIDEST_BLOCK = 16  # dimensions, or one column
-HELD_VECTORS = 6  # of an id: present, gradient, step, tried, shift and found
+HELD_VECTORS = 4  # of an id: present, gradient, new and shift
+SOLVED_COPIES = 3  # of the curvatures that are written out to be solved
+HELD_VALUES = 6  # of an id: its name and sums of losses
 ID_NBYTES = 12  # a count and an index
+FULL_NBYTES = 16  # of a value of a full table under Adam: itself, gradient and two moments
+SMALLEST_NBYTES, LARGEST_NBYTES = 1 << 20, 1 << 30
 
 
 class Refit:
@@ -45,8 +52,9 @@ class Refit:
     folds: parts of the rows. Groups take turns with them, so that none is fitted on rows whose labels another one
         has just learned; 1 uses all rows for every table.
     spare_fold: leave the last fold to the network, which is yours to train between rounds (`network_fold`).
-    max_nbytes: of curvatures that are held at a time; more ids take more passes. An id has `embedding_dim²` values up
-        to 16 dimensions, and of wider vectors those of diagonal blocks: about `16 * embedding_dim`.
+    max_nbytes: of curvatures and vectors that are held at a time; more ids take more passes, each over the rows of
+        some of them. Unless told, half of what full tables would hold under Adam, but 1 MB to 1 GB. An id of 16
+        dimensions has 800 bytes; curvatures of more dimensions are held in diagonal blocks.
     """
 
     def __init__(
@@ -61,7 +69,7 @@ class Refit:
         group_size: int = 3,
         folds: int = 2,
         spare_fold: bool = False,
-        max_nbytes: int = 1 << 30,
+        max_nbytes: int | None = None,
     ) -> None:
         check_type("model", model, nn.Module, "a torch.nn.Module")
         check_rows(rows)
@@ -69,13 +77,15 @@ class Refit:
         check_range("num_steps", num_steps, 1, 2**31)
         check_range("points_per_row", points_per_row, 1, 2**31)
         check_range("group_size", group_size, 1, 2**31)
-        check_range("max_nbytes", max_nbytes, 1, 2**63)
+        if max_nbytes is not None:
+            check_range("max_nbytes", max_nbytes, 1, 2**63)
         check_flag("spare_fold", spare_fold)
         check_range("folds", folds, 1 + spare_fold, 2**16)
         self.model, self.rows, self.loss = model, rows, loss
         self.min_rows, self.num_steps, self.points_per_row = min_rows, num_steps, points_per_row
         self.group_size, self.folds, self.spare_fold = group_size, folds, spare_fold
-        self.tables, self.max_nbytes = find_collection(model), max_nbytes
+        self.tables = find_collection(model)
+        self.max_nbytes = _usual_nbytes(self.tables) if max_nbytes is None else max_nbytes
         self.priors: dict[str, Prior] = {}  # of the last refit, by feature
         for feature in self.features:
             self._table(feature)  # or say now that one cannot be refitted
@@ -117,19 +127,34 @@ class Refit:
         return max([width, *(share * width for share in shares if share * width <= WIDEST_BLOCK)])
 
     def nbytes_per_id(self, feature: str) -> int:
-        """Bytes of curvatures that each id of a feature takes while it is fitted."""
-        return 4 * self.tables.embedding_dim * self.block_dim(feature)
+        """Bytes that each id of a feature takes while it is fitted."""
+        dim = self.tables.embedding_dim
+        return 4 * (packed_size(dim, self.block_dim(feature)) + HELD_VECTORS * dim + HELD_VALUES)
+
+    def ids_at_a_time(self, feature: str) -> int:
+        """How many ids of a feature are fitted at a time, if there are so many."""
+        return max(1, self.max_nbytes // self.nbytes_per_id(feature))
 
     def nbytes(self, feature: str) -> int:
         """Bytes that a refit of a table holds besides the model, at most; computed from sizes, not measured.
 
-        For each id that is fitted at a time its curvature and a few vectors; for each id of the table its count and
-        index; new pointers, packed and not yet packed, and new codebooks.
+        What is held for each id that is fitted at a time, and while some of them are solved; for each id of the table
+        its count and index; for each row the block of its id, if there are several; new pointers, packed and not yet
+        packed, and new codebooks.
         """
-        table, each = self._table(feature), self.nbytes_per_id(feature)
+        table, size = self._table(feature), self.ids_at_a_time(feature)
         num_learned = table.assignments.num_learned + table.assignments.share_tail
-        fitted = min(num_learned, max(1, self.max_nbytes // each)) * (each + HELD_VECTORS * 4 * table.embedding_dim)
-        return fitted + ID_NBYTES * table.num_embeddings + 4 * num_learned * table.num_columns + table.nbytes
+        fitted = min(num_learned, size)
+        solved = min(SOLVED, fitted) * SOLVED_COPIES * 4 * table.embedding_dim * self.block_dim(feature)
+        blocks = len(self.rows) * np.min_scalar_type(-(-num_learned // size)).itemsize if num_learned > size else 0
+        pointers = 4 * num_learned * table.num_columns + table.nbytes
+        return fitted * self.nbytes_per_id(feature) + solved + ID_NBYTES * table.num_embeddings + blocks + pointers
+
+    @property
+    def peak_nbytes(self) -> dict[str, int]:
+        """What the tables hold that are fitted together, where that is most: groups take turns."""
+        groups = [{feature: self.nbytes(feature) for feature in group} for group in self.groups]
+        return max(groups, key=lambda held: sum(held.values()), default={})
 
     def round(
         self,
@@ -230,3 +255,8 @@ class Refit:
                 f"got {table.combine!r} and {table.helper_start!r}."
             )
         return table
+
+
+def _usual_nbytes(tables: EmbeddingCollection) -> int:
+    values = sum(tables.features.values()) * tables.embedding_dim
+    return min(max(values * FULL_NBYTES // 2, SMALLEST_NBYTES), LARGEST_NBYTES)

@@ -77,6 +77,22 @@ def pieces(num_rows: int, fold: Fold, size: int, ranks: Ranks = ALONE) -> Iterat
             yield numbers
 
 
+def blocks_of_rows(
+    rows: Rows, feature: int, blocks: np.ndarray, fold: Fold = ALL_ROWS, ranks: Ranks = ALONE
+) -> np.ndarray | None:
+    """For each row the block of its id, `blocks[id]`, if it is in the fold and this process's; else the largest value.
+
+    None if rows have bags of ids, which may be of several blocks.
+    """
+    found = np.full(len(rows), np.iinfo(blocks.dtype).max, blocks.dtype)
+    for numbers in pieces(len(rows), fold, READ_ROWS, ranks):
+        batch = rows.fetch(numbers)
+        if batch.offsets is not None:
+            return None
+        found[numbers] = blocks[batch.ids[:, feature].numpy()]
+    return found
+
+
 def count_ids(rows: Rows, num_ids: Mapping[int, int], fold: Fold = ALL_ROWS, ranks: Ranks = ALONE) -> dict[int, Tensor]:
     """How often each id occurs in the rows of a fold, for features by their column and number of ids."""
     counts = {feature: torch.zeros(size, dtype=torch.int64) for feature, size in num_ids.items()}

@@ -15,24 +15,23 @@ from torch import Tensor
 
 from cce.compiled import available, compile_loops
 from cce.distributed import sum_over_ranks
-from cce.reclustering.refit.posterior import Fit, Parabolas, Prior
-from cce.reclustering.refit.rows import ALONE, bags_of, pieces
+from cce.reclustering.refit.packing import block_dim_of, pack, packed_size
+from cce.reclustering.refit.posterior import PackedFit, Parabolas, Prior
+from cce.reclustering.refit.rows import ALONE, bags_of
 from cce.reclustering.refit.slopes import Probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from torch import nn
 
     from cce.collection import EmbeddingCollection
     from cce.distributed import Ranks
-    from cce.reclustering.refit.rows import Fold, Rows
+    from cce.reclustering.refit.rows import Rows
     from cce.schema import Batch
 
 PASS_ROWS = 1 << 13  # that the model sees at a time
 OUTER_ROWS = 1 << 12  # whose J Jᵀ are written out at a time, where nothing is compiled
-SHARES = (1.0, 0.3, 0.09)  # of a step that are tried, until one lowers the loss of the id
-FEW = 0.02  # of the ids, for which no smaller share is tried: they stay
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,9 @@ class Found(NamedTuple):
 
 
 class SharedPass:
-    """The rows of a fold, as functions of the vectors of some ids.
+    """Some rows, as functions of the vectors of some ids.
 
+    numbers: the numbers of the rows, so many at a time: those of this process.
     loss: logits and a batch to the loss of each row.
     ranks: processes that do the same, and pass over a share of the rows each; all have the sums of all.
     """
@@ -80,15 +80,15 @@ class SharedPass:
         rows: Rows,
         targets: Sequence[Target],
         *,
-        fold: Fold,
+        numbers: Callable[[int], Iterable[np.ndarray]],
         loss: Callable[[Tensor, Batch], Tensor],
         ranks: Ranks = ALONE,
     ) -> None:
         self.model, self.tables, self.rows = model, tables, rows
-        self.targets, self.fold, self.loss, self.ranks = targets, fold, loss, ranks
+        self.targets, self.numbers, self.loss, self.ranks = targets, numbers, loss, ranks
         self.device = next(model.parameters()).device
 
-    def fit(self, learn: Callable[[Sequence[Parabolas]], Sequence[Prior]], *, num_steps: int) -> list[Fit]:
+    def fit(self, learn: Callable[[Sequence[Parabolas]], Sequence[Prior]], *, num_steps: int) -> list[PackedFit]:
         """So many Gauss-Newton steps from the present vectors, under the priors that are learned at the first."""
         vectors = [target.present for target in self.targets]
         found = self.parabolas(vectors)
@@ -117,25 +117,19 @@ class SharedPass:
         return [total.parabolas(target.ids, points) for target, points, total in every]
 
     def descend(self, parabolas: Sequence[Parabolas], priors: Sequence[Prior]) -> list[Tensor]:
-        """Go to the minima, or a part of the way, or stay: an id whose loss with its prior would rise does not go.
+        """Go to the minima, or a part of the way: what was tried is the joint move, and for an id its own rows count.
 
-        All move at once, so what is tried is the joint move, and what counts for an id are its own rows.
+        If the loss of an id with its prior would rise, it goes to the minimum of the parabola through both losses,
+        with the slope that is known: less than half of the way.
         """
-        vectors = [each.points for each in parabolas]
-        steps = [each.step(prior) - each.points for each, prior in zip(parabolas, priors, strict=True)]
-        before = [each.losses + prior.cost(each.points) for each, prior in zip(parabolas, priors, strict=True)]
-        waiting = [torch.ones(len(each), dtype=torch.bool) for each in vectors]
-        for share in SHARES:
-            tried = [
-                torch.where(still.unsqueeze(1), each + share * step, each)
-                for each, step, still in zip(vectors, steps, waiting, strict=True)
-            ]
-            after = [loss + prior.cost(t) for loss, prior, t in zip(self.losses(tried), priors, tried, strict=True)]
-            better = [still & (a <= b) for still, a, b in zip(waiting, after, before, strict=True)]
-            vectors = [torch.where(b.unsqueeze(1), t, v) for b, t, v in zip(better, tried, vectors, strict=True)]
-            waiting = [still & ~each for still, each in zip(waiting, better, strict=True)]
-            if self._few(waiting):
-                break
+        vectors = [each.step(prior) for each, prior in zip(parabolas, priors, strict=True)]
+        for each, prior, tried, loss in zip(parabolas, priors, vectors, self.losses(vectors), strict=True):
+            for some in each.split():
+                points, step = each.points[some], tried[some] - each.points[some]
+                rise = loss[some] + prior.cost(tried[some]) - each.losses[some] - prior.cost(points)
+                slope = ((each.gradients[some] + prior.slope(points)) * step).sum(1)
+                share = torch.where(rise > 0, slope / (2 * (slope - rise)), 1).nan_to_num(0).clamp(0, 1)
+                tried[some] = torch.addcmul(points, share.unsqueeze(1), step)
         return vectors
 
     def losses(self, vectors: Sequence[Tensor]) -> list[Tensor]:
@@ -147,15 +141,11 @@ class SharedPass:
                 total.index_add_(0, found.slots, losses[found.rows])
         return [sum_over_ranks(total, self.ranks) for total in totals]
 
-    def _few(self, waiting: Sequence[Tensor]) -> bool:
-        """Whether few ids wait, on all ranks, which go on together: last bits may differ between machines."""
-        many = torch.tensor([sum(float(still.float().mean()) > FEW for still in waiting)])
-        return not sum_over_ranks(many, self.ranks).any()
-
     def _batches(self, vectors: Sequence[Tensor]) -> Iterator[tuple[Probe, list[Found]]]:
         """The rows that have any of the ids, with the vectors of these ids moved."""
         shifts = [new - target.present for new, target in zip(vectors, self.targets, strict=True)]
-        for numbers in pieces(len(self.rows), self.fold, PASS_ROWS, self.ranks):
+        moved = [bool(shift.any()) for shift in shifts]
+        for numbers in self.numbers(PASS_ROWS):
             batch = self.rows.fetch(numbers)
             places = [self._find(batch, target) for target in self.targets]
             has_any = _crowds(places, len(numbers)) > 0
@@ -163,12 +153,12 @@ class SharedPass:
                 batch = self.rows.fetch(numbers[has_any.numpy()])
                 places = [self._find(batch, target) for target in self.targets]
             if len(batch):
-                yield self._moved(batch, places, shifts), places
+                yield self._moved(batch, places, shifts, moved), places
 
-    def _moved(self, batch: Batch, places: Sequence[Found], shifts: Sequence[Tensor]) -> Probe:
+    def _moved(self, batch: Batch, places: Sequence[Found], shifts: Sequence[Tensor], moved: Sequence[bool]) -> Probe:
         probe = Probe(self.model, self.tables, batch.to(self.device))
-        for target, found, shift in zip(self.targets, places, shifts, strict=True):
-            if shift.any():
+        for target, found, shift, is_moved in zip(self.targets, places, shifts, moved, strict=True):
+            if is_moved:
                 probe.move(target.feature, found.rows, shift[found.slots] * found.shares.unsqueeze(1))
         return probe
 
@@ -193,7 +183,7 @@ def _crowds(places: Sequence[Found], num_rows: int) -> Tensor:
 class _Sums:
     """Sums over the rows of each id."""
 
-    curvatures: Tensor  # (n, dim, block_dim): diagonal blocks
+    packed: Tensor  # (n, packed_size): curvatures, their diagonal blocks
     gradients: Tensor  # (n, dim)
     common: Tensor  # (dim, dim): whole curvatures, summed over ids too
     others: Tensor  # (n, 4): loss, its slope and curvature in the logit, and the latter times the crowd
@@ -201,25 +191,26 @@ class _Sums:
     @classmethod
     def zeros(cls, target: Target) -> _Sums:
         num_ids, dim = target.present.shape
-        curvatures = torch.zeros(num_ids, dim, target.block_dim)
-        return cls(curvatures, torch.zeros(num_ids, dim), torch.zeros(dim, dim), torch.zeros(num_ids, 4))
+        packed = torch.zeros(num_ids, packed_size(dim, target.block_dim))
+        return cls(packed, torch.zeros(num_ids, dim), torch.zeros(dim, dim), torch.zeros(num_ids, 4))
 
     def add(self, found: Found, slopes: Tensor, derivatives: Tensor) -> None:
         """slopes `(rows, dim)`; derivatives `(rows, 4)`, as in `others`."""
-        if self.curvatures.shape[2] < slopes.shape[1]:
+        block_dim = block_dim_of(self.packed.shape[1], slopes.shape[1])
+        if block_dim < slopes.shape[1]:
             some = slopes[found.rows] * found.shares.unsqueeze(1)
             self.common.add_((some * derivatives[found.rows, 2:3]).T @ some)
         if available:
-            sums = self.curvatures.numpy(), self.gradients.numpy(), self.others.numpy()
+            sums = self.packed.numpy(), self.gradients.numpy(), self.others.numpy()
             places = found.rows.numpy(), found.slots.numpy(), found.shares.numpy()
-            _add_rows(*places, slopes.numpy(), derivatives.contiguous().numpy(), *sums)
+            _add_rows(*places, slopes.numpy(), derivatives.contiguous().numpy(), block_dim, *sums)
             return
         for start in range(0, len(found.rows), OUTER_ROWS):
             rows, slots, shares = (each[start : start + OUTER_ROWS] for each in found)
             some, derived = slopes[rows] * shares.unsqueeze(1), derivatives[rows]
-            blocks = some.view(len(rows), -1, 1, self.curvatures.shape[2])
+            blocks = some.view(len(rows), -1, 1, block_dim)
             outer = (some * derived[:, 2:3]).view_as(blocks).transpose(2, 3) * blocks
-            self.curvatures.index_add_(0, slots, outer.flatten(1, 2))
+            self.packed.index_add_(0, slots, pack(outer.flatten(1, 2)))
             self.gradients.index_add_(0, slots, some * derived[:, 1:2])
             self.others.index_add_(0, slots, derived)
 
@@ -231,8 +222,8 @@ class _Sums:
     def parabolas(self, ids: Tensor, points: Tensor) -> Parabolas:
         """Of the ids whose sums they are."""
         crowds = self.others[:, 3] / self.others[:, 2].clamp(min=torch.finfo(torch.float32).tiny)
-        common = self.common if self.curvatures.shape[2] < points.shape[1] else None
-        sums = self.others[:, 0], self.gradients, self.curvatures
+        common = self.common if block_dim_of(self.packed.shape[1], points.shape[1]) < points.shape[1] else None
+        sums = self.others[:, 0], self.gradients, self.packed
         return Parabolas(ids, points, *sums, crowds.clamp(min=1), common)
 
 
@@ -255,18 +246,21 @@ def _add_rows(
     shares: np.ndarray,
     slopes: np.ndarray,
     derivatives: np.ndarray,
-    curvatures: np.ndarray,
+    block_dim: int,
+    packed: np.ndarray,
     gradients: np.ndarray,
     others: np.ndarray,
 ) -> None:
-    dim, block_dim = curvatures.shape[1:]
+    dim = gradients.shape[1]
     for place in range(len(rows)):
         row, slot, share = rows[place], slots[place], shares[place]
         for kind in range(4):
             others[slot, kind] += derivatives[row, kind]
         first, second = derivatives[row, 1] * share, derivatives[row, 2] * share * share
+        place_of = 0
         for i in range(dim):
             gradients[slot, i] += first * slopes[row, i]
             weighted, start = second * slopes[row, i], i - i % block_dim
-            for j in range(block_dim):
-                curvatures[slot, i, j] += weighted * slopes[row, start + j]
+            for j in range(i - start + 1):
+                packed[slot, place_of + j] += weighted * slopes[row, start + j]
+            place_of += i - start + 1

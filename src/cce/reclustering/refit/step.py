@@ -17,7 +17,7 @@ from cce.reclustering.refit.posterior import hand_over
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cce.reclustering.refit.posterior import Fit, Prior
+    from cce.reclustering.refit.posterior import PackedFit, Prior
 
 FIRST_ITERATIONS, ITERATIONS = 8, 4  # of k-means: from a sample, and from the rows of the last refit
 
@@ -35,7 +35,7 @@ class RefitStep(ClusterStep):
     def __init__(
         self,
         table: ClusteredEmbedding,
-        fits: Iterator[Fit],
+        fits: Iterator[PackedFit],
         prior: Prior,
         *,
         points_per_row: int,
@@ -82,7 +82,7 @@ class RefitStep(ClusterStep):
         ]
         return torch.stack([each.centroids for each in found]), tuple(each.inertias[-1] for each in found)
 
-    def _assign(self, fits: Iterator[Fit], codebooks: Tensor) -> tuple[PointerStore, Tensor]:
+    def _assign(self, fits: Iterator[PackedFit], codebooks: Tensor) -> tuple[PointerStore, Tensor]:
         """The cheapest rows of all learned ids, and then the best rows for those who point to them."""
         assignments, sums = self.table.assignments, CodebookSums.zeros(codebooks)
         num_learned, num_columns = assignments.num_learned, self.table.num_columns
@@ -92,7 +92,9 @@ class RefitStep(ClusterStep):
                 codes[some.ids] = sums.assign(some, codebooks).int()
             del fit, some  # before the next block is fitted
         rare = codes[:, 0] < 0
-        if rare.any():
+        if assignments.share_tail and not rare[-1]:
+            codes[rare] = codes[-1].clone()  # an id that was hardly seen is like those that were seen once or twice
+        elif rare.any():
             codes[rare] = sums.assign(self.prior.as_fit(int(rare.sum())), codebooks).int()  # all of them together
         pointers = PointerStore(num_learned, num_columns, self.table.rows_after)
         for ids in blocks(num_learned):
