@@ -82,5 +82,5 @@ def test_what_is_no_tensor_and_no_number_of_epochs_is_rejected():
 
 def test_codes_of_their_own_are_for_ids_that_occur_often():
     tuned, paper = (METHODS["quantized"].training_defaults(preset) for preset in ("tuned", "paper"))
-    assert (tuned.min_count, paper.min_count) == (5, 1)
+    assert (tuned.min_count, paper.min_count) == (3, 1)
     assert tuned.num_learned(COUNTS, min_count=4) == 3

@@ -37,10 +37,12 @@ def test_the_table_of_the_package_is_what_the_script_derives_from_the_stored_rec
 
 
 def test_the_stored_order_says_what_the_results_say():
-    """docs/results.md: refits are ahead of all that trains small, and `pq` of that on Book-Crossing alone."""
+    """docs/results.md: refits are ahead of all that trains small; at 8 times, rounding a full table is ahead."""
     order = read_measured_order()
     for ratio in (8, 16, 32, 48):
-        assert order.standings(ratio)[0].series == "cce"
+        standings = [each.series for each in order.standings(ratio)]
+        assert next(name for name in standings if not order.series[name].is_after_full) == "cce"
+        assert ratio == 8 or standings[0] == "cce"
     assert {each.series for each in order.standings(1000)} == {"robe", "ce-concat", "hash"}
     assert order.standings(10_000) == []
 

@@ -125,6 +125,19 @@ def test_codes_are_rounded_again_to_the_same_bits_with_loops_and_without(scale_b
     assert torch.equal(in_loops.scale, in_torch.scale)
 
 
+def test_scales_may_follow_the_values_of_some_groups_alone(path):
+    """Ids of weight 0, which nobody visits, do not keep the scale small."""
+    table = table_of(bits=16)
+    table.codes.values[:15] = (table.codes.values[:15].float() * 3).round().to(torch.int16)
+    before, scale = table.to_dense(), table.scale.item()
+    assert not refit_scales(table, 0)
+    weights = torch.zeros(len(table.group_starts))
+    weights[:4] = 1  # rows 0 to 14
+    assert refit_scales(table, 0, weights)
+    assert table.scale.item() == pytest.approx(scale * 3 * code_steps.VISITED_HEADROOM / code_steps.HEADROOM, rel=0.2)
+    torch.testing.assert_close(table.to_dense(), before, rtol=0, atol=1.01 * table.scale.item())
+
+
 def test_a_table_of_zeros_keeps_its_scale():
     table = table_of()
     table.codes.values.zero_()

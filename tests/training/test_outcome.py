@@ -39,9 +39,9 @@ def test_the_record_has_the_state_of_all_optimizers(data, tmp_path):
     session = Session(tiny_config(data, method="quantized"), PreparedData.open(data), ranks=Ranks())
     record = keep_record(session, session.model, {}, RunFolder(tmp_path))
     states = {table.name: table.optimizer_nbytes for table in record.tables if table.method == "quantized"}
-    groups = [len(table.group_starts) for table in session.optimizers[1].tables]
-    assert list(states.values()) == [4 * count * (8 + 1) for count in groups]  # second moments and visits
-    assert len(groups) == 2
+    sizes = [(len(table.group_starts), len(table.codes.values)) for table in session.optimizers[1].tables]
+    assert list(states.values()) == [4 * groups * (8 + 1) + 2 * rows for groups, rows in sizes]
+    assert len(sizes) == 2
 
 
 def test_the_record_is_written(data, tmp_path):

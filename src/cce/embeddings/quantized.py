@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ScaleBy = Literal["table", "column", "group"]
 
 BLOCK = 1 << 16  # rows at a time
-MIN_COUNT = 5  # ids that training sees less often share rows, where counts are known
+MIN_COUNT = 3  # ids that training sees less often share rows, where counts are known
 
 
 class QuantizedEmbedding(Embedding):

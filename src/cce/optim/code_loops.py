@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops
-from cce.optim.stochastic_rounding import uniform_at
+from cce.optim.stochastic_rounding import shift_at, spread_at, uniform_at
 
 Array = np.ndarray[Any, Any]
 
 
 NEVER = 1e-30  # visits of a group in which no id was seen
 DIGIT = 11  # bits of a row that are sorted by at a time
+SHIFT = 21  # bits of a float32 that a level of a second moment leaves out: two of its mantissa stay
+OFFSET = (127 - 40) << (23 - SHIFT)  # of levels, which begin at 2**-40 and end at 2**24
 
 
 @compile_loops
@@ -80,6 +82,20 @@ def _add_squares(squares: Array, group: Any, sums: Array, i: Any) -> None:
 
 
 @compile_loops
+def follow_means(moments: tuple[Array, Array], squares: Array, groups: Array, sizes: Array, beta: float) -> None:
+    """Let running means of squares and visits follow a batch."""
+    mean_squares, mean_visits = moments
+    counts = np.zeros(len(sizes), np.int64)
+    for i in range(len(groups)):
+        counts[groups[i]] += 1
+    for g in range(len(sizes)):
+        size = np.float64(sizes[g])
+        mean_visits[g, 0] = np.float64(mean_visits[g, 0]) * beta + counts[g] / size * (1 - beta)
+        for k in range(squares.shape[1]):
+            mean_squares[g, k] = np.float64(mean_squares[g, k]) * beta + squares[g, k] / size * (1 - beta)
+
+
+@compile_loops
 def follow_moments(
     moments: tuple[Array, Array],
     batch: tuple[Array, Array, Array, Array],
@@ -90,20 +106,43 @@ def follow_moments(
     """See `code_moments`, whose formulas these are."""
     (mean_squares, mean_visits), (squares, groups, sizes, scale) = moments, batch
     lr, decay, beta, eps, weight = settings
-    counts = np.zeros(len(sizes), np.int64)
-    for i in range(len(groups)):
-        counts[groups[i]] += 1
+    follow_means(moments, squares, groups, sizes, beta)
     for g in range(len(sizes)):
-        size = np.float64(sizes[g])
-        mean_visits[g, 0] = np.float64(mean_visits[g, 0]) * beta + counts[g] / size * (1 - beta)
         visits = max(np.float64(mean_visits[g, 0]) / weight, NEVER)
         window = max((1 - beta) / visits, 1.0)
         for k in range(squares.shape[1]):
-            mean_squares[g, k] = np.float64(mean_squares[g, k]) * beta + squares[g, k] / size * (1 - beta)
             root = np.sqrt(np.float64(mean_squares[g, k]) / weight * window) + eps
             kept = 1 / (1 + lr * decay / (visits * root))
             delta = scale[g if len(scale) > 1 else 0, k if scale.shape[1] > 1 else 0]
             keep[g, k], gain[g, k] = kept, lr * kept / (root * delta)
+
+
+@compile_loops
+def follow_rates(
+    moments: tuple[Array, Array],
+    batch: tuple[Array, Array, Array, Array],
+    settings: tuple[float, float, float, float, float],
+    unit: float,
+    rates: tuple[Array, Array, Array, Array],
+) -> None:
+    """See `row_moments`, whose formulas these are."""
+    (mean_squares, mean_visits), (squares, groups, sizes, scale) = moments, batch
+    (lr, decay, beta, eps, weight), (inverse, gain, shrink, least) = settings, rates
+    follow_means(moments, squares, groups, sizes, beta)
+    width = squares.shape[1]
+    for g in range(len(sizes)):
+        visits, total = max(np.float64(mean_visits[g, 0]) / weight, NEVER), 0.0
+        for k in range(width):
+            total += np.float64(mean_squares[g, k])
+        mean = total / width
+        least[g] = mean / weight / visits / unit * (1 - beta)
+        for k in range(width):
+            square = np.float64(mean_squares[g, k]) / mean * unit if mean_squares[g, k] > 0 else 0.0
+            root = np.sqrt(square) + eps
+            delta = scale[g if len(scale) > 1 else 0, k if scale.shape[1] > 1 else 0]
+            inverse[g, k] = 1 / square if square > 0 else 0.0
+            gain[g, k] = lr / (root * delta) if square > 0 else 0.0
+            shrink[g, k] = lr * decay / (visits * root) if square > 0 else 0.0
 
 
 @compile_loops
@@ -144,4 +183,45 @@ def move_codes(
             code = np.float32(codes[row, k])
             moved = keep[group, k] * code - gain[group, k] * sums[i, k]
             rounded = np.floor(moved + uniform_at(key, place + np.uint64(k)))
+            codes[row, k] = min(max(rounded, -largest), largest)
+
+
+@compile_loops
+def move_rows(
+    codes: Array,
+    summed: tuple[Array, Array, Array],
+    rates: tuple[Array, Array, Array, Array],
+    state: tuple[Array, Array],
+    values: Array,
+    numbers: tuple[float, float],
+    keys: tuple[Any, Any],
+    largest: Any,
+    first: int,
+    last: int,
+) -> None:
+    """The step of `row_moments` for the summed rows in `[first, last)`."""
+    (rows, groups, sums), (inverse, gain, shrink, least), (levels, visits) = summed, rates, state
+    (beta, weight), (level_key, code_key) = numbers, keys
+    width, one, number = codes.shape[1], np.float32(1), np.empty(1, np.float32)
+    bits = number.view(np.int32)
+    for i in range(first, last):
+        row, group, total = rows[i], groups[i], 0.0
+        for k in range(width):
+            value = np.float64(sums[i, k])
+            total += value * value * inverse[group, k]
+        square = np.float64(values[levels[row]]) * beta + total / width * (1 - beta)
+        visits[row] = (np.int64(visits[row]) + 1) & 255
+        if not square > 0:
+            continue
+        number[0] = square
+        noise = np.int64(uniform_at(level_key, np.uint64(row)) * np.float32(1 << SHIFT))
+        level = ((np.int64(bits[0]) + noise) >> SHIFT) - OFFSET
+        levels[row] = min(max(level, 1), 255)
+        speed = np.float32(np.sqrt(weight / square))
+        pull = np.float32(np.sqrt(weight / max(square, least[group])))
+        shift, place = shift_at(visits[row]), np.uint64(row) * np.uint64(width)
+        for k in range(width):
+            kept = one / (one + shrink[group, k] * pull)
+            moved = kept * (np.float32(codes[row, k]) - gain[group, k] * speed * sums[i, k])
+            rounded = np.floor(moved + spread_at(code_key, place + np.uint64(k), shift))
             codes[row, k] = min(max(rounded, -largest), largest)

@@ -56,14 +56,19 @@ def follow_moments(
     return (_follow_in_loops if in_loops else _follow_plain)(table, moments, summed, settings)
 
 
+def follow_means(table: QuantizedEmbedding, moments: Moments, summed: RowSums, beta: float) -> None:
+    """Let moments follow a batch, in plain torch."""
+    sizes = torch.from_numpy(group_sizes(table)).to(summed.squares).unsqueeze(1)
+    counts = torch.bincount(summed.groups, minlength=len(sizes)).unsqueeze(1)
+    for mean, sums in zip(moments, (summed.squares, counts), strict=True):
+        mean.copy_(mean.double() * beta + sums / sizes * (1 - beta))
+
+
 def _follow_plain(
     table: QuantizedEmbedding, moments: Moments, summed: RowSums, settings: Settings
 ) -> tuple[Tensor, Tensor]:
-    sizes = torch.from_numpy(_sizes(table)).to(summed.squares).unsqueeze(1)
-    counts = torch.bincount(summed.groups, minlength=len(sizes)).unsqueeze(1)
     beta, lr = settings.beta, settings.lr
-    for mean, sums in zip(moments, (summed.squares, counts), strict=True):
-        mean.copy_(mean.double() * beta + sums / sizes * (1 - beta))
+    follow_means(table, moments, summed, beta)
     squares = moments.squares.double() / settings.weight
     visits = (moments.visits.double() / settings.weight).clamp(min=NEVER)
     window = ((1 - beta) / visits).clamp(min=1)  # Adam forgets an id that is not seen for so long
@@ -78,7 +83,7 @@ def _follow_in_loops(
     keep, gain = torch.empty_like(moments.squares), torch.empty_like(moments.squares)
     loops.follow_moments(
         (moments.squares.numpy(), moments.visits.numpy()),
-        (summed.squares.numpy(), summed.groups.numpy(), _sizes(table), table.scale.detach().double().numpy()),
+        (summed.squares.numpy(), summed.groups.numpy(), group_sizes(table), table.scale.detach().double().numpy()),
         (settings.lr, settings.weight_decay, settings.beta, settings.eps, settings.weight),
         keep.numpy(),
         gain.numpy(),
@@ -86,7 +91,7 @@ def _follow_in_loops(
     return keep, gain
 
 
-def _sizes(table: QuantizedEmbedding) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def group_sizes(table: QuantizedEmbedding) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Rows of each group."""
     starts = [*table.group_starts, len(table.codes.values)]
     return np.array([last - first for first, last in pairwise(starts)], np.int64)

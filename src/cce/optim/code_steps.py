@@ -26,6 +26,7 @@ BLOCK = 1 << 16  # rows of a table at a time
 PARALLEL = 1 << 17  # values below which threads cost more than they save
 RANGES_PER_THREAD = 4
 MOST_SAMPLED = 4096  # rows of a group from which its root mean square is known
+VISITED_HEADROOM = 6  # the same as HEADROOM, where the mean is over visits rather than rows
 MAY_MOVE = 1.25  # by which a scale may be off before codes are rounded again
 
 
@@ -87,10 +88,10 @@ def _move_in_loops(table: QuantizedEmbedding, summed: RowSums, keep: Tensor, gai
     arrays = summed.rows.numpy(), summed.groups.numpy(), summed.sums.numpy()
     numbers = np.uint64(key % 2**64), np.float32(table.codes.largest)
     step = partial(loops.move_codes, table.codes.values.numpy(), arrays, keep.numpy(), gain.numpy(), *numbers)
-    _in_ranges(step, *summed.sums.shape)
+    in_ranges(step, *summed.sums.shape)
 
 
-def _in_ranges(step: Callable[[int, int], None], num_rows: int, width: int) -> None:
+def in_ranges(step: Callable[[int, int], None], num_rows: int, width: int) -> None:
     """Take a step on ranges of rows, on all threads if there are values enough."""
     num_threads = torch.get_num_threads() if num_rows * width >= PARALLEL else 1
     num_ranges = 1 if num_threads == 1 else num_threads * RANGES_PER_THREAD
@@ -108,13 +109,14 @@ def _round(values: Tensor, rows: Tensor, key: int, largest: int) -> Tensor:
 # -- scales ------------------------------------------------------------------------------------------------------------
 
 
-def refit_scales(table: QuantizedEmbedding, key: int) -> bool:
+def refit_scales(table: QuantizedEmbedding, key: int, weights: Tensor | None = None) -> bool:
     """Fit the scales to the root mean square of the values, and round codes again whose scale has moved far.
 
-    Returns whether any has.
+    weights: of each group `(groups)` in that mean; by default the number of its rows. Returns whether any has moved.
     """
     scale = table.scale.detach()
-    fitted = HEADROOM / table.codes.largest * _root_mean_squares(table).to(scale.device) * scale.double()
+    headroom = HEADROOM if weights is None else VISITED_HEADROOM
+    fitted = headroom / table.codes.largest * _root_mean_squares(table, weights).to(scale.device) * scale.double()
     ratio = fitted / scale.double()
     moved = (ratio > MAY_MOVE) | ((ratio < 1 / MAY_MOVE) & (ratio > 0))
     if not bool(moved.any()):
@@ -137,13 +139,13 @@ def _rescale_plain(table: QuantizedEmbedding, factor: Tensor, key: int) -> None:
 
 def _rescale_in_loops(table: QuantizedEmbedding, factor: Tensor, key: int) -> None:
     arrays = table.codes.values.numpy(), np.array(table.group_starts, np.int64), factor.numpy()
-    _in_ranges(
+    in_ranges(
         partial(loops.rescale_codes, *arrays, np.uint64(key % 2**64), np.float32(table.codes.largest)),
         *table.codes.values.shape,
     )
 
 
-def _root_mean_squares(table: QuantizedEmbedding) -> Tensor:
+def _root_mean_squares(table: QuantizedEmbedding, weights: Tensor | None) -> Tensor:
     """Of the codes that have a scale in common, in the shape of the scales; of large groups by a sample."""
     codes, starts = table.codes.values, [*table.group_starts, len(table.codes.values)]
     means, sizes = [], []
@@ -153,6 +155,8 @@ def _root_mean_squares(table: QuantizedEmbedding) -> Tensor:
         sizes.append(last - first)
     if table.scale_by == "group":
         return torch.stack(means).mean(1, keepdim=True).sqrt()
-    weights = torch.tensor(sizes, dtype=torch.float64, device=codes.device).unsqueeze(1)
+    if weights is None:
+        weights = torch.tensor(sizes)
+    weights = weights.to(codes.device, torch.float64).unsqueeze(1)
     columns = (torch.stack(means) * weights).sum(0, keepdim=True) / weights.sum()
     return (columns if table.scale_by == "column" else columns.mean(1, keepdim=True)).sqrt()

@@ -1,24 +1,25 @@
-"""Pointer descent: codes of quantised tables, moved at every step, without optimizer state for each row.
+"""Pointer descent: codes of quantised tables, moved at every step, with two bytes of optimizer state for each row.
 
 After backward, `G` is the summed gradient of a row. As in Adam, a step is divided by the root of a second moment and
-decay counts for every step, visited or not; but moments are kept for each frequency group and dimension, not for each
-row, and the decay of all steps since an id was last seen is done when it is seen again. Codes move by stochastic
-rounding. Where tables in float32 under Adam hold 12 bytes a value, this holds 1 or 2.
+decay counts for every step, visited or not; but moments are kept for each frequency group and dimension, times one
+number for each row (`row_moments`), and the decay of all steps since an id was last seen is done when it is seen again.
+Codes move by stochastic rounding. Where tables in float32 under Adam hold 12 bytes a value, this holds 1 or 2.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from cce.checks import check_number, check_range, check_type
+from cce.checks import check_choice, check_number, check_range, check_type
 from cce.distributed import Ranks, gather_rows
 from cce.embeddings import QuantizedEmbedding, RowGradients
-from cce.optim.code_moments import Moments, Settings, follow_moments
+from cce.optim.code_moments import Moments, Settings, follow_moments, group_sizes
 from cce.optim.code_steps import RowSums, move_codes, refit_scales, sum_rows
+from cce.optim.row_moments import RowSettings, RowState, new_state, step_rows, unit_of
 from cce.optim.row_optimizer import check_not_negative
 from cce.optim.stochastic_rounding import make_key
 
@@ -27,19 +28,22 @@ if TYPE_CHECKING:
 
     from torch.optim.optimizer import StateDict
 
+NormalizeBy = Literal["row", "group"]
+NORMALIZE_BY = ("row", "group")
 SMALLEST_BITS = 8  # with 4, rounding at every step takes away what was learned
 
 
 class PointerDescent(Optimizer):
     """`u = (T - lr · G / √v) / (1 + lr · weight_decay / (p · √v))`, then `code = round(u / scale)`.
 
-    `v`, a mean of `G²` over time and over the ids of a frequency group, is kept for each group and dimension; `p` is
-    how often an id of the group is seen in a step.
+    `v` is a mean of `G²`, and `p` is how often an id of a frequency group is seen in a step.
 
     model: any module; all its tables of method "quantized" are trained, and their scales no longer require gradients.
         What else there is to train is another optimizer's, which may be given all of `model.parameters()`.
     weight_decay: as `torch.optim.Adam` has it with dense gradients: it does not depend on how often an id is seen.
     beta: of the running means.
+    normalize_by: "row": `v` is a mean square for each group and dimension times a number for each row, in two bytes a
+        row, and close to what Adam has; "group": the former alone, without state for each row.
     refit_every: steps after which scales follow the values; they do so more often at first.
     seed: of stochastic rounding.
     ranks: where several processes train: all use the mean of their gradients, and so hold the same codes.
@@ -56,6 +60,7 @@ class PointerDescent(Optimizer):
         weight_decay: float = 0,
         beta: float = 0.999,
         eps: float = 1e-12,
+        normalize_by: NormalizeBy = "row",
         refit_every: int = 256,
         seed: int = 0,
         ranks: Ranks | None = None,
@@ -65,18 +70,20 @@ class PointerDescent(Optimizer):
         check_number("beta", beta)
         if beta >= 1:
             raise ValueError(f"beta must lie in [0, 1), got {beta}.")
+        check_choice("normalize_by", normalize_by, NORMALIZE_BY)
         check_range("refit_every", refit_every, 1, 2**63)
         check_range("seed", seed, 0, 2**63)
         self.ranks = Ranks() if ranks is None else ranks
         self.tables = _tables_of(model)
         if not self.tables:
             raise ValueError("model must have tables of method 'quantized', got none.")
-        defaults = {"lr": lr, "weight_decay": weight_decay, "beta": beta, "eps": eps, "refit_every": refit_every}
+        defaults: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "beta": beta, "eps": eps}
+        defaults |= {"normalize_by": normalize_by, "refit_every": refit_every}
         super().__init__([table.scale for table in self.tables], defaults)
         for index, table in enumerate(self.tables):
             table.scale.requires_grad = False
             table.gradients = RowGradients()
-            self.state[table.scale] = self._first_state(table, make_key(seed, index))
+            self.state[table.scale] = _first_state(table, make_key(seed, index), normalize_by)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -104,9 +111,9 @@ class PointerDescent(Optimizer):
         super().load_state_dict(state_dict)
         indices = [index for group in state_dict["param_groups"] for index in group["params"]]
         for index, table in zip(indices, self.tables, strict=True):
-            for name in Moments._fields:
-                saved = state_dict["state"][index][name]
-                self.state[table.scale][name] = saved.to(table.scale.device, torch.float32, copy=True)
+            for name, saved in state_dict["state"][index].items():
+                if isinstance(saved, Tensor):
+                    self.state[table.scale][name] = saved.to(table.scale.device, copy=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """The tables travel with it: a copy of model and optimizer together trains on."""
@@ -114,6 +121,8 @@ class PointerDescent(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("normalize_by", "group")  # as checkpoints of before were trained
         for table in self.tables:
             table.gradients = RowGradients()
 
@@ -135,21 +144,35 @@ class PointerDescent(Optimizer):
         found = {id(scale): group for group in self.param_groups for scale in group["params"]}
         return [found[id(table.scale)] for table in self.tables]
 
-    def _first_state(self, table: QuantizedEmbedding, key: int) -> dict[str, Any]:
-        num_groups, device = len(table.group_starts), table.scale.device
-        squares = torch.zeros(num_groups, table.embedding_dim, device=device)
-        return {"step": 0, "key": key, "squares": squares, "visits": torch.zeros(num_groups, 1, device=device)}
-
     def _step(self, table: QuantizedEmbedding, group: dict[str, Any], summed: RowSums) -> None:
         if not bool(summed.squares.isfinite().all()):  # no integer stands for NaN
             raise ValueError("gradients of codes must be finite, got NaN or inf; nothing was changed by them.")
         state = self.state[table.scale]
         state["step"] += 1
         settings = Settings(float(group["lr"]), group["weight_decay"], group["beta"], group["eps"], state["step"])
-        keep, gain = follow_moments(table, Moments(state["squares"], state["visits"]), summed, settings)
-        move_codes(table, summed, keep, gain, make_key(state["key"], 2 * state["step"]))
+        moments, by_row = Moments(state["squares"], state["visits"]), group["normalize_by"] == "row"
+        if by_row:
+            state["unit"] = state["unit"] or unit_of(summed)
+            given = RowSettings(settings, state["unit"] or 1.0, state["key"])
+            step_rows(table, moments, RowState(state["levels"], state["uses"]), summed, given)
+        else:
+            keep, gain = follow_moments(table, moments, summed, settings)
+            move_codes(table, summed, keep, gain, make_key(state["key"], 2 * state["step"]))
         if _is_due(state["step"], group["refit_every"]):
-            refit_scales(table, make_key(state["key"], 2 * state["step"] + 1))
+            weights = _visits(table, moments) if by_row else None
+            refit_scales(table, make_key(state["key"], 2 * state["step"] + 1), weights)
+
+
+def _first_state(table: QuantizedEmbedding, key: int, normalize_by: NormalizeBy) -> dict[str, Any]:
+    num_groups, device = len(table.group_starts), table.scale.device
+    squares = torch.zeros(num_groups, table.embedding_dim, device=device)
+    state = {"step": 0, "key": key, "squares": squares, "visits": torch.zeros(num_groups, 1, device=device)}
+    return state | ({"unit": 0.0, **new_state(table)._asdict()} if normalize_by == "row" else {})
+
+
+def _visits(table: QuantizedEmbedding, moments: Moments) -> Tensor:
+    """How often ids of each group are seen in a step, all of them together."""
+    return moments.visits.squeeze(1) * torch.from_numpy(group_sizes(table)).to(moments.visits.device)
 
 
 def _check_trainable(table: QuantizedEmbedding) -> None:
