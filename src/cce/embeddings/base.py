@@ -87,6 +87,11 @@ class Embedding(RemembersArguments, nn.Module, ABC):
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Become the nearest table to `weight` `(num_embeddings, embedding_dim)` that this method finds."""
 
+    def fit_where_it_counts(self, weight: Tensor, counts: Tensor, *, generator: torch.Generator | None = None) -> None:
+        """The same, if it is known how often each id occurs; methods that can are nearer where that is often."""
+        del counts
+        self.fit_to(weight, generator=generator)
+
     @classmethod
     @abstractmethod
     def size_for_budget(

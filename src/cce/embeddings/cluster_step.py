@@ -35,6 +35,7 @@ from cce.indexing import MultiplyShift, PointerStore, blocks
 from cce.kernels import gather_sum
 
 if TYPE_CHECKING:
+    from cce.clustering import ClusterSettings
     from cce.embeddings.clustered import ClusteredEmbedding
 
 QUANTIZERS: dict[str, type[Quantizer]] = {
@@ -84,8 +85,10 @@ class ClusterStep:
         generator: torch.Generator | None,
         *,
         start: Tensor | None = None,
+        settings: ClusterSettings | None = None,
     ) -> None:
         self.table = table
+        self.settings = table.settings if settings is None else settings
         self.source = source
         self.generator = generator
         self.start = start  # codebooks at which k-means begins
@@ -116,7 +119,7 @@ class ClusterStep:
     def quantize(self, counts: Tensor | None) -> Quantized:
         """Codebooks from a sample of the vectors, and the pointers of all ids; the table stays as it is."""
         table, num_learned = self.table, self.table.assignments.num_learned
-        settings = table.settings if self.start is None else table.settings.warm
+        settings = self.settings if self.start is None else self.settings.warm
         quantizer = QUANTIZERS[table.combine](table.num_columns, table.next_rows, settings, start=self.start)
         with self.timer("sample"):
             ids, weights = draw_sample(num_learned, table.next_rows, settings, counts=counts, generator=self.generator)

@@ -7,6 +7,7 @@ The helper lets ids of one cluster grow apart again, so that the next clustering
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -203,6 +204,23 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
         check_weight(self, weight)
         counts = None if self.counts is None else self.counts.counts
         ClusterStep(self, lambda ids: weight[ids.to(weight.device)], generator).stage(counts).apply()
+
+    @torch.no_grad()
+    def fit_where_it_counts(self, weight: Tensor, counts: Tensor, *, generator: torch.Generator | None = None) -> None:
+        """The same, with ids weighed by their counts; those that were never seen are like the rare ones."""
+        check_weight(self, weight)
+        check_clustering(self, counts, self.num_embeddings, generator)
+        num_learned, seen = self.assignments.num_learned, counts.to(weight)
+        rare = weight[num_learned:].mul(seen[num_learned:, None]).sum(0) / seen[num_learned:].sum().clamp(min=1)
+        has_rare, shares = bool(seen[num_learned:].any()), self.assignments.share_tail
+
+        def source(ids: Tensor) -> Tensor:
+            ids = ids.to(weight.device)
+            is_rare = (seen[ids] == 0) | (shares & (ids >= num_learned))
+            return torch.where((is_rare & has_rare).unsqueeze(1), rare, weight[ids])
+
+        settings = replace(self.settings, weighted=True)
+        ClusterStep(self, source, generator, settings=settings).stage(counts[:num_learned]).apply()
 
     @torch.no_grad()
     def swap(self, learned: Learned, pointers: PointerStore) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cce.collection import bake_model
+from cce.collection import EmbeddingCollection, bake_model
 from cce.embeddings import Embedding
 from cce.models import MODELS, find_model
 from cce.schema import Schema
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from torch import nn
+    from torch import Tensor, nn
 
     from cce.run_folder import RunFolder
     from cce.training.checkpoint import Checkpoint
@@ -76,10 +76,14 @@ def read_schema(checkpoint: Checkpoint) -> Schema:
         return Schema.from_dict(checkpoint.get("schema", dict))
 
 
-def start_from(model: nn.Module, run: Path, schema: Schema, *, name: str, seed: int) -> None:
+def start_from(
+    model: nn.Module, run: Path, schema: Schema, *, name: str, seed: int, counts: Mapping[str, Tensor] | None = None
+) -> None:
     """Make `model`, whose name is `name`, as near as it gets to the best checkpoint of a run, or to a checkpoint.
 
     Both must be of the same kind of model, so no code is run that the user did not name.
+
+    counts: by feature, how often each id occurs in training, where it is known.
     """
     try:
         checkpoint, damage = open_checkpoint(run, best=True)
@@ -95,16 +99,24 @@ def start_from(model: nn.Module, run: Path, schema: Schema, *, name: str, seed: 
     _, trained = load_model(checkpoint, model=name)
     if saved != schema:
         trained = bake_model(trained, schema)
-    take_over(model, trained, generator=torch.Generator().manual_seed(seed))
+    take_over(model, trained, generator=torch.Generator().manual_seed(seed), counts=counts)
 
 
 @torch.no_grad()
-def take_over(model: nn.Module, trained: nn.Module, *, generator: torch.Generator) -> None:
-    """Copy what is the same in both models, and fit the tables that are not."""
+def take_over(
+    model: nn.Module,
+    trained: nn.Module,
+    *,
+    generator: torch.Generator,
+    counts: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Copy what is the same in both models, and fit the tables that are not, the better the more an id counts."""
+    collections = [module for module in model.modules() if isinstance(module, EmbeddingCollection)]
+    own = {table: counts[name] for each in collections for name, table in each.tables.items()} if counts else {}
     sources = dict(trained.named_modules())
     tables = {name: table for name, table in model.named_modules() if isinstance(table, Embedding)}
     for name, table in tables.items():
-        _take_over_table(table, sources.get(name), name, generator)
+        _take_over_table(table, sources.get(name), name, generator, own.get(table))
     weights = {name: weight for name, weight in trained.state_dict().items() if not _is_inside(name, tables)}
     missing, unexpected = model.load_state_dict(weights, strict=False)
     missing = [name for name in missing if not _is_inside(name, tables)]
@@ -114,13 +126,17 @@ def take_over(model: nn.Module, trained: nn.Module, *, generator: torch.Generato
         )
 
 
-def _take_over_table(table: Embedding, source: nn.Module | None, name: str, generator: torch.Generator) -> None:
+def _take_over_table(
+    table: Embedding, source: nn.Module | None, name: str, generator: torch.Generator, counts: Tensor | None
+) -> None:
     if not isinstance(source, Embedding) or source.embedding_dim != table.embedding_dim:
         raise ValueError(f"start_from must name a run with a table {name!r} of embedding_dim={table.embedding_dim}.")
     if _shapes(source) == _shapes(table) and type(source) is type(table):
         table.load_state_dict(source.state_dict())
-    else:
+    elif counts is None:
         table.fit_to(source.to_dense(), generator=generator)
+    else:
+        table.fit_where_it_counts(source.to_dense(), counts, generator=generator)
 
 
 def _shapes(table: Embedding) -> dict[str, tuple[int, ...]]:

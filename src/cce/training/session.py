@@ -17,7 +17,7 @@ from cce.distributed import ParallelModel, Ranks, broadcast
 from cce.models import find_model
 from cce.optim import RowOptimizer
 from cce.run_folder import CONFIG, RunFolder
-from cce.training.building import build_model, build_refit, build_schedule
+from cce.training.building import build_model, build_refit, build_schedule, count_ids
 from cce.training.checkpoint import (
     Checkpoint,
     explained_misfits,
@@ -61,7 +61,9 @@ class Session:
         if weights is not None:
             model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
         elif config.start_from is not None:
-            start_from(model, Path(config.start_from), data.schema, name=config.model, seed=config.seed)
+            counts = None if data.schema.is_baked or config.unified else count_ids(data)
+            run = Path(config.start_from)
+            start_from(model, run, data.schema, name=config.model, seed=config.seed, counts=counts)
         self.model = model.to(self.device)
         self.optimizers = create_optimizers(
             config.optimizer,

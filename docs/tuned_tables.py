@@ -1,0 +1,85 @@
+"""`python docs/tuned_tables.py`: the tables of "Each method at its best" in docs/results.md, from the stored records.
+
+Run it after records in results/real/tuned-* have changed; a test fails until then.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+from cce.records import RunRecord, read_records
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "results.md"
+HEADINGS = {
+    "bookcrossing": "### Book-Crossing, tuned",
+    "anime": "### Anime, tuned",
+    "ml1m": "### MovieLens 1M, tuned",
+    "criteo_dac80k": "### 80,000 rows like Criteo's, tuned",
+}
+HEADER = "| table | served | held in training | parameters | test BCE | seeds | s |\n|:--|--:|--:|--:|--:|--:|--:|"
+
+
+class Row(NamedTuple):
+    """The runs of one series with tables of one size."""
+
+    series: str
+    nbytes: int
+    num_params: int
+    records: list[RunRecord]
+
+    @property
+    def score(self) -> float:
+        """The mean over seeds, as it is printed."""
+        return round(mean(record.scores["bce"] for record in self.records), 4)
+
+    def cells(self, full: dict[int, RunRecord]) -> list[str]:
+        """What the table shows; what starts from a full table takes the training of that."""
+        trained = [full[record.seed] if record.config["epochs"] == 0 else record for record in self.records]
+        held = max(record.training_nbytes or 0 for record in trained)
+        scores = [record.scores["bce"] for record in self.records]
+        spread = f" ±{(max(scores) - min(scores)) / 2:.4f}" if len(scores) > 1 else ""
+        seconds = f"{mean(record.seconds for record in trained):.0f}"
+        return [
+            *(self.series, _bytes(self.nbytes), _bytes(held), f"{self.num_params:,}"),
+            *(f"{self.score:.4f}{spread}", str(len(scores)), seconds),
+        ]
+
+
+def _bytes(number: int) -> str:
+    """Three digits, and a unit."""
+    unit, name = (1e6, "MB") if number >= 999_500 else (1e3, "kB")
+    return f"{number / unit:.3g} {name}"
+
+
+def table(records: list[RunRecord]) -> str:
+    """The table of a set: rows by bytes; bold is better than all before it."""
+    found: dict[tuple[str, int, int], list[RunRecord]] = {}
+    for record in records:
+        found.setdefault((record.series, record.nbytes, record.num_params), []).append(record)
+    rows = sorted((Row(*key, each) for key, each in found.items()), key=lambda row: (row.nbytes, row.series != "hash"))
+    full, best, lines = {r.seed: r for r in records if r.series == "full"}, float("inf"), [HEADER]
+    for row in rows:
+        cells = row.cells(full)
+        if row.score < min((other.score for other in rows if other.nbytes < row.nbytes), default=best):
+            cells[4] = f"**{cells[4]}**"
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def page(text: str) -> str:
+    """The page with its tables written again."""
+    for name, heading in HEADINGS.items():
+        start = text.index(HEADER.splitlines()[0], text.index(heading))
+        text = (
+            text[:start]
+            + table(read_records(ROOT / "results" / "real" / f"tuned-{name}" / "records.jsonl"))
+            + (text[text.index("\n\n", start) :])
+        )
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
