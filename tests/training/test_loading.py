@@ -9,7 +9,7 @@ import torch
 from cce.data import PreparedData
 from cce.embeddings import ProductQuantizedEmbedding
 from cce.training import Trainer, inspect_checkpoint, verify_run
-from cce.training.building import build_model
+from cce.training.building import build_model, count_ids
 from cce.training.checkpoint import (
     checkpoint_path,
     list_checkpoints,
@@ -111,6 +111,17 @@ def test_fine_tuning_goes_on_from_there_and_resumes_to_the_bit(trained, data, tm
     assert resumed.curve == whole.curve
     fresh = Trainer(tiny_config(data, method="pq", epochs=1), tmp_path / "fresh").run()
     assert whole.curve[0]["bce"] < fresh.curve[0]["bce"]
+
+
+@pytest.mark.slow
+def test_a_run_of_cce_starts_nearer_to_ids_that_occur_often(trained, data, tmp_path):
+    trainer = Trainer(tiny_config(data, start_from=str(trained[0]), epochs=0), tmp_path)
+    found, weight = trainer.session.model.tables.tables["c0"], trained[1].tables.tables["c0"].to_dense().detach()
+    prepared = PreparedData.open(data)
+    counts = count_ids(prepared)["c0"]
+    plain = started(data, trained[0], method="cce", num_learned=trainer.config.num_learned).tables.tables["c0"]
+    errors = [((t.to_dense() - weight).square().sum(1) * counts).sum() for t in (found, plain)]
+    assert errors[0] < errors[1]
 
 
 @pytest.mark.slow
