@@ -348,3 +348,11 @@ def test_first_rows_do_not_change_what_a_cap_gives_after_the_first_clustering(ca
     assert table.sizes["num_rows"] == num_rows
     assert table.num_params == 500 * 2 * 16  # until then
     assert cce.create_embedding("cce", 6_000, 16, num_params=cap, **options).rows_after == num_rows
+
+
+def test_bytes_of_codes_are_shared_out_as_bytes():
+    """Codes of one byte for all ids fit into a quarter of the bytes, also if it is given which ids have their own."""
+    budget = Budget(nbytes=170_000, num_learned={"user": 6_041, "film": 3_500})
+    found = plan_tables({"user": 6_041, "film": 3_684}, 16, method="quantized", budget=budget)
+    assert [table.method for table in found.tables] == ["quantized", "quantized"]
+    assert found.num_params > 0.98 * (6_041 + 3_684) * 16

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cce.budget import DEFAULT_METHOD, FULL, Budget, make_budget
 from cce.checks import check_choice, check_range, check_type, shown
-from cce.embeddings import MAX_IDS, METHODS, TableRequest
+from cce.embeddings import MAX_IDS, METHODS, Clusterable, TableRequest
 from cce.footprint import Footprint, Footprints
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def share_out(
     if budget.cap is not None:
         return [request.within(limit) for request in requests]
     measure = "nbytes" if budget.nbytes else "num_params"
-    shared = "num_params" if budget.rule == "cap" and any(request.fixed for request in requests) else measure
+    has_pointers = any(request.fixed and issubclass(request.kind, Clusterable) for request in requests)
+    shared = "num_params" if budget.rule == "cap" and has_pointers else measure
     return _largest_within(requests, _shares(budget, requests), limit, measure, shared)
 
 
