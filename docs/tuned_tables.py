@@ -35,9 +35,11 @@ class Row(NamedTuple):
         """The mean over seeds, as it is printed."""
         return round(mean(record.scores["bce"] for record in self.records), 4)
 
-    def cells(self, full: dict[int, RunRecord]) -> list[str]:
-        """What the table shows; what starts from a full table takes the training of that."""
-        trained = [full[record.seed] if record.config["epochs"] == 0 else record for record in self.records]
+    def cells(self, named: dict[str, RunRecord]) -> list[str]:
+        """What the table shows; what starts from another run takes the training of that."""
+        sources = [record.config.get("start_from") for record in self.records]
+        found = zip(self.records, sources, strict=True)
+        trained = [record if source is None else named[Path(source).name] for record, source in found]
         held = max(record.training_nbytes or 0 for record in trained)
         scores = [record.scores["bce"] for record in self.records]
         spread = f" ±{(max(scores) - min(scores)) / 2:.4f}" if len(scores) > 1 else ""
@@ -60,10 +62,10 @@ def table(records: list[RunRecord]) -> str:
     for record in records:
         found.setdefault((record.series, record.nbytes, record.num_params), []).append(record)
     rows = sorted((Row(*key, each) for key, each in found.items()), key=lambda row: (row.nbytes, row.series != "hash"))
-    full, best, lines = {r.seed: r for r in records if r.series == "full"}, float("inf"), [HEADER]
+    named, lines = {record.name: record for record in records}, [HEADER]
     for row in rows:
-        cells = row.cells(full)
-        if row.score < min((other.score for other in rows if other.nbytes < row.nbytes), default=best):
+        cells = row.cells(named)
+        if row.score < min((other.score for other in rows if other.nbytes < row.nbytes), default=float("inf")):
             cells[4] = f"**{cells[4]}**"
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

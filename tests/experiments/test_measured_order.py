@@ -15,12 +15,14 @@ ROOT = Path(__file__).parents[2]
 def record(series, nbytes, bce, *, training=0, seed=0, **config):
     method = config.pop("method", series)
     size = Footprint("t", method, 100, 10, 1, nbytes, 0, 1000, 4000, gradient_nbytes=nbytes, optimizer_nbytes=training)
-    return RunRecord(method, seed, 1, nbytes, {"bce": bce}, 1.0, config=config, series=series, tables=(size,))
+    return RunRecord(
+        method, seed, 1, nbytes, {"bce": bce}, 1.0, config=config, name=series, series=series, tables=(size,)
+    )
 
 
 def order_of(**points):
     """One set, with points `(ratio, excess)` of each series."""
-    series = {name: Series(name, name, {}, 0, is_after_full=False) for name in points}
+    series = {name: Series(name, name, {}, 0) for name in points}
     measured = {name: [Point(ratio, excess, 1.0, 1) for ratio, excess in each] for name, each in points.items()}
     return MeasuredOrder(series, {"one": measured})
 
@@ -41,7 +43,7 @@ def test_the_stored_order_says_what_the_results_say():
     order = read_measured_order()
     for ratio in (8, 16, 32, 48):
         standings = [each.series for each in order.standings(ratio)]
-        assert next(name for name in standings if not order.series[name].is_after_full) == "cce"
+        assert next(name for name in standings if not order.series[name].source) == "cce"
         assert ratio == 8 or standings[0] == "cce"
     assert {each.series for each in order.standings(1000)} == {"robe", "ce-concat", "hash"}
     assert order.standings(10_000) == []
@@ -60,14 +62,18 @@ def test_losses_and_bytes_are_means_over_seeds_beside_the_full_table():
     assert MeasuredOrder.from_json(order.to_json()) == order
 
 
-def test_what_starts_from_a_full_table_holds_that_in_training():
+def test_what_starts_from_another_run_holds_that_in_training():
     records = [
         record("full", 4000, 0.5, training=8000),
-        record("pq", 400, 0.57, start_from="full", method_options={"num_columns": 8}),
+        record("quantized", 1000, 0.55, training=2000),
+        record("pq", 400, 0.57, start_from="sweeps/full", method_options={"num_columns": 8}),
+        record("coded", 300, 0.56, method="cce", start_from="sweeps/quantized"),
     ]
     order = derive_order({"one": records})
-    assert order.series["pq"] == Series("pq", "pq", {"num_columns": 8}, 0, is_after_full=True)
+    assert order.series["pq"] == Series("pq", "pq", {"num_columns": 8}, 0, "full")
     assert order.points["one"]["pq"][0].training == 4.0
+    assert order.series["coded"].source == "quantized"
+    assert order.points["one"]["coded"][0].training == order.points["one"]["quantized"][0].training
 
 
 def test_records_without_full_tables_are_rejected():
@@ -96,7 +102,7 @@ def test_a_size_stands_for_budgets_about_it(ratio, is_known):
 
 
 def test_tables_that_cannot_be_larger_stand_for_all_larger_budgets():
-    series = {"a": Series("a", "cce", {}, 5, is_after_full=False)}
+    series = {"a": Series("a", "cce", {}, 5)}
     order = MeasuredOrder(series, {"one": {"a": [Point(40.0, 0.1, 1.0, 3)]}})
     assert [each.num_runs for each in order.standings(2)] == [3]
 

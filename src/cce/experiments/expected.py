@@ -22,7 +22,7 @@ NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 HEADERS = ("options of `cce train`", "served", "better than", "BCE over full", "held in training", "sets", "runs")
 NOTES = (
     "better than: in how many comparisons with the others, one for each set. held in training: at most, in times the",
-    "bytes of the full tables, with Adam; of a refit --refit-nbytes says how much. FULL: the run to start from.",
+    "bytes of the full tables, with Adam (--refit-nbytes: of a refit). FULL, QUANTIZED: the run to start from.",
 )
 
 
@@ -116,7 +116,7 @@ class _Tried:
         """The series that are not among the names, and methods without a series: can they be made?"""
         methods = {each.method for each in measured.series.values()} | {FULL}
         rest = [each for name, each in measured.series.items() if name not in names]
-        rest += [Series(name, name, {}, 0, is_after_full=False) for name in METHODS if name not in methods]
+        rest += [Series(name, name, {}, 0) for name in METHODS if name not in methods]
         return {each.name: self._plan(each) is not None for each in rest}
 
     def _plan(self, series: Series) -> RunPlan | None:
@@ -135,7 +135,7 @@ class _Tried:
         words = [f"--method {series.method}", f"--method-options {pairs}" if pairs else ""]
         is_default = series.refits == default_refits(self._config(series), self.vocabularies, self.counts)
         words += ["" if is_default else f"--refits {series.refits}"]
-        return " ".join(filter(None, [*words, "--start-from FULL" if series.is_after_full else ""]))
+        return " ".join(filter(None, [*words, f"--start-from {series.source.upper()}" if series.source else ""]))
 
 
 def _row(expected: ExpectedMethod) -> list[str]:

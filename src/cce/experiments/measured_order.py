@@ -17,6 +17,7 @@ from dataclasses import asdict, astuple, dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from cce.budget import FULL
@@ -40,7 +41,7 @@ class Series:
     method: str
     method_options: dict[str, Any]
     refits: int
-    is_after_full: bool  # it starts from a full table, which has to be trained first
+    source: str = ""  # method of the run that it starts from, which has to be trained first
 
     @property
     def is_bounded(self) -> bool:
@@ -141,8 +142,9 @@ def derive_order(sets: Mapping[str, Sequence[RunRecord]]) -> MeasuredOrder:
     """The order by the records of several sets, each of which has runs with full tables."""
     series: dict[str, Series] = {}
     for records in sets.values():
-        series |= {record.series: _series(record) for record in records if record.method != FULL}
-    points = {name: _points(sets[name], series) for name in sorted(sets)}
+        named = {record.name: record for record in records}
+        series |= {record.series: _series(record, named) for record in records if record.method != FULL}
+    points = {name: _points(sets[name]) for name in sorted(sets)}
     return MeasuredOrder({name: series[name] for name in sorted(series)}, points)
 
 
@@ -151,25 +153,31 @@ def _json_lines(values: Iterable[Any]) -> str:
     return f"[\n{lines}\n ]"
 
 
-def _series(record: RunRecord) -> Series:
-    config = record.config
-    options, is_after_full = dict(config.get("method_options", {})), config.get("start_from") is not None
-    return Series(record.series, record.method, options, config.get("refits") or 0, is_after_full)
+def _series(record: RunRecord, named: Mapping[str, RunRecord]) -> Series:
+    options, refits = dict(record.config.get("method_options", {})), record.config.get("refits") or 0
+    source = _source(record, named)
+    return Series(record.series, record.method, options, refits, source.method if source is not record else "")
 
 
-def _points(records: Sequence[RunRecord], series: Mapping[str, Series]) -> dict[str, list[Point]]:
+def _source(record: RunRecord, named: Mapping[str, RunRecord]) -> RunRecord:
+    """The run that one starts from, if it does, or itself: what was trained."""
+    start_from = record.config.get("start_from")
+    return record if start_from is None else named[PurePosixPath(start_from).name]
+
+
+def _points(records: Sequence[RunRecord]) -> dict[str, list[Point]]:
     """The points of every series on one set."""
     full = [record for record in records if record.method == FULL]
     if not full:
         raise ValueError(f"records must have runs of method {FULL!r} to compare with, got {len(records)} without.")
-    full_nbytes = full[0].nbytes
+    full_nbytes, named = full[0].nbytes, {record.name: record for record in records}
     groups: dict[tuple[str, int], list[RunRecord]] = defaultdict(list)
     for record in records:
         if record.method != FULL:
             groups[record.series, record.nbytes].append(record)
     points: dict[str, list[Point]] = defaultdict(list)
     for (name, nbytes), runs in sorted(groups.items(), key=lambda group: (group[0][0], -group[0][1])):
-        held = _training_nbytes(full if series[name].is_after_full else runs)
+        held = _training_nbytes([_source(record, named) for record in runs])
         ratio, excess = _rounded(full_nbytes / nbytes), _rounded(_loss(runs) - _loss(full))
         points[name].append(Point(ratio, excess, _rounded(held / full_nbytes), len(runs)))
     return dict(points)
