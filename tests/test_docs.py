@@ -1,6 +1,7 @@
 """The documentation is true: its code runs and prints what it shows, its links lead somewhere, no method is missing."""
 
 import contextlib
+import importlib.util
 import io
 import re
 from dataclasses import fields
@@ -310,3 +311,13 @@ def test_the_worked_example_of_contributing_passes_the_contract():
     assert namespace["ModuloEmbedding"].method not in METHODS
     for name in CONTRACT:
         getattr(namespace["TestModulo"](), name)()
+
+
+def test_the_tables_of_tuned_methods_are_those_of_the_records():
+    path = ROOT / "docs" / "tuned_tables.py"
+    spec = importlib.util.spec_from_file_location("tuned_tables", path)
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    text = tables.PAGE.read_text("utf-8")
+    assert tables.page(text) == text, "records have changed: run python docs/tuned_tables.py"
+    assert text.count(tables.HEADER) == len(tables.HEADINGS) == 4
