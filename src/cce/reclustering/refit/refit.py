@@ -54,7 +54,7 @@ class Refit:
     spare_fold: leave the last fold to the network, which is yours to train between rounds (`network_fold`).
     max_nbytes: of curvatures and vectors that are held at a time; more ids take more passes, each over the rows of
         some of them. Unless told, half of what full tables would hold under Adam, but 1 MB to 1 GB. An id of 16
-        dimensions has 800 bytes; curvatures of more dimensions are held in diagonal blocks.
+        dimensions has 824 bytes; curvatures of more dimensions are held in diagonal blocks.
     """
 
     def __init__(
