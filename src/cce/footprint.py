@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SUMMED = (
     *("num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "gradient_nbytes", "optimizer_nbytes"),
-    *("clustering_nbytes", "full_params", "full_nbytes"),
+    *("codes_nbytes", "clustering_nbytes", "full_params", "full_nbytes"),
 )
 
 
@@ -35,6 +35,7 @@ class Footprint:
     full_nbytes: int
     gradient_nbytes: int = 0  # of the gradients that are there now
     optimizer_nbytes: int = 0
+    codes_nbytes: int = 0  # of the codes that it trained as before it was clustered; gradients and optimizer are theirs
     clustering_nbytes: int = 0  # that a clustering or refit holds besides, at most, while it lasts
     sizes: dict[str, Any] = field(default_factory=dict)  # arguments of the constructor that make it so large
     reason: str = ""  # why a table is kept that was to be compressed
@@ -47,7 +48,8 @@ class Footprint:
     @property
     def training_nbytes(self) -> int:
         """Bytes while it trains, at most: with gradients, the state of the optimizer and what a clustering holds."""
-        return self.nbytes + self.gradient_nbytes + self.optimizer_nbytes + self.clustering_nbytes
+        besides = self.gradient_nbytes + self.optimizer_nbytes + self.codes_nbytes + self.clustering_nbytes
+        return self.nbytes + besides
 
     @property
     def compression(self) -> float:

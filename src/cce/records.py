@@ -47,7 +47,7 @@ class RunRecord:
         return sum(table.training_nbytes + self._untold_nbytes(table) for table in self.tables)
 
     def _untold_nbytes(self, table: Footprint) -> int:
-        is_dense = not self.config.get("sparse") and table.method != "quantized"
+        is_dense = not self.config.get("sparse") and table.method != "quantized" and not table.codes_nbytes
         gradients = table.codebook_nbytes if is_dense and not table.gradient_nbytes else 0
         is_clustered = any(event.get("table") == table.name for event in self.events)
         return gradients + (table.nbytes if is_clustered and not table.clustering_nbytes else 0)

@@ -87,7 +87,7 @@ def test_a_wrong_preset_is_rejected_with_the_right_ones():
 
 
 def test_a_run_with_refits_clusters_at_no_other_time_unless_told():
-    refitted = cce.ClusteredEmbedding.training_defaults("tuned").with_refits(3)
+    refitted = cce.ClusteredEmbedding.training_defaults("tuned").with_codes_and_refits(0, 3)
     assert refitted.options == {
         "preset": "tuned",
         "num_helpers": 0,
@@ -95,13 +95,14 @@ def test_a_run_with_refits_clusters_at_no_other_time_unless_told():
         "start_scale": "dlrm",
         "max_rows": 256,
     }
-    assert refitted.min_count == 3
+    assert refitted.min_count == 2
+    assert cce.ClusteredEmbedding.training_defaults("tuned").with_codes_and_refits(8, 0) is refitted
     assert refitted.cluster_epochs(10) == refitted.cluster_epochs(1) == []
     assert refitted.cluster_epochs(10, 2) == [0.5, 1]
     for preset in ("tuned", "paper"):
         plain = cce.ClusteredEmbedding.training_defaults(preset)
-        assert plain.with_refits(0) is plain
-    assert plain.with_refits(3) is plain  # the paper has none
+        assert plain.with_codes_and_refits(0, 0) is plain
+    assert plain.with_codes_and_refits(8, 3) is plain  # the paper has none
 
 
 def test_a_budget_gives_no_more_rows_than_max_rows():

@@ -65,13 +65,13 @@ def run_in_step(trainer):
         check_same(everything(trainer.session), trainer.ranks)
         after_step(num_rows)
 
-    refit = trainer._refit
+    refit = trainer.refit
 
     def checked_refit():
         refit()
         check_same(everything(trainer.session), trainer.ranks)
 
-    trainer._after_step, trainer._refit = checked, checked_refit
+    trainer._after_step, trainer.refit = checked, checked_refit
     curve = trainer.run().curve
     assert num_checks >= 10
     return curve
@@ -99,7 +99,15 @@ CHANGES = {
         "optimizer_options": {"momentum": 0.9},
     },
     "packed": {"cap": 160},  # ten rows: two pointers in a byte
+    "codes": {
+        "refits": 2,
+        "refit_trial": True,
+        "epochs": 1,
+        "cluster_every": None,
+        "cluster_times": None,
+    },
     "refits": {
+        "code_bits": 0,
         "refits": 2,
         "refit_network": "always",
         "epochs": 1,

@@ -28,7 +28,7 @@ def data(path):
 
 def test_tables_are_codebooks_and_full_tables_and_are_not_clustered(tmp_path):
     found = with_defaults(config(), data(tmp_path))
-    assert found == config(cluster_schedule="none", refits=0)
+    assert found == config(cluster_schedule="none", code_bits=0, refits=0)
     tables = build_model(found, SCHEMA).tables.tables
     assert [(name, table.method, table.num_params) for name, table in tables.items()] == [
         ("c0", "baked", 320),
@@ -40,6 +40,7 @@ def test_tables_are_codebooks_and_full_tables_and_are_not_clustered(tmp_path):
     ("changes", "message"),
     [
         ({"cluster_every": 7}, "^cluster_every must be left out with baked data, whose pointers are fixed, got 7"),
+        ({"code_bits": 8}, "^code_bits must be left out with baked data, whose pointers are fixed, got 8"),
         ({"refits": 2}, "^refits must be left out with baked data, whose pointers are fixed, got 2"),
         ({"cluster_schedule": "one-epoch"}, "^cluster_schedule must be left out with baked data"),
         ({"num_learned": {"c0": 3}}, "^num_learned must be left out"),

@@ -12,7 +12,7 @@ from cce.embeddings import ClusteredEmbedding
 from cce.runs import load_run
 from cce.schema import Feature, Schema
 from cce.training import Trainer
-from cce.training.building import build_model, build_schedule, count_ids, num_refits, with_defaults
+from cce.training.building import build_model, build_schedule, code_bits, count_ids, num_refits, with_defaults
 from cce.training.checkpoint import open_checkpoint
 from cce.training.loading import load_model
 from cce.training.optimizers import create_optimizers
@@ -156,26 +156,33 @@ def test_a_run_learns_pointers_of_frequent_ids_only(data, tmp_path):
     assert 0 < scores["bce"] < 2
 
 
+UNTOLD = {"code_bits": None, "refits": None, "refit_trial": None}  # what a run chooses
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"preset": "paper"}, {"learned_min_count": 1}, {"method": "hash"}, {"method_options": {"num_learned": 7}}],
 )
 def test_otherwise_nothing_is_counted(data, changes):
     config = tiny_config(data, **changes)
-    assert replace(with_defaults(config, PreparedData.open(data)), refits=None) == config
+    assert replace(with_defaults(config, PreparedData.open(data)), **UNTOLD) == config
 
 
 def test_what_was_given_is_kept(data):
     config = replace(tiny_config(data), num_learned={"f0": 3})
-    assert replace(with_defaults(config, PreparedData.open(data)), refits=None) == config
+    assert replace(with_defaults(config, PreparedData.open(data)), **UNTOLD) == config
 
 
 PLAIN = {"cluster_every": None, "cluster_times": None}  # nothing is said about clustering
 
 
-def test_cce_is_refitted_if_nothing_is_said_about_clustering(data):
+def test_cce_trains_as_codes_and_is_refitted_if_nothing_is_said_about_clustering(data):
     config = with_defaults(tiny_config(data, **PLAIN), PreparedData.open(data))
-    assert config.refits == cce.ClusteredEmbedding.training_defaults().refits > 0
+    defaults = cce.ClusteredEmbedding.training_defaults()
+    assert config.refits == defaults.refits > 0
+    assert config.code_bits == defaults.code_bits > 0
+    assert config.refit_trial
+    assert not with_defaults(replace(config, refits=2, refit_trial=None), PreparedData.open(data)).refit_trial
     table = build_model(config, PreparedData.open(data).schema).tables.tables["c0"]
     assert (table.num_helpers, table.assignments.share_tail) == (0, True)
 
@@ -201,7 +208,20 @@ def test_cce_is_refitted_if_nothing_is_said_about_clustering(data):
 def test_it_is_clustered_if_anything_is_said_about_it(data, changes):
     config = tiny_config(data, **(PLAIN | changes))
     assert not num_refits(config)
-    assert not with_defaults(config, PreparedData.open(data)).refits
+    assert not code_bits(config)
+    found = with_defaults(config, PreparedData.open(data))
+    assert (found.refits or 0, found.code_bits or 0, found.refit_trial or False) == (0, 0, False)
+
+
+def test_codes_are_made_without_refits_only_if_asked(data):
+    config = with_defaults(tiny_config(data, **PLAIN, refits=0, code_bits=16), PreparedData.open(data))
+    assert (config.code_bits, config.refits, config.refit_trial) == (16, 0, False)
+
+
+def test_methods_without_pointers_have_no_codes(data):
+    config = tiny_config(data, **PLAIN, method="hash", code_bits=8)
+    with pytest.raises(ValueError, match=r"^code_bits must be 0 where no table learns pointers, got 8 with method 'ha"):
+        with_defaults(config, PreparedData.open(data))
 
 
 def test_so_many_ids_that_a_refit_would_be_dear_are_refitted_if_asked(data, monkeypatch):
@@ -210,7 +230,7 @@ def test_so_many_ids_that_a_refit_would_be_dear_are_refitted_if_asked(data, monk
     monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim)
     assert with_defaults(plain, prepared).refits > 0
     monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim - 1)
-    assert with_defaults(plain, prepared) == with_defaults(replace(plain, refits=0), prepared)
+    assert with_defaults(plain, prepared) == with_defaults(replace(plain, refits=0, code_bits=8), prepared)
     assert with_defaults(replace(plain, refits=2), prepared).refits == 2
 
 

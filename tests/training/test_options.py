@@ -73,12 +73,19 @@ def test_options_of_runs_from_before_have_the_names_of_today(tmp_path):
         "method_options": {"settings": {"max_iter": 3, "init": "random"}},
         "lr": 0.1,
         "refits": 0,  # were not there
+        "code_bits": 0,
+        "refit_trial": False,
     }
     assert upgrade_options({"weight_decay": 0.1})["network_weight_decay"] == 0.1
     assert upgrade_options({"method": "hash", "lr": 0.1}) == {"method": "hash", "lr": 0.1}
     assert upgrade_options({"weight_decay": 0.1, "network_weight_decay": 0.0})["network_weight_decay"] == 0.0
     (tmp_path / "config.toml").write_text('schedule = "none"\n')
-    assert read_toml(tmp_path / "config.toml", upgrade=True) == {"cluster_schedule": "none", "refits": 0}
+    assert read_toml(tmp_path / "config.toml", upgrade=True) == {
+        "cluster_schedule": "none",
+        "refits": 0,
+        "code_bits": 0,
+        "refit_trial": False,
+    }
     with pytest.raises(ValueError, match="an option that is not known, 'schedule'"):
         read_toml(tmp_path / "config.toml")
 

@@ -15,7 +15,14 @@ from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from helpers.runs import tiny_config
 
 pytestmark = pytest.mark.slow
-REFITS = {"refits": 3, "epochs": 1, "cluster_every": None, "cluster_times": None, "refit_network": "always"}
+REFITS = {
+    "code_bits": 0,
+    "refits": 3,
+    "epochs": 1,
+    "cluster_every": None,
+    "cluster_times": None,
+    "refit_network": "always",
+}
 
 
 def model_bits(out):
@@ -39,7 +46,7 @@ def test_rounds_come_after_the_epochs_and_are_validated(whole):
 
 
 def test_the_tables_are_those_of_refits(whole):
-    """No helpers; ids of one or two rows have no pointers, but a vector; and nothing is clustered in the epochs."""
+    """No helpers; ids of one row have no pointers, but a vector; and nothing is clustered in the epochs."""
     trainer = Trainer.resume(whole[0])
     trainer.close()
     counts = count_ids(trainer.data)
@@ -47,7 +54,7 @@ def test_the_tables_are_those_of_refits(whole):
     assert len(tables) == 2
     for name, table in tables:
         assert table.num_helpers == 0
-        assert table.assignments.num_learned == 1 + int((counts[name][1:] >= 3).sum())
+        assert table.assignments.num_learned == 1 + int((counts[name][1:] >= 2).sum())
         tail = torch.arange(table.assignments.num_learned, table.num_embeddings)
         assert len(table(tail).unique(dim=0)) == min(1, len(tail))
     assert not [line for line in RunFolder(whole[0]).read_log() if line["kind"] == "cluster"]
@@ -77,7 +84,7 @@ def test_the_network_is_trained_between_rounds_on_its_own_rows_and_not_after_the
         assert changed
         assert all(parameter.requires_grad for parameter in session.model.parameters())
 
-    monkeypatch.setattr("cce.training.trainer.refit_tables", watched_round)
+    monkeypatch.setattr("cce.training.table_events.refit_tables", watched_round)
     monkeypatch.setattr(refitting, "train_network", watched_training)
     trainer = Trainer(tiny_config(data, **REFITS | {"refit_network": refit_network}), tmp_path / "run")
     trainer.run()
@@ -97,7 +104,7 @@ def test_a_run_that_was_stopped_in_a_round_ends_with_the_same_bits(whole, data, 
             os.kill(os.getpid(), signal.SIGINT)
         return refit_tables(session)
 
-    monkeypatch.setattr("cce.training.trainer.refit_tables", refit_and_signal)
+    monkeypatch.setattr("cce.training.table_events.refit_tables", refit_and_signal)
     with pytest.raises(KeyboardInterrupt, match=f"saved after step {14 + stop_in}; resume with"):
         Trainer(tiny_config(data, **REFITS), tmp_path / "run").run()
     monkeypatch.undo()
@@ -115,7 +122,7 @@ def test_a_run_that_died_in_a_round_ends_with_the_same_bits(whole, data, tmp_pat
             raise OSError("the machine went off")
         return found
 
-    monkeypatch.setattr("cce.training.trainer.refit_tables", refit_and_die)
+    monkeypatch.setattr("cce.training.table_events.refit_tables", refit_and_die)
     with pytest.raises(OSError, match="went off"):
         Trainer(tiny_config(data, **REFITS), tmp_path / "run").run()
     monkeypatch.undo()

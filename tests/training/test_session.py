@@ -11,7 +11,8 @@ from cce.data import PreparedData
 from cce.distributed import Ranks, pack, unpack
 from cce.run_folder import RunFolder
 from cce.training.building import seed_everything
-from cce.training.session import Session, fingerprint, random_state, restore_random_state
+from cce.training.random_numbers import random_state, restore_random_state
+from cce.training.session import Session, fingerprint
 from helpers.runs import tiny_config
 
 

@@ -66,16 +66,18 @@ def gradient_nbytes(table: nn.Module, *, sparse: bool) -> int:
     return sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
 
 
-def clustering_nbytes(table: nn.Module) -> int:
+def clustering_nbytes(table: nn.Module, *, block_size: int | None = None) -> int:
     """Bytes that a clustering of `table` holds besides it, at most; computed from sizes, not measured.
 
     They are new pointers and codebooks, and vectors: those of a block of ids that is assigned, or those of the sample,
     before and after, whichever are more.
+
+    block_size: ids that are assigned at a time, if it is not that of the table's settings.
     """
     assert isinstance(table, Clusterable)
     num_rows = max(1, table.num_params // table.embedding_dim)
     sampled = min(table.num_embeddings, table.settings.points_per_row * num_rows)
-    block = min(table.num_embeddings, table.settings.block_size)
+    block = min(table.num_embeddings, block_size or table.settings.block_size)
     return table.nbytes + max(block, 2 * sampled) * table.embedding_dim * VECTOR_ITEMSIZE
 
 

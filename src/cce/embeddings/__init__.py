@@ -9,7 +9,7 @@ from cce.embeddings.ce_sum import CompositionalSumEmbedding
 from cce.embeddings.cluster_pool import cluster_all, naming, stage_all
 from cce.embeddings.cluster_step import ClusterStep, Quantized
 from cce.embeddings.clusterable import Clusterable, ClusterEvent, RowTransfer, StagedClustering, check_plain_parameters
-from cce.embeddings.clustered import ClusteredEmbedding
+from cce.embeddings.clustered import FITTED_AT_A_TIME, ClusteredEmbedding
 from cce.embeddings.codes import HEADROOM
 from cce.embeddings.colliding import CollidingEmbedding
 from cce.embeddings.dhe import DeepHashEmbedding
@@ -39,6 +39,7 @@ from cce.embeddings.tensor_train import TensorTrainEmbedding
 from cce.embeddings.training_defaults import TrainingDefaults, named_schedule, paper_schedule
 
 __all__ = [
+    "FITTED_AT_A_TIME",
     "HEADROOM",
     "MAX_IDS",
     "METHODS",

@@ -20,6 +20,7 @@ from cce.indexing import IndexModule, blocks, check_ids
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cce.clustering import Source
     from cce.embeddings.options import Check
     from cce.embeddings.shapes import Shapes
 
@@ -87,10 +88,15 @@ class Embedding(RemembersArguments, nn.Module, ABC):
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Become the nearest table to `weight` `(num_embeddings, embedding_dim)` that this method finds."""
 
-    def fit_where_it_counts(self, weight: Tensor, counts: Tensor, *, generator: torch.Generator | None = None) -> None:
-        """The same, if it is known how often each id occurs; methods that can are nearer where that is often."""
+    def fit_where_it_counts(self, source: Source, counts: Tensor, *, generator: torch.Generator | None = None) -> None:
+        """The same to vectors that `source` gives for ids, which occur so often; methods that can are nearer there."""
         del counts
-        self.fit_to(weight, generator=generator)
+        self.fit_to(source(torch.arange(self.num_embeddings, device="cpu")), generator=generator)
+
+    def as_codes(self, bits: int, *, generator: torch.Generator | None = None) -> Embedding | None:
+        """A table of codes that may train in place of this one, which is then fitted to it; None if there is none."""
+        del bits, generator
+        return None
 
     @classmethod
     @abstractmethod
@@ -257,9 +263,9 @@ class Embedding(RemembersArguments, nn.Module, ABC):
     @torch.no_grad()
     def to_dense(self, ids: Tensor | None = None) -> Tensor:
         """The `(num_embeddings, embedding_dim)` table that this one stands for, or the rows `ids` of it."""
-        if ids is not None:
-            return self(ids)  # type: ignore[no-any-return]
         device = next(self.parameters()).device
+        if ids is not None:
+            return self(ids.to(device))  # type: ignore[no-any-return]
         return torch.cat([self(block.to(device)) for block in blocks(self.num_embeddings, DENSE_BLOCK)])
 
     def __getattr__(self, name: str) -> Tensor | nn.Module:

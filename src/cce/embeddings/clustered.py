@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_flag
-from cce.clustering import ClusterSettings, checked_settings
+from cce.clustering import ClusterSettings, checked_settings, piece_size
 from cce.embeddings.base import MAX_IDS, check_weight
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
@@ -24,11 +24,16 @@ from cce.embeddings.event_count import EventCount
 from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.options import choice, file_name, optional, rules, tensor, whole
 from cce.embeddings.presets import PRESETS, PresetName
+from cce.embeddings.quantized import NUM_SHARED, QuantizedEmbedding
 from cce.indexing import Assignments, HashedRows, IdCounts, LearnedRows, MultiplyShift, PointerStore, RowSource
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from cce.clustering import Source
+
+FITTED_AT_A_TIME = 1 << 14  # ids, of another table that this one is fitted to
 
 Combine = Literal["concat", "circular", "sum"]
 HelperStart = Literal["zero", "residual"]
@@ -206,21 +211,37 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
         ClusterStep(self, lambda ids: weight[ids.to(weight.device)], generator).stage(counts).apply()
 
     @torch.no_grad()
-    def fit_where_it_counts(self, weight: Tensor, counts: Tensor, *, generator: torch.Generator | None = None) -> None:
+    def fit_where_it_counts(self, source: Source, counts: Tensor, *, generator: torch.Generator | None = None) -> None:
         """The same, with ids weighed by their counts; those that were never seen are like the rare ones."""
-        check_weight(self, weight)
         check_clustering(self, counts, self.num_embeddings, generator)
-        num_learned, seen = self.assignments.num_learned, counts.to(weight)
-        rare = weight[num_learned:].mul(seen[num_learned:, None]).sum(0) / seen[num_learned:].sum().clamp(min=1)
-        has_rare, shares = bool(seen[num_learned:].any()), self.assignments.share_tail
+        num_learned, counts = self.assignments.num_learned, counts.cpu()
+        rare = self._rare_vector(source, counts)
 
-        def source(ids: Tensor) -> Tensor:
-            ids = ids.to(weight.device)
-            is_rare = (seen[ids] == 0) | (shares & (ids >= num_learned))
-            return torch.where((is_rare & has_rare).unsqueeze(1), rare, weight[ids])
+        def vectors(ids: Tensor) -> Tensor:
+            found = source(ids)
+            if rare is None:
+                return found
+            is_rare = (counts[ids] == 0) | (self.assignments.share_tail & (ids >= num_learned))
+            return torch.where(is_rare.to(found.device).unsqueeze(1), rare.to(found), found)
 
-        settings = replace(self.settings, weighted=True)
-        ClusterStep(self, source, generator, settings=settings).stage(counts[:num_learned]).apply()
+        settings = replace(self.settings, weighted=True, block_size=min(self.settings.block_size, FITTED_AT_A_TIME))
+        ClusterStep(self, vectors, generator, settings=settings).stage(counts[:num_learned]).apply()
+
+    def as_codes(self, bits: int, *, generator: torch.Generator | None = None) -> QuantizedEmbedding | None:
+        """Codes of the ids that learn pointers, from the same start; the others share a row if they share a vector."""
+        if not self.can_cluster:
+            return None
+        codes = QuantizedEmbedding(
+            self.num_embeddings,
+            self.embedding_dim,
+            num_learned=self.assignments.num_learned,
+            num_shared=1 if self.assignments.share_tail else NUM_SHARED,
+            bits=bits,
+            padding_idx=self.padding_idx,
+            start_scale=self.start_scale,
+            generator=generator,
+        )
+        return codes.to(self.codebook.device, self.codebook.dtype)
 
     @torch.no_grad()
     def swap(self, learned: Learned, pointers: PointerStore) -> None:
@@ -236,6 +257,15 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
             self.helper.seeds.copy_(learned.helper.seeds)
             if self.clusterings is not None:
                 self.clusterings.add_one()
+
+    def _rare_vector(self, source: Source, counts: Tensor) -> Tensor | None:
+        """The mean of the ids without pointers, weighed by their counts; None if none of them was seen."""
+        seen = counts[self.assignments.num_learned :].nonzero().squeeze(1) + self.assignments.num_learned
+        if not len(seen):
+            return None
+        pieces = torch.split(seen, piece_size(self.embedding_dim))
+        sums = [counts[ids].double() @ source(ids).to("cpu", torch.float64) for ids in pieces]
+        return torch.stack(sums).sum(0) / counts[seen].sum()
 
     def _vectors(self, ids: Tensor) -> Tensor:
         return self.embed(ids.to(self.codebook.device))

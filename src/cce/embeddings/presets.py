@@ -31,10 +31,10 @@ class Preset(TrainingDefaults):
         return {"num_columns": self.columns(embedding_dim), **self.options}
 
 
-# no helpers, which a refit leaves at zero; 4 columns, as 8 are hardly better and cost twice the pointers; ids of fewer
-# than 3 rows say too little of themselves, and share a vector
-REFIT_OPTIONS = {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm", "max_rows": 256}
-REFIT = Preset(REFIT_OPTIONS, min_count=3, schedule=NEVER)
+# no helpers, which a refit leaves at zero; 4 columns, as 8 are hardly better and cost twice the pointers; ids that are
+# seen once say too little of themselves, and share a vector
+LEARNED_OPTIONS = {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm", "max_rows": 256}
+LEARNED = Preset(LEARNED_OPTIONS, min_count=2, schedule=NEVER)
 HOW_TO_CLUSTER = ("combine", "first_rows", "helper_start", "num_helpers", "settings", "settle_after", "track_counts")
 
 PRESETS: Mapping[str, Preset] = {
@@ -43,7 +43,8 @@ PRESETS: Mapping[str, Preset] = {
         min_count=5,
         schedule=TWICE_AN_EPOCH,
         num_columns=8,
-        refit=REFIT,
+        learned=LEARNED,
+        code_bits=8,
         refits=5,
         says_how_to_cluster=frozenset(HOW_TO_CLUSTER),
         settings=ClusterSettings(warm_iter=4, tol=1e-3),  # a clustering in a quarter of the time

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 ScaleBy = Literal["table", "column", "group"]
 
 BLOCK = 1 << 16  # rows at a time
+NUM_SHARED = 256  # rows of ids that have none of their own
 MIN_COUNT = 3  # ids that training sees less often share rows, where counts are known
 
 
@@ -67,7 +68,7 @@ class QuantizedEmbedding(Embedding):
         embedding_dim: int,
         *,
         num_learned: int | None = None,
-        num_shared: int = 256,
+        num_shared: int = NUM_SHARED,
         bits: int = 8,
         scale_by: ScaleBy = "table",
         padding_idx: int | None = None,

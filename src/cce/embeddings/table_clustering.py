@@ -53,5 +53,5 @@ def cluster_table(
         padding_idx=table.padding_idx,
         generator=generator,
     ).to(parameter.device, parameter.dtype)
-    ClusterStep(clustered, lambda ids: table.to_dense(ids.to(parameter.device)), generator).stage(counts).apply()
+    ClusterStep(clustered, table.to_dense, generator).stage(counts).apply()
     return clustered

@@ -28,21 +28,23 @@ class TrainingDefaults:
     options: arguments of the constructor.
     min_count: ids that occur less often in training stay hashed; None if the method has no pointers to learn.
     schedule: name of the schedule of runs of several epochs; "none" for no clusterings, unless their number is given.
-    refit: what is different in a run whose pointers come from refits, which then clusters at no other time.
-    refits: rounds of refits of a run that says nothing about clustering.
+    learned: what is different in a run whose pointers come from codes or refits, which then clusters at no other time.
+    code_bits: of the codes that tables train as in a run that says nothing about clustering; 0 for none.
+    refits: rounds of refits of such a run.
     says_how_to_cluster: arguments of the constructor that say something about it.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     min_count: int | None = None
     schedule: str = "best-of-10-epochs"
-    refit: TrainingDefaults | None = None
+    learned: TrainingDefaults | None = None
+    code_bits: int = 0
     refits: int = 0
     says_how_to_cluster: frozenset[str] = frozenset()
 
-    def with_refits(self, num_refits: int) -> TrainingDefaults:
-        """The defaults of a run of so many rounds of refits."""
-        return self.refit if num_refits and self.refit is not None else self
+    def with_codes_and_refits(self, code_bits: int, num_refits: int) -> TrainingDefaults:
+        """The defaults of a run with codes of so many bits and so many rounds of refits."""
+        return self.learned if (code_bits or num_refits) and self.learned is not None else self
 
     def options_for(self, embedding_dim: int) -> dict[str, Any]:
         """Arguments of the constructor of a table of vectors this wide."""

@@ -160,7 +160,7 @@ function ledgerCells(table) {
     [table.name ?? ""], [table.method ?? ""],
     number(table.num_embeddings, count), number(table.num_params, count),
     number(table.codebook_nbytes, size), number(table.pointer_nbytes, size), number(table.gradient_nbytes, size),
-    number(table.optimizer_nbytes, size), number(table.clustering_nbytes, size),
+    number(table.optimizer_nbytes, size), number(table.codes_nbytes, size), number(table.clustering_nbytes, size),
     number(table.full_nbytes / bytes, ratio), number(table.full_params / table.num_params, ratio),
   ];
 }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 KEPT = (  # of a line of the ledger
     *("name", "method", "num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "gradient_nbytes"),
-    *("optimizer_nbytes", "clustering_nbytes", "full_params", "full_nbytes"),
+    *("optimizer_nbytes", "codes_nbytes", "clustering_nbytes", "full_params", "full_nbytes"),
 )
 
 

@@ -45,7 +45,7 @@ TITLES = {"compression": "expected", "largest": "largest table: expected"}
 SPREAD = ("least", "mean", "greatest", "low", "high")
 LEDGER_WORDS = ("series", "budget", "table", "method")
 LEDGER_NUMBERS = (
-    *("ids", "params", "codebook", "pointers", "gradients", "optimizer", "clustering"),
+    *("ids", "params", "codebook", "pointers", "gradients", "optimizer", "codes", "clustering"),
     *("fewer bytes", "fewer params"),
 )
 
@@ -257,7 +257,7 @@ def _row(table: Footprint) -> list[Cell]:
             Cell(nbytes, format_bytes(nbytes))
             for nbytes in (
                 *(table.codebook_nbytes, table.pointer_nbytes, table.gradient_nbytes),
-                *(table.optimizer_nbytes, table.clustering_nbytes),
+                *(table.optimizer_nbytes, table.codes_nbytes, table.clustering_nbytes),
             )
         ),
         ratio_cell(table.full_nbytes, table.nbytes),

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from cce.training.loading import load_model, read_schema
     from cce.training.options import check_names, make_config, parse_pairs, read_toml, upgrade_options
     from cce.training.planning import RunPlan, default_refits, plan_run
+    from cce.training.random_numbers import kept_random_state
     from cce.training.scoring import Scores, group_column, score
-    from cce.training.session import kept_random_state
     from cce.training.stopping import DivergedError
     from cce.training.trainer import Trainer
     from cce.training.trial import Trial, try_out
@@ -33,7 +33,7 @@ _HOMES = {
     "options": ("check_names", "make_config", "parse_pairs", "read_toml", "upgrade_options"),
     "planning": ("RunPlan", "default_refits", "plan_run"),
     "scoring": ("Scores", "group_column", "score"),
-    "session": ("kept_random_state",),
+    "random_numbers": ("kept_random_state",),
     "stopping": ("DivergedError",),
     "trainer": ("Trainer",),
     "trial": ("Trial", "try_out"),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cce.training.config import TrainConfig
 
 LEARNING = (
-    *("cluster_every", "cluster_at_epochs", "cluster_times", "refits"),
+    *("cluster_every", "cluster_at_epochs", "cluster_times", "code_bits", "refits"),
     *("learned_min_count", "num_learned", "unified"),
 )
 OF_TABLES = (
@@ -36,4 +36,4 @@ def baked_config(config: TrainConfig, data: PreparedData) -> TrainConfig:
         if value != baked.get(name):
             rule = f"must be that of the run whose pointers {data.path} holds, {baked.get(name)!r}"
             raise ValueError(f"{name} {rule}, got {value!r}.")
-    return replace(config, refits=0, cluster_schedule="none")
+    return replace(config, code_bits=0, refits=0, cluster_schedule="none")

@@ -15,7 +15,7 @@ from cce.budget import FULL
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import BakedCollection, EmbeddingCollection
-from cce.embeddings import METHODS, Clusterable, TrainingDefaults, named_schedule
+from cce.embeddings import METHODS, Clusterable, Embedding, TrainingDefaults, named_schedule
 from cce.models import create_model
 from cce.reclustering import ClusterSchedule, Refit
 from cce.training.baked import baked_config
@@ -33,15 +33,19 @@ if TYPE_CHECKING:
 
 NETWORK_PARAMS = 1000  # a model with fewer beside its tables has no network
 COUNTED_ROWS = 1 << 16  # in which ids are counted at a time
+CODE_STATE_NBYTES = 2  # of an id in codes, besides the codes
+SMALLEST_NBYTES = 1 << 20  # that a refit may hold
 REFITTED_VALUES = 1 << 26  # of vectors, that are refitted without being asked: 4 million ids of 16
 
 
-def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
-    """The model with its tables, from the seed alone."""
+def build_model(config: TrainConfig, schema: Schema, *, coded: bool = False) -> nn.Module:
+    """The model with its tables, or with the codes that they train as, from the seed alone."""
     check_choice("method", config.method, METHODS)
     seed_everything(config.seed)
     with explained_memory(config):
         tables = create_tables(config, schema)
+        if coded and isinstance(tables, EmbeddingCollection):
+            _let_be_codes(tables, code_bits(config), seed=config.seed)
     if config.codebook_dtype != "float32":
         tables.register_forward_hook(_as_float32)
     return create_model(config.model, schema, tables, **config.model_options)
@@ -67,6 +71,16 @@ def create_tables(config: TrainConfig, schema: Schema) -> EmbeddingCollection | 
         seed=config.seed,
         dtype=getattr(torch, config.codebook_dtype),
     )
+
+
+def _let_be_codes(tables: EmbeddingCollection, bits: int, *, seed: int) -> None:
+    """Put codes in the place of the tables that can train as codes."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, table in tables.tables.items():
+        assert isinstance(table, Embedding)
+        codes = table.as_codes(bits, generator=generator)
+        if codes is not None:
+            tables.tables[name] = codes
 
 
 def table_arguments(config: TrainConfig) -> dict[str, Any]:
@@ -98,17 +112,36 @@ def _as_float32(tables: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
 
 def method_defaults(config: TrainConfig) -> TrainingDefaults:
     """What the method of the tables would have, where the configuration does not say."""
-    return METHODS[config.method].training_defaults(config.preset).with_refits(num_refits(config))
+    return _defaults_of(config.method, config)
+
+
+def _defaults_of(method: str, config: TrainConfig) -> TrainingDefaults:
+    defaults = METHODS[method].training_defaults(config.preset)
+    return defaults.with_codes_and_refits(code_bits(config), num_refits(config))
 
 
 def num_refits(config: TrainConfig) -> int:
     """Rounds of refits: those of the method, unless the options say it, or how tables are clustered or start."""
     if config.refits is not None:
         return config.refits
+    return 0 if _says_how_to_learn(config) else METHODS[config.method].training_defaults(config.preset).refits
+
+
+def code_bits(config: TrainConfig) -> int:
+    """Bits of the codes that tables train as; 0 for none, as by default wherever there are no refits by default."""
+    if config.code_bits is not None:
+        return config.code_bits
+    if config.refits == 0 or _says_how_to_learn(config):
+        return 0
+    return METHODS[config.method].training_defaults(config.preset).code_bits
+
+
+def _says_how_to_learn(config: TrainConfig) -> bool:
+    """Whether the options say how tables are clustered or start."""
     check_choice("method", config.method, METHODS)
     defaults = METHODS[config.method].training_defaults(config.preset)
     says_how = config.says_when_to_cluster or not defaults.says_how_to_cluster.isdisjoint(config.method_options)
-    return 0 if says_how or config.start_from is not None or config.unified else defaults.refits
+    return says_how or config.start_from is not None or config.unified
 
 
 def method_options(config: TrainConfig) -> dict[str, Any]:
@@ -125,7 +158,7 @@ def method_options(config: TrainConfig) -> dict[str, Any]:
 def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
     """What a method would have, and the start of the vectors if the configuration says it."""
     start = {} if config.start_scale == "auto" else {"start_scale": config.start_scale}
-    defaults = METHODS[method].training_defaults(config.preset).with_refits(num_refits(config))
+    defaults = _defaults_of(method, config)
     return {**defaults.options_for(config.embedding_dim), **start}
 
 
@@ -146,13 +179,24 @@ def complete_config(
     count: how often each id occurs, asked for where it matters; None if nobody knows.
     """
     check_choice("method", config.method, METHODS)
-    if config.refits is not None or not METHODS[config.method].training_defaults(config.preset).refits:
+    defaults, is_told = METHODS[config.method].training_defaults(config.preset), config.refits is not None
+    if config.code_bits and METHODS[config.method].as_codes is Embedding.as_codes:
+        got = f"{config.code_bits} with method {config.method!r}"
+        raise ValueError(f"code_bits must be 0 where no table learns pointers, got {got}.")
+    if not defaults.learned:
         return _with_num_learned(config, count)
-    refitted = _with_num_learned(replace(config, refits=num_refits(config)), count)
-    num_ids = sum(refitted.num_learned.get(name, size) for name, size in vocabularies.items())
-    if num_ids * config.embedding_dim <= REFITTED_VALUES:
-        return refitted
-    return _with_num_learned(replace(config, refits=0), count)
+    config = replace(config, refits=num_refits(config), code_bits=code_bits(config))
+    completed = _with_num_learned(replace(config, refit_trial=_has_trial(config, is_told=is_told)), count)
+    num_ids = sum(completed.num_learned.get(name, size) for name, size in vocabularies.items())
+    if is_told or num_ids * config.embedding_dim <= REFITTED_VALUES:
+        return completed
+    return _with_num_learned(replace(config, refits=0, refit_trial=False), count)
+
+
+def _has_trial(config: TrainConfig, *, is_told: bool) -> bool:
+    """Whether a round of refits is tried before others are done."""
+    by_default = bool(config.code_bits and config.refits) and not is_told
+    return by_default if config.refit_trial is None else config.refit_trial
 
 
 def _with_num_learned(config: TrainConfig, count: Callable[[], Mapping[str, Tensor]] | None) -> TrainConfig:
@@ -189,7 +233,7 @@ def _ids_of(batch: Batch, index: int) -> Tensor:
 
 
 def build_refit(config: TrainConfig, model: nn.Module, data: PreparedData) -> Refit | None:
-    """What refits the tables after the last epoch; None for nothing."""
+    """What refits the tables after the last epoch; None for nothing. After codes it holds no more than they did."""
     if not num_refits(config):
         return None
     has_network = config.refit_network == "always" or (config.refit_network == "auto" and _has_network(model))
@@ -198,12 +242,22 @@ def build_refit(config: TrainConfig, model: nn.Module, data: PreparedData) -> Re
         data.rows("train"),
         folds=2 + has_network,
         spare_fold=has_network,
-        max_nbytes=config.refit_nbytes,
+        max_nbytes=config.refit_nbytes or _codes_nbytes(config, data.schema),
     )
     if METHODS[config.method].training_defaults(config.preset).min_count is None:
         got = f"{config.refits} with method {config.method!r}"
         raise ValueError(f"refits must be 0 where no table learns pointers, got {got}.")
     return refit if refit.features else None  # None: every table is small enough to be full
+
+
+def _codes_nbytes(config: TrainConfig, schema: Schema) -> int | None:
+    """About what codes hold in training; None if there are none."""
+    bits = code_bits(config)
+    if not bits:
+        return None
+    row = config.embedding_dim * bits // 8 + CODE_STATE_NBYTES
+    num_ids = sum(config.num_learned.get(name, size) for name, size in schema.vocabulary_sizes.items())
+    return max(num_ids * row, SMALLEST_NBYTES)
 
 
 def _has_network(model: nn.Module) -> bool:

@@ -11,11 +11,12 @@ from cce.checks import START_SCALES, check_choice, check_range, check_start_scal
 from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
 from cce.integrations import LOGGERS
 from cce.plugins import check_plugins
+from cce.training.learning_rules import check_learning
 from cce.training.optimizer_rules import check_optimizer
 
 NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none", "preset": "it is an option of the run"}
 LR_SCHEDULES = ("constant", "linear", "cosine")
-MAY_BE_ZERO = ("seed", "warmup_steps", "refits")
+MAY_BE_ZERO = ("seed", "warmup_steps", "refits", "code_bits")
 PRESETS = ("tuned", "paper")
 NETWORKS = ("auto", "always", "never")
 PRECISIONS = ("float32", "bf16")
@@ -151,11 +152,29 @@ class TrainConfig:
     cluster_policy: str = field(
         default="transfer", metadata=_about("what becomes of the optimizer's state", "transfer", "reset", "keep")
     )
+    code_bits: int | None = field(
+        default=None,
+        metadata=_about(
+            "8 or 16: tables that learn pointers train as codes of so many bits, and are clustered after the last "
+            "epoch; 0: as they are; left out: 8 for cce, unless anything is said about clustering, or refits are 0"
+        ),
+    )
+    code_epochs: float | None = field(
+        default=None,
+        metadata=_about("cluster codes after so many epochs, and train on; left out: after the last, or at the best"),
+    )
     refits: int | None = field(
         default=None,
         metadata=_about(
             "rounds of refits after the last epoch: pointers from the vectors that ids want; left out: 5 for cce, "
             "unless anything is said about clustering"
+        ),
+    )
+    refit_trial: bool | None = field(
+        default=None,
+        metadata=_about(
+            "before refits, try one round on all rows: if validation gets worse by it there are none; left out: if "
+            "there are codes, unless refits are given"
         ),
     )
     refit_network: str = field(
@@ -214,6 +233,7 @@ class TrainConfig:
                 check_choice(each.name, getattr(self, each.name), each.metadata["choices"])
         self._check_numbers()
         self._check_pairs()
+        check_learning(self)
 
     def _check_types(self) -> None:
         kinds: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,), "float": (int, float)}
@@ -262,23 +282,6 @@ class TrainConfig:
             check_choice("logger", self.logger, LOGGERS)
         check_metrics(self.metrics, group_by=self.group_by)
         check_best_by(self.best_by, self.metrics)
-        self._check_when()
-
-    def _check_when(self) -> None:
-        """Check that when to cluster is given in one way."""
-        ways = {"cluster_every": self.cluster_every, "cluster_at_epochs": self.cluster_at_epochs}
-        given = [name for name, value in ways.items() if value is not None]
-        given += [f"cluster_schedule={self.cluster_schedule!r}"] if self.cluster_schedule != "auto" else []
-        if len(given) > 1:
-            names = "cluster_every, cluster_at_epochs and cluster_schedule"
-            raise ValueError(f"give one of {names}, got {' and '.join(given)}.")
-        if self.cluster_at_epochs is None:
-            return
-        if self.cluster_times is not None:
-            raise ValueError("cluster_times does not go with cluster_at_epochs, which lists all clusterings.")
-        epochs = self.cluster_at_epochs if isinstance(self.cluster_at_epochs, list) else []
-        if not epochs or not all(type(epoch) in (int, float) and 0 < epoch < math.inf for epoch in epochs):
-            raise ValueError(f"cluster_at_epochs must be a list of numbers above 0, got {self.cluster_at_epochs!r}.")
 
     @property
     def says_when_to_cluster(self) -> bool:

@@ -39,7 +39,7 @@ def load_model(
     config = replace(config, model=trusted_model(config.model, model, checkpoint.path, trust_model=trust_model))
     find_model(config.model)  # what is wrong with its file is not the checkpoint's fault
     with explained_misfits(checkpoint.path):
-        made = build_model(config, read_schema(checkpoint))
+        made = build_model(config, read_schema(checkpoint), coded=checkpoint.state.get("is_coded", False))
         made.load_state_dict(checkpoint.model)
     return config, made
 
@@ -136,7 +136,7 @@ def _take_over_table(
     elif counts is None:
         table.fit_to(source.to_dense(), generator=generator)
     else:
-        table.fit_where_it_counts(source.to_dense(), counts, generator=generator)
+        table.fit_where_it_counts(source.to_dense, counts, generator=generator)
 
 
 def _shapes(table: Embedding) -> dict[str, tuple[int, ...]]:

@@ -14,6 +14,7 @@ import torch
 from cce.collection import readable_path
 from cce.diagnostics import clustering_nbytes, gradient_nbytes, summary
 from cce.distributed import broadcast
+from cce.embeddings import FITTED_AT_A_TIME
 from cce.records import RunRecord
 from cce.training.building import build_model
 from cce.training.checkpoint import read_best
@@ -21,7 +22,7 @@ from cce.version import __version__
 from cce.workers import num_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from torch import nn
 
@@ -47,7 +48,7 @@ def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, int, lis
     best, damage = broadcast(found, session.ranks)
     if best is None:
         return session.model, session.step, damage
-    model = build_model(session.config, session.data.schema)
+    model = build_model(session.config, session.data.schema, coded=session.is_coded)
     model.load_state_dict(best[0])
     return model.to(session.device), best[1], damage
 
@@ -88,25 +89,50 @@ def _tables(ledger: Footprints, session: Session, clustered: Collection[str]) ->
     for table in chain.from_iterable(trained):
         nbytes[table.name] += table.optimizer_nbytes
     modules = {readable_path(name): module for name, module in session.model.named_modules()}
-    refitted = _refitted(session)
-    return tuple(
-        replace(
-            table,
-            gradient_nbytes=gradient_nbytes(modules[table.name], sparse=session.config.sparse),
-            optimizer_nbytes=nbytes[table.name],
-            clustering_nbytes=max(
-                clustering_nbytes(modules[table.name]) if table.name in clustered else 0,
-                refitted.get(modules[table.name], 0),
-            ),
+    peaks = _peaks(session, modules, clustered)
+    found = []
+    for table in ledger.tables:
+        codes = session.codes.get(table.name)
+        held = codes or {
+            "codes": 0,
+            "gradients": gradient_nbytes(modules[table.name], sparse=session.config.sparse),
+            "optimizer": nbytes[table.name],
+        }
+        found.append(
+            replace(
+                table,
+                codes_nbytes=held["codes"],
+                gradient_nbytes=held["gradients"],
+                optimizer_nbytes=held["optimizer"],
+                clustering_nbytes=peaks.get(table.name, 0),
+            )
         )
-        for table in ledger.tables
-    )
+    return tuple(found)
+
+
+def _peaks(session: Session, modules: Mapping[str, nn.Module], clustered: Collection[str]) -> dict[str, int]:
+    """What clusterings and refits of tables held besides, where it was most.
+
+    Tables are clustered side by side, but codes one after the other. When tables are refitted their codes are gone.
+    """
+    peaks = {name: clustering_nbytes(modules[name]) for name in clustered}
+    coded = {name: clustering_nbytes(modules[name], block_size=FITTED_AT_A_TIME) for name in session.codes}
+    if coded:
+        largest = max(coded, key=lambda name: coded[name])
+        peaks[largest] = max(peaks.get(largest, 0), coded[largest])
+    names = {module: name for name, module in modules.items()}
+    refitted = {names[module]: nbytes for module, nbytes in _refitted(session).items()}
+    freed = sum(sum(codes.values()) for codes in session.codes.values())
+    more = max(0, sum(refitted.values()) - freed)
+    if more > sum(peaks.values()):
+        peaks = {name: more * nbytes // sum(refitted.values()) for name, nbytes in refitted.items()}
+    return peaks
 
 
 def _refitted(session: Session) -> dict[nn.Module, int]:
     """The tables that were refitted together, and the bytes that this held, where it was most."""
     refit = session.refit
-    if refit is None or not session.num_refits:
+    if refit is None or not (session.num_refits or session.refits_pay is not None):
         return {}
     return {refit.tables.tables[feature]: nbytes for feature, nbytes in refit.peak_nbytes.items()}
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import random
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from cce.data import MANIFEST
 from cce.distributed import ParallelModel, Ranks, broadcast
 from cce.models import find_model
-from cce.optim import RowOptimizer
+from cce.optim import RowOptimizer, has_codes
 from cce.run_folder import CONFIG, RunFolder
-from cce.training.building import build_model, build_refit, build_schedule, count_ids
+from cce.training.building import build_model, build_refit, build_schedule, code_bits, count_ids
 from cce.training.checkpoint import (
     Checkpoint,
     explained_misfits,
@@ -31,6 +29,7 @@ from cce.training.loading import start_from
 from cce.training.monitoring import Stopwatch
 from cce.training.optimizers import create_optimizers, learning_rate_factor, set_learning_rate
 from cce.training.options import make_config, upgrade_options
+from cce.training.random_numbers import random_state, restore_random_state
 from cce.training.scoring import group_column, score
 from cce.training.stopping import EarlyStopping
 
@@ -46,10 +45,16 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Everything that changes during a run. `weights` are those of a saved model."""
+    """Everything that changes during a run. `weights` are those of a saved model, whose tables are coded or not."""
 
     def __init__(
-        self, config: TrainConfig, data: PreparedData, *, ranks: Ranks, weights: dict[str, Tensor] | None = None
+        self,
+        config: TrainConfig,
+        data: PreparedData,
+        *,
+        ranks: Ranks,
+        weights: dict[str, Tensor] | None = None,
+        coded: bool = True,
     ) -> None:
         self.config, self.data, self.ranks = config, data, ranks
         if config.sparse and ranks.world_size > 1:
@@ -57,7 +62,7 @@ class Session:
             raise ValueError(f"sparse must be False with several processes, which sum dense gradients, got {got}.")
         self.device = ranks.device(config.device)
         self.groups = None if config.group_by is None else group_column(data.schema, config.group_by)
-        model = build_model(config, data.schema)
+        model = build_model(config, data.schema, coded=coded and code_bits(config) > 0)
         if weights is not None:
             model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
         elif config.start_from is not None:
@@ -65,17 +70,6 @@ class Session:
             run = Path(config.start_from)
             start_from(model, run, data.schema, name=config.model, seed=config.seed, counts=counts)
         self.model = model.to(self.device)
-        self.optimizers = create_optimizers(
-            config.optimizer,
-            self.model,
-            lr=config.lr,
-            weight_decay=config.weight_decay,
-            network_weight_decay=config.network_weight_decay,
-            options=config.optimizer_options,
-            seed=config.seed,
-            ranks=ranks,
-        )
-        self.parallel = ParallelModel(self.model, ranks)  # after optimizers, one of which may take parameters over
         self.loader = data.loader(
             "train",
             batch_size=config.batch_size // config.accumulate,
@@ -89,18 +83,47 @@ class Session:
             raise ValueError(f"data must have training rows, got none in {config.data}.")
         self.steps_per_epoch = -(-self.num_rows // config.batch_size)
         self.total_steps = min(config.epochs * self.steps_per_epoch, config.max_steps or 2**63)
-        self.schedule = build_schedule(config, self.model, self.optimizers, self.steps_per_epoch, ranks)
+        self.equip()
         self.stopping, self.stopwatch = EarlyStopping(config.best_by), Stopwatch()
-        self.refit = build_refit(config, self.model, data)
+        self.codes: dict[str, dict[str, int]] = {}  # what tables held that are no longer coded
         self.num_refits = 0
+        self.refits_pay: bool | None = None  # None until it was tried
         self.curve: list[dict[str, float]] = []  # of validations
         self.step, self.is_stopped = 0, False
         self.loss_sum, self.loss_rows = 0.0, 0  # since the last line of the log
 
+    def equip(self) -> None:
+        """Make what belongs to the tables as they are now."""
+        config = self.config
+        self.is_coded = code_bits(config) > 0 and has_codes(self.model)
+        self.optimizers = create_optimizers(
+            config.optimizer,
+            self.model,
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+            network_weight_decay=config.network_weight_decay,
+            options=config.optimizer_options,
+            seed=config.seed,
+            ranks=self.ranks,
+        )
+        self.parallel = ParallelModel(self.model, self.ranks)  # after optimizers: one may take parameters over
+        self.schedule, self.refit = None, None
+        if not self.is_coded:
+            self.schedule = build_schedule(config, self.model, self.optimizers, self.steps_per_epoch, self.ranks)
+            self.refit = build_refit(config, self.model, self.data)
+
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do but the test."""
-        return self.is_trained and (self.refit is None or self.num_refits >= (self.config.refits or 0))
+        is_refitted = self.num_refits >= (self.config.refits or 0) or self.refits_pay is False
+        return self.is_trained and not self.is_coded and (self.refit is None or is_refitted)
+
+    @property
+    def has_coded_enough(self) -> bool:
+        """Whether codes are to be clustered now."""
+        epochs = self.config.code_epochs
+        is_due = epochs is not None and self.step >= round(epochs * self.steps_per_epoch)
+        return self.is_coded and (is_due or self.is_trained)
 
     @property
     def is_trained(self) -> bool:
@@ -212,7 +235,7 @@ class Session:
         if checkpoint.get("data", str) != fingerprint(data):
             raise ValueError(f"data must be the data set that the run began with, but {config.data} has changed.")
         with explained_misfits(checkpoint.path):
-            session = cls(config, data, ranks=ranks, weights=weights)
+            session = cls(config, data, ranks=ranks, weights=weights, coded=state.get("is_coded", False))
             session.load_state_dict(state)
         return session, damage
 
@@ -228,7 +251,10 @@ class Session:
             "loader": self.loader.state_dict(),
             "stopping": self.stopping.state_dict(),
             "is_stopped": self.is_stopped,
+            "is_coded": self.is_coded,
+            "codes": self.codes,
             "num_refits": self.num_refits,
+            "refits_pay": self.refits_pay,
             "refit": None if self.refit is None else self.refit.state_dict(),
             "curve": self.curve,
             "loss": [self.loss_sum, self.loss_rows],
@@ -249,8 +275,9 @@ class Session:
         self.loader.load_state_dict(state["loader"])
         self.stopping.load_state_dict(state["stopping"])
         self.step, self.is_stopped, self.curve = state["step"], state["is_stopped"], state["curve"]
+        self.codes = state.get("codes", {})  # older checkpoints have none
         if self.refit is not None and self.is_trained:  # or there are more epochs now, and refits come after them
-            self.num_refits = state["num_refits"]
+            self.num_refits, self.refits_pay = state["num_refits"], state.get("refits_pay")
             self.refit.load_state_dict(state["refit"])
         self.loss_sum, self.loss_rows = state["loss"]
         self.stopwatch.seconds = dict(state["seconds"])
@@ -271,34 +298,3 @@ def _check_begun(checkpoint: Checkpoint, config: TrainConfig) -> None:
 def fingerprint(data: PreparedData) -> str:
     """The checksum of a data set: its manifest holds the checksums of all its files."""
     return hashlib.sha256((data.path / MANIFEST).read_bytes()).hexdigest()
-
-
-def random_state() -> dict[str, Any]:
-    """The states of torch (on every device), Python and numpy."""
-    kind, keys, *rest = np.random.get_state()  # noqa: NPY002  # what a user's model may draw from
-    return {
-        "torch": torch.get_rng_state(),
-        "cuda": [torch.cuda.get_rng_state(device) for device in range(torch.cuda.device_count())],
-        "python": random.getstate(),
-        "numpy": (str(kind), torch.from_numpy(np.asarray(keys, np.int64)), *rest),
-    }
-
-
-def restore_random_state(state: dict[str, Any]) -> None:
-    """Go on where `random_state` was taken; devices that were not there keep their own."""
-    torch.set_rng_state(state["torch"])
-    for device, cuda in enumerate(state["cuda"][: torch.cuda.device_count()]):
-        torch.cuda.set_rng_state(cuda, device)
-    random.setstate(state["python"])
-    kind, keys, *rest = state["numpy"]
-    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
-
-
-@contextmanager
-def kept_random_state() -> Iterator[None]:
-    """Leave the random numbers of the process as they were: a model that is built seeds them all."""
-    before = random_state()
-    try:
-        yield
-    finally:
-        restore_random_state(before)

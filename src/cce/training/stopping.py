@@ -58,6 +58,10 @@ class EarlyStopping:
         self.last_epoch, self.this_epoch = self.this_epoch, math.inf
         return worse
 
+    def forget(self) -> None:
+        """Begin again, with a model that is not to be compared with those before."""
+        self.best, self.best_step, self.this_epoch, self.last_epoch = math.inf, -1, math.inf, math.inf
+
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run must know."""
         return {name: getattr(self, name) for name in STATE}

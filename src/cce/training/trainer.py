@@ -19,12 +19,12 @@ from cce.run_folder import RunFolder
 from cce.signals import StopRequest, graceful_stop
 from cce.training.building import with_defaults
 from cce.training.loading import read_run_options
-from cce.training.monitoring import MetricsLog, Progress, event_values, memory_text
+from cce.training.monitoring import MetricsLog, Progress, memory_text
 from cce.training.options import make_config, to_toml
 from cce.training.outcome import best_model, keep_record
-from cce.training.refitting import go_back_to_best, refit_tables
 from cce.training.session import Session
 from cce.training.stopping import DivergenceGuard, explained_lost_peer, how_to_resume
+from cce.training.table_events import TableEvents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cce.training.scoring import Scores
 
 
-class Trainer:
+class Trainer(TableEvents):
     """Trains a model on a prepared data set, as `config` says, and keeps its checkpoints and its log in `out`.
 
     `out` is locked until the run ends or `close` is called; `lock=False` says that the caller holds the lock.
@@ -115,7 +115,9 @@ class Trainer:
             self.stop_request = request  # one that comes too late is still there after the run
             while not session.is_trained:
                 for pieces, num_rows in session.batches():
-                    self._cluster_if_due()
+                    self.cluster_if_due()
+                    if session.has_coded_enough:
+                        self.cluster_codes()
                     self.train_step(pieces, num_rows)
                     self._after_step(num_rows)
                     self._leave_if_asked()
@@ -123,8 +125,11 @@ class Trainer:
                         break
                 else:
                     session.is_stopped = session.stopping.end_epoch() and self.config.early_stopping
+            if session.has_coded_enough:
+                self.cluster_codes()
+                self._leave_if_asked()
             while not session.is_done:
-                self._refit()
+                self.refit()
                 self._leave_if_asked()
             return self._finish(name, series)
 
@@ -139,7 +144,7 @@ class Trainer:
                 self._backward(piece, num_rows, is_last=index == len(pieces))
                 for index, piece in enumerate(pieces, start=1)
             ]
-            self._agree_to_go_on(losses)
+            self.agree_to_go_on(losses)
             for optimizer in session.optimizers:
                 optimizer.step()
             for loss in losses:
@@ -155,7 +160,7 @@ class Trainer:
             (loss * share).backward()  # type: ignore[no-untyped-call]
         return float(loss.detach())
 
-    def _agree_to_go_on(self, losses: list[float]) -> None:
+    def agree_to_go_on(self, losses: list[float]) -> None:
         """Let all ranks know whether any is to stop, and raise on all if the loss of any is not finite."""
         signals = torch.tensor([sum(losses), float(self.stop_request.is_set)], dtype=torch.float64)
         loss, is_to_stop = sum_over_ranks(signals, self.ranks).tolist()
@@ -178,40 +183,12 @@ class Trainer:
             self._log_training()
         is_validated = session.loader.position in self.validated_at
         if is_validated:
-            self._validate()
+            self.validate()
         if is_validated or (config.checkpoint_every is not None and session.step % config.checkpoint_every == 0):
-            self._save()
+            self.save()
 
-    def _cluster_if_due(self) -> None:
-        session = self.session
-        if session.schedule is None or session.schedule.num_steps >= session.step:
-            return
-        with session.stopwatch("cluster"):
-            if session.schedule.is_due(session.step):
-                self.guard.check_weights()
-            events = session.schedule.step()
-        if events:
-            session.parallel.refresh()
-            for table, event in zip(session.schedule.clustered, events, strict=True):
-                self._write("cluster", table=table, **event_values(event))
-            self.progress.say(f"step {session.step:,}: clustered {len(events)} tables")
-
-    def _refit(self) -> None:
-        """A round of refits of the best model, validated and saved as a step is."""
-        session = self.session
-        with session.stopwatch("refit"):
-            if session.num_refits == 0:
-                go_back_to_best(session, self.folder)
-            for feature, values in refit_tables(session).items():
-                self._write("refit", table=feature, **values)
-        session.step += 1
-        self.progress.say(f"step {session.step:,}: round {session.num_refits} of {self.config.refits} of refits")
-        self._agree_to_go_on([])
-        if session.has_rows("validation"):
-            self._validate()
-        self._save()
-
-    def _validate(self) -> None:
+    def validate(self) -> None:
+        """Score the validation rows, and note whether they were never better."""
         session = self.session
         self.guard.check_weights()
         session.catch_up()
@@ -220,14 +197,14 @@ class Trainer:
         leading = session.stopping.metric
         is_best = session.stopping.add(scores[leading.name], session.step)
         session.curve.append({"step": session.step, "epoch": session.loader.epoch + 1, **scores})
-        self._write("validation", **scores)
+        self.write("validation", **scores)
         self.progress.update(0, validation=leading.format(scores[leading.name]))
         note = ", the best so far" if is_best else ""
         self.progress.say(f"step {session.step:,}: validation {format_scores(scores)}{note}")
 
     def _finish(self, name: str, series: str) -> RunRecord:
         """Save, score the best model on the test rows, and keep the record."""
-        self._save()
+        self.save()
         self.session.catch_up()
         self._model, best_step, damage = best_model(self.session, self.folder)
         for line in damage:
@@ -236,7 +213,7 @@ class Trainer:
         if self.config.test and self.session.has_rows("test"):
             with self.session.stopwatch("test"):
                 scores = self.session.score(self._model, "test")
-            self._write("test", **scores, best_step=best_step)
+            self.write("test", **scores, best_step=best_step)
         return keep_record(self.session, self._model, scores, self.folder, name=name, series=series)
 
     # -- small steps ---------------------------------------------------------------------------------------------------
@@ -279,7 +256,8 @@ class Trainer:
         if self.ranks.is_main:
             write_atomic(self.folder.config, to_toml(self.config))
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write a checkpoint of what is finite."""
         with self.session.stopwatch("save"):
             self.guard.check_weights()
             self.session.save(self.folder)
@@ -289,18 +267,19 @@ class Trainer:
         total = sum_over_ranks(torch.tensor(session.loss_sum, dtype=torch.float64), self.ranks)
         loss = float(total) / session.loss_rows
         session.loss_sum, session.loss_rows = 0.0, 0
-        self._write("train", loss=loss, lr=session.optimizers[0].param_groups[0]["lr"])
+        self.write("train", loss=loss, lr=session.optimizers[0].param_groups[0]["lr"])
         notes = {"loss": f"{loss:.4f}", "memory": memory_text()}
         if session.schedule is not None and session.schedule.tables():
             step = session.schedule.next_step
             notes["next clustering"] = "none" if step is None else f"at step {step:,}"
         self.progress.update(0, **notes)
 
-    def _write(self, kind: str, **values: Any) -> None:
+    def write(self, kind: str, **values: Any) -> None:
+        """Write a line of the log."""
         self.log.write(kind, self.session.step, **values)
 
     def _leave_if_asked(self) -> None:
         """Save and leave if anyone was asked to stop before the step; all ranks leave together."""
         if self.is_to_stop and not self.session.is_done:
-            self._save()
+            self.save()
             raise KeyboardInterrupt(f"saved after step {self.session.step:,}; resume with {how_to_resume(self.folder)}")

@@ -15,6 +15,7 @@ from torch import Tensor
 from cce.diagnostics import summary
 from cce.distributed import pack
 from cce.reclustering import Refit
+from cce.training.codes import cluster_codes
 from cce.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -50,13 +51,15 @@ def try_out(config: TrainConfig, *, seconds: float = 0.5) -> Trial:
     """Train for about `seconds`, score one batch, and measure a checkpoint. `start_from` is ignored."""
     with TemporaryDirectory() as folder:
         trainer = Trainer(replace(config, start_from=None, epochs=max(config.epochs, 1)), folder)
+        session = trainer.session
         trained = _trained_per_second(trainer, seconds) if config.epochs else inf
-        scored = _scored_per_second(trainer)
-        nbytes, tables = _checkpoint_nbytes(trainer), summary(trainer.session.model).total
-        schedule, num_clusterings = trainer.session.schedule, _num_clusterings(trainer) if config.epochs else 0
-        clustering = _cluster_seconds(schedule) if schedule is not None and num_clusterings else 0.0
-        num_refits = trainer.session.config.refits or 0
-        refitted = _refitted_per_second(trainer) if trainer.session.refit is not None else inf
+        nbytes, num_clusterings = _checkpoint_nbytes(trainer), _num_clusterings(trainer) if config.epochs else 0
+        clustering = _cluster_seconds(session.schedule) if session.schedule is not None and num_clusterings else 0.0
+        if session.is_coded:
+            num_clusterings, clustering = 1, _timed(lambda: cluster_codes(session))
+        scored, tables = _scored_per_second(trainer), summary(session.model).total
+        num_refits = session.config.refits or 0
+        refitted = _refitted_per_second(trainer) if session.refit is not None else inf
         trainer.close()
     return Trial(trained, scored, nbytes, tables, num_clusterings, clustering, num_refits, refitted)
 

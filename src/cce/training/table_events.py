@@ -1,0 +1,106 @@
+"""What happens to tables between and after the steps of a run: clusterings, the end of codes, refits."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from cce.evaluation import format_scores
+from cce.training.codes import cluster_codes
+from cce.training.monitoring import event_values
+from cce.training.refitting import do_refits_pay, go_back_to_best, refit_tables
+
+if TYPE_CHECKING:
+    from cce.run_folder import RunFolder
+    from cce.training.config import TrainConfig
+    from cce.training.monitoring import Progress
+    from cce.training.session import Session
+    from cce.training.stopping import DivergenceGuard
+
+
+class TableEvents(ABC):
+    """The part of a trainer that changes tables as a whole. Each event is whole or did not happen."""
+
+    session: Session
+    config: TrainConfig
+    folder: RunFolder
+    guard: DivergenceGuard
+    progress: Progress
+
+    @abstractmethod
+    def validate(self) -> None:
+        """Score the validation rows."""
+
+    @abstractmethod
+    def save(self) -> None:
+        """Write a checkpoint."""
+
+    @abstractmethod
+    def agree_to_go_on(self, losses: list[float]) -> None:
+        """Let all ranks know whether any is to stop."""
+
+    @abstractmethod
+    def write(self, kind: str, **values: Any) -> None:
+        """Write a line of the log."""
+
+    def cluster_if_due(self) -> None:
+        """Cluster tables if the schedule says so."""
+        session = self.session
+        if session.schedule is None or session.schedule.num_steps >= session.step:
+            return
+        with session.stopwatch("cluster"):
+            if session.schedule.is_due(session.step):
+                self.guard.check_weights()
+            events = session.schedule.step()
+        if events:
+            session.parallel.refresh()
+            for table, event in zip(session.schedule.clustered, events, strict=True):
+                self.write("cluster", table=table, **event_values(event))
+            self.progress.say(f"step {session.step:,}: clustered {len(events)} tables")
+
+    def cluster_codes(self) -> None:
+        """Codes become pointers: those of the best model after the last epoch, or those of a step in the middle."""
+        session, is_last = self.session, self.session.is_trained
+        with session.stopwatch("cluster"):
+            if is_last:
+                go_back_to_best(session, self.folder)
+            self.guard.check_weights()
+            names = cluster_codes(session)
+        self.write("codes", tables=names)
+        what = f"clustered the codes of {len(names)} tables"
+        if is_last:
+            self._end_event(what)
+        else:
+            self.progress.say(f"step {session.step:,}: {what}")
+
+    def refit(self) -> None:
+        """A round of refits of the best model; before the first, perhaps a trial, which changes nothing."""
+        session = self.session
+        if session.num_refits == 0:
+            go_back_to_best(session, self.folder)
+            if self.config.refit_trial and session.refits_pay is None and session.has_rows("validation"):
+                self._try_refits()
+                return
+        with session.stopwatch("refit"):
+            for feature, values in refit_tables(session).items():
+                self.write("refit", table=feature, **values)
+        self._end_event(f"round {session.num_refits} of {self.config.refits} of refits")
+
+    def _try_refits(self) -> None:
+        session = self.session
+        with session.stopwatch("refit"):
+            session.refits_pay, scores, tried = do_refits_pay(session)
+        self.write("trial", **scores)
+        what = "refits make it better" if session.refits_pay else "no further gain, so there are no refits"
+        self.progress.say(f"trial of refits, {tried} tables: {format_scores(scores)}, {what}")
+        self.agree_to_go_on([])
+
+    def _end_event(self, what: str) -> None:
+        """Validate and save what is not a step of the optimizer as if it were one."""
+        session = self.session
+        session.step += 1
+        self.progress.say(f"step {session.step:,}: {what}")
+        self.agree_to_go_on([])
+        if session.has_rows("validation"):
+            self.validate()
+        self.save()
