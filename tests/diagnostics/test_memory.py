@@ -225,6 +225,7 @@ def test_as_data_it_is_plain_json(model):
         "pointer_nbytes": 24,
         "gradient_nbytes": 0,
         "optimizer_nbytes": 0,
+        "codes_nbytes": 0,
         "clustering_nbytes": 0,
         "sizes": {},
         "reason": "",
