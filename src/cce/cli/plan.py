@@ -64,6 +64,7 @@ def add_verb(verbs: Any) -> None:
     )
     parser.add_argument("--preset", choices=("tuned", "paper"), default="tuned", help="as for `cce train`")
     parser.add_argument("--refits", type=int, default=None, help="as for `cce train`: 0 for tables that are clustered")
+    parser.add_argument("--code-bits", type=int, default=None, help="as for `cce train`")
     _add_budget(parser)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON instead of a table")
     parser.set_defaults(run=run)
@@ -93,7 +94,10 @@ def run(options: argparse.Namespace) -> None:
     split = {table.name: parts for table in plan.tables.tables if (parts := _split(table, plan)) is not None}
     order = _order(options, vocabularies, counts, plan)
     if options.json:
-        more = {"run": {"options": plan.options, "refits": plan.refits}, "split": _as_dicts(split, counts)}
+        more = {
+            "run": {"options": plan.options, "code_bits": plan.code_bits, "refits": plan.refits},
+            "split": _as_dicts(split, counts),
+        }
         expected = {"expected_order": order.to_dict() if order else None}
         print(json.dumps(plan.tables.to_dict() | more | expected))
         return
@@ -131,13 +135,14 @@ def _plan(options: argparse.Namespace, vocabularies: Mapping[str, int], counts: 
 
     limits = {name: getattr(options, name) for name in MEASURES}
     if Budget(**limits, rule=options.rule).is_full:
-        return RunPlan(plan_tables(vocabularies, options.dim, method=options.method), {}, 0)
+        return RunPlan(plan_tables(vocabularies, options.dim, method=options.method), {})
     config = TrainConfig(
         data="",
         method=options.method,
         method_options=parse_pairs("method_options", options.method_options),
         preset=options.preset,
         refits=options.refits,
+        code_bits=options.code_bits,
         embedding_dim=options.dim,
         budget_rule=options.rule,
         **limits,
@@ -208,4 +213,5 @@ def _split_table(split: Mapping[str, tuple[int, ...]], counts: Mapping[str, Tens
 def _made_with(plan: RunPlan) -> str:
     """The arguments of the tables that are not full."""
     words = [f"{name}={value}" for name, value in plan.options.items()]
-    return f"Tables of `cce train`: {', '.join([*words, f'refits={plan.refits}'])}."
+    words += [f"code_bits={plan.code_bits}", f"refits={plan.refits}"]
+    return f"Tables of `cce train`: {', '.join(words)}."

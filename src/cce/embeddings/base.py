@@ -99,6 +99,12 @@ class Embedding(RemembersArguments, nn.Module, ABC):
         return None
 
     @classmethod
+    def codes_nbytes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any], bits: int) -> int:
+        """Bytes of the codes that a table of these complete arguments trains as; 0 if there are none."""
+        del num_embeddings, embedding_dim, arguments, bits
+        return 0
+
+    @classmethod
     @abstractmethod
     def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]

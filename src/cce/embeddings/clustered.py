@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_flag
-from cce.clustering import ClusterSettings, checked_settings, piece_size
+from cce.clustering import ClusterSettings, checked_settings
 from cce.embeddings.base import MAX_IDS, check_weight
 from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
@@ -25,10 +25,12 @@ from cce.embeddings.initialization import StartScale, normal_table
 from cce.embeddings.options import choice, file_name, optional, rules, tensor, whole
 from cce.embeddings.presets import PRESETS, PresetName
 from cce.embeddings.quantized import NUM_SHARED, QuantizedEmbedding
+from cce.embeddings.rare_ids import with_rare_vector
 from cce.indexing import Assignments, HashedRows, IdCounts, LearnedRows, MultiplyShift, PointerStore, RowSource
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from cce.clustering import Source
@@ -215,17 +217,9 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
         """The same, with ids weighed by their counts; those that were never seen are like the rare ones."""
         check_clustering(self, counts, self.num_embeddings, generator)
         num_learned, counts = self.assignments.num_learned, counts.cpu()
-        rare = self._rare_vector(source, counts)
-
-        def vectors(ids: Tensor) -> Tensor:
-            found = source(ids)
-            if rare is None:
-                return found
-            is_rare = (counts[ids] == 0) | (self.assignments.share_tail & (ids >= num_learned))
-            return torch.where(is_rare.to(found.device).unsqueeze(1), rare.to(found), found)
-
+        source = with_rare_vector(source, counts, num_learned, share_tail=self.assignments.share_tail)
         settings = replace(self.settings, weighted=True, block_size=min(self.settings.block_size, FITTED_AT_A_TIME))
-        ClusterStep(self, vectors, generator, settings=settings).stage(counts[:num_learned]).apply()
+        ClusterStep(self, source, generator, settings=settings).stage(counts[:num_learned]).apply()
 
     def as_codes(self, bits: int, *, generator: torch.Generator | None = None) -> QuantizedEmbedding | None:
         """Codes of the ids that learn pointers, from the same start; the others share a row if they share a vector."""
@@ -234,14 +228,20 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
         codes = QuantizedEmbedding(
             self.num_embeddings,
             self.embedding_dim,
-            num_learned=self.assignments.num_learned,
-            num_shared=1 if self.assignments.share_tail else NUM_SHARED,
+            **_code_rows(self.assignments.num_learned, share_tail=self.assignments.share_tail),
             bits=bits,
             padding_idx=self.padding_idx,
             start_scale=self.start_scale,
             generator=generator,
         )
         return codes.to(self.codebook.device, self.codebook.dtype)
+
+    @classmethod
+    def codes_nbytes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any], bits: int) -> int:
+        """Bytes of what `as_codes` makes."""
+        rows = _code_rows(arguments["num_learned"], share_tail=arguments["share_tail"])
+        options = QuantizedEmbedding.complete_options(rows | {"bits": bits})
+        return QuantizedEmbedding.footprint(num_embeddings, embedding_dim, options).nbytes
 
     @torch.no_grad()
     def swap(self, learned: Learned, pointers: PointerStore) -> None:
@@ -257,15 +257,6 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
             self.helper.seeds.copy_(learned.helper.seeds)
             if self.clusterings is not None:
                 self.clusterings.add_one()
-
-    def _rare_vector(self, source: Source, counts: Tensor) -> Tensor | None:
-        """The mean of the ids without pointers, weighed by their counts; None if none of them was seen."""
-        seen = counts[self.assignments.num_learned :].nonzero().squeeze(1) + self.assignments.num_learned
-        if not len(seen):
-            return None
-        pieces = torch.split(seen, piece_size(self.embedding_dim))
-        sums = [counts[ids].double() @ source(ids).to("cpu", torch.float64) for ids in pieces]
-        return torch.stack(sums).sum(0) / counts[seen].sum()
 
     def _vectors(self, ids: Tensor) -> Tensor:
         return self.embed(ids.to(self.codebook.device))
@@ -312,3 +303,8 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
             self._resize(rows)
             self.assignments.resize(rows)
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _code_rows(num_learned: int | None, *, share_tail: bool) -> dict[str, Any]:
+    """Own codes for ids that learn pointers; the others share what they share later, or rows by hash."""
+    return {"num_learned": num_learned, "num_shared": 1 if share_tail else NUM_SHARED}

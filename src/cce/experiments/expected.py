@@ -9,7 +9,7 @@ from cce.budget import FULL
 from cce.embeddings import METHODS
 from cce.experiments.measured_order import MeasuredOrder, Series, Standing, read_measured_order
 from cce.text import format_bytes, format_ratio, format_table
-from cce.training import RunPlan, TrainConfig, default_refits, plan_run
+from cce.training import RunPlan, TrainConfig, plan_run, words_of_learning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -122,7 +122,8 @@ class _Tried:
     def _plan(self, series: Series) -> RunPlan | None:
         """The tables of a series within the budget; None where it has none so small."""
         try:
-            return plan_run(replace(self._config(series), refits=series.refits), self.vocabularies, self.counts)
+            told = replace(self._config(series), refits=series.refits, code_bits=series.code_bits)
+            return plan_run(told, self.vocabularies, self.counts)
         except ValueError:
             return None
 
@@ -133,8 +134,9 @@ class _Tried:
         """What to type for tables like those of a series."""
         pairs = " ".join(f"{name}={value}" for name, value in series.method_options.items())
         words = [f"--method {series.method}", f"--method-options {pairs}" if pairs else ""]
-        is_default = series.refits == default_refits(self._config(series), self.vocabularies, self.counts)
-        words += ["" if is_default else f"--refits {series.refits}"]
+        words += words_of_learning(
+            self._config(series), self.vocabularies, self.counts, series.code_bits, series.refits
+        )
         return " ".join(filter(None, [*words, f"--start-from {series.source.upper()}" if series.source else ""]))
 
 

@@ -41,12 +41,13 @@ class Series:
     method: str
     method_options: dict[str, Any]
     refits: int
+    code_bits: int = 0
     source: str = ""  # method of the run that it starts from, which has to be trained first
 
     @property
     def is_bounded(self) -> bool:
-        """Whether its tables do not grow with the budget: those of refits have 256 rows a column at most."""
-        return bool(self.refits)
+        """Whether its tables do not grow with the budget: those of codes and refits have 256 rows a column at most."""
+        return bool(self.refits or self.code_bits)
 
 
 @dataclass(frozen=True)
@@ -154,9 +155,9 @@ def _json_lines(values: Iterable[Any]) -> str:
 
 
 def _series(record: RunRecord, named: Mapping[str, RunRecord]) -> Series:
-    options, refits = dict(record.config.get("method_options", {})), record.config.get("refits") or 0
-    source = _source(record, named)
-    return Series(record.series, record.method, options, refits, source.method if source is not record else "")
+    options, source = dict(record.config.get("method_options", {})), _source(record, named)
+    refits, bits = (record.config.get(name) or 0 for name in ("refits", "code_bits"))
+    return Series(record.series, record.method, options, refits, bits, source.method if source is not record else "")
 
 
 def _source(record: RunRecord, named: Mapping[str, RunRecord]) -> RunRecord:

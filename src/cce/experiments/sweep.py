@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from cce.experiments.watch import Report
     from cce.training import TrainConfig
 
+CHOSEN = ("code_bits", "refits", "refit_trial")  # by a run that was not told
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -129,7 +131,7 @@ class Sweep:
                 folder.read_record()
             if folder.is_begun:
                 begun, wanted = _compared(make_config(read_toml(folder.config, upgrade=True))), _compared(run.config)
-                left_out = () if run.config.refits is not None else ("refits",)  # the run has chosen
+                left_out = [name for name in CHOSEN if getattr(run.config, name) is None]
                 changed = [name for name in wanted if begun[name] != wanted[name] and name not in left_out]
                 if changed:
                     raise ValueError(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cce.training.inspection import inspect_checkpoint, verify_run
     from cce.training.loading import load_model, read_schema
     from cce.training.options import check_names, make_config, parse_pairs, read_toml, upgrade_options
-    from cce.training.planning import RunPlan, default_refits, plan_run
+    from cce.training.planning import RunPlan, plan_run, words_of_learning
     from cce.training.random_numbers import kept_random_state
     from cce.training.scoring import Scores, group_column, score
     from cce.training.stopping import DivergedError
@@ -31,7 +31,7 @@ _HOMES = {
     "inspection": ("inspect_checkpoint", "verify_run"),
     "loading": ("load_model", "read_schema"),
     "options": ("check_names", "make_config", "parse_pairs", "read_toml", "upgrade_options"),
-    "planning": ("RunPlan", "default_refits", "plan_run"),
+    "planning": ("RunPlan", "plan_run", "words_of_learning"),
     "scoring": ("Scores", "group_column", "score"),
     "random_numbers": ("kept_random_state",),
     "stopping": ("DivergedError",),
@@ -52,7 +52,6 @@ __all__ = [
     "Trial",
     "check_names",
     "count_ids",
-    "default_refits",
     "group_column",
     "inspect_checkpoint",
     "kept_random_state",
@@ -69,6 +68,7 @@ __all__ = [
     "try_out",
     "upgrade_options",
     "verify_run",
+    "words_of_learning",
 ]
 
 

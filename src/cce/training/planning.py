@@ -8,24 +8,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cce.collection import plan_tables
-from cce.training.building import complete_config, method_options, num_refits, table_arguments
+from cce.embeddings import METHODS
+from cce.footprint import Footprint, Footprints
+from cce.training.building import code_bits, complete_config, method_options, num_refits, table_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
 
-    from cce.footprint import Footprints
     from cce.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The tables of a run, and what makes them: arguments of the method's class, and rounds of refits."""
+    """The tables of a run, and what makes them: arguments of the method's class, codes that they train as, refits."""
 
     tables: Footprints
     options: dict[str, Any]
-    refits: int
+    refits: int = 0
+    code_bits: int = 0
 
 
 def plan_run(
@@ -49,14 +51,28 @@ def plan_run(
     sizes = {"all": sum(vocabularies.values())} if config.unified else vocabularies
     itemsize = getattr(torch, config.codebook_dtype).itemsize
     tables = plan_tables(sizes, config.embedding_dim, **arguments, itemsize=itemsize)
-    return RunPlan(tables, method_options(config) | settings, num_refits(config))
+    bits, options = code_bits(config), method_options(config)
+    coded = tuple(
+        replace(table, codes_nbytes=_codes_nbytes(table, options, bits)) if table.method == config.method else table
+        for table in tables.tables
+    )
+    return RunPlan(Footprints(coded), options | settings, num_refits(config), bits)
 
 
-def default_refits(
-    config: TrainConfig, vocabularies: Mapping[str, int], counts: Mapping[str, Tensor] | None = None
-) -> int:
-    """The rounds of refits of a run that says nothing of them."""
-    return num_refits(_completed(replace(config, refits=None), vocabularies, counts))
+def _codes_nbytes(table: Footprint, options: Mapping[str, Any], bits: int) -> int:
+    """Bytes of the codes that a table trains as; 0 for none."""
+    kind, size = METHODS[table.method], (table.num_embeddings, table.embedding_dim)
+    return kind.codes_nbytes(*size, kind.complete_options(options) | table.sizes, bits) if bits else 0
+
+
+def words_of_learning(
+    config: TrainConfig, vocabularies: Mapping[str, int], counts: Mapping[str, Tensor] | None, bits: int, refits: int
+) -> list[str]:
+    """What to type for codes of so many bits and so many rounds of refits; nothing if a run has them unless told."""
+    usual = _completed(replace(config, code_bits=None, refits=None), vocabularies, counts)
+    if (code_bits(usual), num_refits(usual)) == (bits, refits):
+        return []
+    return ["--refits 0"] if (bits, refits) == (0, 0) else [f"--code-bits {bits}", f"--refits {refits}"]
 
 
 def _completed(
