@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from drawings import DRAWINGS
 from drawings.cluster_event import HELPER, M, cluster, pieces
+from drawings.codes import CLUSTERS, nearest
+from drawings.codes import CODES as FINE_CODES
 from drawings.dhe import NUM_HASHES, U
 from drawings.linear import PRODUCTS
 from drawings.matrices import DIM, NUM_IDS, multiply
@@ -46,6 +48,12 @@ def test_every_method_has_a_drawing_on_its_page_and_in_the_index():
         figure = f"](../figures/method-{method}.svg)"
         assert figure in (ROOT / "docs" / "methods" / f"{method}.md").read_text()
         assert figure in index
+
+
+def test_a_drawn_id_points_to_the_cluster_that_it_was_counted_in():
+    for column, clusters in enumerate(CLUSTERS):
+        for found, members in enumerate(clusters):
+            assert {nearest(FINE_CODES[index], column) for index in members} == {found}
 
 
 def test_every_drawing_is_shown_somewhere():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drawings.cluster_event import draw_cluster_event
+from drawings.codes import draw_codes
 from drawings.dhe import draw_dhe
 from drawings.journey import draw_journey
 from drawings.linear import PRODUCTS
@@ -31,6 +32,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "overview": draw_overview,
     "cluster-event": draw_cluster_event,
     "journey-of-a-batch": draw_journey,
+    "codes": draw_codes,
     "refit": draw_refit,
     "params-and-bytes": draw_sizes,
 }

@@ -70,7 +70,7 @@ def test_what_starts_from_another_run_holds_that_in_training():
         record("coded", 300, 0.56, method="cce", start_from="sweeps/quantized"),
     ]
     order = derive_order({"one": records})
-    assert order.series["pq"] == Series("pq", "pq", {"num_columns": 8}, 0, "full")
+    assert order.series["pq"] == Series("pq", "pq", {"num_columns": 8}, 0, 0, "full")
     assert order.points["one"]["pq"][0].training == 4.0
     assert order.series["coded"].source == "quantized"
     assert order.points["one"]["coded"][0].training == order.points["one"]["quantized"][0].training

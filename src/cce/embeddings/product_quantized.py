@@ -32,6 +32,8 @@ from cce.indexing import Assignments, LearnedRows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cce.clustering import Source
+
 
 class ProductQuantizedEmbedding(LinearEmbedding):
     """`T[x] = [M_1[p_1(x)] | … | M_c[p_c(x)]]` with stored pointers `p`: random until `from_table` learns them.
@@ -78,11 +80,20 @@ class ProductQuantizedEmbedding(LinearEmbedding):
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Quantise `weight`: k-means for the codebooks, the nearest rows for the pointers."""
         check_weight(self, weight)
+        self._fit(weight.__getitem__, None, generator)
+
+    @torch.no_grad()
+    def fit_where_it_counts(self, source: Source, counts: Tensor, *, generator: torch.Generator | None = None) -> None:
+        """The same, with counts for settings that sample or weigh by them; others leave all ids alike, as papers do."""
+        self._fit(source, counts if self.settings.needs_counts else None, generator)
+
+    def _fit(self, source: Source, counts: Tensor | None, generator: torch.Generator | None) -> None:
         kind = ResidualQuantizer if self.residual else ProductQuantizer
         quantizer = kind(self.assignments.num_columns, self.assignments.num_rows, self.settings)
-        ids, _ = draw_sample(self.num_embeddings, quantizer.num_rows, self.settings, generator=generator)
-        quantizer.fit(Sample(weight.__getitem__, ids, self.embedding_dim), generator)
-        pointers = encode_all(quantizer, weight.__getitem__, self.num_embeddings, self.embedding_dim)
+        size, settings = (self.num_embeddings, quantizer.num_rows), self.settings
+        ids, weights = draw_sample(*size, settings, counts=counts, generator=generator)
+        quantizer.fit(Sample(source, ids, self.embedding_dim, weights), generator)
+        pointers = encode_all(quantizer, source, self.num_embeddings, self.embedding_dim)
         self.assignments.replace(self.assignments.stage(pointers))
         self.codebook.copy_(quantizer.codebooks.flatten(0, 1))
 

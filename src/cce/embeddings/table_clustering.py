@@ -29,6 +29,7 @@ def cluster_table(
     num_columns: int | None = None,
     num_helpers: int = 0,
     num_learned: int | None = None,
+    share_tail: bool = False,
     settings: ClusterSettings | None = None,
     counts: Tensor | None = None,
     generator: torch.Generator | None = None,
@@ -38,7 +39,9 @@ def cluster_table(
     num_rows: of each column's codebook; with 256 a pointer takes one byte.
     num_helpers: helper tables, which start at zero; to train on and cluster again.
     num_learned: ids with pointers; by default all. The others are hashed, and lose what `table` knew of them.
-    counts: how often each id occurs, for settings that sample or weigh by frequency.
+    share_tail: the others have one vector instead, near to their mean, if `counts` are given.
+    counts: how often each id occurs: k-means then weighs ids by that, and ids that were never seen are like the others
+        without pointers. Settings that are given say themselves whether they sample or weigh by counts.
     """
     check_type("table", table, Embedding, "an embedding table of cce")
     parameter = next(table.parameters())
@@ -49,9 +52,13 @@ def cluster_table(
         num_columns=num_columns,
         num_helpers=num_helpers,
         num_learned=num_learned,
+        share_tail=share_tail,
         settings=settings,
         padding_idx=table.padding_idx,
         generator=generator,
     ).to(parameter.device, parameter.dtype)
-    ClusterStep(clustered, table.to_dense, generator).stage(counts).apply()
+    if counts is not None and settings is None:
+        clustered.fit_where_it_counts(table.to_dense, counts, generator=generator)
+    else:
+        ClusterStep(clustered, table.to_dense, generator).stage(counts).apply()
     return clustered
