@@ -58,8 +58,10 @@ def test_a_record_holds_its_settings_and_its_validations(records):
         assert record.config["epochs"] == 2
         assert record.seconds > 0
         assert record.samples_per_second > 0
-        rounds = 5 if record.method == "cce" else 0
-        assert [scores["epoch"] for scores in record.curve] == [1, 1, 2, 2, *[3] * rounds]
+        is_coded = record.method == "cce"  # its curve begins when codes are clustered; refits may follow
+        assert [scores["epoch"] for scores in record.curve][: 1 if is_coded else 4] == (
+            [3] if is_coded else [1, 1, 2, 2]
+        )
         assert 0.4 < record.scores["auc"] < 1
 
 

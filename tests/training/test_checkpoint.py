@@ -81,7 +81,7 @@ def test_a_folder_without_a_whole_one_is_rejected(tmp_path):
 def test_the_last_and_the_best_are_kept(folder):
     write_checkpoint(folder, 4, MODEL, STATE)
     (folder / "step-0000000009.part").mkdir()
-    prune_checkpoints(folder, keep_last=2, best_step=1)
+    prune_checkpoints(folder, keep_last=2, keep=(1,))
     assert [path.name[-1] for path in list_checkpoints(folder)] == ["1", "3", "4"]
     assert len(list(folder.iterdir())) == 3
 

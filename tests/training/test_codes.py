@@ -188,3 +188,19 @@ def test_wrong_codes_are_rejected(data):
     ):
         with pytest.raises(ValueError, match=message):
             tiny_config(data, **CODES | changes)
+
+
+@pytest.mark.slow
+def test_more_epochs_go_on_with_the_codes(data, tmp_path):
+    """As if the run had had so many epochs from the start, but for the clustering in between."""
+    out, options = tmp_path / "run", CODES | {"keep_last": 1, "refits": 2, "refit_network": "always"}
+    Trainer(tiny_config(data, **options), out).run()
+    resumed = Trainer.resume(out, epochs=2)
+    assert resumed.session.is_coded
+    record = resumed.run()
+    whole = Trainer(tiny_config(data, **options | {"epochs": 2}), tmp_path / "whole")
+    assert whole.run().curve == record.curve
+    assert last_model(tmp_path / "whole") == last_model(out)
+    again = Trainer.resume(out)  # no more epochs: as it was
+    again.close()
+    assert not again.session.is_coded

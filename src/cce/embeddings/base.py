@@ -271,7 +271,7 @@ class Embedding(RemembersArguments, nn.Module, ABC):
         """The `(num_embeddings, embedding_dim)` table that this one stands for, or the rows `ids` of it."""
         device = next(self.parameters()).device
         if ids is not None:
-            return self(ids.to(device))  # type: ignore[no-any-return]
+            return self(ids.to(device) if isinstance(ids, Tensor) else ids)  # type: ignore[no-any-return]
         return torch.cat([self(block.to(device)) for block in blocks(self.num_embeddings, DENSE_BLOCK)])
 
     def __getattr__(self, name: str) -> Tensor | nn.Module:

@@ -200,7 +200,7 @@ def _ledger_data(group: Group) -> list[dict[str, Any]]:
 
 def train_command(config: dict[str, Any]) -> str:
     """`cce train DATA --method …`, ready for a shell."""
-    config = upgrade_options(config)
+    config = _without_implied(upgrade_options(config))
     words = ["cce", "train", str(config.get("data", "DATA"))]
     for each in fields(TrainConfig):
         if each.name == "data" or each.name not in config:
@@ -212,6 +212,13 @@ def train_command(config: dict[str, Any]) -> str:
         elif each.name == "method" or (value is not None and value != default):
             words += _words(each.name.replace("_", "-"), value)
     return shlex.join(words)
+
+
+def _without_implied(config: dict[str, Any]) -> dict[str, Any]:
+    """No codes without refits, and no trial of refits that are asked for, unless something else is said."""
+    implied = {"refit_trial"} if not config.get("refit_trial") else set()
+    implied |= {"code_bits"} if config.get("refits") == config.get("code_bits") == 0 else set()
+    return {name: value for name, value in config.items() if name not in implied}
 
 
 def sweep_command(recipe: str) -> str:

@@ -26,7 +26,7 @@ from cce.files import usual_permissions
 from cce.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -180,10 +180,10 @@ def read_latest(folder: Path) -> tuple[Checkpoint, list[str]]:
     raise FileNotFoundError(f"{folder} must hold a whole checkpoint, got none. {' '.join(damage)}".rstrip())
 
 
-def prune_checkpoints(folder: Path, *, keep_last: int, best_step: int) -> None:
-    """Keep the last ones and the best, and remove the rest and what a kill left behind."""
+def prune_checkpoints(folder: Path, *, keep_last: int, keep: Collection[int]) -> None:
+    """Keep the last ones and those of some steps, and remove the rest and what a kill left behind."""
     paths = list_checkpoints(folder)
-    kept = {*paths[-keep_last:], checkpoint_path(folder, best_step)}
+    kept = {*paths[-keep_last:], *(checkpoint_path(folder, step) for step in keep)}
     for path in paths:
         if path not in kept:
             _remove(path)

@@ -18,9 +18,11 @@ from cce.run_folder import CONFIG, RunFolder
 from cce.training.building import build_model, build_refit, build_schedule, code_bits, count_ids
 from cce.training.checkpoint import (
     Checkpoint,
+    checkpoint_path,
     explained_misfits,
     list_checkpoints,
     prune_checkpoints,
+    read_checkpoint,
     read_latest,
     write_checkpoint,
 )
@@ -86,6 +88,7 @@ class Session:
         self.equip()
         self.stopping, self.stopwatch = EarlyStopping(config.best_by), Stopwatch()
         self.codes: dict[str, dict[str, int]] = {}  # what tables held that are no longer coded
+        self.coded_step = -1  # of the last checkpoint of codes, from which a run of more epochs goes on
         self.num_refits = 0
         self.refits_pay: bool | None = None  # None until it was tried
         self.curve: list[dict[str, float]] = []  # of validations
@@ -197,7 +200,8 @@ class Session:
         if self.ranks.is_main:
             weights, lagging = self._caught_up_weights()
             write_checkpoint(folder.checkpoints, self.step, weights, self.state_dict() | {"lagging": lagging})
-            prune_checkpoints(folder.checkpoints, keep_last=self.config.keep_last, best_step=self.stopping.best_step)
+            keep = (self.stopping.best_step, self.coded_step)
+            prune_checkpoints(folder.checkpoints, keep_last=self.config.keep_last, keep=keep)
 
     def catch_up(self) -> None:
         """Give rows the weight decay that they lack, before they are read."""
@@ -224,6 +228,7 @@ class Session:
         found: Any = None
         if ranks.is_main and list_checkpoints(folder.checkpoints):
             latest, damage = read_latest(folder.checkpoints)
+            latest = _in_codes(latest, config)
             found = (str(latest.path), latest.step, latest.model, latest.state, damage)
         found = broadcast(found, ranks)
         if found is None:  # killed before the first checkpoint
@@ -253,6 +258,7 @@ class Session:
             "is_stopped": self.is_stopped,
             "is_coded": self.is_coded,
             "codes": self.codes,
+            "coded_step": self.coded_step,
             "num_refits": self.num_refits,
             "refits_pay": self.refits_pay,
             "refit": None if self.refit is None else self.refit.state_dict(),
@@ -275,13 +281,21 @@ class Session:
         self.loader.load_state_dict(state["loader"])
         self.stopping.load_state_dict(state["stopping"])
         self.step, self.is_stopped, self.curve = state["step"], state["is_stopped"], state["curve"]
-        self.codes = state.get("codes", {})  # older checkpoints have none
+        self.codes, self.coded_step = state.get("codes", {}), state.get("coded_step", -1)  # older ones have none
         if self.refit is not None and self.is_trained:  # or there are more epochs now, and refits come after them
             self.num_refits, self.refits_pay = state["num_refits"], state.get("refits_pay")
             self.refit.load_state_dict(state["refit"])
         self.loss_sum, self.loss_rows = state["loss"]
         self.stopwatch.seconds = dict(state["seconds"])
         restore_random_state(state["random"])
+
+
+def _in_codes(latest: Checkpoint, config: TrainConfig) -> Checkpoint:
+    """The last checkpoint of codes, if these were clustered at the end of a run that is now to have more steps."""
+    step, state = latest.state.get("coded_step", -1), latest.state
+    path = checkpoint_path(latest.path.parent, step)
+    is_trained = state["is_stopped"] or state["loader"]["epoch"] >= config.epochs or step >= (config.max_steps or 2**63)
+    return latest if state.get("is_coded") or is_trained or not path.exists() else read_checkpoint(path)
 
 
 def _check_begun(checkpoint: Checkpoint, config: TrainConfig) -> None:

@@ -63,6 +63,8 @@ class TableEvents(ABC):
         session, is_last = self.session, self.session.is_trained
         with session.stopwatch("cluster"):
             if is_last:
+                session.coded_step = session.step
+                self.save()
                 go_back_to_best(session, self.folder)
             self.guard.check_weights()
             names = cluster_codes(session)
