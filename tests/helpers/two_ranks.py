@@ -101,7 +101,6 @@ CHANGES = {
     "packed": {"cap": 160},  # ten rows: two pointers in a byte
     "codes": {
         "refits": 2,
-        "refit_trial": True,
         "epochs": 1,
         "cluster_every": None,
         "cluster_times": None,

@@ -236,7 +236,7 @@ def test_the_ledger_shows_the_run_that_is_chosen(visit):
     assert seen.column(ledger, 1)[:2] == ["all tables", "tables.C3"]
     assert seen.column(ledger, 4)[1] == "8,000"
     assert seen.column(ledger, 5)[1:3] == ["32.0 kB", "32.0 kB"]
-    assert seen.column(ledger, 11)[1] == "400×"
+    assert seen.column(ledger, 12)[1] == "400×"
     seen.page.locator(f"{ledger} th", has_text="ids").locator("button").click()
     assert seen.column(ledger, 1)[0] == "tables.C9"
 

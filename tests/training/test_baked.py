@@ -28,7 +28,7 @@ def data(path):
 
 def test_tables_are_codebooks_and_full_tables_and_are_not_clustered(tmp_path):
     found = with_defaults(config(), data(tmp_path))
-    assert found == config(cluster_schedule="none", code_bits=0, refits=0, refit_trial=False)
+    assert found == config(cluster_schedule="none", code_bits=0, refits=0)
     tables = build_model(found, SCHEMA).tables.tables
     assert [(name, table.method, table.num_params) for name, table in tables.items()] == [
         ("c0", "baked", 320),

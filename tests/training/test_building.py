@@ -156,7 +156,7 @@ def test_a_run_learns_pointers_of_frequent_ids_only(data, tmp_path):
     assert 0 < scores["bce"] < 2
 
 
-UNTOLD = {"code_bits": None, "refits": None, "refit_trial": None}  # what a run chooses
+UNTOLD = {"code_bits": None, "refits": None}  # what a run chooses
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,6 @@ def test_cce_trains_as_codes_and_is_refitted_if_nothing_is_said_about_clustering
     defaults = cce.ClusteredEmbedding.training_defaults()
     assert config.refits == defaults.refits > 0
     assert config.code_bits == defaults.code_bits > 0
-    assert config.refit_trial
-    assert not with_defaults(replace(config, refits=2, refit_trial=None), PreparedData.open(data)).refit_trial
     table = build_model(config, PreparedData.open(data).schema).tables.tables["c0"]
     assert (table.num_helpers, table.assignments.share_tail) == (0, True)
 
@@ -210,12 +208,12 @@ def test_it_is_clustered_if_anything_is_said_about_it(data, changes):
     assert not num_refits(config)
     assert not code_bits(config)
     found = with_defaults(config, PreparedData.open(data))
-    assert (found.refits or 0, found.code_bits or 0, found.refit_trial or False) == (0, 0, False)
+    assert (found.refits or 0, found.code_bits or 0) == (0, 0)
 
 
 def test_codes_are_made_without_refits_only_if_asked(data):
     config = with_defaults(tiny_config(data, **PLAIN, refits=0, code_bits=16), PreparedData.open(data))
-    assert (config.code_bits, config.refits, config.refit_trial) == (16, 0, False)
+    assert (config.code_bits, config.refits) == (16, 0)
 
 
 def test_methods_without_pointers_have_no_codes(data):
@@ -226,11 +224,23 @@ def test_methods_without_pointers_have_no_codes(data):
 
 def test_so_many_ids_that_a_refit_would_be_dear_are_refitted_if_asked(data, monkeypatch):
     plain, prepared = tiny_config(data, **PLAIN), PreparedData.open(data)
-    learned = sum(with_defaults(plain, prepared).num_learned.values())
+    found = with_defaults(plain, prepared).num_learned
+    learned = found["c0"] + found["c1"]  # the table of c2 is full
     monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim)
     assert with_defaults(plain, prepared).refits > 0
     monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim - 1)
     assert with_defaults(plain, prepared) == with_defaults(replace(plain, refits=0, code_bits=8), prepared)
+    assert with_defaults(replace(plain, refits=2), prepared).refits == 2
+
+
+def test_many_tables_are_refitted_if_asked(data, monkeypatch):
+    """Of three tables two have pointers."""
+    plain, prepared = tiny_config(data, **PLAIN), PreparedData.open(data)
+    monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 2)
+    assert with_defaults(plain, prepared).refits > 0
+    monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 1)
+    found = with_defaults(plain, prepared)
+    assert (found.code_bits, found.refits) == (8, 0)
     assert with_defaults(replace(plain, refits=2), prepared).refits == 2
 
 

@@ -155,31 +155,6 @@ def test_codes_can_be_clustered_in_the_middle_and_training_goes_on(data, tmp_pat
     assert Trainer.resume(tmp_path / "stopped", max_steps=None).run().curve[-1] == record.curve[-1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pays", [True, False])
-def test_a_trial_says_whether_there_are_refits_and_changes_nothing(data, tmp_path, monkeypatch, pays):
-    options = CODES | {"refits": 2, "refit_trial": True, "refit_network": "always"}
-    trainer, seen = Trainer(tiny_config(data, **options), tmp_path / "run"), []
-    score = trainer.session.score
-
-    def scored(model, split):
-        scores = score(model, split)
-        seen.append(({name: value.clone() for name, value in model.state_dict().items()}, scores))
-        is_trial = not trainer.session.is_coded and trainer.session.refits_pay is None and len(trainer.session.curve)
-        shift = (-len(seen) if pays else 1) if is_trial and split == "validation" else 0
-        return scores | {"bce": scores["bce"] + shift}
-
-    monkeypatch.setattr(trainer.session, "score", scored)
-    record = trainer.run()
-    assert trainer.session.refits_pay is pays
-    assert [scores["step"] for scores in record.curve] == ([14, 15, 16] if pays else [14])
-    assert len([line for line in RunFolder(tmp_path / "run").read_log() if line["kind"] == "trial"]) == 1
-    if not pays:
-        step, saved = last_model(tmp_path / "run")
-        assert step == 14
-        assert saved == {name: value.numpy().tobytes() for name, value in seen[3][0].items()}
-
-
 def test_wrong_codes_are_rejected(data):
     for changes, message in (
         ({"code_bits": 4}, "^code_bits must be 0, 8 or 16, got 4"),

@@ -74,7 +74,6 @@ def test_options_of_runs_from_before_have_the_names_of_today(tmp_path):
         "lr": 0.1,
         "refits": 0,  # were not there
         "code_bits": 0,
-        "refit_trial": False,
     }
     assert upgrade_options({"weight_decay": 0.1})["network_weight_decay"] == 0.1
     assert upgrade_options({"method": "hash", "lr": 0.1}) == {"method": "hash", "lr": 0.1}
@@ -84,7 +83,6 @@ def test_options_of_runs_from_before_have_the_names_of_today(tmp_path):
         "cluster_schedule": "none",
         "refits": 0,
         "code_bits": 0,
-        "refit_trial": False,
     }
     with pytest.raises(ValueError, match="an option that is not known, 'schedule'"):
         read_toml(tmp_path / "config.toml")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cce.experiments.watch import Report
     from cce.training import TrainConfig
 
-CHOSEN = ("code_bits", "refits", "refit_trial")  # by a run that was not told
+CHOSEN = ("code_bits", "refits")  # by a run that was not told
 
 
 @dataclass(frozen=True)

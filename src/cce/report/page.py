@@ -215,10 +215,9 @@ def train_command(config: dict[str, Any]) -> str:
 
 
 def _without_implied(config: dict[str, Any]) -> dict[str, Any]:
-    """No codes without refits, and no trial of refits that are asked for, unless something else is said."""
-    implied = {"refit_trial"} if not config.get("refit_trial") else set()
-    implied |= {"code_bits"} if config.get("refits") == config.get("code_bits") == 0 else set()
-    return {name: value for name, value in config.items() if name not in implied}
+    """Without refits there are no codes, unless something else is said."""
+    is_implied = config.get("refits") == config.get("code_bits") == 0
+    return {name: value for name, value in config.items() if not (is_implied and name == "code_bits")}
 
 
 def sweep_command(recipe: str) -> str:

@@ -36,4 +36,4 @@ def baked_config(config: TrainConfig, data: PreparedData) -> TrainConfig:
         if value != baked.get(name):
             rule = f"must be that of the run whose pointers {data.path} holds, {baked.get(name)!r}"
             raise ValueError(f"{name} {rule}, got {value!r}.")
-    return replace(config, code_bits=0, refits=0, refit_trial=False, cluster_schedule="none")
+    return replace(config, code_bits=0, refits=0, cluster_schedule="none")

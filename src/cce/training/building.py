@@ -14,7 +14,7 @@ import torch
 from cce.budget import FULL
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
-from cce.collection import BakedCollection, EmbeddingCollection
+from cce.collection import BakedCollection, EmbeddingCollection, plan_tables
 from cce.embeddings import METHODS, Clusterable, Embedding, TrainingDefaults, named_schedule
 from cce.models import create_model
 from cce.reclustering import ClusterSchedule, Refit
@@ -35,6 +35,7 @@ NETWORK_PARAMS = 1000  # a model with fewer beside its tables has no network
 COUNTED_ROWS = 1 << 16  # in which ids are counted at a time
 CODE_STATE_NBYTES = 2  # of an id in codes, besides the codes
 SMALLEST_NBYTES = 1 << 20  # that a refit may hold
+REFITTED_TABLES = 4  # at most, without being asked
 REFITTED_VALUES = 1 << 26  # of vectors, that are refitted without being asked: 4 million ids of 16
 
 
@@ -174,7 +175,7 @@ def complete_config(
 ) -> TrainConfig:
     """The configuration of a run on vocabularies of these sizes.
 
-    By default there are no refits of so many ids that a round would read the rows again and again.
+    By default there are no refits of many tables, nor of so many ids that a round would read the rows again and again.
 
     count: how often each id occurs, asked for where it matters; None if nobody knows.
     """
@@ -185,18 +186,21 @@ def complete_config(
         raise ValueError(f"code_bits must be 0 where no table learns pointers, got {got}.")
     if not defaults.learned:
         return _with_num_learned(config, count)
-    config = replace(config, refits=num_refits(config), code_bits=code_bits(config))
-    completed = _with_num_learned(replace(config, refit_trial=_has_trial(config, is_told=is_told)), count)
-    num_ids = sum(completed.num_learned.get(name, size) for name, size in vocabularies.items())
-    if is_told or num_ids * config.embedding_dim <= REFITTED_VALUES:
-        return completed
-    return _with_num_learned(replace(config, refits=0, refit_trial=False), count)
+    config = _with_num_learned(replace(config, refits=num_refits(config), code_bits=code_bits(config)), count)
+    if is_told or not config.refits or _is_worth_refits(config, vocabularies):
+        return config
+    return replace(config, refits=0)
 
 
-def _has_trial(config: TrainConfig, *, is_told: bool) -> bool:
-    """Whether a round of refits is tried before others are done."""
-    by_default = bool(config.code_bits and config.refits) and not is_told
-    return by_default if config.refit_trial is None else config.refit_trial
+def _is_worth_refits(config: TrainConfig, vocabularies: Mapping[str, int]) -> bool:
+    """Whether there are few enough tables with pointers, and ids that have them.
+
+    With many tables, each of which could explain a row, refits are no better than codes, and dear (docs/codes.md).
+    """
+    planned = plan_tables(vocabularies, config.embedding_dim, **table_arguments(config)).tables
+    learned = {table.name for table in planned if table.method == config.method}
+    num_ids = sum(config.num_learned.get(name, vocabularies[name]) for name in learned)
+    return len(learned) <= REFITTED_TABLES and num_ids * config.embedding_dim <= REFITTED_VALUES
 
 
 def _with_num_learned(config: TrainConfig, count: Callable[[], Mapping[str, Tensor]] | None) -> TrainConfig:

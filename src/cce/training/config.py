@@ -166,15 +166,8 @@ class TrainConfig:
     refits: int | None = field(
         default=None,
         metadata=_about(
-            "rounds of refits after the last epoch: pointers from the vectors that ids want; left out: 5 for cce, "
-            "unless anything is said about clustering"
-        ),
-    )
-    refit_trial: bool | None = field(
-        default=None,
-        metadata=_about(
-            "before refits, try one round on all rows: if validation gets worse by it there are none; left out: if "
-            "there are codes, unless refits are given"
+            "rounds of refits after the last epoch: pointers from the vectors that ids want; left out: 5 for cce where "
+            "at most 4 tables learn pointers, unless anything is said about clustering"
         ),
     )
     refit_network: str = field(

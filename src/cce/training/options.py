@@ -44,7 +44,6 @@ def upgrade_options(values: Mapping[str, Any]) -> dict[str, Any]:
     if new.get("method", DEFAULT_METHOD) == DEFAULT_METHOD and new.get("preset") != "paper":
         new.setdefault("refits", 0)  # there were none, and now they are its default
         new.setdefault("code_bits", 0)  # nor were there codes
-        new.setdefault("refit_trial", False)
     if new.pop("tensorboard", False):  # was the only one
         new["logger"] = "tensorboard"
     options = new.get("method_options")

@@ -132,7 +132,7 @@ def _peaks(session: Session, modules: Mapping[str, nn.Module], clustered: Collec
 def _refitted(session: Session) -> dict[nn.Module, int]:
     """The tables that were refitted together, and the bytes that this held, where it was most."""
     refit = session.refit
-    if refit is None or not (session.num_refits or session.refits_pay is not None):
+    if refit is None or not session.num_refits:
         return {}
     return {refit.tables.tables[feature]: nbytes for feature, nbytes in refit.peak_nbytes.items()}
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cce.run_folder import RunFolder
-    from cce.training.scoring import Scores
     from cce.training.session import Session
 
 
@@ -31,50 +30,19 @@ def go_back_to_best(session: Session, folder: RunFolder) -> None:
         session.model.load_state_dict(model.state_dict())
 
 
-def do_refits_pay(session: Session) -> tuple[bool, Scores, int]:
-    """Whether each group of tables, refitted on all rows, makes validation better; last scores, and tables tried.
-
-    They do where ids have rows enough to say what they want, and not where a network has learned from the same rows
-    what most ids are too rare to say. The model stays as it is. The first group that does not ends the trial.
-    """
-    refit, metric, best = session.refit, session.stopping.metric, session.stopping.best
-    assert refit is not None
-    kept = {name: value.clone() for name, value in session.model.state_dict().items()}
-    generator, scores = torch.Generator().manual_seed(session.config.seed), dict[str, float]()
-    pays, tried = False, 0
-    for group in refit.groups:
-        tried += len(group)
-        for staged in refit.stage(*group, generator=generator, ranks=session.ranks).values():
-            staged.apply()
-        scores = session.score(session.model, "validation")
-        loss = metric.loss(scores[metric.name])
-        pays, best = loss < best, min(best, loss)
-        if not pays:
-            break
-    session.model.load_state_dict(kept)
-    refit.load_state_dict({})
-    return pays, scores, tried
-
-
 def refit_tables(session: Session) -> dict[str, dict[str, Any]]:
     """One round; what it did to the table of each feature, in plain values.
 
     The last round uses all rows for all tables; after any other the network is trained on rows of its own.
     """
-    found = _round(session, use_all_rows=session.num_refits + 1 == session.config.refits)
-    session.num_refits += 1
-    session.parallel.refresh()
-    return found
-
-
-def _round(session: Session, *, use_all_rows: bool) -> dict[str, dict[str, Any]]:
     refit, ranks = session.refit, session.ranks
     assert refit is not None
     sent: Any = None
     seed = (session.config.seed + (session.num_refits << 32)) % 2**63
-    events = refit.round(use_all_rows=use_all_rows, generator=torch.Generator().manual_seed(seed), ranks=ranks)
+    is_last = session.num_refits + 1 == session.config.refits
+    events = refit.round(use_all_rows=is_last, generator=torch.Generator().manual_seed(seed), ranks=ranks)
     if ranks.is_main:
-        if refit.network_fold is not None and not use_all_rows:
+        if refit.network_fold is not None and not is_last:
             train_network(session, refit.network_fold, seed)
         values = {name: event_values(event) for name, event in events.items()}
         sent = values, session.model.state_dict(), refit.state_dict()
@@ -85,6 +53,8 @@ def _round(session: Session, *, use_all_rows: bool) -> dict[str, dict[str, Any]]
     if not ranks.is_main:
         session.model.load_state_dict(model)
         refit.load_state_dict(priors)
+    session.num_refits += 1
+    session.parallel.refresh()
     return found
 
 

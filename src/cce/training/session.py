@@ -90,7 +90,6 @@ class Session:
         self.codes: dict[str, dict[str, int]] = {}  # what tables held that are no longer coded
         self.coded_step = -1  # of the last checkpoint of codes, from which a run of more epochs goes on
         self.num_refits = 0
-        self.refits_pay: bool | None = None  # None until it was tried
         self.curve: list[dict[str, float]] = []  # of validations
         self.step, self.is_stopped = 0, False
         self.loss_sum, self.loss_rows = 0.0, 0  # since the last line of the log
@@ -118,8 +117,8 @@ class Session:
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do but the test."""
-        is_refitted = self.num_refits >= (self.config.refits or 0) or self.refits_pay is False
-        return self.is_trained and not self.is_coded and (self.refit is None or is_refitted)
+        is_refitted = self.refit is None or self.num_refits >= (self.config.refits or 0)
+        return self.is_trained and not self.is_coded and is_refitted
 
     @property
     def has_coded_enough(self) -> bool:
@@ -260,7 +259,6 @@ class Session:
             "codes": self.codes,
             "coded_step": self.coded_step,
             "num_refits": self.num_refits,
-            "refits_pay": self.refits_pay,
             "refit": None if self.refit is None else self.refit.state_dict(),
             "curve": self.curve,
             "loss": [self.loss_sum, self.loss_rows],
@@ -283,7 +281,7 @@ class Session:
         self.step, self.is_stopped, self.curve = state["step"], state["is_stopped"], state["curve"]
         self.codes, self.coded_step = state.get("codes", {}), state.get("coded_step", -1)  # older ones have none
         if self.refit is not None and self.is_trained:  # or there are more epochs now, and refits come after them
-            self.num_refits, self.refits_pay = state["num_refits"], state.get("refits_pay")
+            self.num_refits = state["num_refits"]
             self.refit.load_state_dict(state["refit"])
         self.loss_sum, self.loss_rows = state["loss"]
         self.stopwatch.seconds = dict(state["seconds"])

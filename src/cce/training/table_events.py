@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from cce.evaluation import format_scores
 from cce.training.codes import cluster_codes
 from cce.training.monitoring import event_values
-from cce.training.refitting import do_refits_pay, go_back_to_best, refit_tables
+from cce.training.refitting import go_back_to_best, refit_tables
 
 if TYPE_CHECKING:
     from cce.run_folder import RunFolder
@@ -76,26 +75,14 @@ class TableEvents(ABC):
             self.progress.say(f"step {session.step:,}: {what}")
 
     def refit(self) -> None:
-        """A round of refits of the best model; before the first, perhaps a trial, which changes nothing."""
+        """A round of refits of the best model."""
         session = self.session
-        if session.num_refits == 0:
-            go_back_to_best(session, self.folder)
-            if self.config.refit_trial and session.refits_pay is None and session.has_rows("validation"):
-                self._try_refits()
-                return
         with session.stopwatch("refit"):
+            if session.num_refits == 0:
+                go_back_to_best(session, self.folder)
             for feature, values in refit_tables(session).items():
                 self.write("refit", table=feature, **values)
         self._end_event(f"round {session.num_refits} of {self.config.refits} of refits")
-
-    def _try_refits(self) -> None:
-        session = self.session
-        with session.stopwatch("refit"):
-            session.refits_pay, scores, tried = do_refits_pay(session)
-        self.write("trial", **scores)
-        what = "refits make it better" if session.refits_pay else "no further gain, so there are no refits"
-        self.progress.say(f"trial of refits, {tried} tables: {format_scores(scores)}, {what}")
-        self.agree_to_go_on([])
 
     def _end_event(self, what: str) -> None:
         """Validate and save what is not a step of the optimizer as if it were one."""
