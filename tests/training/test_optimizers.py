@@ -129,3 +129,13 @@ def test_every_group_is_set():
     optimizer = torch.optim.SGD([{"params": [parameters[0]], "lr": 1.0}, {"params": [parameters[1]]}], lr=2.0)
     set_learning_rate([optimizer], 0.5)
     assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("name", "given", "wanted"), [("adam", None, 0.1), ("sgd", None, 0.003), ("sgd", 0.5, 0.5)])
+def test_codes_have_a_learning_rate_of_their_own_beside_optimizers_of_another_kind(name, given, wanted):
+    model = torch.nn.ModuleDict({"codes": cce.QuantizedEmbedding(9, 4), "rest": torch.nn.Linear(2, 2)})
+    rest, codes = create_optimizers(name, model, lr=0.1, code_lr=given)
+    assert isinstance(codes, cce.optim.PointerDescent)
+    assert (rest.param_groups[0]["lr"], codes.param_groups[0]["lr"]) == (0.1, wanted)
+    set_learning_rate([rest, codes], 0.05, 0.02)
+    assert (rest.param_groups[0]["lr"], codes.param_groups[0]["lr"]) == (0.05, 0.02)

@@ -37,9 +37,10 @@ def cluster_codes(session: Session) -> list[str]:
         model.load_state_dict(broadcast(model.state_dict() if ranks.is_main else None, ranks))
     session.parallel.close()
     session.equip()
-    for old, new in zip(before, session.optimizers, strict=False):  # that of codes comes last, and is gone
-        kept = [p for group in new.param_groups for p in group["params"] if p in old.state]
-        new.state.update({parameter: old.state[parameter] for parameter in kept})
+    states = {parameter: state for old in before for parameter, state in old.state.items()}  # the network keeps its own
+    for optimizer in session.optimizers:
+        kept = [p for group in optimizer.param_groups for p in group["params"] if p in states]
+        optimizer.state.update({parameter: states[parameter] for parameter in kept})
     session.codes = {path: nbytes for path, nbytes in held.items() if path.split(".")[-1] in coded}
     session.stopping.forget()
     session.curve.clear()

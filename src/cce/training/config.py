@@ -128,6 +128,12 @@ class TrainConfig:
         default_factory=dict, metadata=_about("further arguments of the optimizer, such as momentum=0.9")
     )
     lr: float = field(default=0.1, metadata=_about("learning rate"))
+    code_lr: float | None = field(
+        default=None,
+        metadata=_about(
+            "learning rate of codes, which move as by Adam; left out: lr with Adam or its kin, else 0.003"
+        ),
+    )
     lr_schedule: str = field(default="constant", metadata=_about("what becomes of it after the warm-up", *LR_SCHEDULES))
     warmup_steps: int = field(default=0, metadata=_about("steps in which the learning rate rises to its value"))
     weight_decay: float = field(default=0.0, metadata=_about("of the tables, as the optimizer has it"))
@@ -250,8 +256,8 @@ class TrainConfig:
         for name, count in self.num_learned.items():
             check_range(f"num_learned of {name!r}", count, 0, 2**63)
         check_start_scale("start_scale", self.start_scale, ("auto", *START_SCALES))
-        for name in ("lr", "weight_decay", "network_weight_decay"):
-            if not 0 <= getattr(self, name) < float("inf"):
+        for name in ("lr", "code_lr", "weight_decay", "network_weight_decay"):
+            if not 0 <= (getattr(self, name) or 0) < float("inf"):
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
 
     def _check_pairs(self) -> None:

@@ -35,6 +35,8 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     if inspect.isclass(kind) and issubclass(kind, Optimizer) and kind not in (Optimizer, torch.optim.LBFGS)
 }
 OPTIMIZERS |= {"sgd": SGD, "rowwise_adagrad": RowwiseAdagrad, "lazy_adam": LazyAdam}  # ours
+LIKE_ADAM = ("adam", "adamw", "adamax", "nadam", "radam", "lazy_adam", "sparse_adam")  # a step is of the size of lr
+CODE_LR = 0.003  # where the learning rate is that of another kind of step
 TABLES_ONLY = {"sparse_adam": "adam"}  # these take sparse gradients only: the rest of a model is trained by another
 
 
@@ -43,6 +45,7 @@ def create_optimizers(
     model: nn.Module,
     *,
     lr: float,
+    code_lr: float | None = None,
     weight_decay: float = 0.0,
     network_weight_decay: float = 0.0,
     options: Mapping[str, Any] | None = None,
@@ -51,15 +54,22 @@ def create_optimizers(
 ) -> list[Optimizer]:
     """One optimizer for all parameters, or one for the tables and one for the rest; another for codes, if there are.
 
+    code_lr: of codes, if it is not `default_code_lr`.
     weight_decay: of the tables; network_weight_decay: of the rest.
     seed, ranks: for codes, which are rounded at random, and of which the optimizer itself adds up the gradients.
     """
     check_choice("optimizer", name, sorted(OPTIMIZERS))
     codes: list[Optimizer] = []
     if has_codes(model):
-        codes = [PointerDescent(model, lr, weight_decay=weight_decay, seed=seed, ranks=ranks)]
+        own = default_code_lr(name, lr) if code_lr is None else code_lr
+        codes = [PointerDescent(model, own, weight_decay=weight_decay, seed=seed, ranks=ranks)]
     decays = (weight_decay, network_weight_decay)
     return [*_create_all(name, model, decays, {"lr": lr, **(options or {})}), *codes]
+
+
+def default_code_lr(name: str, lr: float) -> float:
+    """The learning rate of codes beside an optimizer: its own, if its steps are as those of codes."""
+    return lr if name in LIKE_ADAM else CODE_LR
 
 
 def _create_all(
@@ -112,8 +122,8 @@ def learning_rate_factor(step: int, *, schedule: str, warmup_steps: int, total_s
     return 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
 
 
-def set_learning_rate(optimizers: Iterable[Optimizer], lr: float) -> None:
+def set_learning_rate(optimizers: Iterable[Optimizer], lr: float, code_lr: float | None = None) -> None:
     """Set the learning rate of every group. It follows from the step, so a resumed run has nothing to remember."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr if code_lr is None or not isinstance(optimizer, PointerDescent) else code_lr

@@ -29,7 +29,7 @@ from cce.training.checkpoint import (
 from cce.training.config import MAY_CHANGE, MAY_MOVE
 from cce.training.loading import start_from
 from cce.training.monitoring import Stopwatch
-from cce.training.optimizers import create_optimizers, learning_rate_factor, set_learning_rate
+from cce.training.optimizers import create_optimizers, default_code_lr, learning_rate_factor, set_learning_rate
 from cce.training.options import make_config, upgrade_options
 from cce.training.random_numbers import random_state, restore_random_state
 from cce.training.scoring import group_column, score
@@ -102,6 +102,7 @@ class Session:
             config.optimizer,
             self.model,
             lr=config.lr,
+            code_lr=config.code_lr,
             weight_decay=config.weight_decay,
             network_weight_decay=config.network_weight_decay,
             options=config.optimizer_options,
@@ -190,7 +191,9 @@ class Session:
             warmup_steps=self.config.warmup_steps,
             total_steps=self.total_steps,
         )
-        set_learning_rate(self.optimizers, self.config.lr * factor)
+        lr, code_lr = self.config.lr, self.config.code_lr
+        own = default_code_lr(self.config.optimizer, lr) if code_lr is None else code_lr
+        set_learning_rate(self.optimizers, lr * factor, own * factor)
 
     def save(self, folder: RunFolder) -> None:
         """Write a checkpoint, and remove those that are no longer needed."""
