@@ -131,8 +131,8 @@ def test_the_order_to_expect_is_that_of_the_budget_in_bytes(capsys):
     words = ("user=60000", "item=8000", "--nbytes", "0.3M")
     order = json.loads(typed(capsys, *words, "--json")[1])["expected_order"]
     assert (order["nbytes"], order["sets"]) == (300_000, ["anime", "bookcrossing", "criteo_dac80k", "ml1m"])
-    assert order["methods"][0]["words"] == "--method cce"
-    assert order["methods"][0]["standing"]["training"][0] > 1
+    assert order["methods"][0]["words"].startswith("--method cce")
+    assert 0 < order["methods"][0]["standing"]["training"][0] < 4
     _, out, _ = typed(capsys, *words)
     assert "The order to expect in 300.0 kB, 14.5× fewer than full tables." in out
     assert "not on your data: `cce sweep` measures that." in out

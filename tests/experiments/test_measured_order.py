@@ -39,12 +39,12 @@ def test_the_table_of_the_package_is_what_the_script_derives_from_the_stored_rec
 
 
 def test_the_stored_order_says_what_the_results_say():
-    """docs/results.md: refits are ahead of all that trains small; at 8 times, rounding a full table is ahead."""
+    """docs/results.md: `cce` is ahead of all that trains small; at 8 times, rounding a full table may be ahead."""
     order = read_measured_order()
-    for ratio in (8, 16, 32, 48):
+    for ratio in (8, 16, 32):
         standings = [each.series for each in order.standings(ratio)]
-        assert next(name for name in standings if not order.series[name].source) == "cce"
-        assert ratio == 8 or standings[0] == "cce"
+        assert next(name for name in standings if not order.series[name].source) in ("cce", "cce, 8 columns")
+        assert ratio == 8 or standings[0] in ("cce", "cce, 8 columns")
     assert {each.series for each in order.standings(1000)} == {"robe", "ce-concat", "hash"}
     assert order.standings(10_000) == []
 

@@ -9,7 +9,7 @@ from cce.budget import FULL
 from cce.embeddings import METHODS
 from cce.experiments.measured_order import MeasuredOrder, Series, Standing, read_measured_order
 from cce.text import format_bytes, format_ratio, format_table
-from cce.training import RunPlan, TrainConfig, plan_run, words_of_learning
+from cce.training import RunPlan, TrainConfig, plan_run, toml_value, words_of_learning
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -132,7 +132,8 @@ class _Tried:
 
     def _words(self, series: Series) -> str:
         """What to type for tables like those of a series."""
-        pairs = " ".join(f"{name}={value}" for name, value in series.method_options.items())
+        given = {name: toml_value(value).replace(" ", "") for name, value in series.method_options.items()}
+        pairs = " ".join(f"{name}={value}" for name, value in given.items())
         words = [f"--method {series.method}", f"--method-options {pairs}" if pairs else ""]
         words += words_of_learning(
             self._config(series), self.vocabularies, self.counts, series.code_bits, series.refits

@@ -130,9 +130,7 @@ class TrainConfig:
     lr: float = field(default=0.1, metadata=_about("learning rate"))
     code_lr: float | None = field(
         default=None,
-        metadata=_about(
-            "learning rate of codes, which move as by Adam; left out: lr with Adam or its kin, else 0.003"
-        ),
+        metadata=_about("learning rate of codes, which move as by Adam; left out: lr with Adam or its kin, else 0.003"),
     )
     lr_schedule: str = field(default="constant", metadata=_about("what becomes of it after the warm-up", *LR_SCHEDULES))
     warmup_steps: int = field(default=0, metadata=_about("steps in which the learning rate rises to its value"))
