@@ -43,11 +43,13 @@ def plan_run(
         pointers, or as many as `Budget` says.
     power: that of `Budget`, which a run does not change.
     """
+    budget = replace(config.budget, power=power)  # or say first that it is wrong
     config = _completed(config, vocabularies, counts)
+    budget = replace(budget, num_learned=config.num_learned or None)
     given = config.method_options
     settings = {"settings": given["settings"]} if "settings" in given else {}  # no size depends on them
     config = replace(config, method_options={name: value for name, value in given.items() if name not in settings})
-    arguments = table_arguments(config) | {"budget": replace(config.budget, power=power)}
+    arguments = table_arguments(config) | {"budget": budget}
     sizes = {"all": sum(vocabularies.values())} if config.unified else vocabularies
     itemsize = getattr(torch, config.codebook_dtype).itemsize
     tables = plan_tables(sizes, config.embedding_dim, **arguments, itemsize=itemsize)

@@ -230,7 +230,8 @@ class Session:
         found: Any = None
         if ranks.is_main and list_checkpoints(folder.checkpoints):
             latest, damage = read_latest(folder.checkpoints)
-            latest = _in_codes(latest, config)
+            with explained_misfits(latest.path):
+                latest = _in_codes(latest, config)
             found = (str(latest.path), latest.step, latest.model, latest.state, damage)
         found = broadcast(found, ranks)
         if found is None:  # killed before the first checkpoint
