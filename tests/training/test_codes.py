@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import cce
+from cce.cli import main
 from cce.run_folder import RunFolder
 from cce.runs import load_run
 from cce.training import Trainer, plan_run
@@ -179,3 +180,23 @@ def test_more_epochs_go_on_with_the_codes(data, tmp_path):
     again = Trainer.resume(out)  # no more epochs: as it was
     again.close()
     assert not again.session.is_coded
+
+
+@pytest.mark.slow
+def test_a_run_that_is_still_in_codes_is_evaluated_packed_and_inspected(data, tmp_path):
+    trainer = Trainer(tiny_config(data, **CODES), tmp_path / "run")
+    after_step = trainer._after_step
+
+    def stop(num_rows):
+        after_step(num_rows)
+        if trainer.session.step == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    trainer._after_step = stop
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run()
+    assert cce.summary(load_run(tmp_path / "run").model).tables[0].method == "quantized"
+    assert main(["pack", str(tmp_path / "run"), "--out", str(tmp_path / "run.cce")]) == 0
+    packed, plain = (load_run(tmp_path / name).evaluate(data).scores["bce"] for name in ("run.cce", "run"))
+    assert packed == plain
+    assert main(["inspect", str(tmp_path / "run")]) == 0
