@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drawings.svg import BLUE, GREEN, GREY, ORANGE, Canvas, Paint
+from drawings.svg import BLUE, GREEN, GREY, ORANGE, Canvas, Paint, Station, draw_stations
 
 WIDTH, HEIGHT = 760.0, 330.0
 TOP, SIDE = 62.0, 190.0
@@ -84,12 +84,4 @@ def draw_codes() -> str:
         ("once: k-means in each column", ("ids weigh as much as", "they occur"), draw_plane),
         ("serving: a pointer a column", ("to rows of small codebooks;", "codes are gone"), draw_pointers),
     )
-    for index, (name, notes, draw) in enumerate(stations):
-        x = 40 + 245 * index
-        canvas.text(x + SIDE / 2, 34, name, "ink strong")
-        draw(canvas, x)
-        for line, note in enumerate(notes):
-            canvas.text(x + SIDE / 2, TOP + SIDE + 24 + 17 * line, note, "quiet small")
-        if index:
-            canvas.arrow(x - 46, TOP + SIDE / 2, x - 10, TOP + SIDE / 2)
-    return canvas.finish()
+    return draw_stations(canvas, [Station(*each) for each in stations], top=TOP, side=SIDE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from drawings.svg import BLUE, GREEN, GREY, ORANGE, Canvas, Paint, number
+from drawings.svg import BLUE, GREEN, GREY, ORANGE, Canvas, Paint, Station, draw_stations, number
 
 WIDTH, HEIGHT = 760.0, 330.0
 TOP, SIDE = 62.0, 190.0  # of the pictures
@@ -105,12 +105,4 @@ def draw_refit() -> str:
         ("the vector they want", ("lines of equal loss, with", "a prior learned from all ids"), draw_wanted),
         ("the code it gets", ("the row that costs the least,", "column by column"), draw_codes),
     )
-    for index, (name, notes, draw) in enumerate(stations):
-        x = 40 + 245 * index
-        canvas.text(x + SIDE / 2, 38, name, "ink strong")
-        draw(canvas, x)
-        for line, note in enumerate(notes):
-            canvas.text(x + SIDE / 2, TOP + SIDE + 24 + 17 * line, note, "quiet small")
-        if index:
-            canvas.arrow(x - 46, TOP + SIDE / 2, x - 10, TOP + SIDE / 2)
-    return canvas.finish()
+    return draw_stations(canvas, [Station(*each) for each in stations], top=TOP, side=SIDE)

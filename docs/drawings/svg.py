@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 ORANGE, BLUE, GREEN, PINK = "#d55e00", "#2a7fc1", "#009e73", "#cc79a7"
 YELLOW, SKY, VIOLET, OLIVE = "#e69f00", "#56b4e9", "#9a6fc4", "#8f8f2f"
@@ -120,3 +124,25 @@ class Canvas:
 def attributes(look: str | Paint) -> str:
     """A class, or a paint."""
     return f'class="{look}"' if isinstance(look, str) else look.attributes
+
+
+@dataclass(frozen=True)
+class Station:
+    """One of several pictures in a row: its title, the lines below it, and what draws it at a place."""
+
+    title: str
+    notes: tuple[str, ...]
+    draw: Callable[[Canvas, float], object]
+
+
+def draw_stations(canvas: Canvas, stations: Sequence[Station], *, top: float, side: float) -> str:
+    """Pictures from left to right, with an arrow from each to the next; the file's text."""
+    for index, station in enumerate(stations):
+        x = 40 + 245 * index
+        canvas.text(x + side / 2, 38, station.title, "ink strong")
+        station.draw(canvas, x)
+        for line, note in enumerate(station.notes):
+            canvas.text(x + side / 2, top + side + 24 + 17 * line, note, "quiet small")
+        if index:
+            canvas.arrow(x - 46, top + side / 2, x - 10, top + side / 2)
+    return canvas.finish()

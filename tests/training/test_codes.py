@@ -14,7 +14,7 @@ from cce.runs import load_run
 from cce.training import Trainer, plan_run
 from cce.training.building import count_ids, with_defaults
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
-from cce.training.codes import fit_to_codes
+from cce.training.codes import fit_to_codes, paths_of
 from helpers.runs import tiny_config
 
 CODES = {"code_bits": 8, "refits": 0, "epochs": 1, "cluster_every": None, "cluster_times": None}
@@ -154,6 +154,19 @@ def test_codes_can_be_clustered_in_the_middle_and_training_goes_on(data, tmp_pat
     stopped = Trainer(replace(config, max_steps=10), tmp_path / "stopped")
     stopped.run()
     assert Trainer.resume(tmp_path / "stopped", max_steps=None).run().curve[-1] == record.curve[-1]
+
+
+@pytest.mark.parametrize("changes", [{"code_epochs": 0.5}, {"code_lr": 0.1}])
+@pytest.mark.parametrize("without", [{"method": "hash", "code_bits": None}, {"code_bits": 0}])
+def test_options_of_codes_are_rejected_without_codes(data, tmp_path, changes, without):
+    (name,) = changes
+    with pytest.raises(ValueError, match=f"^{name} must be left out where no table trains as codes, got 0."):
+        Trainer(tiny_config(data, **CODES | without | changes), tmp_path / "run")
+
+
+def test_tables_are_found_whatever_their_features_are_called():
+    tables = cce.EmbeddingCollection({"a.b": 50, "b": 50}, 4)
+    assert paths_of(torch.nn.ModuleDict({"tables": tables}), [tables.tables["a.b"]]) == ["tables.tables.a.b"]
 
 
 def test_wrong_codes_are_rejected(data):

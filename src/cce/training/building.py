@@ -184,6 +184,8 @@ def complete_config(
     if config.code_bits and METHODS[config.method].as_codes is Embedding.as_codes:
         got = f"{config.code_bits} with method {config.method!r}"
         raise ValueError(f"code_bits must be 0 where no table learns pointers, got {got}.")
+    if config.code_epochs is not None and not code_bits(config):
+        raise ValueError(f"code_epochs must be left out where no table trains as codes, got {config.code_epochs}.")
     if not defaults.learned:
         return _with_num_learned(config, count)
     config = _with_num_learned(replace(config, refits=num_refits(config), code_bits=code_bits(config)), count)

@@ -13,9 +13,9 @@ from cce.embeddings import Embedding
 from cce.training.building import count_ids, create_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from cce.training.session import Session
 
@@ -41,7 +41,7 @@ def cluster_codes(session: Session) -> list[str]:
     for optimizer in session.optimizers:
         kept = [p for group in optimizer.param_groups for p in group["params"] if p in states]
         optimizer.state.update({parameter: states[parameter] for parameter in kept})
-    session.codes = {path: nbytes for path, nbytes in held.items() if path.split(".")[-1] in coded}
+    session.codes = {path: held[path] for path in paths_of(model, [tables.tables[name] for name in coded])}
     session.stopping.forget()
     session.curve.clear()
     return coded
@@ -62,6 +62,11 @@ def fit_to_codes(
         table.fit_where_it_counts(codes.to_dense, counts[name], generator=generator)
         tables.tables[name] = table  # and the codes are gone
     return coded
+
+
+def paths_of(model: nn.Module, modules: Collection[nn.Module]) -> list[str]:
+    """Where modules are in a model, as ledgers name them: names of features may have dots."""
+    return [readable_path(path) for path, module in model.named_modules() if any(module is each for each in modules)]
 
 
 def held_by_codes(session: Session) -> dict[str, dict[str, int]]:

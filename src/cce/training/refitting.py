@@ -12,7 +12,7 @@ from cce.distributed import broadcast
 from cce.optim import RowOptimizer
 from cce.reclustering import Fold, cross_entropy
 from cce.training.monitoring import event_values
-from cce.training.optimizers import create_optimizers, learning_rate_factor, set_learning_rate
+from cce.training.optimizers import learning_rate_factor, set_learning_rate
 from cce.training.outcome import best_model
 
 if TYPE_CHECKING:
@@ -81,20 +81,13 @@ def train_network(session: Session, fold: Fold, seed: int) -> None:
 @contextmanager
 def _only_the_network(session: Session) -> Iterator[list[torch.optim.Optimizer]]:
     """New optimizers of what is not refitted; what is refitted has no gradients meanwhile."""
-    refit, config = session.refit, session.config
+    refit = session.refit
     assert refit is not None
     fixed = [p for name in refit.features for p in refit.tables.tables[name].parameters() if p.requires_grad]
     for parameter in fixed:
         parameter.requires_grad = False
     try:
-        optimizers = create_optimizers(
-            config.optimizer,
-            session.model,
-            lr=config.lr,
-            weight_decay=config.weight_decay,
-            network_weight_decay=config.network_weight_decay,
-            options=config.optimizer_options,
-        )
+        optimizers = session.new_optimizers()
         yield optimizers
         for optimizer in optimizers:
             if isinstance(optimizer, RowOptimizer):

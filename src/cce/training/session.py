@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import Tensor, nn
+    from torch.optim import Optimizer
 
     from cce.data import PreparedData
     from cce.schema import Batch
@@ -72,6 +73,8 @@ class Session:
             run = Path(config.start_from)
             start_from(model, run, data.schema, name=config.model, seed=config.seed, counts=counts)
         self.model = model.to(self.device)
+        if weights is None and config.code_lr is not None and not has_codes(model):
+            raise ValueError(f"code_lr must be left out where no table trains as codes, got {config.code_lr}.")
         self.loader = data.loader(
             "train",
             batch_size=config.batch_size // config.accumulate,
@@ -98,7 +101,17 @@ class Session:
         """Make what belongs to the tables as they are now."""
         config = self.config
         self.is_coded = code_bits(config) > 0 and has_codes(self.model)
-        self.optimizers = create_optimizers(
+        self.optimizers = self.new_optimizers()
+        self.parallel = ParallelModel(self.model, self.ranks)  # after optimizers: one may take parameters over
+        self.schedule, self.refit = None, None
+        if not self.is_coded:
+            self.schedule = build_schedule(config, self.model, self.optimizers, self.steps_per_epoch, self.ranks)
+            self.refit = build_refit(config, self.model, self.data)
+
+    def new_optimizers(self) -> list[Optimizer]:
+        """Optimizers of all that requires gradients now, as the configuration says."""
+        config = self.config
+        return create_optimizers(
             config.optimizer,
             self.model,
             lr=config.lr,
@@ -109,11 +122,6 @@ class Session:
             seed=config.seed,
             ranks=self.ranks,
         )
-        self.parallel = ParallelModel(self.model, self.ranks)  # after optimizers: one may take parameters over
-        self.schedule, self.refit = None, None
-        if not self.is_coded:
-            self.schedule = build_schedule(config, self.model, self.optimizers, self.steps_per_epoch, self.ranks)
-            self.refit = build_refit(config, self.model, self.data)
 
     @property
     def is_done(self) -> bool:

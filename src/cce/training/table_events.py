@@ -60,10 +60,11 @@ class TableEvents(ABC):
     def cluster_codes(self) -> None:
         """Codes become pointers: those of the best model after the last epoch, or those of a step in the middle."""
         session, is_last = self.session, self.session.is_trained
+        if is_last:
+            session.coded_step = session.step
+            self.save()
         with session.stopwatch("cluster"):
             if is_last:
-                session.coded_step = session.step
-                self.save()
                 go_back_to_best(session, self.folder)
             self.guard.check_weights()
             names = cluster_codes(session)
