@@ -1,12 +1,13 @@
-"""The cost of refits and of clusterings beside that of training: seconds of an epoch, a round and a clustering; bytes.
+"""The cost of learning pointers beside that of training: codes, their clustering, refits, clusterings; seconds, bytes.
 
     python -m benchmarks.refit                       # 2, 9 and 26 features
     python -m benchmarks.refit --quick
     python -m benchmarks.refit --data runs/data      # prepared: anime, bookcrossing and criteo_dac80k, where they are
 
-Without prepared sets, rows are random, with ids as frequent as words are. Tables are those of `cce train`: of refits,
-and of clusterings (`--refits 0`) beside them. Parts take turns, and figures are medians. Bytes are what `Refit.nbytes`
-says of the largest group of tables, and how far resident memory rose; every set has a process of its own.
+Without prepared sets, rows are random, with ids as frequent as words are. Tables are those of `cce train`: codes that
+train and are clustered, tables that are refitted, and tables of clusterings (`--refits 0`) beside them. An epoch is one
+of the latter. Parts take turns, and figures are medians. Bytes are what `Refit.nbytes` says of the largest group of
+tables, and how far resident memory rose; every set has a process of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from benchmarks.side_by_side import PeakMemory, give_back_memory, keep
 from cce.reclustering import cross_entropy
 from cce.text import format_bytes, format_table
 from cce.training import TrainConfig, count_ids
+from cce.training.building import SMALLEST_NBYTES, build_model, complete_config
+from cce.training.optimizers import create_optimizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 NUM_IDS, DIM, CAP, BATCH = 30_000, 16, 4096, 2048
 SETS = {2: "anime", 9: "bookcrossing", 26: "criteo_dac80k"}  # by features
 ROUNDS = 5  # of refits, in a run of `cce train`
-PARTS = ("epoch", "round on folds", "round on all rows", "clustering")
+PARTS = ("epoch", "epoch of codes", "clustering of codes", "round on folds", "round on all rows", "clustering")
 
 
 @dataclass(frozen=True)
@@ -100,11 +103,20 @@ def _measure(size: Size) -> dict[str, Any]:
 def _measure_parts(size: Size) -> dict[str, Any]:
     rows, schema, counts = _rows(size)
     has_network = size.num_features > 2  # two features are factorised, as in our recipes
-    model, clustered = (_model(schema, counts, has_network=has_network, refits=refits) for refits in (ROUNDS, 0))
-    refit = cce.Refit(model, rows, folds=2 + has_network, spare_fold=has_network)
+    config, plain = (_config(schema, counts, has_network=has_network, refits=refits) for refits in (ROUNDS, 0))
+    model, coded, clustered = (
+        build_model(config, schema),
+        build_model(config, schema, coded=True),
+        build_model(plain, schema),
+    )
+    code_nbytes = sum(table.nbytes for table in coded.tables.tables.values())
+    most = max(code_nbytes, SMALLEST_NBYTES)  # as in a run with codes
+    refit = cce.Refit(model, rows, folds=2 + has_network, spare_fold=has_network, max_nbytes=most)
     g = torch.Generator().manual_seed(0)
     parts = {
-        "epoch": lambda: _train(model, rows),
+        "epoch": lambda: _train(clustered, rows),
+        "epoch of codes": lambda: _train(coded, rows),
+        "clustering of codes": lambda: _cluster(coded, model, counts, g),
         "round on folds": lambda: refit.round(generator=g),
         "round on all rows": lambda: refit.round(use_all_rows=True, generator=g),
         "clustering": lambda: clustered.tables.cluster(generator=g),
@@ -124,6 +136,7 @@ def _measure_parts(size: Size) -> dict[str, Any]:
         "repeats": size.repeats,
         **measures,
         "epochs_of_a_run": _epochs_of_a_run(measures["cpu_seconds"], network_share=1 / 3 if has_network else 0.0),
+        "code_nbytes": code_nbytes,
         "refit_nbytes": max(sum(map(refit.nbytes, group)) for group in refit.groups),
         "max_nbytes": refit.max_nbytes,
         "table_nbytes": model.tables.nbytes,
@@ -140,10 +153,8 @@ def _rows(size: Size) -> tuple[Any, cce.Schema, dict[str, torch.Tensor]]:
     return data.rows("train"), data.schema, count_ids(data)
 
 
-def _model(schema: cce.Schema, counts: dict[str, torch.Tensor], *, has_network: bool, refits: int) -> torch.nn.Module:
-    """A model with the tables of `cce train`."""
-    from cce.training.building import build_model, complete_config
-
+def _config(schema: cce.Schema, counts: dict[str, torch.Tensor], *, has_network: bool, refits: int) -> TrainConfig:
+    """A run of `cce train`."""
     config = TrainConfig(
         data="",
         model="dlrm" if has_network else "gmf",
@@ -152,16 +163,27 @@ def _model(schema: cce.Schema, counts: dict[str, torch.Tensor], *, has_network: 
         cap=CAP,
         refits=refits,
     )
-    return build_model(complete_config(config, schema.vocabulary_sizes, lambda: counts), schema)
+    return complete_config(config, schema.vocabulary_sizes, lambda: counts)
 
 
 def _train(model: torch.nn.Module, rows: Any) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), 0.003)
+    optimizers = create_optimizers("adam", model, lr=0.003)
     for numbers in np.array_split(np.arange(len(rows)), -(-len(rows) // BATCH)):
         batch = rows.fetch(numbers)
-        optimizer.zero_grad()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
         cross_entropy(model(batch), batch).mean().backward()
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
+
+
+def _cluster(
+    coded: torch.nn.Module, model: torch.nn.Module, counts: dict[str, torch.Tensor], g: torch.Generator
+) -> None:
+    """Let the tables of `model` be as near to the codes as they get, as `cce train` does after the last epoch."""
+    for name, codes in coded.tables.tables.items():
+        if type(codes) is not type(model.tables.tables[name]):
+            model.tables.tables[name].fit_where_it_counts(codes.to_dense, counts[name], generator=g)
 
 
 def _cost(work: Callable[[], object]) -> dict[str, float]:
@@ -174,22 +196,31 @@ def _cost(work: Callable[[], object]) -> dict[str, float]:
     return seconds | {"memory_above": peak.bytes}
 
 
-def _epochs_of_a_run(seconds: dict[str, float], *, network_share: float) -> float:
-    """A run of one epoch and all rounds, in epochs; between rounds the network is trained on its share of the rows."""
-    on_folds = seconds["round on folds"] / seconds["epoch"] + network_share
-    return 1 + (ROUNDS - 1) * on_folds + seconds["round on all rows"] / seconds["epoch"]
+def _epochs_of_a_run(seconds: dict[str, float], *, network_share: float) -> dict[str, float]:
+    """A run of one epoch, in epochs; between rounds the network is trained on its share of the rows."""
+    codes = (seconds["epoch of codes"] + seconds["clustering of codes"]) / seconds["epoch"]
+    rounds = (ROUNDS - 1) * seconds["round on folds"] + seconds["round on all rows"]
+    refits = rounds / seconds["epoch"] + (ROUNDS - 1) * network_share
+    return {
+        "codes": codes,
+        "codes and refits": codes + refits,
+        "clusterings": 1 + 2 * seconds["clustering"] / seconds["epoch"],
+    }
 
 
-HEADERS = ("data", "features", "rows", *(f"{part}, CPU s" for part in PARTS), f"run of {ROUNDS} rounds, epochs",
-           "Refit.nbytes", *(f"{part}, memory" for part in PARTS))  # fmt: skip
+HEADERS = (
+    *("data", "features", "rows", *(f"{part}, CPU s" for part in PARTS)),
+    *("run of codes, epochs", f"with {ROUNDS} rounds", "of 2 clusterings"),
+    *("Refit.nbytes", *(f"{part}, memory" for part in PARTS)),
+)
 
 
 def _row(figure: dict[str, Any]) -> tuple[str, ...]:
     seconds = [f"{figure['cpu_seconds'][part]:.2f}" for part in PARTS]
     memory = [format_bytes(figure["memory_above"][part]) for part in PARTS]
     sizes = f"{figure['num_features']}", f"{figure['num_rows']:,}"
-    run = f"{figure['epochs_of_a_run']:.1f}"
-    return figure["data"], *sizes, *seconds, run, format_bytes(figure["refit_nbytes"]), *memory
+    runs = [f"{epochs:.1f}" for epochs in figure["epochs_of_a_run"].values()]
+    return figure["data"], *sizes, *seconds, *runs, format_bytes(figure["refit_nbytes"]), *memory
 
 
 if __name__ == "__main__":

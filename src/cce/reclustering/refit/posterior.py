@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SMALLEST_VARIANCE = 1e-6
 SMALLEST_SHARE = 1e-4  # of the largest variance: a flatter prior than float32 can tell apart has no Cholesky factor
-SOLVED = 1 << 9  # ids whose curvatures are written out at a time
+SOLVED = 1 << 6  # ids whose curvatures are written out at a time
 
 
 @dataclass(frozen=True)
