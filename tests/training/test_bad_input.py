@@ -36,7 +36,6 @@ OPTIONS = [
     ({"cap": None, "compression": "10"}, TypeError, "compression must be a float | None, got '10'."),
     ({"cap": None, "compression": 0.5}, ValueError, "compression must be finite and at least 1, got 0.5."),
     ({"cap": None, "compression": NAN}, ValueError, "compression must be finite and at least 1, got nan."),
-    ({"cap": None}, ValueError, "give one of cap, num_params, nbytes and compression with method 'cce', got none."),
     ({"lr": "0.1"}, TypeError, "lr must be a float, got '0.1'."),
     ({"lr": True}, TypeError, "lr must be a float, got True."),
     ({"lr": INF}, ValueError, "lr must be at least 0, got inf."),

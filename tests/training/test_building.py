@@ -185,6 +185,21 @@ def test_cce_trains_as_codes_and_is_refitted_if_nothing_is_said_about_clustering
     assert (table.num_helpers, table.assignments.share_tail) == (0, True)
 
 
+def test_without_a_budget_a_table_of_cce_has_as_many_values_as_256_vectors(data):
+    bare, prepared = tiny_config(data, cap=None, **PLAIN), PreparedData.open(data)
+    assert with_defaults(bare, prepared).cap == 256 * bare.embedding_dim
+    assert with_defaults(replace(bare, nbytes=5000), prepared).cap is None
+    assert with_defaults(replace(bare, method="full"), prepared).cap is None
+
+
+@pytest.mark.parametrize("changes", [{"method": "hash"}, {"preset": "paper"}])
+def test_other_methods_and_the_paper_s_need_a_budget(data, changes):
+    bare = tiny_config(data, cap=None, **PLAIN, **changes)
+    rule = "give one of cap, num_params, nbytes and compression with method"
+    with pytest.raises(ValueError, match=f"{rule} '{bare.method}' and preset '{bare.preset}', got none."):
+        with_defaults(bare, PreparedData.open(data))
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -17,7 +17,6 @@ FULL = TrainConfig(data="d", method="full")
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "give one of cap, num_params, nbytes and compression with method 'cce', got none"),
         ({"cap": 3, "num_params": 3}, "got cap=.* and num_params="),
         ({"cap": 0}, r"cap must lie in \[1, 2\*\*63\), got 0"),
         ({"cap": 3, "epochs": 0}, r"epochs must lie in \[1"),

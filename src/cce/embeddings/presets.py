@@ -33,13 +33,15 @@ class Preset(TrainingDefaults):
 
 # no helpers, which a refit leaves at zero; 4 columns, as 8 are hardly better and cost twice the pointers; ids that are
 # seen once say too little of themselves, and share a vector
-LEARNED_OPTIONS = {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm", "max_rows": 256}
+NUM_ROWS = 256  # of a column; more are no better, and a pointer would take more than a byte
+LEARNED_OPTIONS = {"preset": "tuned", "num_helpers": 0, "share_tail": True, "start_scale": "dlrm", "max_rows": NUM_ROWS}
 LEARNED = Preset(LEARNED_OPTIONS, min_count=2, schedule=NEVER)
 HOW_TO_CLUSTER = ("combine", "first_rows", "helper_start", "num_helpers", "settings", "settle_after", "track_counts")
 
 PRESETS: Mapping[str, Preset] = {
     "tuned": Preset(
         {"preset": "tuned"},
+        num_rows=NUM_ROWS,
         min_count=5,
         schedule=TWICE_AN_EPOCH,
         num_columns=8,

@@ -26,6 +26,7 @@ class TrainingDefaults:
     """The defaults of a method in a training run; without arguments, those of a method that has no preset.
 
     options: arguments of the constructor.
+    num_rows: as many values a table may have as so many vectors, where there is no budget; None if one must be given.
     min_count: ids that occur less often in training stay hashed; None if the method has no pointers to learn.
     schedule: name of the schedule of runs of several epochs; "none" for no clusterings, unless their number is given.
     learned: what is different in a run whose pointers come from codes or refits, which then clusters at no other time.
@@ -35,6 +36,7 @@ class TrainingDefaults:
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
+    num_rows: int | None = None
     min_count: int | None = None
     schedule: str = "best-of-10-epochs"
     learned: TrainingDefaults | None = None

@@ -164,10 +164,23 @@ def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
 
 
 def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:
-    """`config` with its rounds of refits, and the ids of each feature that have learned pointers."""
+    """`config` with its budget, its rounds of refits, and the ids of each feature that have learned pointers."""
+    config = _with_budget(config)
     if data.schema.is_baked:
         return baked_config(config, data)
     return complete_config(config, data.schema.vocabulary_sizes, cache(lambda: count_ids(data)))
+
+
+def _with_budget(config: TrainConfig) -> TrainConfig:
+    """`config` with the cap that the method of its tables would have, if nothing else is said."""
+    check_choice("method", config.method, METHODS)
+    if not config.budget.is_full or config.method == FULL:
+        return config
+    num_rows = METHODS[config.method].training_defaults(config.preset).num_rows
+    if num_rows is None:
+        given = f"method {config.method!r} and preset {config.preset!r}"
+        raise ValueError(f"give one of cap, num_params, nbytes and compression with {given}, got none.")
+    return replace(config, cap=num_rows * config.embedding_dim)
 
 
 def complete_config(

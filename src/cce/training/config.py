@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from cce.budget import DEFAULT_METHOD, FULL, RULES, Budget
+from cce.budget import DEFAULT_METHOD, RULES, Budget
 from cce.checks import START_SCALES, check_choice, check_range, check_start_scale
 from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
 from cce.integrations import LOGGERS
@@ -78,7 +78,10 @@ class TrainConfig:
         default_factory=dict,
         metadata=_about("how many ids of a feature have learned pointers, instead of learned_min_count"),
     )
-    cap: int | None = field(default=None, metadata=_about("most parameters of any one table"))
+    cap: int | None = field(
+        default=None,
+        metadata=_about("most parameters of any one table; cce without a budget: those of 256 vectors"),
+    )
     num_params: int | None = field(default=None, metadata=_about("parameters of all tables together, instead of a cap"))
     nbytes: int | None = field(
         default=None, metadata=_about("bytes of all tables together, pointers included, instead of a cap")
@@ -259,10 +262,7 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
 
     def _check_pairs(self) -> None:
-        if self.budget.is_full and self.method != FULL:
-            raise ValueError(
-                f"give one of cap, num_params, nbytes and compression with method {self.method!r}, got none."
-            )
+        _ = self.budget  # which rejects two limits
         if self.batch_size % self.accumulate:
             sizes = f"batch_size={self.batch_size} and accumulate={self.accumulate}"
             raise ValueError(f"batch_size must be a multiple of accumulate, got {sizes}.")

@@ -5,7 +5,9 @@ from itertools import product
 import pytest
 import torch
 
+from cce.reclustering.refit import coding
 from cce.reclustering.refit.coding import CodebookSums, assign
+from cce.reclustering.refit.completion import diagonal_blocks
 from cce.reclustering.refit.posterior import Fit
 
 
@@ -60,6 +62,24 @@ def test_blocks_are_whole_matrices_with_zeros_between_them():
     for each, fit in zip(sums, fits, strict=True):
         each.add(fit, *expected)
     torch.testing.assert_close(sums[1].solve(codebooks), sums[0].solve(codebooks))
+
+
+@pytest.mark.parametrize("block_dim", [8, 4])
+def test_compiled_loops_find_what_plain_torch_finds(monkeypatch, block_dim):
+    whole, codebooks = make_fit(300, 8), make_codebooks(4, 11, 2)
+    blocks = torch.stack([diagonal_blocks(each, block_dim) for each in whole.curvatures])
+    fit = Fit(whole.ids, whole.vectors, blocks)
+    found = []
+    for available in (coding.available, False):
+        monkeypatch.setattr(coding, "available", available)
+        sums = CodebookSums.zeros(codebooks)
+        codes, wanted = assign(fit, codebooks)
+        sums.add(fit, codes, wanted)
+        found.append((codes, wanted, sums.curvatures, sums.wanted))
+    (codes, *others), (plain_codes, *plain_others) = found
+    assert torch.equal(codes, plain_codes)
+    for each, plain in zip(others, plain_others, strict=True):
+        torch.testing.assert_close(each, plain, rtol=1e-4, atol=1e-4)
 
 
 def test_the_metric_decides_not_the_distance():

@@ -11,6 +11,7 @@ from cce import EmbeddingCollection, Refit
 from cce.models import create_model
 from cce.reclustering.refit import refit as refit_module
 from cce.reclustering.refit import shared_pass
+from cce.reclustering.refit.posterior import SOLVED
 from cce.reclustering.refit.slopes import cross_entropy
 from cce.schema import Batch, Feature, Schema
 
@@ -166,11 +167,11 @@ def test_what_it_holds_is_bounded():
     new pointers of all of them; a new table; the block of each row if there are several."""
     model, rows = make_model(), Ratings(500, 1)
     table = model.tables.tables["user"]
-    every = USERS * (12 + 4 * 2) + table.nbytes
-    assert Refit(model, rows).nbytes("user") == USERS * (ID_NBYTES + 3 * 4 * DIM**2) + every
-    few = Refit(model, rows, max_nbytes=ID_NBYTES * 90)
-    assert few.ids_at_a_time("user") == 90
-    assert few.nbytes("user") == 90 * (ID_NBYTES + 3 * 4 * DIM**2) + every + len(rows)
+    every, solved = USERS * (12 + 4 * 2) + table.nbytes, 3 * 4 * DIM**2
+    assert Refit(model, rows).nbytes("user") == USERS * ID_NBYTES + SOLVED * solved + every
+    few = Refit(model, rows, max_nbytes=ID_NBYTES * (SOLVED - 4))
+    assert few.ids_at_a_time("user") == SOLVED - 4
+    assert few.nbytes("user") == (SOLVED - 4) * (ID_NBYTES + solved) + every + len(rows)
 
 
 def test_an_id_that_was_never_seen_gets_what_rare_ids_share():

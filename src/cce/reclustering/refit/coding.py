@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from cce.compiled import available, compile_loops
+
 if TYPE_CHECKING:
+    import numpy as np
+
     from cce.reclustering.refit.posterior import Fit
 
 SWEEPS = 2  # over the columns: the best row of one depends on those of the others
@@ -23,8 +27,28 @@ def assign(fit: Fit, codebooks: Tensor) -> tuple[Tensor, Tensor]:
 
     Column after column, the others fixed: `q` costs `qᵀ A q - 2 qᵀ b`, and `b` `(n, columns, width)` is returned.
     """
-    num_columns, _, width = codebooks.shape
     squares = (codebooks.unsqueeze(3) * codebooks.unsqueeze(2)).flatten(2)  # (columns, rows, width²)
+    return (_assign_in_loops if available else _assign_plain)(fit, codebooks, squares)
+
+
+def _assign_in_loops(fit: Fit, codebooks: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+    num_columns, _, width = codebooks.shape
+    codes = torch.zeros(len(fit.vectors), num_columns, dtype=torch.int64)
+    wanted = torch.empty(len(fit.vectors), num_columns, width)
+    _assign_ids(
+        fit.vectors.contiguous().numpy(),
+        fit.curvatures.contiguous().numpy(),
+        codebooks.contiguous().numpy(),
+        codebooks.transpose(1, 2).contiguous().numpy(),
+        squares.transpose(1, 2).contiguous().numpy(),
+        codes.numpy(),
+        wanted.numpy(),
+    )
+    return codes, wanted
+
+
+def _assign_plain(fit: Fit, codebooks: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+    num_columns, _, width = codebooks.shape
     left = torch.zeros_like(fit.vectors)  # what the rows of an id leave of its vector; nothing is assigned yet
     codes = torch.zeros(len(fit.vectors), num_columns, dtype=torch.int64)
     for _ in range(SWEEPS):
@@ -67,6 +91,10 @@ class CodebookSums:
 
     def add(self, fit: Fit, codes: Tensor, wanted: Tensor) -> None:
         """Add some ids to the rows that they were assigned to."""
+        if available:
+            added = fit.curvatures.contiguous().numpy(), codes.numpy(), wanted.numpy()
+            _add_ids(*added, self.curvatures.numpy(), self.wanted.numpy())
+            return
         width = self.wanted.shape[2]
         for column in range(codes.shape[1]):
             own = slice(column * width, (column + 1) * width)
@@ -80,3 +108,80 @@ class CodebookSums:
         matrices = torch.where(is_empty[..., None, None], torch.eye(codebooks.shape[2]).double(), self.curvatures)
         solved = torch.linalg.solve(matrices, self.wanted.unsqueeze(3)).squeeze(3).to(codebooks)
         return torch.where(is_empty.unsqueeze(2), codebooks, solved)
+
+
+@compile_loops
+def _assign_ids(
+    vectors: np.ndarray,
+    curvatures: np.ndarray,
+    codebooks: np.ndarray,
+    by_width: np.ndarray,  # (columns, width, rows): values of all rows side by side
+    squares: np.ndarray,  # (columns, width², rows)
+    codes: np.ndarray,
+    wanted: np.ndarray,
+) -> None:
+    num_columns, _, width = codebooks.shape
+    left, cost = vectors[0].copy(), squares[0, 0].copy()
+    for place in range(len(vectors)):
+        left[:] = 0
+        for turn in range(SWEEPS * num_columns):
+            column = turn % num_columns
+            own, start = wanted[place, column], column * width
+            _want(vectors[place], curvatures[place], left, start, own)
+            row = _cheapest(curvatures[place], start, own, by_width[column], squares[column], cost)
+            codes[place, column] = row
+            for i in range(width):
+                left[start + i] = vectors[place, start + i] - codebooks[column, row, i]
+        for column in range(num_columns):
+            _want(vectors[place], curvatures[place], left, column * width, wanted[place, column])
+
+
+@compile_loops
+def _want(vector: np.ndarray, curvature: np.ndarray, left: np.ndarray, start: int, own: np.ndarray) -> None:
+    block_dim = curvature.shape[1]
+    block = start - start % block_dim
+    for i in range(len(own)):
+        own[i] = 0
+        for j in range(block_dim):
+            is_own = start <= block + j < start + len(own)
+            own[i] += curvature[start + i, j] * (vector[block + j] if is_own else left[block + j])
+
+
+@compile_loops
+def _cheapest(
+    curvature: np.ndarray, start: int, own: np.ndarray, by_width: np.ndarray, squares: np.ndarray, cost: np.ndarray
+) -> int:
+    width, first = len(own), start % curvature.shape[1]
+    cost[:] = 0
+    for i in range(width):
+        twice = own[i] + own[i]
+        for row in range(len(cost)):
+            cost[row] -= twice * by_width[i, row]
+        for j in range(i):  # curvatures are symmetric
+            twice = curvature[start + i, first + j] + curvature[start + i, first + j]
+            for row in range(len(cost)):
+                cost[row] += twice * squares[i * width + j, row]
+        once = curvature[start + i, first + i]
+        for row in range(len(cost)):
+            cost[row] += once * squares[i * width + i, row]
+    best = 0
+    for row in range(1, len(cost)):
+        if cost[row] < cost[best]:
+            best = row
+    return best
+
+
+@compile_loops
+def _add_ids(
+    curvatures: np.ndarray, codes: np.ndarray, wanted: np.ndarray, total: np.ndarray, total_wanted: np.ndarray
+) -> None:
+    num_columns, width = wanted.shape[1:]
+    block_dim = curvatures.shape[2]
+    for place in range(len(codes)):
+        for column in range(num_columns):
+            row, start = codes[place, column], column * width
+            first = start % block_dim
+            for i in range(width):
+                total_wanted[column, row, i] += wanted[place, column, i]
+                for j in range(width):
+                    total[column, row, i, j] += curvatures[place, start + i, first + j]
