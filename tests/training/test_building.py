@@ -12,7 +12,15 @@ from cce.embeddings import ClusteredEmbedding
 from cce.runs import load_run
 from cce.schema import Feature, Schema
 from cce.training import Trainer
-from cce.training.building import build_model, build_schedule, code_bits, count_ids, num_refits, with_defaults
+from cce.training.building import (
+    build_model,
+    build_schedule,
+    code_bits,
+    complete_config,
+    count_ids,
+    num_refits,
+    with_defaults,
+)
 from cce.training.checkpoint import open_checkpoint
 from cce.training.loading import load_model
 from cce.training.optimizers import create_optimizers
@@ -251,12 +259,25 @@ def test_so_many_ids_that_a_refit_would_be_dear_are_refitted_if_asked(data, monk
 def test_many_tables_are_refitted_if_asked(data, monkeypatch):
     """Of three tables two have pointers."""
     plain, prepared = tiny_config(data, **PLAIN), PreparedData.open(data)
+    monkeypatch.setattr("cce.training.building.ROWS_PER_ID", 10**9)
     monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 2)
     assert with_defaults(plain, prepared).refits > 0
     monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 1)
     found = with_defaults(plain, prepared)
     assert (found.code_bits, found.refits) == (8, 0)
     assert with_defaults(replace(plain, refits=2), prepared).refits == 2
+
+
+def test_many_tables_are_refitted_where_ids_have_rows_enough(data, monkeypatch):
+    plain, prepared = tiny_config(data, **PLAIN), PreparedData.open(data)
+    found = with_defaults(plain, prepared).num_learned
+    monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 1)
+    enough = 800 // (found["c0"] + found["c1"])  # training rows for each id; the table of c2 is full
+    monkeypatch.setattr("cce.training.building.ROWS_PER_ID", enough)
+    assert with_defaults(plain, prepared).refits > 0
+    monkeypatch.setattr("cce.training.building.ROWS_PER_ID", enough + 1)
+    assert with_defaults(plain, prepared).refits == 0
+    assert complete_config(plain, prepared.schema.vocabulary_sizes, None).refits == 0  # nobody knows how many there are
 
 
 def test_a_run_whose_tables_are_all_small_has_nothing_to_refit(data, tmp_path):

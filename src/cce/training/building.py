@@ -35,7 +35,8 @@ NETWORK_PARAMS = 1000  # a model with fewer beside its tables has no network
 COUNTED_ROWS = 1 << 16  # in which ids are counted at a time
 CODE_STATE_NBYTES = 2  # of an id in codes, besides the codes
 SMALLEST_NBYTES = 1 << 20  # that a refit may hold
-REFITTED_TABLES = 4  # at most, without being asked
+REFITTED_TABLES = 4  # at most, without being asked, unless there are rows enough
+ROWS_PER_ID = 10  # of ids with pointers, that are enough
 REFITTED_VALUES = 1 << 26  # of vectors, that are refitted without being asked: 4 million ids of 16
 
 
@@ -188,7 +189,8 @@ def complete_config(
 ) -> TrainConfig:
     """The configuration of a run on vocabularies of these sizes.
 
-    By default there are no refits of many tables, nor of so many ids that a round would read the rows again and again.
+    By default there are no refits of many tables with few rows for each id, nor of so many ids that a round would read
+    the rows again and again.
 
     count: how often each id occurs, asked for where it matters; None if nobody knows.
     """
@@ -202,20 +204,28 @@ def complete_config(
     if not defaults.learned:
         return _with_num_learned(config, count)
     config = _with_num_learned(replace(config, refits=num_refits(config), code_bits=code_bits(config)), count)
-    if is_told or not config.refits or _is_worth_refits(config, vocabularies):
+    if is_told or not config.refits or _is_worth_refits(config, vocabularies, count):
         return config
     return replace(config, refits=0)
 
 
-def _is_worth_refits(config: TrainConfig, vocabularies: Mapping[str, int]) -> bool:
-    """Whether there are few enough tables with pointers, and ids that have them.
+def _is_worth_refits(
+    config: TrainConfig, vocabularies: Mapping[str, int], count: Callable[[], Mapping[str, Tensor]] | None
+) -> bool:
+    """Whether there are few enough tables with pointers, or rows enough for the ids that have them; and not too many.
 
-    With many tables, each of which could explain a row, refits are no better than codes, and dear (docs/codes.md).
+    With many tables, each of which could explain a row, and few rows for each of their ids, refits are no better than
+    codes (docs/codes.md).
     """
     planned = plan_tables(vocabularies, config.embedding_dim, **table_arguments(config)).tables
     learned = {table.name for table in planned if table.method == config.method}
     num_ids = sum(config.num_learned.get(name, vocabularies[name]) for name in learned)
-    return len(learned) <= REFITTED_TABLES and num_ids * config.embedding_dim <= REFITTED_VALUES
+    if num_ids * config.embedding_dim > REFITTED_VALUES:
+        return False
+    if len(learned) <= REFITTED_TABLES or count is None:
+        return len(learned) <= REFITTED_TABLES
+    num_rows = max(int(count()[name].sum()) for name in learned)
+    return ROWS_PER_ID * num_ids <= num_rows
 
 
 def _with_num_learned(config: TrainConfig, count: Callable[[], Mapping[str, Tensor]] | None) -> TrainConfig:
