@@ -20,6 +20,7 @@ from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
+from cce.embeddings.quantization_aware import QuantizationAwareEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.registry import (
     METHODS,
@@ -62,6 +63,7 @@ __all__ = [
     "LowRankEmbedding",
     "MixedDimensionEmbedding",
     "ProductQuantizedEmbedding",
+    "QuantizationAwareEmbedding",
     "Quantized",
     "QuantizedEmbedding",
     "RandomEmbedding",

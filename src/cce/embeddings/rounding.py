@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Sequence
 
     from torch import Tensor
 
@@ -37,7 +38,7 @@ class Rounding:
 
     def nearest(self, values: Tensor, scale: Tensor | float) -> Tensor:
         """The nearest codes, as floating-point numbers."""
-        return (values / scale).round_().clamp_(-self.largest, self.largest)
+        return (values / scale).round_().clamp(-self.largest, self.largest)
 
     def fitted_scales(self, parts: Iterable[Tensor]) -> Tensor:
         """The scale of each part of the values."""
@@ -49,7 +50,7 @@ class Rounding:
 
         Values that were rounded with such a scale have it again.
         """
-        largest, root = float(values.abs().max()), (_sum_of_squares(_pieces(values)) / values.numel()) ** 0.5
+        largest, root = float(values.abs().max()), math.sqrt(_sum_of_squares(_pieces(values)) / values.numel())
         wanted = sorted({min(largest, headroom * root) for headroom in self._headrooms()})
         if wanted[-1] < largest and self._is_exact(values, largest / self.largest):
             return largest / self.largest
@@ -71,8 +72,8 @@ class Rounding:
         )
 
 
-def _pieces(values: Tensor) -> Iterator[Tensor]:
-    return iter(values.flatten().split(SERIAL))
+def _pieces(values: Tensor) -> Sequence[Tensor]:
+    return torch.split(values.flatten(), SERIAL)
 
 
 def _sum_of_squares(pieces: Iterable[Tensor]) -> float:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from cce.budget import DEFAULT_METHOD, FULL, RULES, Budget
+from cce.budget import DEFAULT_METHOD, FULL_SIZED, RULES, Budget
 from cce.checks import START_SCALES, check_choice, check_range, check_start_scale
 from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
 from cce.integrations import LOGGERS
@@ -259,7 +259,7 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
 
     def _check_pairs(self) -> None:
-        if self.budget.is_full and self.method != FULL:
+        if self.budget.is_full and self.method not in FULL_SIZED:
             raise ValueError(
                 f"give one of cap, num_params, nbytes and compression with method {self.method!r}, got none."
             )
