@@ -92,12 +92,19 @@ def test_a_quantized_table_made_of_it_is_the_same_table(bits, scale_by):
     assert torch.equal(quantized.codes.read(torch.arange(1000)).float(), (dense / table.scale).round())
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [8, 16])
 def test_it_rounds_as_a_quantized_table_of_its_rows_does(bits):
     table = table_of(bits=bits)
     quantized = cce.QuantizedEmbedding(1000, 16, bits=bits, scale_by="column")
     quantized.fit_to(table.codebook.detach())
     assert torch.equal(table.eval().to_dense(), quantized.to_dense())
+
+
+def test_four_bits_cut_off_large_values_for_finer_steps():
+    weight = torch.randn(1000, 16, generator=torch.Generator().manual_seed(1))
+    table = table_of(bits=4)
+    table.fit_to(weight)
+    torch.testing.assert_close(table.scale[0], 2.5 * weight.square().mean(0).sqrt() / 7)
 
 
 def test_its_codes_are_those_of_the_table_as_it_is_evaluated():

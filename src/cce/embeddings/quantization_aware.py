@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cce.embeddings.training_defaults import TrainingDefaults
 
 FIT_EVERY = 256  # lookups in training; at first after 1, 2, 4, …, as scales change most there
+FEW_HEADROOMS = (2.5,)  # of 4 bits, see `Rounding`: rows that train so make up for large values that are cut off
 BLOCK = 1 << 16  # rows rounded at a time
 SCALE_BYTES, COUNT_BYTES = 4, 8
 
@@ -62,7 +63,7 @@ class QuantizationAwareEmbedding(RowEmbedding):
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(bits=bits, scale_by=scale_by)
-        self.rounding, self.scale_by = Rounding(bits), scale_by
+        self.rounding, self.scale_by = Rounding(bits, FEW_HEADROOMS), scale_by
         shape = self.shapes(num_embeddings, embedding_dim, {"scale_by": scale_by}).parameters["codebook"]
         self.codebook = normal_table(*shape, variance=self.start_variance, generator=generator)
         self.fitted = FittedScale(embedding_dim if scale_by == "column" else 1)

@@ -22,9 +22,13 @@ EXACT = 1e-5  # of a value: by no more it differs from a code times the scale th
 
 @dataclass(frozen=True)
 class Rounding:
-    """Values to codes of so many bits, whole numbers in `[-largest, largest]`."""
+    """Values to codes of so many bits, whole numbers in `[-largest, largest]`.
+
+    few_headrooms: with 4 bits, how many times the root mean square of the values the largest code may stand for.
+    """
 
     bits: int
+    few_headrooms: tuple[float, ...] = FEW_HEADROOMS
 
     @property
     def largest(self) -> int:
@@ -58,7 +62,7 @@ class Rounding:
         return scales[0] if len(scales) == 1 else min(scales, key=lambda scale: self._error(values, scale))
 
     def _headrooms(self) -> tuple[float, ...]:
-        return FEW_HEADROOMS if self.bits == FOUR else (HEADROOM,)
+        return self.few_headrooms if self.bits == FOUR else (HEADROOM,)
 
     def _error(self, values: Tensor, scale: float) -> float:
         """The squared error of rounding with this scale."""
