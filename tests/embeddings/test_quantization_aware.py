@@ -101,7 +101,7 @@ def test_it_rounds_as_a_quantized_table_of_its_rows_does(bits):
 
 
 def test_four_bits_cut_off_large_values_for_finer_steps():
-    weight = torch.randn(1000, 16, generator=torch.Generator().manual_seed(1))
+    weight = heavy_tailed()
     table = table_of(bits=4)
     table.fit_to(weight)
     torch.testing.assert_close(table.scale[0], 2.5 * weight.square().mean(0).sqrt() / 7)
@@ -152,7 +152,7 @@ def test_it_learns_what_its_codes_can_say():
 
 
 def fits(table, num_lookups):
-    """Before which lookups the scale is fitted, of a table whose rows are twice as large each time."""
+    """Before which lookups the scale is fitted, of a table whose rows grow each time."""
     found, ids = [], torch.tensor([0])
     for lookup in range(num_lookups):
         before = table.scale.clone()
