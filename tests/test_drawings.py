@@ -22,6 +22,7 @@ from drawings.robe import OFFSETS, SIZE, positions
 from drawings.sizes import cce_nbytes
 
 import cce
+from cce.budget import FULL_SIZED
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "docs" / "figures"
@@ -31,7 +32,7 @@ LINEAR = {product.method: product for product in PRODUCTS}
 
 
 def table_of(method):
-    budget = {} if method == "full" else {"num_params": BUDGET}
+    budget = {} if method in FULL_SIZED else {"num_params": BUDGET}
     options = {"preset": "paper"} if method == "cce" else {}  # four columns, as drawn
     return cce.create_embedding(method, NUM_IDS, DIM, seed=0, **budget, **options)
 

@@ -11,6 +11,7 @@ from drawings.journey import draw_journey
 from drawings.linear import PRODUCTS
 from drawings.overview import draw_overview
 from drawings.products import draw_ce_mult, draw_collide, draw_low_rank, draw_mixed_dim, draw_tt
+from drawings.quantization_aware import draw_qat
 from drawings.quantized import draw_quantized
 from drawings.refit import draw_refit
 from drawings.robe import draw_robe
@@ -29,6 +30,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
     "method-low-rank": draw_low_rank,
     "method-mixed-dim": draw_mixed_dim,
     "method-quantized": draw_quantized,
+    "method-qat": draw_qat,
     "overview": draw_overview,
     "cluster-event": draw_cluster_event,
     "journey-of-a-batch": draw_journey,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from cce.budget import DEFAULT_METHOD, FULL, Budget, check_given, make_budget
+from cce.budget import DEFAULT_METHOD, FULL, FULL_SIZED, Budget, check_given, make_budget
 from cce.checks import check_choice, check_flag, check_range, check_type, shown
 from cce.collection import share_out
 from cce.embeddings import METHODS, Embedding, EmbeddingBag, TableRequest, make_table
@@ -69,7 +69,8 @@ def compress(
     if start == "trained" and "start_scale" in options:
         raise ValueError(f"start_scale goes with start='random', got {options['start_scale']!r} with start='trained'.")
     limit = make_budget(budget, cap, num_params, nbytes, compression)
-    check_given(limit)
+    if method not in FULL_SIZED:
+        check_given(limit)
     min_params = (LARGE if names is None else 1) if min_params is None else min_params
     check_range("min_params", min_params, 0, 2**63)
     generator, patterns = make_generator(seed), _patterns(names)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cce
-from cce.budget import Budget
+from cce.budget import FULL_SIZED, Budget
 from cce.collection import EmbeddingCollection
 from cce.collection.plan import plan_tables
 from cce.embeddings import METHODS
@@ -18,7 +18,7 @@ from cce.embeddings import METHODS
 SIZES = {"user": 5000, "item": 800, "day": 7}
 EXCESS = {"dhe": 1.01}  # it rounds, as its documentation says
 OPTIONS = [
-    *[(method, {}) for method in METHODS if method != "full"],
+    *[(method, {}) for method in METHODS if method not in FULL_SIZED],
     ("hash", {"signed": True}),
     ("hash-embedding", {"weighted": True}),
     ("hash-embedding", {"num_hashes": 3}),
@@ -66,7 +66,7 @@ def test_more_first_rows_are_weighed(first_rows):
 @given(
     sizes=st.lists(st.integers(1, 10**6), min_size=1, max_size=6),
     dim=st.sampled_from([1, 3, 8, 16]),
-    method=st.sampled_from([method for method in METHODS if method not in ("full", "tt")]),
+    method=st.sampled_from([method for method in METHODS if method not in (*FULL_SIZED, "tt")]),
     rule=st.sampled_from(["cap", "proportional", "power"]),
     measure=st.sampled_from(["num_params", "nbytes"]),
     share=st.floats(0.001, 1.5),

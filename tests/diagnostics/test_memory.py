@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import cce
+from cce.budget import FULL_SIZED
 from cce.diagnostics import clustering_nbytes
 
 SEEDS = 3 * 8  # bytes of a hash function
@@ -109,7 +110,7 @@ def test_frozen_tables_weigh_as_much():
 
 @pytest.mark.parametrize("method", cce.list_methods())
 def test_a_table_alone_is_a_model_too(method):
-    own = cce.create_embedding(method, 300, 8, compression=1 if method == "full" else 3, seed=0)
+    own = cce.create_embedding(method, 300, 8, compression=1 if method in FULL_SIZED else 3, seed=0)
     (entry,) = cce.summary(own).tables
     assert (entry.name, entry.method) == ("(model)", method)
     assert (entry.num_embeddings, entry.embedding_dim, entry.full_params) == (300, 8, 2400)

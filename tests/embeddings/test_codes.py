@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cce.embeddings.codes import HEADROOM, Codes, check_bits
+from cce.embeddings.codes import Codes, check_bits
 
 
 @pytest.mark.parametrize(("bits", "largest"), [(4, 7), (8, 127), (16, 32767)])
@@ -13,15 +13,6 @@ def test_codes_are_saved_but_are_no_parameters(bits, largest):
     assert codes.double().state_dict()["values"].dtype is codes.values.dtype
 
 
-def test_a_scale_fits_the_largest_value_or_the_root_mean_square():
-    codes = Codes(1, 1, bits=8)
-    assert codes.fitted_scale(torch.tensor([-3.0, 1.0])) == pytest.approx(3 / 127)
-    far = torch.ones(1000)
-    far[0] = 1000.0
-    assert codes.fitted_scale(far) == pytest.approx(HEADROOM * far.square().mean().sqrt().item() / 127)
-    assert codes.fitted_scale(torch.zeros(5)) > 0
-
-
 @pytest.mark.parametrize("width", [1, 5, 6])
 def test_two_codes_of_four_bits_share_a_byte(width):
     codes = Codes(9, width, bits=4)
@@ -31,15 +22,6 @@ def test_two_codes_of_four_bits_share_a_byte(width):
     assert codes.numel == 9 * width
     rows = torch.tensor([7, 2, 2, 5])
     assert torch.equal(codes.read(rows).long(), written[rows - 2])
-
-
-def test_with_four_bits_the_scale_has_the_least_error():
-    values = torch.randn(4000, generator=torch.Generator().manual_seed(0))
-    codes = Codes(1, 1, bits=4)
-    best = codes.fitted_scale(values)
-    errors = [codes._error(values, headroom / 7) for headroom in (1, 1.5, 2, 2.5, 3, 4, 5, 8)]
-    assert codes._error(values, best) <= 1.02 * min(errors)
-    assert codes._error(values, best) / len(values) < 0.015  # 0.0115 is the best of 16 equal steps
 
 
 def test_other_widths_are_rejected():

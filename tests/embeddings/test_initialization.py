@@ -8,6 +8,7 @@ from scipy import stats
 from torch import nn
 
 import cce
+from cce.budget import FULL_SIZED
 from cce.embeddings import METHODS
 from cce.embeddings.initialization import normal_table, output_variance, projection_table, start_variance
 
@@ -67,7 +68,7 @@ def test_a_narrow_table_times_a_projection_keeps_the_variance(narrow):
 
 
 def make(method, start_scale, *, seed=0, **options):
-    budget = {} if method == "full" else {"compression": COMPRESSION}
+    budget = {} if method in FULL_SIZED else {"compression": COMPRESSION}
     return cce.create_embedding(method, NUM_IDS, DIM, seed=seed, start_scale=start_scale, **budget, **options)
 
 
@@ -106,6 +107,7 @@ def test_everything_else_that_is_random_does_not_depend_on_it(method, start_scal
     one, other = make(method, "uniform"), make(method, start_scale)
     trained = {name for name, _ in one.named_parameters()}
     trained |= {"codes.values"} if start_scale == "zero" else set()
+    trained |= {"fitted.scale"}  # follows what is trained
     for name, tensor in other.state_dict().items():
         if name not in trained:
             assert torch.equal(tensor, one.state_dict()[name])

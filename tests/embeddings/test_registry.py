@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import cce
+from cce.budget import FULL_SIZED
 from cce.embeddings import METHODS
 
 NAMES = [
@@ -23,6 +24,7 @@ NAMES = [
     "mixed-dim",
     "pq",
     "quantized",
+    "qat",
     "cce",
 ]
 
@@ -41,7 +43,7 @@ def test_the_methods_are_those_of_the_field():
 
 def test_each_name_gives_the_class_that_carries_it():
     for name, kind in METHODS.items():
-        table = cce.create_embedding(name, 500, 16, compression=1 if name == "full" else 3, seed=0)
+        table = cce.create_embedding(name, 500, 16, compression=1 if name in FULL_SIZED else 3, seed=0)
         assert type(table) is kind
         assert table.method == kind.method == name
 
@@ -144,7 +146,7 @@ def test_a_budget_that_holds_the_full_table_gives_it_and_keeps_the_common_option
 
 @pytest.mark.parametrize("method", NAMES)
 def test_a_seed_is_a_new_generator_with_that_seed(method):
-    budget = {} if method == "full" else {"compression": 4}
+    budget = {} if method in FULL_SIZED else {"compression": 4}
     seeded = cce.create_embedding(method, 300, 8, seed=3, **budget)
     generated = cce.create_embedding(method, 300, 8, generator=torch.Generator().manual_seed(3), **budget)
     assert same_state(seeded, generated)
@@ -152,7 +154,7 @@ def test_a_seed_is_a_new_generator_with_that_seed(method):
 
 @pytest.mark.parametrize("method", NAMES)
 def test_a_generator_or_seed_leaves_torchs_own_randomness_alone(method):
-    budget = {} if method == "full" else {"compression": 4}
+    budget = {} if method in FULL_SIZED else {"compression": 4}
     before = torch.get_rng_state()
     cce.create_embedding(method, 300, 8, seed=3, **budget)
     assert torch.equal(torch.get_rng_state(), before)

@@ -3,6 +3,7 @@
 import pytest
 
 import cce
+from cce.budget import FULL_SIZED
 from cce.embeddings.shapes import Shapes
 
 
@@ -34,7 +35,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize(("method", "options"), OPTIONS, ids=[f"{m} {o or ''}" for m, o in OPTIONS])
 def test_a_table_has_the_parameters_that_its_class_says(method, options):
-    compression = 1 if method == "full" else 3
+    compression = 1 if method in FULL_SIZED else 3
     table = cce.create_embedding(method, 300, 8, compression=compression, **options)
     kind = type(table)
     request = cce.plan_tables({"a": 300}, 8, method=method, compression=compression, options={method: options})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cce.budget import Budget
+from cce.budget import FULL_SIZED, Budget
 from cce.embeddings import METHODS
 from cce.embeddings.sizing import TableRequest
 
@@ -11,7 +11,7 @@ def request(method="cce", num_embeddings=1000, **options):
     return TableRequest(METHODS[method], num_embeddings, 16, options, name="user")
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "full"])
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in FULL_SIZED])
 @pytest.mark.parametrize("measure", ["num_params", "nbytes"])
 def test_it_is_never_larger_than_the_limit_and_grows_with_it(method, measure):
     asked = request(method)
@@ -34,6 +34,15 @@ def test_below_the_smallest_it_is_the_smallest_and_above_the_full_it_is_full():
 
 def test_a_method_that_is_larger_than_the_full_table_gives_the_full_table():
     assert request("collide", num_embeddings=1).smallest("nbytes").method == "full"
+
+
+@pytest.mark.parametrize("method", FULL_SIZED)
+def test_a_method_of_one_size_has_it_whatever_the_limit(method):
+    asked = request(method)
+    for measure in ("num_params", "nbytes"):
+        assert asked.within(1, measure) == asked.within(10**9, measure) == asked.smallest(measure) == asked.largest
+    assert (asked.largest.method, asked.largest.num_params, asked.full.method) == (method, 16_000, "full")
+    assert asked.for_budget(Budget()) == asked.largest
 
 
 def test_a_total_below_the_smallest_is_rejected_and_a_cap_is_not():

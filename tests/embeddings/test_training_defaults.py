@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import cce
+from cce.budget import FULL_SIZED
 from cce.embeddings import METHODS, TrainingDefaults, named_schedule
 from cce.embeddings.training_defaults import PAPER_SCHEDULES
 
@@ -42,7 +43,8 @@ def test_the_tuned_schedule_has_a_name_too():
 @pytest.mark.parametrize("preset", ["tuned", "paper"])
 def test_a_method_without_presets_has_the_schedule_of_the_paper_and_no_pointers_to_count(method, preset):
     defaults = METHODS[method].training_defaults(preset)
-    options = {"start_scale": "dlrm"} if (method, preset) == ("full", "paper") else {}  # the paper's baseline is DLRM
+    is_baseline = preset == "paper" and method in FULL_SIZED  # the paper's baseline is DLRM
+    options = {"start_scale": "dlrm"} if is_baseline else {}
     assert defaults == TrainingDefaults(options)
     assert defaults.min_count is None
     assert defaults.cluster_epochs(1) == [0.25, 0.5]

@@ -5,6 +5,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import cce
+from cce.budget import FULL_SIZED
 from helpers.linear_tables import seeded, some_ids
 
 NUM_IDS, DIM = 700, 16
@@ -12,7 +13,7 @@ FEATURES = {"user": NUM_IDS, "item": 300}
 
 
 def table(method, device=None, seed=0, **options):
-    budget = {"compression": 1} if method == "full" else {"num_params": 1600}
+    budget = {"compression": 1} if method in FULL_SIZED else {"num_params": 1600}
     return cce.create_embedding(method, NUM_IDS, DIM, seed=seed, device=device, **budget, **options)
 
 

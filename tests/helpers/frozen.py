@@ -25,6 +25,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "mixed-dim": [{}],
     "pq": [{}, {"residual": True}],
     "quantized": [{}, {"scale_by": "group"}, {"scale_by": "column", "bits": 16, "num_learned": 50}, {"bits": 4}],
+    "qat": [{}, {"bits": 4, "scale_by": "table"}, {"padding_idx": 2}],
     "cce": [
         {},
         {"num_learned": 100},
@@ -37,7 +38,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
         {"padding_idx": 3, "num_columns": 1},
     ],
 }
-BUDGETS = {"full": NUM_IDS * DIM}  # the others get less than the full table
+BUDGETS = {"full": NUM_IDS * DIM, "qat": NUM_IDS * DIM}  # the others get less than the full table
 CASES = [(method, options) for method, forms in FORMS.items() for options in forms]
 LINEAR = [case for case in CASES if case[0] not in ("dhe", "tt", "collide", "mixed-dim", "low-rank")]
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import DEFAULT_METHOD, FULL, MEASURES, RULES, Budget
+from cce.budget import DEFAULT_METHOD, FULL_SIZED, MEASURES, RULES, Budget
 from cce.cli.typed import typed_bytes
 from cce.text import format_table
 
@@ -172,7 +172,7 @@ def _split(table: Footprint, plan: RunPlan) -> tuple[int, int, int, int] | None:
     kind, num_ids = METHODS[table.method], table.num_embeddings
     told = table.sizes.get("num_learned")
     num_learned = num_ids if told is None else told
-    if table.method == FULL:
+    if table.method in FULL_SIZED:
         return num_ids, 0, 0, 0
     if issubclass(kind, QuantizedEmbedding):
         return num_learned, 0, 0, num_ids - num_learned

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from cce.budget import DEFAULT_METHOD, FULL, Budget, make_budget
+from cce.budget import DEFAULT_METHOD, Budget, make_budget
 from cce.checks import check_choice, check_range, check_type, shown
 from cce.embeddings import MAX_IDS, METHODS, Clusterable, TableRequest
 from cce.footprint import Footprint, Footprints
@@ -47,7 +47,7 @@ def plan_tables(
     itemsize: bytes of a parameter.
 
     A feature whose full table fits in its share keeps its full table. None gets less than its method's smallest table.
-    Without a budget all tables are full, and the plan, when printed, says why.
+    Without a budget all tables are full, or as large, and the plan, when printed, says why.
     """
     check_vocabularies("vocabularies", vocabularies)
     check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
@@ -90,8 +90,9 @@ def share_out(
 
 
 def _unlimited(request: TableRequest) -> Footprint:
-    """The full table; where another method was asked for, with the reason why it is not used."""
-    return request.full if request.kind.method == FULL else replace(request.full, reason=NO_BUDGET)
+    """The largest table; where another method was asked for, with the reason why it is not used."""
+    largest = request.largest
+    return largest if largest.method == request.kind.method else replace(largest, reason=NO_BUDGET)
 
 
 def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
@@ -171,7 +172,7 @@ def _largest_within(
 
     if size(0.0) > limit:
         raise ValueError(f"{measure} must be at least {size(0.0)}, the smallest tables together, got {limit}.")
-    wanted = [getattr(request.full, shared) for request in requests]
+    wanted = [getattr(request.largest, shared) for request in requests]
     high = max(full / share for full, share in zip(wanted, shares, strict=True) if share > 0)
     low = high if size(high) <= limit else 0.0
     precision = BYTE_PRECISION if shared == "nbytes" else 0.0

@@ -10,7 +10,6 @@ from cce.embeddings.cluster_pool import cluster_all, naming, stage_all
 from cce.embeddings.cluster_step import ClusterStep, Quantized
 from cce.embeddings.clusterable import Clusterable, ClusterEvent, RowTransfer, StagedClustering, check_plain_parameters
 from cce.embeddings.clustered import FITTED_AT_A_TIME, ClusteredEmbedding
-from cce.embeddings.codes import HEADROOM
 from cce.embeddings.colliding import CollidingEmbedding
 from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
@@ -21,6 +20,7 @@ from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
+from cce.embeddings.quantization_aware import QuantizationAwareEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.registry import (
     METHODS,
@@ -31,6 +31,7 @@ from cce.embeddings.registry import (
     register_method,
 )
 from cce.embeddings.robe import RobeEmbedding
+from cce.embeddings.rounding import HEADROOM
 from cce.embeddings.row_gradients import RowGradients
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import TableRequest
@@ -62,6 +63,7 @@ __all__ = [
     "LowRankEmbedding",
     "MixedDimensionEmbedding",
     "ProductQuantizedEmbedding",
+    "QuantizationAwareEmbedding",
     "Quantized",
     "QuantizedEmbedding",
     "RandomEmbedding",

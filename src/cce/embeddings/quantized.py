@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from cce import compiled
 from cce.checks import check_range
 from cce.embeddings.base import MAX_IDS, Embedding, check_weight
-from cce.embeddings.codes import FOUR, Codes, check_bits, row_nbytes
+from cce.embeddings.codes import Codes, check_bits, row_nbytes
 from cce.embeddings.initialization import StartScale, output_variance
 from cce.embeddings.options import choice, optional, rules, whole
+from cce.embeddings.rounding import FOUR
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.training_defaults import TrainingDefaults
 from cce.indexing import (
@@ -247,7 +248,7 @@ class QuantizedEmbedding(Embedding):
         deviation = self.start_variance**0.5
         with torch.no_grad():
             size = deviation or output_variance(self.embedding_dim) ** 0.5
-            self.scale.fill_(self.codes.headroom * size / self.codes.largest)
+            self.scale.fill_(self.codes.rounding.headroom * size / self.codes.largest)
             for block in blocks(len(self.codes.values), BLOCK):
                 drawn = torch.randn(len(block), self.embedding_dim, generator=generator, device="cpu")
                 self._round(int(block[0]), drawn.mul_(deviation))
@@ -255,18 +256,16 @@ class QuantizedEmbedding(Embedding):
     def _round(self, first: int, values: Tensor) -> None:
         """Set the codes of the rows from `first` on to the nearest ones."""
         rows = torch.arange(first, first + len(values), device=values.device)
-        nearest = (values / self.scale_of(rows).float()).round_()
-        largest = self.codes.largest
-        self.codes.write(first, nearest.clamp_(-largest, largest))
+        self.codes.write(first, self.codes.rounding.nearest(values, self.scale_of(rows).float()))
 
     def _fitted_scales(self, values: Tensor) -> Tensor:
-        """Scales with which the largest value is the largest code, unless it lies far out."""
+        """Scales that fit the values of their parts of the table."""
         parts = [values]
         if self.scale_by == "column":
-            parts = [values[:, column] for column in range(self.embedding_dim)]
+            parts = list(values.unbind(1))
         elif self.scale_by == "group":
             parts = [values[first:last] for first, last in pairwise([*self.group_starts, len(values)])]
-        return torch.tensor([self.codes.fitted_scale(part) for part in parts]).view(self.scale.shape)
+        return self.codes.rounding.fitted_scales(parts).view(self.scale.shape)
 
     def _shared_means(self, weight: Tensor) -> Tensor:
         sums = torch.zeros(self.num_shared, self.embedding_dim, dtype=torch.float64, device=weight.device)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cce.budget import Budget, check_given, make_budget
+from cce.budget import FULL_SIZED, Budget, check_given, make_budget
 from cce.checks import check_choice, check_range, shown
 from cce.embeddings.base import MAX_IDS, Embedding
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
@@ -21,6 +21,7 @@ from cce.embeddings.hashing_trick import HashingTrickEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
+from cce.embeddings.quantization_aware import QuantizationAwareEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.sizing import TableRequest
@@ -50,6 +51,7 @@ METHODS: dict[str, type[Embedding]] = {
         MixedDimensionEmbedding,
         ProductQuantizedEmbedding,
         QuantizedEmbedding,
+        QuantizationAwareEmbedding,
         ClusteredEmbedding,
     )
 }
@@ -95,16 +97,16 @@ def create_embedding(
     """A table within a budget: of at most `num_params` parameters or `nbytes` bytes, or `compression` times fewer.
 
     `method` is a name of `list_methods`, or a class of your own. A budget that holds the full table gives the full
-    table; see `Budget` for what each of them means. `options` are the arguments of the method's class
-    (`cce.ClusteredEmbedding` and so on), and are checked against it. Randomness comes from `generator`, or from a new
-    one with `seed`, or from torch's global one.
+    table, but for methods that have no other size; see `Budget` for what each of them means. `options` are the
+    arguments of the method's class (`cce.ClusteredEmbedding` and so on), and are checked against it. Randomness comes
+    from `generator`, or from a new one with `seed`, or from torch's global one.
     """
     kind = find_method(method)
     check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
     check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
     check_placement(device, dtype)
     limit = make_budget(budget, cap, num_params, nbytes, compression)
-    if kind is not FullEmbedding:
+    if kind.method not in FULL_SIZED:
         check_given(limit)
     if limit.num_learned is not None:
         got = shown(dict(limit.num_learned))

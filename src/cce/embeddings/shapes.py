@@ -24,6 +24,7 @@ class Shapes:
     num_counts: int = 0  # ids whose occurrences are counted
     codes: tuple[int, int] = (0, 0)  # rows of trained integers, and their width
     code_row_nbytes: int = 0  # of a row of them
+    scale_nbytes: int = 0  # of scales that are no parameters, and of what they are fitted by
 
     @property
     def num_params(self) -> int:
@@ -32,7 +33,7 @@ class Shapes:
 
     def codebook_nbytes(self, itemsize: int) -> int:
         """Bytes of everything trainable; a parameter has `itemsize`."""
-        return self._num_floats * itemsize + self.codes[0] * self.code_row_nbytes
+        return self._num_floats * itemsize + self.codes[0] * self.code_row_nbytes + self.scale_nbytes
 
     @property
     def pointer_nbytes(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from cce.budget import FULL_SIZED
 from cce.footprint import Footprint
 
 if TYPE_CHECKING:
@@ -40,10 +41,15 @@ class TableRequest:
         )
 
     @cached_property
+    def largest(self) -> Footprint:
+        """The table where there is room for everything: the full one, unless the method has a size of no less."""
+        return self._footprint({}) if self.kind.method in FULL_SIZED else self.full
+
+    @cached_property
     def fewest_params(self) -> Footprint:
         """The table of the fewest parameters, or the full one if that has fewer."""
         if self.fewest >= self.full.num_params:
-            return self.full
+            return self.largest
         size = self.num_embeddings, self.embedding_dim, self.fewest, self._complete
         return self._footprint(self.kind.size_for_budget(*size))
 
@@ -58,7 +64,7 @@ class TableRequest:
         smallest = self.fewest_params
         return (
             smallest
-            if smallest is self.full
+            if smallest is self.largest
             else self._footprint(smallest.sizes | self.kind.smallest_options(self._complete))
         )
 
@@ -71,8 +77,8 @@ class TableRequest:
 
         The full table, if it is within the limit.
         """
-        if limit >= getattr(self.full, measure):
-            return self.full
+        if limit >= getattr(self.largest, measure):
+            return self.largest
         smallest = self.smallest(measure)
         if limit <= (self.fewest if measure == "num_params" else smallest.nbytes):
             return smallest
@@ -84,7 +90,7 @@ class TableRequest:
     def for_budget(self, budget: Budget) -> Footprint:
         """The table that its own budget gives it; a total below the smallest table is rejected."""
         if budget.is_full:
-            return self.full
+            return self.largest
         measure, limit = ("nbytes" if budget.nbytes else "num_params"), budget.total(self.full.num_params)
         smallest = self.fewest if measure == "num_params" else self.fewest_bytes.nbytes
         if limit < smallest and budget.cap is None:

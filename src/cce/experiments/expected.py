@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import FULL
+from cce.budget import FULL_SIZED
 from cce.embeddings import METHODS
 from cce.experiments.measured_order import MeasuredOrder, Series, Standing, read_measured_order
 from cce.text import format_bytes, format_ratio, format_table
@@ -114,7 +114,7 @@ class _Tried:
 
     def others(self, measured: MeasuredOrder, names: Collection[str]) -> dict[str, bool]:
         """The series that are not among the names, and methods without a series: can they be made?"""
-        methods = {each.method for each in measured.series.values()} | {FULL}
+        methods = {each.method for each in measured.series.values()} | {*FULL_SIZED}
         rest = [each for name, each in measured.series.items() if name not in names]
         rest += [Series(name, name, {}, 0) for name in METHODS if name not in methods]
         return {each.name: self._plan(each) is not None for each in rest}

@@ -42,7 +42,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import MEASURES
+from cce.budget import FULL_SIZED, MEASURES
 from cce.checks import check_range
 from cce.evaluation import METRICS, describe_metric
 from cce.experiments.tune_grid import DEFAULT_GRID, TuneGrid, make_grid
@@ -90,9 +90,9 @@ class Recipe:
         return {name: value for name, value in self.train.items() if name not in replaced} | own
 
     def caps_of(self, series: str) -> tuple[int | None, ...]:
-        """The budgets of a series; None for the full table, which has none."""
+        """The budgets of a series; None for tables that have one size, such as the full one."""
         own = self.all_series()[series]
-        return (None,) if own["method"] == "full" or has_total(own) else tuple(own.get("caps", self.caps))
+        return (None,) if own["method"] in FULL_SIZED or has_total(own) else tuple(own.get("caps", self.caps))
 
     def all_series(self) -> dict[str, dict[str, Any]]:
         """Every line of the plot, with the options that are its own."""
@@ -191,7 +191,7 @@ def _check_series(recipe: Recipe, where: str) -> None:
         if source is not None and (source not in every or "start_from" in every[source]):
             raise ValueError(f"{here} must start from a series of the recipe that starts from none, got {source!r}.")
     for name, options in every.items():
-        if options["method"] != "full" and not has_total(options) and not options.get("caps", recipe.caps):
+        if options["method"] not in FULL_SIZED and not has_total(options) and not options.get("caps", recipe.caps):
             raise ValueError(f"{where} must have caps for {name}, in [sweep] or in its [series], got none.")
 
 

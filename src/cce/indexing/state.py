@@ -51,7 +51,7 @@ def versions_of(modules: Iterable[nn.Module]) -> list[Version]:
 
 
 class IndexModule(Versioned):
-    """A module whose attributes `index_state` are integer tensors saved with it.
+    """A module whose attributes `index_state` are tensors saved with it, mostly of integers.
 
     Those that are `device_tensors` as well follow `.to(device)`; the others stay on the CPU.
     """

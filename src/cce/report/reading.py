@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cce.budget import FULL_SIZED
 from cce.records import RunRecord
 from cce.report.groups import SOURCE_EPOCHS, SOURCE_TRAINING, key_of
 from cce.run_folder import CONFIG, LOG, RECIPE, RECORD, RECORDS, TRIALS, RunFolder
@@ -210,7 +211,7 @@ def num_planned(plan: dict[str, Any]) -> int:
     sweep, own = _table(plan, "sweep"), _table(plan, "series")
     seeds, caps = len(sweep.get("seeds", (0,))), len(sweep.get("caps", ()))
     series = {name: {"method": name} for name in sweep.get("methods", ())} | own
-    runs = (1 if each.get("method") == "full" else len(each.get("caps", range(caps))) for each in series.values())
+    runs = (1 if each.get("method") in FULL_SIZED else len(each.get("caps", range(caps))) for each in series.values())
     return seeds * sum(runs)
 
 

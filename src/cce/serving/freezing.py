@@ -25,6 +25,7 @@ from cce.embeddings import (
     LinearEmbedding,
     LowRankEmbedding,
     MixedDimensionEmbedding,
+    QuantizationAwareEmbedding,
     QuantizedEmbedding,
     TensorTrainEmbedding,
 )
@@ -237,6 +238,10 @@ def _freeze_others(table: Embedding, size: Size, codebook: Codebook) -> FrozenTa
         codes = table.codes
         learned = {"num_learned": table.num_learned, "bits": codes.bits}
         return FrozenCodes(size, codes.values, table.scale, starts, seeds=seeds, **learned)
+    if isinstance(table, QuantizationAwareEmbedding):
+        codes, scale = table.to_codes()
+        learned = {"num_learned": table.num_embeddings, "bits": codes.bits}
+        return FrozenCodes(size, codes.values, scale, [0], seeds=None, **learned)
     if isinstance(table, CollidingEmbedding):
         return _freeze_colliding(table, size, codebook)
     if isinstance(table, MixedDimensionEmbedding):

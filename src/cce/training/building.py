@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from cce.budget import FULL
+from cce.budget import FULL, FULL_SIZED
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import BakedCollection, EmbeddingCollection, plan_tables
@@ -175,7 +175,7 @@ def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:
 def _with_budget(config: TrainConfig) -> TrainConfig:
     """`config` with the cap that the method of its tables would have, if nothing else is said."""
     check_choice("method", config.method, METHODS)
-    if not config.budget.is_full or config.method == FULL:
+    if not config.budget.is_full or config.method in FULL_SIZED:
         return config
     num_rows = METHODS[config.method].training_defaults(config.preset).num_rows
     if num_rows is None:
