@@ -22,11 +22,11 @@ ROUNDING = 1e-5  # of the BCE: sums over ranks and matrix products of half a bat
 MOVED_IDS = 5e-3  # of the BCE once tables were clustered, see `same_curve`
 
 
-def two_processes(job, data, out):
+def two_processes(data, out, *jobs):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     paths = os.pathsep.join([str(TESTS), str(TESTS.parent / "src"), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [*command, str(TESTS / "helpers" / "two_ranks.py"), job, str(data), str(out)],
+        [*command, str(TESTS / "helpers" / "two_ranks.py"), str(data), str(out), *jobs],
         capture_output=True,
         text=True,
         timeout=300,
@@ -40,14 +40,33 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def together(data, tmp_path_factory):
-    """The folder of all runs that two processes did, and of one that they took over from one."""
+def started(data, tmp_path_factory):
+    """Two processes that do one job after the other, since to start them takes long: their folder and what they say."""
     out = tmp_path_factory.mktemp("together")
-    before = torch.get_num_threads()
     Trainer(tiny_config(data, **RUNS["together"]), out / "alone").run()
-    result = two_processes("train", data, out)
-    assert result.returncode == 0, result.stderr[-3000:]
-    yield out
+    return out, two_processes(data, out, "send", "refuse", "diverge", "refit", "train")
+
+
+@pytest.fixture
+def done(started):
+    """`done(job)`: the folder of a job that both processes have done."""
+
+    def check(job):
+        out, result = started
+        files = [out / f"{job}-{rank}.done" for rank in range(2)]
+        assert all(file.exists() for file in files), result.stderr[-3000:]
+        return out
+
+    return check
+
+
+@pytest.fixture
+def together(started, done):
+    """The folder of all runs that two processes did, and of one that they took over from one."""
+    before = torch.get_num_threads()
+    folder = done("train")
+    assert started[1].returncode == 0, started[1].stderr[-3000:]
+    yield folder
     torch.set_num_threads(before)
 
 
@@ -95,18 +114,16 @@ def test_counts_are_those_of_all_processes(together, data, tmp_path):
         assert torch.equal(one[name], two[name])
 
 
-def test_processes_send_each_other_what_they_should(data, tmp_path):
-    result = two_processes("send", data, tmp_path)
-    assert result.returncode == 0, result.stderr[-3000:]
+def test_processes_send_each_other_what_they_should(done):
+    done("send")
 
 
-def test_processes_share_the_rows_of_a_refit(data, tmp_path):
-    result = two_processes("refit", data, tmp_path)
-    assert result.returncode == 0, result.stderr[-3000:]
+def test_processes_share_the_rows_of_a_refit(done):
+    done("refit")
 
 
 def test_a_process_that_dies_ends_all_with_a_clear_message(data, tmp_path):
-    result = two_processes("die", data, tmp_path)
+    result = two_processes(data, tmp_path, "die")
     assert result.returncode != 0
     last = tmp_path / "died" / "checkpoints" / "step-0000000006"
     how = f"resume with `cce train --resume {tmp_path / 'died'}`."
@@ -114,19 +131,17 @@ def test_a_process_that_dies_ends_all_with_a_clear_message(data, tmp_path):
     assert read_checkpoint(last).step == 6
 
 
-def test_processes_end_together_when_one_of_them_diverges(data, tmp_path):
-    result = two_processes("diverge", data, tmp_path)
-    assert result.returncode == 0, result.stderr[-3000:]
-    last = list_checkpoints(tmp_path / "diverged" / "checkpoints")[-1]
+def test_processes_end_together_when_one_of_them_diverges(done):
+    out = done("diverge")
+    last = list_checkpoints(out / "diverged" / "checkpoints")[-1]
     assert read_checkpoint(last).step == 5
-    told = [(tmp_path / f"rank-{rank}.txt").read_text() for rank in range(2)]
+    told = [(out / f"rank-{rank}.txt").read_text() for rank in range(2)]
     assert told[0] == told[1]
     assert told[0].startswith("loss must be finite, got inf at step 6 with learning rate 0.01: training diverged.")
 
 
-def test_no_process_clusters_when_one_of_them_cannot(data, tmp_path):
-    result = two_processes("refuse", data, tmp_path)
-    assert result.returncode == 0, result.stderr[-3000:]
+def test_no_process_clusters_when_one_of_them_cannot(done):
+    done("refuse")
 
 
 def test_without_torchrun_a_process_is_alone():

@@ -1,4 +1,4 @@
-"""What two processes do together, started by `torchrun`: `two_ranks.py JOB DATA OUT`."""
+"""What two processes do together, started by `torchrun`: `two_ranks.py DATA OUT JOB ...`."""
 
 from __future__ import annotations
 
@@ -183,5 +183,8 @@ def refuse(ranks, data, out):
 
 
 if __name__ == "__main__":
+    data_folder, out_folder, *jobs = sys.argv[1:]
     with init_distributed() as these_ranks:
-        globals()[sys.argv[1]](these_ranks, Path(sys.argv[2]), Path(sys.argv[3]))
+        for job in jobs:
+            globals()[job](these_ranks, Path(data_folder), Path(out_folder))
+            (Path(out_folder) / f"{job}-{these_ranks.rank}.done").touch()

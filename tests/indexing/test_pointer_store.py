@@ -4,6 +4,7 @@ import copy
 import multiprocessing
 import pickle
 import re
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
@@ -249,16 +250,19 @@ def replace_elsewhere(store, num_rows):
     assert store.replace(store.stage(filled(num_rows, seed=1))) is store
 
 
+@pytest.fixture(scope="module")
+def other_process():
+    with ProcessPoolExecutor(1, mp_context=torch.multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_rows", "change"), [(2, write_elsewhere), (16, replace_elsewhere), (300, write_elsewhere)]
 )
-def test_another_process_sees_the_same_pointers_and_changes_them(num_rows, change):
+def test_another_process_sees_the_same_pointers_and_changes_them(other_process, num_rows, change):
     store = filled(num_rows, shared=True)
-    process = torch.multiprocessing.get_context("spawn").Process(target=change, args=(store, num_rows))
-    process.start()
-    process.join(120)
-    assert process.exitcode == 0
+    other_process.submit(change, store, num_rows).result(120)
     assert torch.equal(rows_of(store), some_rows(num_rows, seed=1))
 
 

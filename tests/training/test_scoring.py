@@ -16,6 +16,7 @@ from cce.evaluation import ScoredRows, auc, binary_cross_entropy, find_metric
 from cce.schema import Batch, Feature, Schema
 from cce.training.building import build_model
 from cce.training.scoring import group_column, score
+from helpers import scoring_ranks
 from helpers.runs import tiny_config, tiny_data
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -143,9 +144,10 @@ def processes(count, data):
 
 
 @pytest.mark.slow
-def test_three_processes_get_the_scores_of_one_to_the_bit_and_fail_together(tmp_path):
+def test_three_processes_get_the_scores_of_one_to_the_bit_and_fail_together(tmp_path, capsys):
     data = tiny_data(tmp_path / "data", num_rows=5_000)  # 500 validation rows: the last batch has fewer than processes
-    (one,), several = processes(1, data), processes(3, data)
+    scoring_ranks.main(data, ALL)
+    one, several = json.loads(capsys.readouterr().out), processes(3, data)
     assert len(several) == 3
     assert set(one["exact"]) == set(ALL)
     for each in several:

@@ -118,6 +118,7 @@ def stopping_trainer(data, out, stop, **changes):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+import torch._dynamo  # by optimizers: once here, and not in every child
 from cce.reclustering import sharing
 from cce.training import checkpoint, Trainer
 from cce.embeddings import cluster_step, clustered
