@@ -36,7 +36,7 @@ COUNTED_ROWS = 1 << 16  # in which ids are counted at a time
 CODE_STATE_NBYTES = 2  # of an id in codes, besides the codes
 SMALLEST_NBYTES = 1 << 20  # that a refit may hold
 REFITTED_TABLES = 4  # at most, without being asked, unless there are rows enough
-ROWS_PER_ID = 10  # of ids with pointers, that are enough
+ROWS_PER_ID = 4  # of ids with pointers, that are enough
 REFITTED_VALUES = 1 << 26  # of vectors, that are refitted without being asked: 4 million ids of 16
 
 

@@ -174,7 +174,7 @@ class TrainConfig:
         default=None,
         metadata=_about(
             "rounds of refits after the last epoch: pointers from the vectors that ids want; left out: 5 for cce where "
-            "at most 4 tables learn pointers, or there are 10 rows for each id that does; unless anything is "
+            "at most 4 tables learn pointers, or there are 4 rows for each id that does; unless anything is "
             "said about clustering"
         ),
     )
