@@ -169,7 +169,7 @@ def test_features_may_have_names(capsys):
 
 
 @pytest.mark.parametrize(
-    ("word", "limit"), [("300000", 300_000), ("300kB", 300_000), ("0.3MB", 300_000), ("0.3M", 300_000)]
+    ("word", "limit"), [("120000", 120_000), ("120kB", 120_000), ("0.12MB", 120_000), ("0.12M", 120_000)]
 )
 def test_bytes_may_have_a_unit(capsys, word, limit):
     _, out, _ = typed(capsys, "user=20000", "item=3000", "--nbytes", word, "--json")

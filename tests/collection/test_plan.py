@@ -321,8 +321,8 @@ def test_counts_are_those_of_features_that_there_are():
         cce.plan_tables(sizes, 8, budget=cce.Budget(cap=320, num_learned={"b": 7}), counts=counts)
 
 
-def test_bytes_are_spent_on_pointers_before_full_tables():
-    """With the learned ids given: no small table is full while a large one lacks rows; the rest is spent."""
+def test_bytes_are_spent_on_pointers_and_rows_and_not_on_full_tables():
+    """With the learned ids given: every table has its pointers and `max_rows`, and more would be no better."""
     sizes, learned = (
         {"large": 100_000, "middle": 20_000, "small": 3_000},
         {"large": 40_000, "middle": 10_000, "small": 2_000},
@@ -338,7 +338,7 @@ def test_bytes_are_spent_on_pointers_before_full_tables():
     assert plan(pointers + 3 * 16_384 + 2_000) == {"large": 256, "middle": 256, "small": 256}
     some = plan(pointers - 4 * 40_000 // 2 + 3 * 16_384)  # half a byte is left for each pointer of the largest
     assert some == {"large": 16, "middle": 256, "small": 256}
-    assert plan(pointers + 3 * 16_384 + 200_000) == {"large": 256, "middle": 256, "small": "full"}
+    assert plan(pointers + 3 * 16_384 + 10**9) == {"large": 256, "middle": 256, "small": 256}
 
 
 @pytest.mark.parametrize(("cap", "num_rows"), [(500, 15), (2_400, 75)])

@@ -45,6 +45,15 @@ def test_a_method_of_one_size_has_it_whatever_the_limit(method):
     assert asked.for_budget(Budget()) == asked.largest
 
 
+@pytest.mark.parametrize("measure", ["num_params", "nbytes"])
+def test_with_most_rows_a_table_is_full_only_where_that_is_no_larger(measure):
+    options = {"max_rows": 8, "num_columns": 4, "num_helpers": 0}
+    asked = request(num_embeddings=1000, **options)
+    assert asked.within(10**9, measure) == asked.largest
+    assert (asked.largest.method, asked.largest.sizes["num_rows"]) == ("cce", 8)
+    assert request(num_embeddings=8, **options).within(10**9, measure).method == "full"
+
+
 def test_a_total_below_the_smallest_is_rejected_and_a_cap_is_not():
     with pytest.raises(ValueError, match="num_params must be at least 32 for method 'cce' of these sizes, got 3"):
         request().for_budget(Budget(num_params=3))

@@ -42,8 +42,14 @@ class TableRequest:
 
     @cached_property
     def largest(self) -> Footprint:
-        """The table where there is room for everything: the full one, unless the method has a size of no less."""
-        return self._footprint({}) if self.kind.method in FULL_SIZED else self.full
+        """The table where there is room for everything: the full one, unless the method has its own, or `max_rows`."""
+        if self.kind.method in FULL_SIZED:
+            return self._footprint({})
+        if self._complete.get("max_rows") is None or self.fewest >= self.full.num_params:
+            return self.full
+        size = self.num_embeddings, self.embedding_dim, self.full.num_params, self._complete
+        most = self._footprint(self.kind.size_for_budget(*size))
+        return most if most.nbytes < self.full.nbytes else self.full
 
     @cached_property
     def fewest_params(self) -> Footprint:
