@@ -55,8 +55,8 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
     counts: `(num_embeddings,)`, instead of `num_learned`: how often each id occurs in training. The preset then says
         which ids learn pointers, as it does in a training run; ids must be numbered by falling count.
     share_tail: all ids from `num_learned` on have one vector, the first rows, instead of hashed rows.
-    max_rows: most rows of each table where a budget leaves room for more, also for the full table, which it then is only
-        if it is no larger. After refits more rows score worse: rows that few ids share know these ids' labels by heart
+    max_rows: most rows of each table where a budget leaves room for more, be it for the full table, unless that is no
+        larger. After refits more rows score worse: rows that few ids share know these ids' labels by heart
         (docs/refit.md).
     first_rows: rows of each table before the first clustering, if more should be spent there.
     settle_after: the number of the clustering at which helpers end and their rows go to the clusters: the paper's last
