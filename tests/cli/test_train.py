@@ -119,7 +119,10 @@ def test_a_model_of_ones_own_is_trained(data, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["DATA"], "give one of cap, num_params, nbytes and compression with method 'cce', got none."),
+        (
+            ["DATA", "--method", "hash"],
+            "give one of cap, num_params, nbytes and compression with method 'hash' and preset 'tuned', got none.",
+        ),
         (["nowhere", "--cap", "8"], "must be a data set made by `cce prepare`, got no manifest.json there."),
         (["--cap", "8"], "data must be given: the folder of a data set made by `cce prepare`."),
         (

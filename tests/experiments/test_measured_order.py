@@ -45,7 +45,7 @@ def test_the_stored_order_says_what_the_results_say():
         standings = [each.series for each in order.standings(ratio)]
         assert next(name for name in standings if not order.series[name].source) in ("cce", "cce, 8 columns")
         assert ratio == 8 or standings[0] in ("cce", "cce, 8 columns")
-    assert {each.series for each in order.standings(1000)} == {"robe", "ce-concat", "hash"}
+    assert {each.series for each in order.standings(1000)} == {"robe", "ce-concat", "hash", "hash-embedding"}
     assert order.standings(10_000) == []
 
 
