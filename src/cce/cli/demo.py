@@ -29,7 +29,7 @@ def add_verb(verbs: Any) -> None:
     )
     parser.add_argument("--rows", type=int, default=None, help="rows of the click log (default: 300000)")
     parser.add_argument("--epochs", type=int, default=None, help="passes over the rows (default: 4)")
-    about = "most parameters of a table, one or several (default: 2000 8000 32000)"
+    about = "most parameters of a table, one or several (default: 500 2000 8000)"
     parser.add_argument("--caps", type=int, nargs="+", default=None, help=about)
     parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the records as JSON instead of a table")

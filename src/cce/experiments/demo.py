@@ -36,7 +36,7 @@ class DemoConfig:
     num_clusters: int = 16
     num_dense: int = 4
     embedding_dim: int = 16
-    caps: tuple[int, ...] = (2_000, 8_000, 32_000)  # most parameters of a table
+    caps: tuple[int, ...] = (500, 2_000, 8_000)  # most parameters of a table
     epochs: int = 4
     batch_size: int = 1024
     lr: float = 0.005
