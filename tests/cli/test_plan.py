@@ -145,7 +145,13 @@ def test_the_order_to_expect_is_that_of_the_bytes_of_the_plan_where_the_budget_h
     assert plan["expected_order"]["nbytes"] == plan["all_tables"]["nbytes"]
 
 
-@pytest.mark.parametrize("budget", [(), ("--nbytes", "5M")])
+def test_without_a_budget_it_is_the_plan_of_a_run_without_one(capsys):
+    bare, told = (json.loads(typed(capsys, "user=60000", *budget, "--json")[1]) for budget in ((), ("--cap", "4096")))
+    assert bare == told
+    assert (bare["tables"][0]["method"], bare["run"]["code_bits"], bare["run"]["refits"]) == ("cce", 8, 5)
+
+
+@pytest.mark.parametrize("budget", [("--method", "hash"), ("--nbytes", "5M")])
 def test_there_is_no_order_where_full_tables_fit(capsys, budget):
     assert json.loads(typed(capsys, "user=60000", *budget, "--json")[1])["expected_order"] is None
     assert "order to expect" not in typed(capsys, "user=60000", *budget)[1]

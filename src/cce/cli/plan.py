@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.budget import DEFAULT_METHOD, FULL_SIZED, MEASURES, RULES, Budget
+from cce.checks import check_choice
 from cce.cli.typed import typed_bytes
 from cce.text import format_table
 
@@ -131,10 +132,13 @@ def _features(words: list[str]) -> tuple[dict[str, int], dict[str, Tensor]]:
 
 def _plan(options: argparse.Namespace, vocabularies: Mapping[str, int], counts: Mapping[str, Tensor]) -> RunPlan:
     from cce.collection import plan_tables
+    from cce.embeddings import METHODS
     from cce.training import RunPlan, TrainConfig, parse_pairs, plan_run
 
     limits = {name: getattr(options, name) for name in MEASURES}
-    if Budget(**limits, rule=options.rule).is_full:
+    check_choice("method", options.method, METHODS)
+    has_own = METHODS[options.method].training_defaults(options.preset).num_rows is not None
+    if Budget(**limits, rule=options.rule).is_full and not has_own:
         return RunPlan(plan_tables(vocabularies, options.dim, method=options.method), {})
     config = TrainConfig(
         data="",

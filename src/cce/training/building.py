@@ -166,13 +166,13 @@ def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
 
 def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:
     """`config` with its budget, its rounds of refits, and the ids of each feature that have learned pointers."""
-    config = _with_budget(config)
+    config = with_budget(config)
     if data.schema.is_baked:
         return baked_config(config, data)
     return complete_config(config, data.schema.vocabulary_sizes, cache(lambda: count_ids(data)))
 
 
-def _with_budget(config: TrainConfig) -> TrainConfig:
+def with_budget(config: TrainConfig) -> TrainConfig:
     """`config` with the cap that the method of its tables would have, if nothing else is said."""
     check_choice("method", config.method, METHODS)
     if not config.budget.is_full or config.method in FULL_SIZED:
@@ -222,9 +222,9 @@ def _is_worth_refits(
     num_ids = sum(config.num_learned.get(name, vocabularies[name]) for name in learned)
     if num_ids * config.embedding_dim > REFITTED_VALUES:
         return False
-    if len(learned) <= REFITTED_TABLES or count is None:
-        return len(learned) <= REFITTED_TABLES
-    num_rows = max(int(count()[name].sum()) for name in learned)
+    if len(learned) <= REFITTED_TABLES:
+        return True
+    num_rows = 0 if count is None else max(int(count()[name].sum()) for name in learned)
     return ROWS_PER_ID * num_ids <= num_rows
 
 

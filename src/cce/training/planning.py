@@ -10,7 +10,7 @@ import torch
 from cce.collection import plan_tables
 from cce.embeddings import METHODS
 from cce.footprint import Footprint, Footprints
-from cce.training.building import code_bits, complete_config, method_options, num_refits, table_arguments
+from cce.training.building import code_bits, complete_config, method_options, num_refits, table_arguments, with_budget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +43,7 @@ def plan_run(
         pointers, or as many as `Budget` says.
     power: that of `Budget`, which a run does not change.
     """
+    config = with_budget(config)
     budget = replace(config.budget, power=power)  # or say first that it is wrong
     config = _completed(config, vocabularies, counts)
     budget = replace(budget, num_learned=config.num_learned or None)
