@@ -34,6 +34,12 @@ class RunRecord:
     tables: tuple[Footprint, ...] = ()
     events: list[dict[str, Any]] = field(default_factory=list)  # clusterings: step, table, churn, H1, H2, …
     environment: dict[str, Any] = field(default_factory=dict)  # commit, versions, machine
+    curve_before_finalize: list[dict[str, float]] = field(default_factory=list)  # validations of int8 rows, by step
+
+    @property
+    def whole_curve(self) -> list[dict[str, float]]:
+        """All validations in their order; those before tables were finalized are of another model than was tested."""
+        return [*self.curve_before_finalize, *self.curve]
 
     @property
     def training_nbytes(self) -> int | None:
@@ -77,7 +83,8 @@ class RunRecord:
             raise TypeError(f"a record must be a JSON object, got {line[:80]!r}.")
         known = {each.name: values[each.name] for each in fields(cls) if each.name in values}
         known["scores"] = _with_nan("scores", values["scores"] if "scores" in values else _first_scores(values))
-        known["curve"] = [_with_nan("a line of curve", line) for line in _list(values, "curve")]
+        for name in ("curve", "curve_before_finalize"):
+            known[name] = [_with_nan(f"a line of {name}", line) for line in _list(values, name)]
         known["tables"] = tuple(_table(each) for each in _list(values, "tables"))
         missing = [each.name for each in fields(cls) if each.name not in known and _is_required(each)]
         if missing:

@@ -233,6 +233,7 @@ def test_the_ledger_shows_the_run_that_is_chosen(visit):
     seen = visit()
     seen.page.locator(f"{GROUP} select.run").select_option(label="cce, cap 8,000")
     ledger = f"{GROUP} .ledger table"
+    assert seen.page.locator(f"{ledger} th").count() == seen.page.locator(f"{ledger} tbody tr:first-child td").count()
     assert seen.column(ledger, 1)[:2] == ["all tables", "tables.C3"]
     assert seen.column(ledger, 4)[1] == "8,000"
     assert seen.column(ledger, 5)[1:3] == ["32.0 kB", "32.0 kB"]

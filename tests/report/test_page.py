@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 from dataclasses import asdict, replace
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from cce.report import vega
 from cce.report.page import make_page, progress_text, sweep_command, train_command
 from cce.report.reading import Collected, LiveRun
 from cce.report.sections import make_sections
+from cce.report.tables import LEDGER_NUMBERS
 from cce.training.config import TrainConfig
 from cce.training.options import make_config
 from helpers.made_records import made_record, made_records
@@ -79,6 +81,12 @@ def test_metrics_are_a_list_to_choose_from_where_there_are_several():
     assert page.count(" hidden><figcaption>") == 2
     assert page.count('data-size="training"><figcaption>') == 1
     assert "Best: cce, cap 500, AUC 0.7000." in page
+
+
+def test_the_ledger_of_the_script_has_the_columns_of_the_ledger():
+    script = files("cce.report").joinpath("page.js").read_text(encoding="utf-8")
+    (columns,) = re.findall(r"^const LEDGER = \[(.*?)^\];", script, re.MULTILINE | re.DOTALL)
+    assert re.findall(r'^  \["(.+?)", \(table\) =>', columns, re.MULTILINE) == ["table", "method", *LEDGER_NUMBERS]
 
 
 @needs_vega

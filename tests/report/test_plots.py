@@ -126,6 +126,13 @@ def run_rows(records, live=(), name=None):
     return curve_rows(group) if name is None else event_rows(group, name)
 
 
+def test_the_curve_of_a_run_begins_with_the_validations_of_its_int8_rows():
+    early = [{"step": 100, "bce": 0.6}, {"step": 200, "bce": 0.5}]
+    late = [{"step": 201, "epoch": 1, "bce": 0.55}, {"step": 202, "epoch": 1, "bce": 0.52}]
+    rows = run_rows([made_record("cce", 500, curve=late, curve_before_finalize=early)])
+    assert [row["step"] for row in rows if "score_bce" in row] == [100, 200, 201, 202]
+
+
 def test_one_run_of_each_budget_that_of_the_lowest_seed():
     rows = run_rows([made_record("cce", 500, seed) for seed in (2, 1)])
     scored = [row for row in rows if "score_bce" in row]

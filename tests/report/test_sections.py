@@ -23,7 +23,7 @@ def test_a_section_for_each_group_with_the_same_colours():
     assert [table.name for table in clicks.tables] == [
         f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "columns", "settings", "ledger")
     ]
-    assert books.headline.startswith("No full table among these runs")
+    assert books.headline.startswith("No run with full tables")
 
 
 def test_what_is_expected_goes_to_its_group():
@@ -96,7 +96,8 @@ def test_when_nobody_gets_there():
 
 def test_without_a_full_table():
     assert sentence(made_record("cce", 500, bce=0.5)) == (
-        "No full table among these runs, so compression factors cannot be computed. Best: cce, cap 500, BCE 0.5000."
+        "No run with full tables, so no size is known at which their score is reached; "
+        "factors compare sizes only. Best: cce, cap 500, BCE 0.5000."
     )
     assert sentence(made_record("cce", 500, bce=float("nan"))).endswith("None has a score.")
 

@@ -71,6 +71,13 @@ def test_the_best_epoch_is_a_mean_over_seeds():
     assert "| 1.5 |" in table.as_markdown()
 
 
+def test_no_run_is_best_after_its_last_epoch():
+    refitted = [{"step": 9, "epoch": 2, "bce": 0.3}, {"step": 10, "epoch": 3, "bce": 0.2}]
+    record = made_record("cce", 500, curve=refitted)
+    record.config["epochs"] = 2
+    assert table_of([record]).as_dicts()[0]["best epoch"] == 2
+
+
 EXPECTED = {
     "source": "the paper",
     "compression": {"cce": 8500, "ce-concat": [127, 155], "hash": "many"},

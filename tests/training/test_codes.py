@@ -52,6 +52,8 @@ def test_after_the_last_epoch_they_are_the_tables_that_were_asked_for(whole, dat
 def test_validations_of_codes_are_in_the_log_and_not_compared_with_those_of_pointers(whole):
     out, record, trainer, _ = whole
     assert [scores["step"] for scores in record.curve] == [14]
+    assert [scores["step"] for scores in record.curve_before_finalize] == [4, 9, 13]
+    assert record.whole_curve[-1]["epoch"] == 1  # of one: no epoch follows the last
     assert [line["step"] for line in RunFolder(out).read_log() if line["kind"] == "validation"] == [4, 9, 13, 14]
     assert trainer.session.stopping.best_step == 14
 

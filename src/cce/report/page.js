@@ -153,17 +153,22 @@ function size(value) {
 
 const ratio = (value) => `${value.toLocaleString("en-US", { maximumFractionDigits: value < 99.95 ? 1 : 0 })}×`;
 
-function ledgerCells(table) {
-  const bytes = (table.codebook_nbytes ?? 0) + (table.pointer_nbytes ?? 0);
-  const number = (value, write) => (Number.isFinite(value) ? [value, write(value)] : ["", "–"]);
-  return [
-    [table.name ?? ""], [table.method ?? ""],
-    number(table.num_embeddings, count), number(table.num_params, count),
-    number(table.codebook_nbytes, size), number(table.pointer_nbytes, size), number(table.gradient_nbytes, size),
-    number(table.optimizer_nbytes, size), number(table.codes_nbytes, size), number(table.clustering_nbytes, size),
-    number(table.full_nbytes / bytes, ratio), number(table.full_params / table.num_params, ratio),
-  ];
-}
+const number = (value, write) => (Number.isFinite(value) ? [value, write(value)] : ["", "–"]);
+
+const LEDGER = [ // a heading, and the cell of a table below it
+  ["table", (table) => [table.name ?? ""]],
+  ["method", (table) => [table.method ?? ""]],
+  ["ids", (table) => number(table.num_embeddings, count)],
+  ["params", (table) => number(table.num_params, count)],
+  ["codebook", (table) => number(table.codebook_nbytes, size)],
+  ["pointers", (table) => number(table.pointer_nbytes, size)],
+  ["gradients", (table) => number(table.gradient_nbytes, size)],
+  ["optimizer", (table) => number(table.optimizer_nbytes, size)],
+  ["codes", (table) => number(table.codes_nbytes, size)],
+  ["clustering", (table) => number(table.clustering_nbytes, size)],
+  ["fewer bytes", (table) => number(table.full_nbytes / (table.codebook_nbytes + table.pointer_nbytes), ratio)],
+  ["fewer params", (table) => number(table.full_params / table.num_params, ratio)],
+];
 
 function total(rows) {
   const sum = { name: "all tables", method: "" };
@@ -176,14 +181,12 @@ function total(rows) {
 }
 
 function showLedger(box, ledger) {
-  const names = ["table", "method", "ids", "params", "codebook", "pointers", "gradients", "optimizer", "clustering"];
-  names.push("fewer bytes", "fewer params");
   const rows = unpack(ledger.rows).sort((first, last) => (last.full_params ?? 0) - (first.full_params ?? 0));
   const table = document.createElement("table");
   table.className = "sortable";
   table.dataset.name = "ledger";
   const head = table.createTHead().insertRow();
-  names.forEach((name, index) => {
+  LEDGER.forEach(([name], index) => {
     const cell = document.createElement("th");
     const button = document.createElement("button");
     button.type = "button";
@@ -197,7 +200,8 @@ function showLedger(box, ledger) {
   const body = table.createTBody();
   for (const row of [total(rows), ...rows]) {
     const line = body.insertRow();
-    ledgerCells(row).forEach(([value, text], index) => {
+    LEDGER.forEach(([, cellOf], index) => {
+      const [value, text] = cellOf(row);
       const cell = line.insertCell();
       cell.textContent = text ?? value;
       if (text !== undefined) cell.dataset.value = value;

@@ -159,7 +159,7 @@ def thin(points: Sequence[Row], leading: MetricInfo) -> list[Row]:
 def _runs(group: Group) -> Iterator[tuple[str, str, list[Row], list[Row], bool]]:
     """Series, budget, validations, clusterings, and whether the run is still under way."""
     for budget in group.budgets:
-        yield budget.series, budget.label, budget.first.curve, budget.first.events, False
+        yield budget.series, budget.label, budget.first.whole_curve, budget.first.events, False
     for run in group.live:
         method = str(run.config.get("method", "cce"))
         series = run.series or method

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cce.report.table import Table
     from cce.report.vega import Plot
 
+NO_BASELINE = "No run with full tables, so no size is known at which their score is reached; factors compare sizes only."
 MOST_VERSIONS = 3  # that are named; the environment table has them all
 
 
@@ -106,7 +107,7 @@ def headline(group: Group) -> str:
     if not group.budgets:
         return f"No run is finished yet; {len(group.live)} under way."
     if group.baseline_score is None:
-        return f"No full table among these runs, so compression factors cannot be computed. {_best(group)}"
+        return f"{NO_BASELINE} {_best(group)}"
     factors = {name: group.factor(name, group.lead) for name in group.series if name != group.full_series}
     reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: _rank(factors[name]))
     if not factors:

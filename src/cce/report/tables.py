@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -130,13 +131,16 @@ def _difference(difference: float | None) -> Cell:
 
 
 def _best_epoch(budget: Budget, leading: MetricInfo) -> float | None:
-    """The epoch of the best validation; unfinished or unvalidated runs have none."""
+    """The epoch of the best validation; unfinished or unvalidated runs have none.
+
+    Refits follow the last epoch and are counted as part of it; stored records may count them as one more.
+    """
     epochs = []
     for record in budget.records:
         lines = [line for line in record.curve if is_number(line.get(leading.name)) and "epoch" in line]
         scored = [(leading.loss(line[leading.name]), line["epoch"]) for line in lines]
         if scored:
-            epochs.append(min(scored)[1])
+            epochs.append(min(min(scored)[1], record.config.get("epochs") or math.inf))
     return fmean(epochs) if epochs else None
 
 

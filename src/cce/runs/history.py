@@ -49,4 +49,4 @@ def _packed(pack: Pack) -> RunHistory:
         curve = pack.manifest["state"].get("curve", [])
         return RunHistory(curve, missing=missing | {"clusterings": NO_RECORD})
     record = RunRecord.from_json(pack.read(RECORD).decode())
-    return RunHistory(record.curve, clusterings=record.events, record=record, missing=missing)
+    return RunHistory(record.whole_curve, clusterings=record.events, record=record, missing=missing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import subprocess
 from dataclasses import asdict, replace
@@ -22,7 +23,7 @@ from cce.version import __version__
 from cce.workers import num_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from torch import nn
 
@@ -58,7 +59,8 @@ def keep_record(
 ) -> RunRecord:
     """The record of a run, written to its folder."""
     ledger, seconds = summary(model), session.stopwatch.seconds
-    events = [line for line in folder.scan_log()[0] if line["kind"] == "cluster"]
+    lines, _ = folder.scan_log()
+    events = [line for line in lines if line["kind"] == "cluster"]
     weights = ledger.total
     record = RunRecord(
         method=session.config.method,
@@ -76,10 +78,21 @@ def keep_record(
         tables=_tables(ledger, session, {event["table"] for event in events}),
         events=events,
         environment=environment(),
+        curve_before_finalize=_curve_before_finalize(lines),
     )
     if session.ranks.is_main:
         folder.write_record(record)
     return record
+
+
+def _curve_before_finalize(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """The validations that the log has of tables before their int8 rows became pointers."""
+    end = max((index for index, line in enumerate(lines) if line["kind"] == "codes"), default=0)
+    return [
+        {name: math.nan if value is None else value for name, value in line.items() if name != "kind"}
+        for line in lines[:end]
+        if line["kind"] == "validation"
+    ]
 
 
 def _tables(ledger: Footprints, session: Session, clustered: Collection[str]) -> tuple[Footprint, ...]:

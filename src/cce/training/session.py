@@ -144,6 +144,11 @@ class Session:
         )
 
     @property
+    def epoch(self) -> int:
+        """The epoch under way, from 1; between two of them, and after the last, the one that is done."""
+        return self.loader.epoch + (self.loader.position > 0)
+
+    @property
     def rows_trained(self) -> int:
         """Rows of all epochs so far, on all ranks together."""
         return self.loader.epoch * self.num_rows + self.loader.position

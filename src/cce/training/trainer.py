@@ -196,7 +196,7 @@ class Trainer(TableEvents):
             scores = session.score(session.model, "validation")
         leading = session.stopping.metric
         is_best = session.stopping.add(scores[leading.name], session.step)
-        session.curve.append({"step": session.step, "epoch": session.loader.epoch + 1, **scores})
+        session.curve.append({"step": session.step, "epoch": session.epoch, **scores})
         self.write("validation", **scores)
         self.progress.update(0, validation=leading.format(scores[leading.name]))
         note = ", the best so far" if is_best else ""
