@@ -127,24 +127,6 @@ def test_settings_of_clusterings_are_printed_as_they_are_given(capsys, clicks):
     assert (run["options"]["settings"], run["refits"]) == ({"max_iter": 3}, 0)
 
 
-def test_the_order_to_expect_is_that_of_the_budget_in_bytes(capsys):
-    words = ("user=60000", "item=8000", "--nbytes", "0.3M")
-    order = json.loads(typed(capsys, *words, "--json")[1])["expected_order"]
-    assert (order["nbytes"], order["sets"]) == (300_000, ["anime", "bookcrossing", "criteo_dac80k", "ml1m"])
-    assert order["methods"][0]["words"].startswith("--method cce")
-    assert 0 < order["methods"][0]["standing"]["training"][0] < 4
-    _, out, _ = typed(capsys, *words)
-    assert "The order to expect in 300.0 kB, 14.5× fewer than full tables." in out
-    assert "not on your data: `cce sweep` measures that." in out
-    lines = [line for line in out.splitlines() if line.startswith("--method ")]
-    assert [line.partition("  ")[0] for line in lines] == [each["words"] for each in order["methods"]]
-
-
-def test_the_order_to_expect_is_that_of_the_bytes_of_the_plan_where_the_budget_has_none(capsys):
-    plan = json.loads(typed(capsys, "user=60000", "--cap", "4096", "--json")[1])
-    assert plan["expected_order"]["nbytes"] == plan["all_tables"]["nbytes"]
-
-
 @pytest.mark.parametrize(("words", "learning"), [((), (8, 5)), (("--refits", "0"), (0, 0))])
 def test_without_a_budget_it_is_the_plan_of_a_run_without_one(capsys, words, learning):
     budgets = ((), ("--cap", "4096"))
@@ -152,12 +134,6 @@ def test_without_a_budget_it_is_the_plan_of_a_run_without_one(capsys, words, lea
     assert bare == told
     assert bare["tables"][0]["method"] == "cce"
     assert (bare["run"]["code_bits"], bare["run"]["refits"]) == learning
-
-
-@pytest.mark.parametrize("budget", [("--method", "hash"), ("--nbytes", "5M")])
-def test_there_is_no_order_where_full_tables_fit(capsys, budget):
-    assert json.loads(typed(capsys, "user=60000", *budget, "--json")[1])["expected_order"] is None
-    assert "order to expect" not in typed(capsys, "user=60000", *budget)[1]
 
 
 @pytest.mark.slow

@@ -146,57 +146,22 @@ def test_raw_data_is_looked_for_in_the_folder_of_data(here, monkeypatch, capsys)
     assert [record.series for record in read_records(here / "runs" / "sweeps" / "mine" / "records.jsonl")] == ["full"]
 
 
-def test_a_dry_run_tells_the_cost_and_writes_nothing(here, data, capsys):
-    words = ["--data", str(data), "--out", "out", "--jobs", "2", "--dry-run"]
+def test_a_dry_run_lists_the_runs_that_are_left_and_runs_none(here, data, capsys):
+    words = ["--data", str(data), "--out", "out", "--dry-run"]
     before = sorted(here.rglob("*"))
     assert main(["sweep", "recipe.toml", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:4] == ["series", "cap", "params", "fewer"]
-    assert [line.split()[0] for line in lines[2:5]] == ["full", "cce", "pq"]
-    assert lines[3].split()[1:4] == ["320", "888", "1.9×"]
-    assert lines[5].startswith("3 runs; about ")
-    assert lines[5].endswith(
-        "by 2 jobs. With clusterings and refits, without quantisations, and as if no run stopped early."
-    )
-    assert lines[6].startswith("checkpoints: up to ")
-    assert main(["sweep", "recipe.toml", *words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [(point["series"], point["num_rows"]) for point in found["points"]] == [
-        ("full", 1600),
-        ("cce", 1600),
-        ("pq", 0),
+    assert [line.split() for line in lines[2:5]] == [
+        ["full", "1,704", "1"],
+        ["cce", "320", "888", "1"],
+        ["pq", "320", "888", "1"],
     ]
+    assert lines[5:] == ["3 of 3 runs are left."]
     assert sorted(here.rglob("*")) == before
-
-
-def test_a_dry_run_without_prepared_data_answers_from_the_first_raw_rows(here, monkeypatch, capsys):
-    """The raw file is found through CCE_DATA only, and nothing is prepared."""
-    (here / "raw").mkdir()
-    rows = "".join(f"{row % 2},u{row % 5},i{row % 7}\n" for row in range(400))
-    (here / "raw" / "clicks.csv").write_text("click,user,item\n" + rows)
-    monkeypatch.setenv("CCE_DATA", str(here / "raw"))
-    recipe = RECIPE.replace("synthetic --rows 1000 --vocabulary-sizes 120 60 30 --clusters 4 --num-dense 2", "RAW")
-    recipe = recipe.replace("RAW", "table clicks.csv --label click --categorical user item --split order")
-    (here / "mine.toml").write_text(recipe)
-    before = sorted(here.rglob("*"))
-    assert main(["sweep", "mine.toml", "--only", "full", "--dry-run", "--json"]) == 0
-    out, err = capsys.readouterr()
-    (point,) = json.loads(out)["points"]
-    assert (point["num_rows"], point["num_params"], err) == (2 * 320, (6 + 8) * 8, "")
-    assert sorted(here.rglob("*")) == before
-
-
-def test_a_dry_run_of_synthetic_clicks_makes_a_few_of_them(here, capsys):
-    (here / "recipe.toml").write_text(RECIPE.replace("--rows 1000", "--rows 100000"))
-    assert main(["sweep", "recipe.toml", "--only", "full", "--dry-run"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[2].split()[:2] == ["full", "1,704"]
-    assert "160,000" in lines[2]
-    assert lines[-1].startswith(
-        "The data is not prepared yet: this is from the first rows of the raw files, which have "
-    )
-    assert "about 5.0 times as many rows" in lines[-1]
-    assert not (here / "runs").exists()
+    assert main(["sweep", "recipe.toml", "--data", str(data), "--out", "out", "--only", "cce"]) == 0
+    capsys.readouterr()
+    assert main(["sweep", "recipe.toml", *words, "--only", "full", "cce", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"series": "full", "cap": None, "num_params": 1704, "num_runs": 1}]
 
 
 def test_json_is_all_that_is_printed_where_data_is_prepared_too(here, capsys):

@@ -87,7 +87,7 @@ def test_a_dry_run_counts_all_rounds_and_writes_nothing(words, tmp_path, capsys)
     assert main(["tune", "plain.toml", *words, "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:3] for line in lines[2:4]] == [["full,", "1", "epochs"], ["full,", "2", "epochs"]]
-    assert lines[4].startswith("24 runs; about ")  # 3 rates, 3 decays, 2 starts; then a third
+    assert lines[4] == "24 of 24 runs are left."  # 3 rates, 3 decays, 2 starts; then a third
     assert main(["sweep", "tuned.toml", *words, "--dry-run"]) == 0
     assert "without tuning, which comes first: see `cce tune RECIPE --dry-run`" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plain.toml", "tuned.toml"]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from cce.experiments import ExpectedOrder
     from cce.footprint import Footprint
     from cce.training import RunPlan
 
@@ -33,9 +32,7 @@ as it counts them. Of sizes alone nobody knows which ids are rare, and no more i
 Below the tables it says how many ids of each feature have rows of their own (tables kept in full), learned pointers,
 one vector that they share, or hashes only; of a data set, in percent of occurrences too.
 
-Last comes the order of methods to expect in the bytes of the budget: which can be made, and which of those scored
-better where we measured, on four public sets (docs/results.md), with as many times fewer bytes than full tables. It is
-not measured on your data: `cce sweep` does that."""
+Which method scores best in a budget is not predicted: `cce sweep` measures it on your data."""
 SPLIT = ("own rows", "learned", "shared", "hashed")
 NOT_COUNTED = "Ids are not counted: give the folder of a data set to see the tables of `cce train`."
 
@@ -46,7 +43,7 @@ def add_verb(verbs: Any) -> None:
         "plan",
         help="show the table each feature gets under a budget, in parameters and in bytes",
         description="Show the table that every feature gets under a budget: its method, parameters, bytes of codebook "
-        "and pointers, and how many times fewer of each than the full table has; then the order of methods to expect. "
+        "and pointers, and how many times fewer of each than the full table has. "
         "Nothing is trained or allocated.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -93,17 +90,15 @@ def run(options: argparse.Namespace) -> None:
     vocabularies, counts = _features(options.features)
     plan = _plan(options, vocabularies, counts)
     split = {table.name: parts for table in plan.tables.tables if (parts := _split(table, plan)) is not None}
-    order = _order(options, vocabularies, counts, plan)
     if options.json:
         more = {
             "run": {"options": plan.options, "code_bits": plan.code_bits, "refits": plan.refits},
             "split": _as_dicts(split, counts),
         }
-        expected = {"expected_order": order.to_dict() if order else None}
-        print(json.dumps(plan.tables.to_dict() | more | expected))
+        print(json.dumps(plan.tables.to_dict() | more))
         return
     below = [_split_table(split, counts) if split else "", _made_with(plan) if counts else NOT_COUNTED]
-    print("\n\n".join(filter(None, [str(plan.tables), *below, str(order or "")])))
+    print("\n\n".join(filter(None, [str(plan.tables), *below])))
 
 
 def _features(words: list[str]) -> tuple[dict[str, int], dict[str, Tensor]]:
@@ -152,18 +147,6 @@ def _plan(options: argparse.Namespace, vocabularies: Mapping[str, int], counts: 
         **limits,
     )
     return plan_run(config, vocabularies, counts or None, power=options.power)
-
-
-def _order(
-    options: argparse.Namespace, vocabularies: Mapping[str, int], counts: Mapping[str, Tensor], plan: RunPlan
-) -> ExpectedOrder | None:
-    """The order of methods to expect in the bytes of the budget, or of the plan; none where full tables fit."""
-    nbytes = options.nbytes or plan.tables.nbytes
-    if nbytes >= plan.tables.total.full_nbytes:
-        return None
-    from cce.experiments import expected_order
-
-    return expected_order(vocabularies, options.dim, nbytes=nbytes, rule=options.rule, counts=counts or None)
 
 
 def _split(table: Footprint, plan: RunPlan) -> tuple[int, int, int, int] | None:

@@ -30,7 +30,6 @@ EXAMPLE = """examples:
 `cce prepare KIND --help` shows the options of a kind."""
 STANDARD = Path("-")
 RAW_FORMATS = ("criteo-kaggle",)
-HEAD_ROWS = 20_000  # of synthetic clicks
 VOCABULARY = (
     Option("min_count", "values seen less often get id 0 (default: 1)", type=int),
     Option("max_ids", "keep the most frequent values of a feature only", type=int),
@@ -107,19 +106,6 @@ def _standard_input(options: argparse.Namespace) -> Iterator[None]:
         with options.raw.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield
-
-
-def prepare_head(options: argparse.Namespace, folder: Path) -> float:
-    """Prepare the first rows only, in `folder / "data"`; return about how many times more there are."""
-    if options.kind == "synthetic":
-        num_rows = min(options.rows, HEAD_ROWS)
-        _run_synthetic(argparse.Namespace(**{**vars(options), "rows": num_rows, "out": folder / "data"}))
-        return float(options.rows / num_rows)
-    from cce.data import head_of
-
-    job, factor = head_of(_job(options)[0], folder)
-    _prepare(job, folder / "data", options)
-    return factor
 
 
 def _job(options: argparse.Namespace) -> tuple[Job, Path]:

@@ -1,24 +1,26 @@
-"""What `cce tune` and `cce sweep` have in common: their options, the recipe, and its data, prepared or only begun."""
+"""What `cce tune` and `cce sweep` have in common: their options, the recipe, its data, and a list of its runs."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
-from contextlib import contextmanager
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from cce.cli import prepare
+from cce.text import format_table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
     from cce.data import PreparedData
-    from cce.experiments import FirstRows, Recipe
+    from cce.experiments import Recipe, Sweep
+
+RUN_NAMES = ("series", "cap", "num_params", "num_runs")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; cores are shared out (default: 1)")
     parser.add_argument("--engine", default="local", help="local, ray, or ray://host:port (default: local)")
     parser.add_argument("--only", nargs="+", metavar="SERIES", default=None, help="run these series only")
-    parser.add_argument("--dry-run", action="store_true", help="show the runs and what they would cost, and run none")
+    parser.add_argument("--dry-run", action="store_true", help="list the runs that are left, and run none")
 
 
 def read_setting(options: argparse.Namespace) -> Setting:
@@ -91,20 +93,17 @@ def open_data(setting: Setting, options: argparse.Namespace) -> PreparedData:
     return PreparedData.open(setting.data)
 
 
-@contextmanager
-def open_data_or_first_rows(
-    setting: Setting, options: argparse.Namespace
-) -> Iterator[tuple[PreparedData, FirstRows | None]]:
-    """The data set or, where it is missing, the first rows of the raw files, in a folder that is removed again."""
-    from cce.data import PreparedData
-    from cce.experiments import FirstRows
-
-    with TemporaryDirectory() as folder:
-        first_rows = None
-        if options.data is None and not setting.data.exists():
-            factor = prepare.prepare_head(_prepare_options(setting, options), Path(folder))
-            first_rows = FirstRows(Path(folder) / "data", factor)
-        yield PreparedData.open(first_rows.path if first_rows else setting.data), first_rows
+def print_runs(sweep: Sweep, options: argparse.Namespace) -> None:
+    """The runs that are left: for each series and cap, the parameters of its tables and the number of runs."""
+    left = sweep.left()
+    found = Counter((run.series, run.config.cap, run.num_params) for run in left)
+    rows = [(*run, count) for run, count in found.items()]
+    if options.json:
+        print(json.dumps([dict(zip(RUN_NAMES, row, strict=True)) for row in rows]))
+        return
+    cells = [(series, "" if cap is None else f"{cap:,}", f"{size:,}", count) for series, cap, size, count in rows]
+    table = format_table(("series", "cap", "params", "runs"), cells)
+    print(f"{table}\n{len(left)} of {len(sweep.chosen)} runs are left.")
 
 
 def warn_of_jobs(options: argparse.Namespace) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -123,21 +122,14 @@ def _note(options: argparse.Namespace, text: str) -> None:
 
 
 def _dry_run(setting: Setting, options: argparse.Namespace) -> None:
-    """Read the prepared data or, where it is missing, the first rows of the raw files. Nothing is saved."""
-    from cce.experiments import Sweep, estimate_cost
+    from cce.experiments import Sweep
 
-    with recipe_options.open_data_or_first_rows(setting, options) as (data, first_rows):
-        is_tuned = setting.recipe.tune is not None or options.tuned
-        choices = _read_choices(setting, data, options) if is_tuned and first_rows is None else None
-        if is_tuned and choices is None:
-            _note(options, "without tuning, which comes first: see `cce tune RECIPE --dry-run`")
-        sweep = Sweep(_runs(setting, data, choices), setting.out, only=options.only)
-        recipe_options.warn_of_jobs(options)
-        threads = sweep.threads(options.jobs, options.engine)
-        found = estimate_cost(
-            sweep, jobs=options.jobs, threads=threads, first_rows=first_rows, progress=not options.json
-        )
-        print(json.dumps(found.to_dict()) if options.json else found)
+    data = recipe_options.open_data(setting, options)
+    is_tuned = setting.recipe.tune is not None or options.tuned
+    choices = _read_choices(setting, data, options) if is_tuned else None
+    if is_tuned and choices is None:
+        _note(options, "without tuning, which comes first: see `cce tune RECIPE --dry-run`")
+    recipe_options.print_runs(Sweep(_runs(setting, data, choices), setting.out, only=options.only), options)
 
 
 def _runs(setting: Setting, data: PreparedData, choices: Choices | None) -> list[Run]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
 from cce.cli import recipe_options
@@ -43,25 +42,13 @@ def run(options: argparse.Namespace) -> None:
     from cce.experiments import Tuning
 
     setting = recipe_options.read_setting(options)
-    if options.dry_run:
-        _dry_run(setting, options)
-        return
     tuning = Tuning(setting.recipe, recipe_options.open_data(setting, options), setting.out, only=options.only)
+    if options.dry_run:
+        recipe_options.print_runs(tuning.planned(), options)
+        return
     recipe_options.warn_of_jobs(options)
     choices = tuning.run(jobs=options.jobs, engine=options.engine, progress=not options.json)
     print(strict_json(choices.to_dict()) if options.json else _as_text(choices, setting))
-
-
-def _dry_run(setting: Setting, options: argparse.Namespace) -> None:
-    from cce.experiments import Tuning, estimate_cost
-
-    with recipe_options.open_data_or_first_rows(setting, options) as (data, first_rows):
-        sweep = Tuning(setting.recipe, data, setting.out, only=options.only).planned()
-        threads = sweep.threads(options.jobs, options.engine)
-        found = estimate_cost(
-            sweep, jobs=options.jobs, threads=threads, first_rows=first_rows, progress=not options.json
-        )
-        print(json.dumps(found.to_dict()) if options.json else found)
 
 
 def _as_text(choices: Choices, setting: Setting) -> str:

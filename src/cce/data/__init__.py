@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from cce.data.prepare.arrow import TableWriter
     from cce.data.prepare.baked import prepare_baked
     from cce.data.prepare.columns import Columns, Reading
-    from cce.data.prepare.head import head_of
     from cce.data.prepare.inputs import Input
     from cce.data.prepare.job import Job, Splitting, VocabularyRule
     from cce.data.prepare.pipeline import prepare_data
@@ -46,7 +45,6 @@ _HOMES = {
     "prepare.arrow": ("TableWriter",),
     "prepare.baked": ("prepare_baked",),
     "prepare.columns": ("Columns", "Reading"),
-    "prepare.head": ("head_of",),
     "prepare.inputs": ("Input",),
     "prepare.job": ("Job", "Splitting", "VocabularyRule"),
     "prepare.pipeline": ("prepare_data",),
@@ -106,7 +104,6 @@ __all__ = [
     "criteo_terabyte_job",
     "find_format",
     "has_labels",
-    "head_of",
     "index_vocabulary",
     "movielens_job",
     "plain_error",

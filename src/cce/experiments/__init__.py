@@ -1,4 +1,4 @@
-"""A recipe in, run records out: its runs, the sweep of them all, what it will cost; and the demonstration.
+"""A recipe in, run records out: its runs and the sweep of them all; and the demonstration.
 
 Names are loaded when they are first used: a recipe can be read without torch.
 """
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cce.experiments.choices import Choice, Choices, data_checksum, tuned_series
     from cce.experiments.demo import DemoConfig, demo_table, run_demo, write_report
-    from cce.experiments.estimate import FirstRows, estimate_cost
-    from cce.experiments.expected import ExpectedOrder, expected_order
     from cce.experiments.like import take_ground
     from cce.experiments.recipe import Recipe, read_recipe
     from cce.experiments.runs import Run, list_runs
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "choices": ("Choice", "Choices", "data_checksum", "tuned_series"),
     "demo": ("DemoConfig", "demo_table", "run_demo", "write_report"),
-    "estimate": ("FirstRows", "estimate_cost"),
-    "expected": ("ExpectedOrder", "expected_order"),
     "like": ("take_ground",),
     "recipe": ("Recipe", "read_recipe"),
     "runs": ("Run", "list_runs"),
@@ -38,16 +34,12 @@ __all__ = [
     "Choice",
     "Choices",
     "DemoConfig",
-    "ExpectedOrder",
-    "FirstRows",
     "Recipe",
     "Run",
     "Sweep",
     "Tuning",
     "data_checksum",
     "demo_table",
-    "estimate_cost",
-    "expected_order",
     "find_recipe",
     "list_recipes",
     "list_runs",

@@ -116,7 +116,7 @@ class Tuning:
         return self._write()
 
     def planned(self) -> Sweep:
-        """All trials, where those of later rounds stand for the survivors; for an estimate of the cost."""
+        """All trials, where those of later rounds stand for the survivors; for a dry run."""
         runs = [
             replace(run, series=f"{contest.series}, {contest.rungs[rung]} epochs")
             for contest in self.contests

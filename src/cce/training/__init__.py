@@ -15,13 +15,12 @@ if TYPE_CHECKING:
     from cce.training.config import MAY_CHANGE, TrainConfig
     from cce.training.inspection import inspect_checkpoint, verify_run
     from cce.training.loading import load_model, read_schema
-    from cce.training.options import check_names, make_config, parse_pairs, read_toml, toml_value, upgrade_options
-    from cce.training.planning import RunPlan, plan_run, words_of_learning
+    from cce.training.options import check_names, make_config, parse_pairs, read_toml, upgrade_options
+    from cce.training.planning import RunPlan, plan_run
     from cce.training.random_numbers import kept_random_state
     from cce.training.scoring import Scores, group_column, score
     from cce.training.stopping import DivergedError
     from cce.training.trainer import Trainer
-    from cce.training.trial import Trial, try_out
 
 _HOMES = {
     "baked": ("table_options",),
@@ -30,13 +29,12 @@ _HOMES = {
     "config": ("MAY_CHANGE", "TrainConfig"),
     "inspection": ("inspect_checkpoint", "verify_run"),
     "loading": ("load_model", "read_schema"),
-    "options": ("check_names", "make_config", "parse_pairs", "read_toml", "toml_value", "upgrade_options"),
-    "planning": ("RunPlan", "plan_run", "words_of_learning"),
+    "options": ("check_names", "make_config", "parse_pairs", "read_toml", "upgrade_options"),
+    "planning": ("RunPlan", "plan_run"),
     "scoring": ("Scores", "group_column", "score"),
     "random_numbers": ("kept_random_state",),
     "stopping": ("DivergedError",),
     "trainer": ("Trainer",),
-    "trial": ("Trial", "try_out"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -49,7 +47,6 @@ __all__ = [
     "Scores",
     "TrainConfig",
     "Trainer",
-    "Trial",
     "check_names",
     "count_ids",
     "group_column",
@@ -65,11 +62,8 @@ __all__ = [
     "read_toml",
     "score",
     "table_options",
-    "toml_value",
-    "try_out",
     "upgrade_options",
     "verify_run",
-    "words_of_learning",
 ]
 
 

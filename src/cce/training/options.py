@@ -96,7 +96,7 @@ def parse_pairs(name: str, pairs: Iterable[str]) -> dict[str, Any]:
 def to_toml(config: TrainConfig) -> str:
     """What `read_toml` reads; what is None is left out."""
     values = {each.name: getattr(config, each.name) for each in fields(config)}
-    plain = [f"{name} = {toml_value(value)}" for name, value in values.items() if not isinstance(value, dict | None)]
+    plain = [f"{name} = {_toml_value(value)}" for name, value in values.items() if not isinstance(value, dict | None)]
     tables = [
         "\n".join([f"\n[{name}]", *(_pair(key, item) for key, item in value.items())])
         for name, value in values.items()
@@ -105,10 +105,10 @@ def to_toml(config: TrainConfig) -> str:
     return "\n".join([*plain, *tables]) + "\n"
 
 
-def toml_value(value: Any) -> str:
+def _toml_value(value: Any) -> str:
     """A value as it is written in a file, or after NAME= on the command line."""
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(_pair(key, item) for key, item in value.items()) + "}"
     if isinstance(value, float):
@@ -119,4 +119,4 @@ def toml_value(value: Any) -> str:
 def _pair(key: str, value: Any) -> str:
     """A key that is no plain word, such as the name of a feature may be, is set in quotes."""
     plain = re.fullmatch("[A-Za-z0-9_-]+", key)
-    return f"{key if plain else json.dumps(key, ensure_ascii=False)} = {toml_value(value)}"
+    return f"{key if plain else json.dumps(key, ensure_ascii=False)} = {_toml_value(value)}"

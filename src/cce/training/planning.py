@@ -68,20 +68,6 @@ def _codes_nbytes(table: Footprint, options: Mapping[str, Any], bits: int) -> in
     return kind.codes_nbytes(*size, kind.complete_options(options) | table.sizes, bits) if bits else 0
 
 
-def words_of_learning(
-    config: TrainConfig, vocabularies: Mapping[str, int], counts: Mapping[str, Tensor] | None, bits: int, refits: int
-) -> list[str]:
-    """What to type for codes of so many bits and so many rounds of refits; nothing if a run has them unless told.
-
-    After codes, a run decides itself whether there are as many refits as its method has.
-    """
-    untold = replace(config, code_bits=None, refits=None)
-    usual = _completed(untold, vocabularies, counts)
-    if bits == code_bits(usual) and refits in (num_refits(usual), *([num_refits(untold)] if bits else [])):
-        return []
-    return ["--refits 0"] if (bits, refits) == (0, 0) else [f"--code-bits {bits}", f"--refits {refits}"]
-
-
 def _completed(
     config: TrainConfig, vocabularies: Mapping[str, int], counts: Mapping[str, Tensor] | None
 ) -> TrainConfig:

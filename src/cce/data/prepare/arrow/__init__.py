@@ -10,7 +10,6 @@ from cce.data.prepare.arrow.parquet import (
     parquet_blocks,
     parquet_columns,
     parquet_groups,
-    save_first_rows,
     save_vocabulary,
 )
 from cce.data.prepare.arrow.text import as_values, parse_text, write_text
@@ -52,7 +51,6 @@ __all__ = [
     "parse_text",
     "record_blocks",
     "save_block",
-    "save_first_rows",
     "save_vocabulary",
     "texts_of",
     "write_text",

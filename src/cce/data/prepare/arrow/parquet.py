@@ -50,15 +50,6 @@ def parquet_blocks(path: Path, group: int, columns: Columns, reading: Reading, n
             yield raw_block(table, columns, reading, np.arange(len(table)), [])
 
 
-def save_first_rows(path: Path, out: Path, num_rows: int) -> int:
-    """Copy the first rows of a Parquet file; return how many there were, at most `num_rows`."""
-    with parquet_errors(path), pq.ParquetFile(path) as file:
-        batch = next(file.iter_batches(num_rows, use_threads=False), None)
-        table = pa.table(batch) if batch is not None else file.schema_arrow.empty_table()
-        pq.write_table(table, out)
-    return int(table.num_rows)
-
-
 class TableWriter:
     """A Parquet file that is written block by block; `types` are those of its columns, by name, in Arrow's words."""
 
