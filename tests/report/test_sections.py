@@ -96,7 +96,7 @@ def test_when_nobody_gets_there():
 
 def test_without_a_full_table():
     assert sentence(made_record("cce", 500, bce=0.5)) == (
-        "No run with full tables, so no size is known at which their score is reached; "
+        "No run with full tables, so no size is known that reaches their score; "
         "factors compare sizes only. Best: cce, cap 500, BCE 0.5000."
     )
     assert sentence(made_record("cce", 500, bce=float("nan"))).endswith("None has a score.")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cce.report.table import Table
     from cce.report.vega import Plot
 
-NO_BASELINE = "No run with full tables, so no size is known at which their score is reached; factors compare sizes only."
+NO_BASELINE = "No run with full tables, so no size is known that reaches their score; factors compare sizes only."
 MOST_VERSIONS = 3  # that are named; the environment table has them all
 
 
