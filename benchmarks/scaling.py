@@ -3,14 +3,12 @@
     python -m benchmarks.scaling [--quick]
 
 One CCE table, forward and backward. One quantity varies at a time; the others stay at 16,384 uniform ids of 1,000,000,
-4 columns, 4,000 rows, 1 thread. The plot is `results/figures/scaling.svg`, where altair is installed.
+4 columns, 4,000 rows, 1 thread.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,7 +27,6 @@ VARIED: dict[str, tuple[int, ...]] = {
     "rows": (100, 1000, 4000, 16_000, 64_000),
     "threads": (1, 2),
 }
-FIGURE = Path("results/figures/scaling.svg")
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
@@ -54,7 +51,6 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     print(format_table(("quantity", "value", "forward us", "both us", "ns per id"), rows))
     if not options.quick:
         print(keep("scaling", figures))
-        _plot(figures)
     return figures
 
 
@@ -81,27 +77,6 @@ def _measure(case: dict[str, int], quick: bool) -> dict[str, float]:  # noqa: FB
         "total_us": 1e6 * seconds["both"],
         "ns_per_id": 1e9 * seconds["both"] / case["batch"],
     }
-
-
-def _plot(figures: list[dict[str, Any]]) -> None:
-    if importlib.util.find_spec("altair") is None or importlib.util.find_spec("vl_convert") is None:
-        print("no plot: pip install altair vl-convert-python")
-        return
-    import altair
-
-    charts = [
-        altair.Chart(altair.Data(values=[f for f in figures if f["quantity"] == quantity]))
-        .mark_line(point=True)
-        .encode(
-            x=altair.X("value:Q", title=quantity, scale=altair.Scale(type="log")),
-            y=altair.Y("ns_per_id:Q", title="ns per id, forward + backward", scale=altair.Scale(type="log")),
-        )
-        .properties(width=220, height=180)
-        for quantity in VARIED
-    ]
-    FIGURE.parent.mkdir(parents=True, exist_ok=True)
-    altair.hconcat(*charts).save(str(FIGURE))
-    print(FIGURE)
 
 
 if __name__ == "__main__":

@@ -149,7 +149,6 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
     for package in ("pytest", "hypothesis"):
         assert all(path.startswith("testing/") for path in importers.pop(package))
     assert importers["ray"] == {"workers/ray.py"}
-    assert importers["altair"] == {"report/charts.py"}
     assert importers["vl_convert"] == {"report/vega.py"}
     assert {package: paths for package, paths in importers.items() if len(paths) > 1} == {}
 

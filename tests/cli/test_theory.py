@@ -7,7 +7,7 @@ import pytest
 
 from cce.cli import main
 from cce.cli.theory import NAMES
-from cce.report import charts
+from cce.report import vega
 from cce.theory import FIGURES, Claim, Figure
 from cce.theory.figure import steps
 
@@ -27,7 +27,7 @@ def figures(monkeypatch):
 
         return figure
 
-    monkeypatch.setattr(charts, "find_spec", lambda name: None)
+    monkeypatch.setattr(vega, "find_spec", lambda name: None)
     for name in NAMES:
         monkeypatch.setitem(FIGURES, name, make(name))
     return asked
@@ -46,7 +46,7 @@ def test_it_prints_numbers_and_claims_and_writes_data_and_pictures(tmp_path, cap
     assert lines[:2] == ["The lemma: E[x / (p x + (1 − p) y)] for IID x and y", "num_samples 20000, seed 0"]
     assert sum(line.startswith("held: ") for line in lines) == 4
     names = sorted(path.name for path in folder.iterdir())
-    assert names == (["lemma.json", "lemma.png", "lemma.svg"] if charts.can_draw_figures() else ["lemma.json"])
+    assert names == (["lemma.json", "lemma.png", "lemma.svg"] if vega.can_draw() else ["lemma.json"])
     data = json.loads((folder / "lemma.json").read_text())
     assert (data["name"], data["verdict"], len(data["series"])) == ("lemma", "held", 4)
     assert err == ""
@@ -100,10 +100,10 @@ def test_help_has_every_name_and_all(capsys):
 
 
 @pytest.mark.slow
-def test_without_altair_there_is_data_and_a_hint(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(charts, "find_spec", lambda name: None)
+def test_without_vl_convert_there_is_data_and_a_hint(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(vega, "find_spec", lambda name: None)
     assert main(["theory", "lemma", "--quick", "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("no picture: it needs altair and vl-convert-python")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("no picture: it needs vl-convert-python")
     assert [path.name for path in tmp_path.iterdir()] == ["lemma.json"]
 
 

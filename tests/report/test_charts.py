@@ -1,15 +1,15 @@
-"""Pictures of figures: they are written, they show what the figure has, and without altair that is said."""
+"""Pictures of figures: they are written, they show what the figure has, and without vl-convert that is said."""
 
 import struct
 
 import pytest
 
-from cce.report import charts
+from cce.report import charts, vega
 from cce.report.vega import GREY, HUES
 from cce.theory import Figure, Series
 from cce.theory.figure import level, steps
 
-needs_altair = pytest.mark.skipif(not charts.can_draw_figures(), reason="altair or vl-convert is not installed")
+needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
 LINES = (Series("run", (0, 1, 2), (1.0, 0.5, 0.0), (0.9, 0.4, 0.0), (1.1, 0.6, 0.1)), level("best table", 0.1, 2))
 
 
@@ -18,7 +18,7 @@ def figure(**options):
 
 
 @pytest.mark.slow
-@needs_altair
+@needs_vega
 @pytest.mark.parametrize("log_y", [False, True])
 def test_lines_become_an_svg_and_a_png(tmp_path, log_y):
     paths = charts.draw_figure(figure(log_y=log_y), tmp_path)
@@ -37,7 +37,7 @@ def test_lines_become_an_svg_and_a_png(tmp_path, log_y):
 
 
 @pytest.mark.slow
-@needs_altair
+@needs_vega
 def test_named_places_become_bars(tmp_path):
     series = (steps("H1", [1.0, 2.0]), steps("error", [0.1, 0.2], is_reference=True))
     bars = Figure("bars", "Entropies", "method", "nats", series, (), ticks=("CE", "circular"))
@@ -47,15 +47,13 @@ def test_named_places_become_bars(tmp_path):
     assert "error" not in svg  # of another unit: in the table only
 
 
-@needs_altair
 def test_what_a_logarithmic_axis_cannot_show_is_left_out():
     assert [point["y"] for point in charts._points(figure(log_y=True)) if point["series"] == "run"] == [1.0, 0.5]
     assert [point["y"] for point in charts._points(figure()) if point["series"] == "run"] == [1.0, 0.5, 0.0]
 
 
-def test_without_altair_it_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(charts, "find_spec", lambda name: None)
-    assert not charts.can_draw_figures()
+def test_without_vl_convert_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr(vega, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install .*\[report\]'"):
         charts.draw_figure(figure(), tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from cce.records import strict_json
-from cce.text import install_hint
 
 EXAMPLE = """example:
   cce demo --out runs/demo
@@ -39,6 +38,7 @@ def add_verb(verbs: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     """Train, print, and write the report."""
     from cce.experiments import DemoConfig, demo_table, run_demo, write_report
+    from cce.report import HINT
 
     given = {"num_rows": options.rows, "epochs": options.epochs, "caps": options.caps and tuple(options.caps)}
     config = DemoConfig(seed=options.seed, **{name: value for name, value in given.items() if value is not None})
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         return
     print(demo_table(records, oracle_bce))
     print(f"report: {report}")
-    print(f"page: {page}" if page else f"no page: it needs altair, {install_hint('report')}")
+    print(f"page: {page}" if page else f"no page: {HINT}")
 
 
 def _write_page(out: Path) -> Path | None:

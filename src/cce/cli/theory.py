@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from cce.files import write_atomic
-from cce.text import install_hint
 
 if TYPE_CHECKING:
     from cce.theory import Figure
@@ -37,7 +36,7 @@ def add_verb(verbs: Any) -> None:
         "theory",
         help="run the paper's theory: print its results and whether its claims held, and draw the figures",
         description="Run one figure of the paper's theory, or all. Prints its results and whether the paper's claims "
-        "held, and writes the data as JSON and, where altair and vl-convert are installed, the figure as SVG and PNG. "
+        "held, and writes the data as JSON and, where vl-convert is installed, the figure as SVG and PNG. "
         "A claim that did not hold is a result: the exit code is 0.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -57,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from cce.checks import check_range
-    from cce.report import can_draw_figures
+    from cce.report import HINT, can_draw
 
     check_range("seed", options.seed, 0, 2**63)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -76,17 +75,17 @@ def run(options: argparse.Namespace) -> None:
         return
     if is_all:
         print(_table(rows))
-    if not can_draw_figures():
-        print(f"no picture: it needs altair and vl-convert-python, {install_hint('report')}")
+    if not can_draw():
+        print(f"no picture: {HINT}")
 
 
 def _make(name: str, options: argparse.Namespace) -> tuple[Figure, list[Path]]:
     """A figure and its files."""
-    from cce.report import can_draw_figures, draw_figure
+    from cce.report import can_draw, draw_figure
     from cce.theory import FIGURES
 
     figure = FIGURES[name](seed=options.seed, quick=options.quick, progress=not options.json)
-    return figure, [_write(figure, options.out), *(draw_figure(figure, options.out) if can_draw_figures() else ())]
+    return figure, [_write(figure, options.out), *(draw_figure(figure, options.out) if can_draw() else ())]
 
 
 def _summary(figure: Figure, seconds: float) -> tuple[str, int, int, str]:

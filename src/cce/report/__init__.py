@@ -1,6 +1,6 @@
 """Records of runs → compression factors, tables, charts and a page; figures of theory → pictures. No torch."""
 
-from cce.report.charts import can_draw_figures, draw_figure
+from cce.report.charts import draw_figure
 from cce.report.factors import Factor, compression_factor, factor_over_seeds
 from cce.report.inline import InlineFigure, Report
 from cce.report.overview import sweep_table
@@ -19,7 +19,6 @@ __all__ = [
     "Report",
     "Section",
     "can_draw",
-    "can_draw_figures",
     "collect",
     "compression_factor",
     "draw_figure",

@@ -1,81 +1,73 @@
-"""Figures as pictures, SVG and PNG, drawn by altair where it is installed: the only file that imports it."""
+"""Figures of theory as pictures, SVG and PNG, in Vega-Lite as the charts of reports are."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cce.files import replace_file
-from cce.report.vega import GREY, HEIGHT, HUES, SCALE, THEME, WIDTH
-from cce.text import install_hint
+from cce.files import write_atomic
+from cce.report.vega import GREY, HEIGHT, HINT, HUES, Spec, can_draw, number, picture
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cce.theory import Figure
 
-LINE = 2  # pixels
 KINDS = ("svg", "png")
-
-
-def can_draw_figures() -> bool:
-    """Whether altair, and vl-convert which it saves pictures with, are installed."""
-    return find_spec("altair") is not None and find_spec("vl_convert") is not None
 
 
 def draw_figure(figure: Figure, folder: Path) -> list[Path]:
     """Write `NAME.svg` and `NAME.png`, whole or not at all; give their paths."""
-    if not can_draw_figures():
-        raise ModuleNotFoundError(f"pictures need altair and vl-convert-python: {install_hint('report')}")
-    marks = _bars(figure) if figure.ticks else _lines(figure)
-    chart = marks.properties(width=WIDTH, height=HEIGHT, title=figure.title).configure(**THEME)
-    return [_save(chart, folder / f"{figure.name}.{kind}", kind) for kind in KINDS]
+    if not can_draw():
+        raise ModuleNotFoundError(f"no picture: {HINT}")
+    paths = {kind: folder / f"{figure.name}.{kind}" for kind in KINDS}
+    for kind, path in paths.items():
+        write_atomic(path, picture(figure_spec(figure), title=figure.title, kind=kind))
+    return list(paths.values())
 
 
-def _lines(figure: Figure) -> Any:
-    import altair
-
-    colours = _colours(figure)
-    base = altair.Chart(altair.Data(values=_points(figure)))
-    x = altair.X("x:Q", title=figure.x_label)
-    scale = altair.Scale(type="log") if figure.log_y else altair.Scale(zero=False)
-    lines = base.mark_line(clip=True, strokeWidth=LINE).encode(
-        x=x,
-        y=altair.Y("y:Q", title=figure.y_label, scale=scale),
-        color=colours,
-        strokeDash=altair.StrokeDash("is_reference:N", legend=None, scale=_dashes()),
-    )
-    bands = (
-        base.transform_filter("isValid(datum.low)")
-        .mark_area(opacity=0.15, clip=True)
-        .encode(x=x, y=altair.Y("low:Q", title=figure.y_label, scale=scale), y2="high:Q", color=colours)
-    )
-    return altair.layer(bands, lines)
+def figure_spec(figure: Figure) -> Spec:
+    """A figure in Vega-Lite: bars where its places have names, lines with bands otherwise."""
+    return {"height": HEIGHT} | (_bars(figure) if figure.ticks else _lines(figure))
 
 
-def _bars(figure: Figure) -> Any:
-    import altair
+def _lines(figure: Figure) -> Spec:
+    scale = {"type": "log"} if figure.log_y else {"zero": False}
+    dashes = {"domain": [False, True], "range": [[1, 0], [5, 4]]}
+    y = number("y", figure.y_label, scale=scale)
+    band = {
+        "transform": [{"filter": "isValid(datum.low)"}],
+        "mark": {"type": "area", "opacity": 0.15, "clip": True},
+        "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}},
+    }
+    dash = {"field": "is_reference", "type": "nominal", "legend": None, "scale": dashes}
+    line = {"mark": {"type": "line", "clip": True, "strokeWidth": 2}, "encoding": {"y": y, "strokeDash": dash}}
+    shared = {"x": number("x", figure.x_label), "color": _colours(figure)}
+    return {"data": {"values": _points(figure)}, "encoding": shared, "layer": [band, line]}
 
-    points = [{**point, "tick": figure.ticks[int(point["x"])]} for point in _points(figure)]
-    return (
-        altair.Chart(altair.Data(values=[point for point in points if not point["is_reference"]]))
-        .mark_bar()
-        .encode(
-            x=altair.X("tick:N", title=figure.x_label, sort=list(figure.ticks), axis=altair.Axis(labelAngle=0)),
-            xOffset=altair.XOffset("series:N"),
-            y=altair.Y("y:Q", title=figure.y_label),
-            color=_colours(figure),
-        )
-    )
+
+def _bars(figure: Figure) -> Spec:
+    points = [point for point in _points(figure) if not point["is_reference"]]
+    encoding = {
+        "x": {
+            "field": "tick",
+            "type": "nominal",
+            "title": figure.x_label,
+            "sort": list(figure.ticks),
+            "axis": {"labelAngle": 0},
+        },
+        "xOffset": {"field": "series", "type": "nominal"},
+        "y": number("y", figure.y_label),
+        "color": _colours(figure),
+    }
+    values = [point | {"tick": figure.ticks[int(point["x"])]} for point in points]
+    return {"data": {"values": values}, "mark": "bar", "encoding": encoding}
 
 
-def _colours(figure: Figure) -> Any:
-    import altair
-
+def _colours(figure: Figure) -> Spec:
     names = [line.name for line in figure.series if not (figure.ticks and line.is_reference)]
-    legend = altair.Legend(labelLimit=300, symbolOpacity=1, symbolType="stroke", symbolStrokeWidth=3)
-    scale = altair.Scale(domain=names, range=_hues(figure, names))
-    return altair.Color("series:N", title=None, sort=names, scale=scale, legend=legend)
+    legend = {"labelLimit": 300, "symbolOpacity": 1, "symbolType": "stroke", "symbolStrokeWidth": 3}
+    scale = {"domain": names, "range": _hues(figure, names)}
+    return {"field": "series", "type": "nominal", "title": None, "sort": names, "scale": scale, "legend": legend}
 
 
 def _hues(figure: Figure, names: list[str]) -> list[str]:
@@ -85,13 +77,7 @@ def _hues(figure: Figure, names: list[str]) -> list[str]:
     return [HUES[others.index(name) % len(HUES)] if name in others else GREY for name in names]
 
 
-def _dashes() -> Any:
-    import altair
-
-    return altair.Scale(domain=[False, True], range=[[1, 0], [5, 4]])
-
-
-def _points(figure: Figure) -> list[dict[str, Any]]:
+def _points(figure: Figure) -> list[Spec]:
     """One record for each number; what a logarithmic axis cannot show is left out."""
     found = []
     for line in figure.series:
@@ -101,9 +87,3 @@ def _points(figure: Figure) -> list[dict[str, Any]]:
             band = {"low": line.low[index], "high": line.high[index]} if line.low else {}
             found.append({"series": line.name, "x": x, "y": y, "is_reference": line.is_reference, **band})
     return found
-
-
-def _save(chart: Any, path: Path, kind: str) -> Path:
-    with replace_file(path) as temporary:
-        chart.save(temporary, format=kind, scale_factor=SCALE if kind == "png" else 1.0)
-    return path
