@@ -71,7 +71,7 @@ def blocks(num_examples: int) -> Iterator[tuple[Tensor, Tensor]]:
 def _measure(way: str, num_examples: int) -> dict[str, Any]:
     import torch
 
-    from cce.theory import Examples, LeastSquares, dense_cce, streamed_cce
+    from cce_lab.theory import Examples, LeastSquares, dense_cce, streamed_cce
 
     torch.set_num_threads(1)
     warm = torch.randn(200, 100, dtype=torch.float64)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -17,29 +18,39 @@ import cce
 from cce.embeddings import METHODS
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "src" / "cce"
+SRC = ROOT / "src"
+SOURCE = SRC / "cce"
+LAB = SRC / "cce_lab"
 TESTS = ROOT / "tests"
-PACKAGES = (  # a package imports only packages above it
-    *("version", "arguments", "checks", "text", "budget", "footprint", "schema", "files", "signals", "records"),
-    *("citations", "run_folder", "plugins"),
-    *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection"),
-    *("distributed", "optim", "reclustering", "compression", "saving", "pretrained", "models", "workers", "data"),
-    *("evaluation", "diagnostics"),
-    *("integrations",),
-    *("training", "runs", "serving"),
-    *("theory", "experiments", "report", "testing", "cli", "calls"),
-)
-ENTRY_POINTS = ("__init__", "__main__")  # of cce itself: below all packages
+STOREYS = {  # a package imports only packages above it, and so a storey only storeys above it
+    "library": (
+        *("version", "arguments", "checks", "text", "budget", "footprint", "schema", "files", "signals"),
+        *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection", "distributed", "optim"),
+        *("reclustering", "compression", "saving", "pretrained", "diagnostics", "integrations", "testing"),
+    ),
+    "product": (
+        *("records", "run_folder", "plugins", "workers", "data", "models", "evaluation", "training", "runs"),
+        *("serving", "experiments", "report", "cli", "calls", "__init__", "__main__"),
+    ),
+    "lab": tuple(f"cce_lab.{name}" for name in ("citations", "theory", "verbs", "__init__")),
+}
+PACKAGES = tuple(chain.from_iterable(STOREYS.values()))
 
 
-def files() -> list[Path]:
-    found = sorted(SOURCE.rglob("*.py"))
-    assert len(found) >= 55
+def files(source: Path = SRC) -> list[Path]:
+    found = sorted(source.rglob("*.py"))
+    assert len(found) >= 15
     return found
 
 
+def short(path: Path) -> str:
+    """Its path, without that of the package cce."""
+    return path.relative_to(SRC).as_posix().removeprefix("cce/")
+
+
 def package_of(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    first, second = path.relative_to(SRC).with_suffix("").parts[:2]
+    return second if first == "cce" else f"{first}.{second}"
 
 
 def imports(path: Path) -> set[str]:
@@ -55,13 +66,13 @@ def imports(path: Path) -> set[str]:
 
 
 def imported_packages(path: Path) -> set[str]:
-    """The packages of cce among them; cce itself (`import cce`, `from cce import summary`) is `__init__`."""
+    """The packages of cce and cce_lab among them; `import cce` and `from cce import summary` are `__init__`."""
     packages = set()
     for name in imports(path):
         first, _, rest = name.partition(".")
-        if first == "cce":
-            package = rest.partition(".")[0]
-            packages.add(package if package in PACKAGES else "__init__")
+        if first in ("cce", "cce_lab"):
+            prefix, package = "" if first == "cce" else "cce_lab.", rest.partition(".")[0]
+            packages.add(prefix + (package if prefix + package in PACKAGES else "__init__"))
     return packages
 
 
@@ -72,30 +83,31 @@ def python(*arguments: str) -> subprocess.CompletedProcess:
 # -- imports -----------------------------------------------------------------------------------------------------------
 
 
-def test_everything_in_the_package_is_listed():
-    names = {path.name.removesuffix(".py") for path in SOURCE.iterdir() if path.name not in ("__pycache__", "py.typed")}
-    assert names <= {*PACKAGES, *ENTRY_POINTS}
-    assert len(names) >= 17
+def test_every_package_has_its_storey():
+    found = {package_of(path) for path in files()}
+    assert found <= set(PACKAGES)
+    assert len(PACKAGES) == len(set(PACKAGES))
+    assert len(found) >= 35
 
 
 @pytest.mark.slow
 def test_a_package_imports_only_packages_above_it():
-    order = {name: index for index, name in enumerate((*PACKAGES, *ENTRY_POINTS))}
+    order = {name: index for index, name in enumerate(PACKAGES)}
     wrong, seen = [], 0
     for path in files():
         package = package_of(path)
         for other in imported_packages(path):
             seen += 1
             if other != package and order[other] > order[package]:
-                wrong.append(f"{path.relative_to(SOURCE)} imports {other}")
-    assert seen >= 60
+                wrong.append(f"{short(path)} imports {other}")
+    assert seen >= 600
     assert wrong == []
 
 
 @pytest.mark.slow
 def test_a_package_is_imported_through_its_init_and_nothing_inside_it():
     wrong, seen = [], 0
-    for path in files():
+    for path in files(SOURCE):
         for name in sorted(imports(path)):
             package, *inside = name.removeprefix("cce.").split(".")
             if not name.startswith("cce.") or package not in PACKAGES or package == package_of(path):
@@ -103,9 +115,35 @@ def test_a_package_is_imported_through_its_init_and_nothing_inside_it():
             seen += 1
             public = getattr(importlib.import_module(f"cce.{package}"), "__all__", inside[-1:])
             if len(inside) > 1 or not set(inside) <= set(public):
-                wrong.append(f"{path.relative_to(SOURCE)} imports {name}")
+                wrong.append(f"{short(path)} imports {name}")
     assert seen >= 600
     assert wrong == []
+
+
+def is_public(name: str) -> bool:
+    """Whether a dotted name is one of cce's `__all__`, or of that of one of its packages or modules."""
+    first, *inside = name.removeprefix("cce.").split(".")
+    if not inside:
+        return first in cce.__all__
+    return inside[0] in getattr(importlib.import_module(f"cce.{first}"), "__all__", ()) and len(inside) == 1
+
+
+@pytest.mark.slow
+def test_the_lab_uses_public_names_only():
+    used = [(short(path), name) for path in files(LAB) for name in sorted(imports(path)) if name.startswith("cce.")]
+    assert len(used) >= 25
+    assert [(path, name) for path, name in used if not is_public(name)] == []
+
+
+@pytest.mark.parametrize("name", ["cce.colour", "cce.embeddings.base.Embedding", "cce.text._line", "cce.version.x"])
+def test_what_is_not_public_is_seen(name):
+    assert not is_public(name)
+    assert is_public("cce.Budget")
+    assert is_public("cce.embeddings.METHODS")
+
+
+def test_neither_library_nor_product_mentions_the_lab():
+    assert [short(path) for path in files(SOURCE) if "cce_lab" in path.read_text(encoding="utf-8")] == []
 
 
 @pytest.mark.slow
@@ -140,8 +178,8 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
     for path in files():
         for name in imports(path):
             package = name.partition(".")[0]
-            if package not in {*required, *sys.stdlib_module_names, "cce"}:
-                importers.setdefault(package, set()).add(path.relative_to(SOURCE).as_posix())
+            if package not in {*required, *sys.stdlib_module_names, "cce", "cce_lab"}:
+                importers.setdefault(package, set()).add(short(path))
     assert importers.pop("numba") == {"compiled/loops.py", "compiled/instructions.py"}
     names = ("blocks", "compressed", "frames", "json_lines", "parquet", "text", "values")
     arrow = {f"data/prepare/arrow/{name}.py" for name in names}
@@ -278,9 +316,9 @@ def test_the_version_is_that_of_the_installed_package():
 @pytest.mark.slow
 def test_nothing_is_printed_and_nobody_exits_outside_the_command_line():
     wrong = [
-        f"{path.relative_to(SOURCE)}:{node.lineno}"
+        f"{short(path)}:{node.lineno}"
         for path in files()
-        if package_of(path) not in ("cli", "__main__")
+        if package_of(path) not in ("cli", "__main__", "cce_lab.verbs")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "sys.exit", "exit", "quit")
     ]
@@ -388,11 +426,13 @@ def test_the_meta_test_sees_a_class_that_inherits_by_way_of_another(tmp_path):
 
 def test_the_import_test_sees_every_kind_of_import(tmp_path):
     (tmp_path / "x.py").write_text(
-        "import cce.cli.demo\nfrom cce import compiled, summary\n"
-        "def late():\n    from cce.experiments.demo import run_demo\n"
+        "import cce.cli.demo\nfrom cce import compiled, summary\nimport cce_lab\n"
+        "def late():\n    from cce_lab.theory.figures import FIGURES\n"
         "if TYPE_CHECKING:\n    from cce.models import GMF\n"
     )
-    assert imported_packages(tmp_path / "x.py") == {"cli", "compiled", "__init__", "experiments", "models"}
+    assert imported_packages(tmp_path / "x.py") == {
+        *("cli", "compiled", "__init__", "models", "cce_lab.__init__", "cce_lab.theory"),
+    }
 
 
 def test_the_docs_name_the_methods_whose_bits_depend_on_the_machine():

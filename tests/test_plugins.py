@@ -1,6 +1,6 @@
 """Plug-ins: what they register is there afterwards, in this process and in those of a sweep; and what is rejected."""
 
-import importlib.metadata
+import importlib
 import json
 import re
 import sys
@@ -62,11 +62,112 @@ def test_it_is_loaded_once_and_known_by_its_name(plugin):
         cce.load_plugins([other])
 
 
-def test_entry_points_of_installed_packages_are_loaded(plugin, monkeypatch):
-    entry = importlib.metadata.EntryPoint("anything", "ours", plugins.GROUP)
-    monkeypatch.setattr(plugins, "entry_points", lambda *, group: [entry] if group == plugins.GROUP else [])
+@pytest.fixture
+def installed(plugin, monkeypatch):
+    """`installed(group, name, value)`: an entry point of a package that is installed for the time of the test."""
+    folder = plugin.parent / "installed-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1.0\n")
+
+    def announce(group, name, value):
+        with (folder / "entry_points.txt").open("a") as file:
+            file.write(f"[clustered_embeddings.{group}]\n{name} = {value}\n")
+        importlib.invalidate_caches()
+
+    return announce
+
+
+@pytest.mark.parametrize("group", ["plugins", "sources"])
+def test_entry_points_of_installed_packages_are_loaded(installed, group):
+    installed(group, "anything", "ours")
     assert cce.load_plugins() == []
     assert "renamed" in cce.list_methods()
+
+
+def test_the_source_of_an_installed_package_is_a_kind_of_prepare(installed, capsys):
+    installed("sources", "anything", "ours")
+    with pytest.raises(SystemExit) as caught:
+        main(["prepare", "ledger", "--help"])
+    assert caught.value.code == 0
+    assert "our ledger" in capsys.readouterr().out
+
+
+def test_help_loads_no_plugin(installed, capsys):
+    for group in ("plugins", "sources"):
+        installed(group, "anything", "ours")
+    for words in (["--help"], ["train", "--help"]):
+        with pytest.raises(SystemExit):
+            main(words)
+    assert "ours" not in sys.modules
+
+
+def test_a_broken_package_is_left_out_with_one_line(installed, capsys):
+    installed("plugins", "lost", "no_such_module")
+    assert main(["list", "methods"]) == 0
+    out, err = capsys.readouterr()
+    assert "hash-embedding" in out
+    line = "plug-in 'lost' of 'no_such_module' is left out: ModuleNotFoundError: No module named 'no_such_module'"
+    assert err == f"cce: {line}\n"
+    with pytest.warns(UserWarning, match="plug-in 'lost' of 'no_such_module' is left out"):
+        cce.load_plugins()
+
+
+VERB = """
+HELP = "count to N (100% exact)"
+
+def add_arguments(parser):
+    parser.description = "Count."
+    parser.add_argument("most", type=int)
+
+def run(options):
+    if options.most < 1:
+        raise ValueError(f"most must be positive, got {options.most}.")
+    print(*range(1, options.most + 1))
+"""
+
+
+class TestVerbs:
+    def test_the_verb_of_an_installed_package_runs_as_ours_do(self, installed, plugin, capsys):
+        (plugin.parent / "counting.py").write_text(VERB)
+        installed("verbs", "count", "counting")
+        assert main(["count", "3"]) == 0
+        assert capsys.readouterr().out == "1 2 3\n"
+        assert main(["count", "0"]) == 2
+        assert capsys.readouterr().err == "cce count: most must be positive, got 0.\n"
+        with pytest.raises(SystemExit):
+            main(["--help"])
+        assert re.search(r"count +count to N \(100% exact\)", capsys.readouterr().out)
+        del sys.modules["counting"]
+
+    def test_other_verbs_do_not_load_it(self, installed, plugin, capsys):
+        (plugin.parent / "counting.py").write_text(VERB)
+        installed("verbs", "count", "counting")
+        assert main(["list", "metrics"]) == 0
+        with pytest.raises(SystemExit):
+            main(["train", "--help"])
+        with pytest.raises(SystemExit):
+            main(["cuont"])
+        assert "'count'" in capsys.readouterr().err
+        assert "counting" not in sys.modules
+
+    @pytest.mark.parametrize(("text", "reason"), [("1 / 0", "ZeroDivisionError: division by zero"), ("", "HELP")])
+    def test_a_broken_one_hides_no_other(self, installed, plugin, capsys, text, reason):
+        (plugin.parent / "broken_verb.py").write_text(text)
+        installed("verbs", "broken", "broken_verb")
+        with pytest.raises(SystemExit) as caught:
+            main(["--help"])
+        assert caught.value.code == 0
+        out = " ".join(capsys.readouterr().out.split())
+        assert "broken (cannot be loaded: " in out
+        assert reason in out
+        assert "BibTeX" in out
+        assert main(["broken", "3"]) == 2
+        assert capsys.readouterr().err.startswith("cce: the verb 'broken' must load from 'broken_verb': ")
+        sys.modules.pop("broken_verb", None)
+
+    def test_ours_cannot_be_replaced(self, installed, capsys):
+        installed("verbs", "list", "no_such_module")
+        assert main(["list", "methods"]) == 0
 
 
 @pytest.mark.slow

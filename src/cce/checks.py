@@ -10,6 +10,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+__all__ = [
+    "START_SCALES",
+    "check_choice",
+    "check_divides",
+    "check_flag",
+    "check_number",
+    "check_range",
+    "check_start_scale",
+    "check_type",
+    "shown",
+]
+
 START_SCALES = ("uniform", "dlrm", "zero")
 MOST_SHOWN = 80  # characters of a value in an error
 

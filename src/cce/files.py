@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+__all__ = [
+    "FolderInUseError",
+    "check_target",
+    "clear_folder",
+    "lock_folder",
+    "replace_file",
+    "usual_permissions",
+    "write_atomic",
+]
+
 LOCK = ".lock"
 
 

@@ -14,6 +14,8 @@ from cce.text import format_bytes, format_ratio, format_table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["Footprint", "Footprints"]
+
 SUMMED = (
     *("num_embeddings", "num_params", "codebook_nbytes", "pointer_nbytes", "gradient_nbytes", "optimizer_nbytes"),
     *("codes_nbytes", "clustering_nbytes", "full_params", "full_nbytes"),

@@ -1,13 +1,15 @@
 """Plug-ins: Python files and modules that register methods, models, metrics and sources when they are loaded.
 
 Code is loaded only if this process names it (`--plugin`, a recipe, `load_plugins`), or an installed package announces
-it with the entry point `clustered_embeddings.plugins`; never because a saved run mentions it. No torch here.
+it with an entry point; never because a saved run mentions it. What `cce prepare` needs to parse its command line has a
+group of its own, so that other plug-ins need not be loaded for that. No torch here.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import ModuleType
 
-GROUP = "clustered_embeddings.plugins"
+__all__ = ["SOURCES", "check_plugins", "load_installed", "load_named", "load_plugins", "reason_of", "run_file"]
+
+PLUGINS = "clustered_embeddings.plugins"
+SOURCES = "clustered_embeddings.sources"
 _loaded: dict[str, str] = {}  # what was loaded, by name: where it came from
 
 
@@ -27,9 +32,25 @@ def load_plugins(plugins: Iterable[str | Path] = ()) -> list[str]:
     Returns where they are, as the configuration of a run records them: `TrainConfig.plugins`. A plug-in is known by the
     name of its file or module, and is loaded once in a process.
     """
-    for entry in entry_points(group=GROUP):
-        _load(entry.name, f"entry point {entry.value}", entry.load)
+    for line in load_installed():
+        warnings.warn(line, stacklevel=2)
+    return load_named(plugins)
+
+
+def load_named(plugins: Iterable[str | Path]) -> list[str]:
+    """Load these plug-ins alone, and return where they are."""
     return [_load_one(str(plugin)) for plugin in plugins]
+
+
+def load_installed(*groups: str) -> list[str]:
+    """Load the plug-ins of installed packages; return a line for each that cannot be loaded, which is left out."""
+    failures = []
+    for entry in (entry for group in groups or (SOURCES, PLUGINS) for entry in entry_points(group=group)):
+        try:
+            _load(entry.name, f"entry point {entry.value}", entry.load)
+        except Exception as error:  # noqa: BLE001 - a package that is broken must not break what does without it
+            failures.append(f"plug-in {entry.name!r} of {entry.value!r} is left out: {reason_of(error)}")
+    return failures
 
 
 def check_plugins(plugins: Iterable[str]) -> None:
@@ -56,7 +77,7 @@ def run_file(path: Path, argument: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        got = f"{str(path)!r}: {_reason(error)}"
+        got = f"{str(path)!r}: {reason_of(error)}"
         raise ValueError(f"{argument} must name a Python file that can be run, got {got}.") from error
     return module
 
@@ -93,10 +114,10 @@ def _import(name: str) -> ModuleType:
     try:
         return import_module(name)
     except Exception as error:
-        raise ValueError(f"plugin must be a Python file or a module, got {name!r}: {_reason(error)}.") from error
+        raise ValueError(f"plugin must be a Python file or a module, got {name!r}: {reason_of(error)}.") from error
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """What went wrong in a file, in one line."""
     where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
     text = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())

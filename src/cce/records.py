@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+__all__ = ["RunRecord", "parse_strict_json", "read_records", "strict_json", "write_records"]
+
 
 @dataclass(frozen=True)
 class RunRecord:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+__all__ = ["CHECKPOINTS", "CONFIG", "LOG", "RECIPE", "RECORD", "RECORDS", "TRIALS", "TUNED", "RunFolder"]
+
 CONFIG, LOG, CHECKPOINTS, RECORD, ERROR = "config.toml", "metrics.jsonl", "checkpoints", "record.jsonl", "error.txt"
 RECIPE, RECORDS, TUNED = "recipe.toml", "records.jsonl", "tuned.json"  # of a sweep, beside its runs
 TRIALS = "tune"  # the folder of the runs that options were chosen by, inside that of a sweep

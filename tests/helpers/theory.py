@@ -2,7 +2,7 @@
 
 import torch
 
-from cce.theory import LeastSquares
+from cce_lab.theory import LeastSquares
 
 
 def normal(*shape, seed=0):

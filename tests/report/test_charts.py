@@ -6,8 +6,8 @@ import pytest
 
 from cce.report import charts, vega
 from cce.report.vega import GREY, HUES
-from cce.theory import Figure, Series
-from cce.theory.figure import level, steps
+from cce_lab.theory import Figure, Series
+from cce_lab.theory.figure import level, steps
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
 LINES = (Series("run", (0, 1, 2), (1.0, 0.5, 0.0), (0.9, 0.4, 0.0), (1.1, 0.6, 0.1)), level("best table", 0.1, 2))

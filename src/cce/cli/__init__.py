@@ -9,7 +9,6 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from cce.cli import (
-    cite,
     demo,
     embed,
     evaluate,
@@ -22,12 +21,12 @@ from cce.cli import (
     prepare,
     report,
     sweep,
-    theory,
     train,
     tune,
     verify,
 )
-from cce.plugins import load_plugins
+from cce.cli.plugin_verbs import add_plugin_verbs
+from cce.plugins import SOURCES, load_installed, load_named
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -41,8 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     verb = "cce"
     try:
-        plugins, arguments = _load_plugins(arguments)
-        options = _parser().parse_args(arguments, argparse.Namespace(plugins=plugins))
+        options = _parse(_Parser, arguments)
         verb = f"cce {options.verb}"
         options.run(options)
         print(end="", flush=True)  # what cannot be written is noticed here, and not when Python ends
@@ -76,12 +74,18 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _load_plugins(arguments: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Load the plug-ins that are named anywhere among the words: what they register belongs to the help of verbs."""
-    parser = _Parser(prog="cce", add_help=False, allow_abbrev=False)
-    _add_plugin(parser)
-    options, others = parser.parse_known_args(arguments)
-    return load_plugins(options.plugin), others
+def _parse(kind: type[argparse.ArgumentParser], arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a verb, and all plug-ins loaded; those that it needs to be parsed are loaded before."""
+    first = _Parser(prog="cce", add_help=False, allow_abbrev=False)
+    _add_plugin(first)
+    named, words = first.parse_known_args(arguments)
+    plugins = load_named(named.plugin)
+    typed = words[0] if words and not words[0].startswith("-") else None
+    failures = load_installed(SOURCES) if typed == "prepare" else []
+    options = _parser(kind, typed).parse_args(words, argparse.Namespace(plugins=plugins))
+    for line in dict.fromkeys([*failures, *load_installed()]):
+        print(f"cce: {line}", file=sys.stderr)
+    return options
 
 
 def _add_plugin(parser: argparse.ArgumentParser) -> None:
@@ -105,12 +109,11 @@ class _RaisingParser(_Parser):
 
 def run_verb(arguments: Sequence[str]) -> None:
     """Run one verb as the shell does; what is wrong is raised instead of printed."""
-    plugins, words = _load_plugins(arguments)
-    options = _parser(_RaisingParser).parse_args(words, argparse.Namespace(plugins=plugins))
+    options = _parse(_RaisingParser, arguments)
     options.run(options)
 
 
-def _parser(kind: type[argparse.ArgumentParser] = _Parser) -> argparse.ArgumentParser:
+def _parser(kind: type[argparse.ArgumentParser], typed: str | None) -> argparse.ArgumentParser:
     parser = kind(prog="cce", description="Embedding tables 10 to 10,000 times smaller while they train.")
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     _add_plugin(parser)
@@ -129,10 +132,9 @@ def _parser(kind: type[argparse.ArgumentParser] = _Parser) -> argparse.ArgumentP
         inspect,
         report,
         verify,
-        theory,
         list_names,
-        cite,
         demo,
     ):
         verb.add_verb(verbs)
+    add_plugin_verbs(verbs, typed)
     return parser

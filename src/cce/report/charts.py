@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cce.files import write_atomic
 from cce.report.vega import GREY, HEIGHT, HINT, HUES, Spec, can_draw, number, picture
@@ -10,12 +10,10 @@ from cce.report.vega import GREY, HEIGHT, HINT, HUES, Spec, can_draw, number, pi
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cce.theory import Figure
-
 KINDS = ("svg", "png")
 
 
-def draw_figure(figure: Figure, folder: Path) -> list[Path]:
+def draw_figure(figure: Any, folder: Path) -> list[Path]:
     """Write `NAME.svg` and `NAME.png`, whole or not at all; give their paths."""
     if not can_draw():
         raise ModuleNotFoundError(f"no picture: {HINT}")
@@ -25,12 +23,12 @@ def draw_figure(figure: Figure, folder: Path) -> list[Path]:
     return list(paths.values())
 
 
-def figure_spec(figure: Figure) -> Spec:
+def figure_spec(figure: Any) -> Spec:
     """A figure in Vega-Lite: bars where its places have names, lines with bands otherwise."""
     return {"height": HEIGHT} | (_bars(figure) if figure.ticks else _lines(figure))
 
 
-def _lines(figure: Figure) -> Spec:
+def _lines(figure: Any) -> Spec:
     scale = {"type": "log"} if figure.log_y else {"zero": False}
     dashes = {"domain": [False, True], "range": [[1, 0], [5, 4]]}
     y = number("y", figure.y_label, scale=scale)
@@ -45,7 +43,7 @@ def _lines(figure: Figure) -> Spec:
     return {"data": {"values": _points(figure)}, "encoding": shared, "layer": [band, line]}
 
 
-def _bars(figure: Figure) -> Spec:
+def _bars(figure: Any) -> Spec:
     points = [point for point in _points(figure) if not point["is_reference"]]
     encoding = {
         "x": {
@@ -63,21 +61,21 @@ def _bars(figure: Figure) -> Spec:
     return {"data": {"values": values}, "mark": "bar", "encoding": encoding}
 
 
-def _colours(figure: Figure) -> Spec:
+def _colours(figure: Any) -> Spec:
     names = [line.name for line in figure.series if not (figure.ticks and line.is_reference)]
     legend = {"labelLimit": 300, "symbolOpacity": 1, "symbolType": "stroke", "symbolStrokeWidth": 3}
     scale = {"domain": names, "range": _hues(figure, names)}
     return {"field": "series", "type": "nominal", "title": None, "sort": names, "scale": scale, "legend": legend}
 
 
-def _hues(figure: Figure, names: list[str]) -> list[str]:
+def _hues(figure: Any, names: list[str]) -> list[str]:
     """The hues of the report, in order; a single line to compare with is grey, as a full table is."""
     references = [line.name for line in figure.series if line.is_reference]
     others = [name for name in names if len(references) != 1 or name not in references]
     return [HUES[others.index(name) % len(HUES)] if name in others else GREY for name in names]
 
 
-def _points(figure: Figure) -> list[Spec]:
+def _points(figure: Any) -> list[Spec]:
     """One record for each number; what a logarithmic axis cannot show is left out."""
     found = []
     for line in figure.series:

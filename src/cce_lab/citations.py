@@ -1,0 +1,34 @@
+"""Methods → BibTeX entries of the papers that they come from. All entries are in `methods.bib`. No torch."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ENTRY = re.compile(r"^@\w+\{.*?^\}", re.DOTALL | re.MULTILINE)
+METHODS = re.compile(r",\n\s*methods\s*=\s*\{([^}]*)\}")
+
+
+def read_citations() -> dict[str, list[str]]:
+    """The entries of each method, as BibTeX."""
+    found: dict[str, list[str]] = {}
+    for entry in ENTRY.findall((files("cce_lab") / "methods.bib").read_text("utf-8")):
+        (methods,) = METHODS.findall(entry)
+        for method in methods.split(", "):
+            found.setdefault(method, []).append(METHODS.sub("", entry))
+    return found
+
+
+def cite(methods: Iterable[str]) -> list[str]:
+    """The entries of these methods, each once."""
+    known = read_citations()
+    entries: dict[str, None] = {}
+    for method in methods:
+        if method not in known:
+            raise ValueError(f"method must be one of {', '.join(sorted(known))}; got {method!r}.")
+        entries |= dict.fromkeys(known[method])
+    return list(entries)

@@ -1,0 +1,19 @@
+"""The paper's figures of theory, each a function that gives plain data: `FIGURES[name](seed=…, quick=…)`."""
+
+from cce_lab.theory.figures.factorisation import factorisation_figure
+from cce_lab.theory.figures.least_squares import least_squares_figure
+from cce_lab.theory.figures.lemma import lemma_figure
+from cce_lab.theory.figures.noise import noise_figure
+from cce_lab.theory.figures.table_collapse import table_collapse_figure
+from cce_lab.theory.figures.theory_practice import theory_practice_figure
+
+FIGURES = {
+    "least-squares": least_squares_figure,
+    "theory-practice": theory_practice_figure,
+    "noise": noise_figure,
+    "lemma": lemma_figure,
+    "factorisation": factorisation_figure,
+    "table-collapse": table_collapse_figure,
+}
+
+__all__ = ["FIGURES"]

@@ -1,0 +1,68 @@
+"""A figure as data: what it prints, what its verdict is, and that JSON takes it."""
+
+import json
+
+import pytest
+
+from cce_lab.theory import Claim, Figure, Series
+from cce_lab.theory.figure import level, spread, steps
+
+
+def figure(*claims, **options):
+    series = (steps("run", [1.0, 0.5, 0.25]), level("best", 0.1, 2), Series("half", (1,), (0.3,)))
+    return Figure("name", "Title", "step", "loss", series, claims, {"seed": 0}, **options)
+
+
+HELD, MISSED = Claim("it falls", held=True, numbers="1 → 0.25"), Claim("it ends at 0", held=False, numbers="0.25")
+
+
+def test_claims_read_as_sentences():
+    assert str(HELD) == "held: it falls (1 → 0.25)"
+    assert str(MISSED) == "did not hold: it ends at 0 (0.25)"
+
+
+def test_the_verdict_counts_what_did_not_hold():
+    assert (figure(HELD).held, figure(HELD).verdict) == (True, "held")
+    assert (figure(HELD, MISSED).held, figure(HELD, MISSED).verdict) == (False, "did not hold: 1 of 2 claims")
+
+
+def test_it_prints_title_settings_numbers_and_claims():
+    assert str(figure(HELD, MISSED)).splitlines() == [
+        "Title",
+        "seed 0",
+        "",
+        "step   run  half",
+        "----  ----  ----",
+        "0        1",
+        "1      0.5   0.3",
+        "2     0.25",
+        "best: 0.1",
+        "",
+        "held: it falls (1 → 0.25)",
+        "did not hold: it ends at 0 (0.25)",
+    ]
+
+
+def test_places_may_have_names():
+    bars = Figure("name", "Title", "method", "H", (steps("H1", [1.0, 2.0]),), (), ticks=("CE", "CCE"))
+    assert bars.table().splitlines()[2:] == ["CE       1", "CCE      2"]
+
+
+def test_json_gives_back_the_same():
+    data = figure(HELD, MISSED).to_dict()
+    again = json.loads(json.dumps(data))
+    assert again["series"][0] == {
+        "name": "run",
+        "x": [0, 1, 2],
+        "y": [1.0, 0.5, 0.25],
+        "low": [],
+        "high": [],
+        "is_reference": False,
+    }
+    assert again["claims"][1] == {"text": "it ends at 0", "held": False, "numbers": "0.25"}
+    assert (again["held"], again["verdict"], again["settings"]) == (False, "did not hold: 1 of 2 claims", {"seed": 0})
+
+
+@pytest.mark.parametrize(("count", "expected"), [(12, [0, 1, 2, 3, 4]), (3, [0, 2, 4]), (2, [0, 4])])
+def test_long_tables_are_thinned_from_first_to_last(count, expected):
+    assert spread([0, 1, 2, 3, 4], count) == expected

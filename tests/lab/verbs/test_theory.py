@@ -1,0 +1,137 @@
+"""`cce theory` as it is typed: what it prints, what it writes, and what it rejects."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cce.cli import main
+from cce.report import vega
+from cce_lab.theory import FIGURES, Claim, Figure
+from cce_lab.theory.figure import steps
+from cce_lab.verbs.theory import NAMES
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """Figures of two claims in place of those that take minutes, not drawn; gives what each was asked for."""
+    asked = []
+
+    def make(name):
+        def figure(*, seed, quick, progress):
+            asked.append((name, seed, quick))
+            claims = Claim("it falls", held=True, numbers="1"), Claim("it ends", held=False, numbers="2")
+            return Figure(name, f"Title of {name}", "step", "loss", (steps("run", [1.0, 0.5]),), claims, {"seed": seed})
+
+        return figure
+
+    monkeypatch.setattr(vega, "find_spec", lambda name: None)
+    for name in NAMES:
+        monkeypatch.setitem(FIGURES, name, make(name))
+    return asked
+
+
+def test_the_names_are_those_of_the_figures():
+    assert list(NAMES) == list(FIGURES)
+
+
+@pytest.mark.slow
+def test_it_prints_numbers_and_claims_and_writes_data_and_pictures(tmp_path, capsys):
+    folder = tmp_path / "deep" / "figures"
+    assert main(["theory", "lemma", "--quick", "--out", str(folder)]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[:2] == ["The lemma: E[x / (p x + (1 − p) y)] for IID x and y", "num_samples 20000, seed 0"]
+    assert sum(line.startswith("held: ") for line in lines) == 4
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == (["lemma.json", "lemma.png", "lemma.svg"] if vega.can_draw() else ["lemma.json"])
+    data = json.loads((folder / "lemma.json").read_text())
+    assert (data["name"], data["verdict"], len(data["series"])) == ("lemma", "held", 4)
+    assert err == ""
+
+
+@pytest.mark.slow
+def test_json_is_all_that_stdout_holds(tmp_path, capsys):
+    assert main(["theory", "factorisation", "--quick", "--seed", "3", "--json", "--out", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    printed = json.loads(out)
+    files = printed.pop("files")
+    assert printed == json.loads((tmp_path / "factorisation.json").read_text())
+    assert printed["settings"]["seed"] == 3
+    assert files[0] == str(tmp_path / "factorisation.json")
+    assert err == ""
+
+
+def test_all_runs_every_figure_and_ends_with_a_table_of_what_held(tmp_path, capsys, figures):
+    assert main(["theory", "all", "--seed", "2", "--out", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert [line for line in lines if line.startswith("Title of ")] == [f"Title of {name}" for name in NAMES]
+    assert sum(line.startswith("did not hold: ") for line in lines) == len(NAMES)
+    table = lines[lines.index("figure           claims held  did not hold  seconds") :]
+    assert [line.split()[:3] for line in table[2:-1]] == [*([name, "1", "1"] for name in NAMES), ["all", "6", "6"]]
+    assert table[-1].startswith("no picture: ")
+    assert sorted(path.stem for path in tmp_path.glob("*.json")) == sorted(NAMES)
+    assert figures == [(name, 2, False) for name in NAMES]
+    assert err == ""
+
+
+def test_json_of_all_is_a_list(tmp_path, capsys, figures):
+    assert main(["theory", "all", "--json", "--quick", "--out", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    printed = json.loads(out)
+    assert [figure["name"] for figure in printed] == list(NAMES)
+    for figure in printed:
+        files = figure.pop("files")
+        assert figure == json.loads((tmp_path / f"{figure['name']}.json").read_text())
+        assert files[0] == str(tmp_path / f"{figure['name']}.json")
+    assert figures == [(name, 0, True) for name in NAMES]
+    assert err == ""
+
+
+def test_help_has_every_name_and_all(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["theory", "--help"])
+    assert caught.value.code == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert {line[0] for line in lines if line} >= {*NAMES, "all"}
+
+
+@pytest.mark.slow
+def test_without_vl_convert_there_is_data_and_a_hint(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(vega, "find_spec", lambda name: None)
+    assert main(["theory", "lemma", "--quick", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("no picture: it needs vl-convert-python")
+    assert [path.name for path in tmp_path.iterdir()] == ["lemma.json"]
+
+
+def test_a_wrong_seed_is_rejected_in_one_line(tmp_path, capsys):
+    assert main(["theory", "lemma", "--seed", "-1", "--out", str(tmp_path / "new")]) == 2
+    assert capsys.readouterr().err == "cce theory: seed must lie in [0, 2**63), got -1.\n"
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_unknown_name_is_rejected_with_the_right_ones(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["theory", "gravity"])
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("cce theory: argument NAME: invalid choice: 'gravity' (choose from ")
+    assert error.endswith("; see `cce theory --help`.\n")
+    assert error.count("\n") == 1
+    assert all(name in error for name in (*NAMES, "all"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_has_the_verdict_of_the_kept_data_and_the_picture(name):
+    data = json.loads((ROOT / "results" / "theory" / f"{name}.json").read_text())
+    held, count = sum(claim["held"] for claim in data["claims"]), len(data["claims"])
+    page = (ROOT / "docs" / "theory.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith(f"| `cce theory {name}` |"))
+    verdict = f"held, {count} claims" if held == count else f"{held} of {count} claims held"
+    assert row.split("|")[-2].strip() == verdict
+    assert (data["name"], data["settings"]["seed"]) == (name, 0)
+    assert f"](figures/theory-{name}.svg)" in page
+    assert (ROOT / "docs" / "figures" / f"theory-{name}.svg").is_file()
