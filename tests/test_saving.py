@@ -12,6 +12,7 @@ from torch import nn
 
 import cce
 from cce.embeddings import METHODS
+from cce.saving import CHECKSUM, _checksum
 from helpers.files import small_files
 
 
@@ -119,6 +120,17 @@ def test_what_does_not_fit_leaves_the_model_alone(tmp_path):
     untouched(tmp_path / "none", Model(), "must be a file that cce.save wrote, and there is none", FileNotFoundError)
 
 
+def with_other_checksum(path, raw, old, new):
+    """The file with another description of its model, as somebody who means harm would write it."""
+    path.write_bytes(raw)
+    with safe_open(path, "pt") as file:
+        metadata, tensors = file.metadata(), load_file(path)
+    assert old in metadata["model"]
+    metadata["model"] = metadata["model"].replace(old, new)
+    metadata[CHECKSUM] = _checksum(tensors, metadata)
+    save_file(tensors, path, metadata)
+
+
 def test_foreign_newer_and_damaged_files_are_rejected(tmp_path):
     cce.save(compressed(), path := tmp_path / "a")
     raw = path.read_bytes()
@@ -126,15 +138,36 @@ def test_foreign_newer_and_damaged_files_are_rejected(tmp_path):
     untouched(tmp_path / "foreign", Model(), r"must be a file that cce.save wrote, got a safetensors file of another")
     changes = {
         "version of .* must be 1, got '2', made by cce .*: update cce": (b'"version":"1"', b'"version":"2"'),
-        "it is damaged: \"no method 'ccx'\"": (b'\\"cce\\"', b'\\"ccx\\"'),
-        "^table 'user' of .* must be as it is described, but is not: ": (b'\\"num_rows\\": ', b'\\"num_rows\\":9'),
+        "it is damaged: its checksum is another": (b'\\"num_rows\\": ', b'\\"num_rows\\":9'),
     }
     for message, (old, new) in changes.items():
         assert old in raw
         path.write_bytes(raw.replace(old, new))
         untouched(path, Model(), message)
+    with_other_checksum(path, raw, '"method": "cce"', '"method": "ccx"')
+    untouched(path, Model(), "it is damaged: \"no method 'ccx'\"")
+    with_other_checksum(path, raw, '"num_rows": ', '"num_rows":9')
+    untouched(path, Model(), "^table 'user' of .* must be as it is described, but is not: ")
     path.write_bytes(raw[:-1])
     untouched(path, Model(), "must be a file that cce.save wrote, and it is damaged")
+
+
+@pytest.mark.slow
+def test_every_flipped_bit_is_noticed(tmp_path):
+    cce.save(nn.Sequential(cce.create_embedding("cce", 60, 4, num_params=40, seed=0), nn.Linear(4, 1)), tmp_path / "a")
+    raw = (tmp_path / "a").read_bytes()
+    into = nn.Sequential(nn.Embedding(60, 4), nn.Linear(4, 1))
+    before = {name: tensor.clone() for name, tensor in into.state_dict().items()}
+    for place in range(0, len(raw), 5):
+        damaged = bytearray(raw)
+        damaged[place] ^= 1 << place % 8
+        (tmp_path / "a").write_bytes(damaged)
+        with pytest.raises(
+            ValueError, match=r"a must be a file that cce\.save wrote|^version of .*a must be 1, got"
+        ) as found:
+            cce.load(tmp_path / "a", into=into)
+        assert "\n" not in str(found.value)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in into.state_dict().items())
 
 
 def test_what_cannot_be_described_is_not_saved_and_nothing_is_left(tmp_path):

@@ -1,12 +1,13 @@
 """`save` and `load`: any model with tables of ours in one safetensors file, which says what its tables are.
 
-The file holds `state_dict`, each tensor once. Its metadata has the format, a version, and of each table the method, the
-arguments of its constructor and its names in the model, so that a model as it was before `compress` gets the same
-tables. Nothing is pickled.
+The file holds `state_dict`, each tensor once. Its metadata has the format, a version, a checksum of all the rest, and
+of each table the method, the arguments of its constructor and its names in the model, so that a model as it was before
+`compress` gets the same tables. Nothing is pickled.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import operator
 from dataclasses import asdict, dataclass, is_dataclass
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT, VERSION = "cce-model", 1
+CHECKSUM = "sha256"  # of the tensors, their names and the other metadata
 NOT_SAVED = ("generator", "pointer_file")  # arguments: of the start alone, and of this machine
 BAG_OPTIONS = ("mode", "include_last_offset", "padding_idx")
 
@@ -41,6 +43,7 @@ def save(model: nn.Module, path: Path | str) -> None:
     tensors, aliases = _distinct(model.state_dict())
     described = {"tables": [asdict(entry) for entry in _describe(model)], "aliases": aliases}
     metadata = {"format": FORMAT, "version": str(VERSION), "cce": __version__, "model": json.dumps(described)}
+    metadata[CHECKSUM] = _checksum(tensors, metadata)
     try:
         with replace_file(Path(path)) as temporary, usual_permissions(temporary):
             save_file(tensors, temporary, metadata)
@@ -219,11 +222,23 @@ def _read(path: Path) -> tuple[dict[str, Tensor], list[_Entry]]:
             metadata = file.metadata() or {}
             _check_version(metadata, path)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
+        if _checksum(tensors, metadata) != metadata.get(CHECKSUM):
+            raise ValueError(f"{path} must be a file that cce.save wrote, and it is damaged: its checksum is another.")
         described = json.loads(metadata["model"])
         tensors |= {name: tensors[other] for name, other in described["aliases"].items()}
         return tensors, [_parsed(entry) for entry in described["tables"]]
     except (SafetensorError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} must be a file that cce.save wrote, and it is damaged: {error}.") from error
+
+
+def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """The SHA-256 of all tensors with their names, types and shapes, and of all metadata but the checksum."""
+    told = {name: value for name, value in metadata.items() if name != CHECKSUM}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _check_version(metadata: Mapping[str, str], path: Path) -> None:

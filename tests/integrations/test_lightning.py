@@ -93,9 +93,9 @@ def test_a_resumed_run_ends_as_it_would_have_and_its_checkpoint_loads(tmp_path):
     trainer(tmp_path / "half", ClusterCallback(every=15), max_epochs=1, callbacks=[saving]).fit(half, rows())
     resumed = Clicks()
     fit = trainer(tmp_path / "half", ClusterCallback(every=15), max_epochs=2, callbacks=[ModelCheckpoint(tmp_path)])
-    fit.fit(resumed, rows(), ckpt_path=tmp_path / "half" / "last.ckpt", weights_only=False)
+    fit.fit(resumed, rows(), ckpt_path=tmp_path / "half" / "last.ckpt", weights_only=True)
     assert torch.equal(resumed.table.to_dense(), whole.table.to_dense())
-    loaded = Clicks.load_from_checkpoint(tmp_path / "half" / "last.ckpt", weights_only=False)
+    loaded = Clicks.load_from_checkpoint(tmp_path / "half" / "last.ckpt", weights_only=True)
     assert torch.equal(loaded.table.to_dense(), half.table.to_dense())
 
 

@@ -94,9 +94,62 @@ def test_foreign_and_newer_packs_are_rejected(packed, tmp_path):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("model.safetensors", "y" * 100)
         manifest = {"format": "cce-pack", "version": 1, "step": 1, "state": {}, "files": {"model.safetensors": {}}}
-        archive.writestr("pack.json", json.dumps(manifest))
+        archive.writestr("pack.json", json.dumps(manifest), zipfile.ZIP_STORED)
     with pytest.raises(ValueError, match=r"got damage: model\.safetensors is compressed\.$"):
         cce.load_run(path)
+
+
+def with_manifest(packed, path, text, compression=zipfile.ZIP_STORED):
+    """The pack with any text for a manifest."""
+    path.write_bytes(packed)
+    with zipfile.ZipFile(path) as archive:
+        others = {name: archive.read(name) for name in archive.namelist() if name != "pack.json"}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in others.items():
+            archive.writestr(name, content)
+        archive.writestr("pack.json", text, compression)
+    return path
+
+
+def test_a_manifest_made_to_do_harm_is_rejected_before_it_does(packed, tmp_path):
+    path = tmp_path / "a.ccez"
+    damage = r"^.*a\.ccez must be a whole pack made by `cce pack`, got damage: "
+    with pytest.raises(ValueError, match=damage + r"pack\.json is not JSON: maximum recursion depth"):
+        cce.load_run(with_manifest(packed, path, '{"state": ' * 200_000))
+    stored = r"pack\.json must be at most 67,108,864 bytes, stored as they are, got 70,000,002 bytes, compressed\.$"
+    with pytest.raises(ValueError, match=damage + stored):
+        cce.load_run(with_manifest(packed, path, f"[{' ' * 70_000_000}]", zipfile.ZIP_DEFLATED))
+    for size in (-5, 3.5, None, 10**30):
+        files = {"model.safetensors": {"bytes": size, "sha256": "0"}}
+        with pytest.raises(
+            ValueError, match=damage + r"model\.safetensors must have the .* bytes that pack\.json says, got"
+        ):
+            cce.load_run(changed(packed, path, files=files))
+
+
+def test_damage_is_blamed_on_the_file_of_the_pack_that_has_it(packed, tmp_path):
+    path = tmp_path / "a.ccez"
+    with pytest.raises(
+        ValueError, match=r"^.*a\.ccez/pack\.json must hold the state of a run, with 'config' of type dict"
+    ):
+        cce.load_run(changed(packed, path, state={}))
+    path.write_bytes(packed)
+    with zipfile.ZipFile(path) as archive:
+        manifest = json.loads(archive.read("pack.json"))
+        others = {name: archive.read(name) for name in archive.namelist()}
+    for text, message in (
+        (b"{}", r"^.*a\.ccez/inputs/inputs\.json must be as it was written, and it is damaged: 'format'"),
+        (
+            b'{"format": 1, "kind": "table"}',
+            r"^options of .*a\.ccez/inputs/inputs\.json must be as `cce prepare` wrote",
+        ),
+    ):
+        manifest["files"]["inputs/inputs.json"] = {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in (others | {"inputs/inputs.json": text, "pack.json": json.dumps(manifest)}).items():
+                archive.writestr(name, content)
+        with pytest.raises(ValueError, match=message):
+            cce.load_run(path).inputs  # noqa: B018
 
 
 def test_a_record_that_is_none_is_named(packed, tmp_path):

@@ -91,7 +91,7 @@ def input_file(index: int) -> str:
 def read_inputs(files: Files, schema: Schema, where: Path) -> RunInputs:
     """The inputs in a folder or a pack, which `where` names in errors."""
     options = _options(files, where)
-    columns, reading = raw_options(where, options)
+    columns, reading = raw_options(where / OPTIONS, options)
     vocabularies = {}
     for index, feature in enumerate(schema.features):
         try:
@@ -163,7 +163,7 @@ def _options(files: Files, where: Path) -> dict[str, Any]:
 def _make_inputs(reference: DataReference, schema: Schema) -> FolderFiles:
     """Write `inputs/`, whole or not at all; to a temporary folder if the run's cannot be written."""
     folder, manifest = reference.folder, read_manifest(reference.data)
-    columns, reading = raw_options(reference.data, manifest)
+    columns, reading = raw_options(reference.data / MANIFEST, manifest)
     options = {"format": FORMAT, "data": reference.checksum, "kind": manifest["kind"]}
     options["options"] = {"columns": asdict(columns), "reading": asdict(reading)}
     try:

@@ -57,7 +57,7 @@ class LoadedRun:
         if isinstance(self.source, Pack):
             if not self.source.has_inputs:
                 raise ValueError(f"{self.path} has no vocabularies, as its data set had none: it predicts no raw rows.")
-            return read_inputs(self.source.below(INPUTS), self.schema, self.path)
+            return read_inputs(self.source.below(INPUTS), self.schema, self.path / INPUTS)
         return find_inputs(self.source, self.schema)
 
     @property

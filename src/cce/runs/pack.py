@@ -31,6 +31,7 @@ SUFFIX = ".ccez"
 ALIGNMENT = 64  # bytes, of each file within the pack
 LOCAL_HEADER = 30  # bytes, before a file's name in a zip archive
 COPIED = 1 << 20  # bytes at a time
+LARGEST_MANIFEST = 1 << 26  # bytes; JSON takes many times as much in memory
 DAMAGE = (zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, NotImplementedError, struct.error)
 STATE = ("config", "schema", "data", "curve", "stopping", "is_coded")  # what a pack keeps of the state of a run
 
@@ -77,7 +78,7 @@ class Pack:
                 manifest = _manifest(archive, path)
                 starts = {name: _start(archive, file, name) for name in manifest["files"]}
                 for name, entry in manifest["files"].items():
-                    _check(file, starts[name], name, entry)
+                    _check(file, starts[name], archive.getinfo(name), entry)
         except DAMAGE as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(f"{path} must be a whole pack made by `cce pack`, got damage: {reason:.200}.") from error
@@ -116,7 +117,7 @@ class Pack:
             tensors = load(self.read(MODEL))
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{self.path} must hold a model, and it does not: {error}.") from error
-        return Checkpoint(self.path, self.step, tensors, self.manifest["state"])
+        return Checkpoint(self.path, self.step, tensors, self.manifest["state"], manifest=MANIFEST)
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,13 @@ class PackFolder:
 def _manifest(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     if MANIFEST not in archive.namelist():
         raise ValueError(f"{path} must be a pack made by `cce pack`, got an archive without {MANIFEST}.")
+    info = archive.getinfo(MANIFEST)
+    if info.compress_type != zipfile.ZIP_STORED or info.file_size > LARGEST_MANIFEST:
+        what = f"{info.file_size:,} bytes{'' if info.compress_type == zipfile.ZIP_STORED else ', compressed'}"
+        raise TypeError(f"{MANIFEST} must be at most {LARGEST_MANIFEST:,} bytes, stored as they are, got {what}")
     try:
         manifest = json.loads(archive.read(MANIFEST))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TypeError(f"{MANIFEST} is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ValueError(f"{path} must be a pack made by `cce pack`, got another format in {MANIFEST}.")
@@ -163,12 +168,14 @@ def _start(archive: zipfile.ZipFile, file: IO[bytes], name: str) -> int:
     return int(info.header_offset + LOCAL_HEADER + name_length + extra_length)
 
 
-def _check(file: IO[bytes], start: int, name: str, entry: dict[str, Any]) -> None:
+def _check(file: IO[bytes], start: int, info: zipfile.ZipInfo, entry: dict[str, Any]) -> None:
     """Reject a file whose bytes are not those that were written."""
-    digest, left = hashlib.sha256(), entry["bytes"]
+    digest, left = hashlib.sha256(), info.file_size
+    if entry["bytes"] != left:
+        raise TypeError(f"{info.filename} must have the {entry['bytes']!r:.20} bytes that {MANIFEST} says, got {left}")
     file.seek(start)
     while block := file.read(min(left, COPIED)):
         digest.update(block)
         left -= len(block)
     if digest.hexdigest() != entry["sha256"]:
-        raise TypeError(f"{name} is not what was written")
+        raise TypeError(f"{info.filename} is not what was written")

@@ -48,13 +48,14 @@ class Checkpoint:
     step: int
     model: dict[str, Tensor]
     state: dict[str, Any]  # of everything else
+    manifest: str = MANIFEST  # the file below `path`, a folder or a pack, that holds the state
 
     def get(self, name: str, kind: type[Value]) -> Value:
         """A part of the state, which must be of this type."""
         value = self.state.get(name) if isinstance(self.state, dict) else None
         if not isinstance(value, kind):
             rule = f"must hold the state of a run, with {name!r} of type {kind.__name__}"
-            raise DamagedCheckpointError(f"{self.path / MANIFEST} {rule}, got {value!r:.60}.")
+            raise DamagedCheckpointError(f"{self.path / self.manifest} {rule}, got {value!r:.60}.")
         return value
 
     @property
@@ -63,7 +64,7 @@ class Checkpoint:
         found = self.get("stopping", dict).get("best_step")
         if not isinstance(found, int):
             raise DamagedCheckpointError(
-                f"{self.path / MANIFEST} must hold a best_step of type int, got {found!r:.60}."
+                f"{self.path / self.manifest} must hold a best_step of type int, got {found!r:.60}."
             )
         return found
 

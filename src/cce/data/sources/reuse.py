@@ -24,22 +24,21 @@ def reuse_vocabulary(dataset: Path, raw: Path, *, max_bad_rows: int = 0) -> Job:
     """
     manifest = read_manifest(dataset)
     check_files(dataset, manifest)
-    columns, reading = raw_options(dataset, manifest)
+    columns, reading = raw_options(dataset / MANIFEST, manifest)
     check_choice(f"kind of {dataset / MANIFEST}", manifest["kind"], SOURCES)
     job = _without_missing_label(SOURCES[manifest["kind"]].reuse(raw, columns, reading))
     rule = VocabularyRule(hash_bits=manifest["options"].get("rule", {}).get("hash_bits"))
     return replace(job, splitting=Splitting("none"), rule=rule, reuse_vocabulary=dataset, max_bad_rows=max_bad_rows)
 
 
-def raw_options(dataset: Path, manifest: dict[str, Any]) -> tuple[Columns, Reading]:
-    """The columns of the raw rows of a data set, and how they were read."""
+def raw_options(path: Path, manifest: dict[str, Any]) -> tuple[Columns, Reading]:
+    """The columns of the raw rows of a data set, and how they were read; `path` is that of the manifest."""
     if manifest["kind"] in ("synthetic", "baked"):
-        raise ValueError(f"{dataset} must have been made from raw rows, got a {manifest['kind']} data set.")
+        raise ValueError(f"{path.parent} must have been made from raw rows, got a {manifest['kind']} data set.")
     options = manifest.get("options", {})
     try:
         return Columns(**_tuples(options["columns"])), Reading(**_tuples(options["reading"]))
     except (KeyError, TypeError, AttributeError) as error:
-        path = dataset / MANIFEST
         raise ValueError(f"options of {path} must be as `cce prepare` wrote them, got {error}.") from error
 
 
