@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
-    baked,
     cluster_event,
     collection,
     dense_cce,
@@ -36,7 +35,6 @@ def main(argv: list[str]) -> None:
         (scaling, []),
         (prepare, []),
         (loader, []),
-        (baked, []),
         (serving, []),
         (training, []),
         (dense_cce, []),

@@ -33,6 +33,7 @@ def test_every_example_is_tested():
         "ours.py",  # by tests/test_plugins.py
         "own_method.py",
         "own_model.py",
+        "pointers_instead_of_ids.py",
         "rechub_model.py",
         "replace_embedding.py",
         "train_with_clustering.py",
@@ -53,6 +54,10 @@ def test_clustering_comes_nearer_to_the_oracle_than_hashing(example):
     }
     assert score.keys() == {"hash", "cce", "oracle"}
     assert score["oracle"] < score["cce"] < score["hash"]
+
+
+def test_stored_pointers_give_the_same_vectors(example):
+    assert "the same vectors: True; 16,000 bytes instead of 816,384" in example("pointers_instead_of_ids.py")
 
 
 def test_compressing_a_dlrm_shows_its_plan_first(example):

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cce.schema import Batch, Feature, Pointers, Schema
+from cce.schema import Batch, Feature, Schema
 
 SCHEMA = Schema((Feature("user", 100), Feature("tags", 7, multi_hot=True)), ("age",), has_weights=True)
 
@@ -55,41 +55,3 @@ def test_a_batch_goes_to_a_device_with_all_its_tensors():
 def test_a_batch_can_be_pinned():
     batch = Batch(torch.zeros(2, 1), torch.ones(2, 3).long(), torch.zeros(2)).pin_memory()
     assert batch.ids.is_pinned()
-
-
-@pytest.mark.parametrize(
-    ("columns", "terms", "rows", "words"),
-    [
-        (4, 1, 16, (4,)),  # 16 bits in one word of two bytes
-        (8, 2, 75, (4, 4)),  # 14 bits a column: 56 in each word, 62 at most
-        (4, 2, 600, (1, 3)),  # 20 bits a column: 4 bytes and 8, rather than 16
-        (8, 1, 256, (4, 4)),  # two words of four bytes
-        (3, 1, 1, (3,)),  # nothing to tell apart
-        (1, 2, 2**31 - 1, (1,)),
-    ],
-)
-def test_words_hold_the_columns_that_take_the_fewest_bytes_and_words(columns, terms, rows, words):
-    pointers = Pointers(columns, terms, rows, "")
-    assert pointers.columns_of_words == words
-    sizes = [column.num_embeddings for column in Feature("user", 9, pointers=pointers).id_columns]
-    assert sizes == [2 ** (pointers.bits * terms * n) for n in words]
-
-
-def test_a_baked_schema_survives_json_and_knows_its_columns():
-    user = Feature("user", 100, pointers=Pointers(8, 2, 75, "abc"))
-    baked = Schema((user, Feature("tags", 7, multi_hot=True)), ("age",), has_weights=True)
-    assert Schema.from_dict(json.loads(json.dumps(baked.to_dict()))) == baked
-    assert [column.name for column in baked.id_columns] == ["user 0", "user 1", "tags"]
-    assert (baked.is_baked, SCHEMA.is_baked, baked.with_ids) == (True, False, SCHEMA)
-    assert "pointers" not in SCHEMA.to_dict()["features"][0]  # manifests without pointers stay as they were
-
-
-def test_pointers_that_cannot_be_are_rejected():
-    with pytest.raises(
-        ValueError, match=r"^pointers of a column must fit into 62 bits together, got 3 of 31 bits each"
-    ):
-        Pointers(4, 3, 2**31 - 1, "")
-    with pytest.raises(ValueError, match=re.escape("num_columns of pointers must lie in [1, 2**16), got 0.")):
-        Pointers(0, 1, 4, "")
-    with pytest.raises(ValueError, match="pointers must have checksum, num_columns, num_rows, num_terms, got"):
-        Feature.from_dict({"name": "user", "num_embeddings": 3, "pointers": {"num_rows": 4}})

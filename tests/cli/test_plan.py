@@ -136,15 +136,6 @@ def test_without_a_budget_it_is_the_plan_of_a_run_without_one(capsys, words, lea
     assert (bare["run"]["code_bits"], bare["run"]["refits"]) == learning
 
 
-@pytest.mark.slow
-def test_a_baked_data_set_is_rejected(capsys, raw_run, tmp_path):
-    assert main(["prepare", "baked", str(raw_run / "run"), str(tmp_path / "baked"), "--json"]) == 0
-    capsys.readouterr()
-    code, out, err = typed(capsys, str(tmp_path / "baked"), "--cap", "640")
-    assert (code, out) == (2, "")
-    assert "features must be those of a data set with ids, got" in err
-
-
 def test_features_may_have_names(capsys):
     _, out, _ = typed(capsys, "user=60000", "item=150", "--compression", "20", "--json")
     plan = json.loads(out)

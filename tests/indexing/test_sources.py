@@ -10,7 +10,6 @@ from cce.indexing.sources import (
     HashedRows,
     LearnedRows,
     OwnRow,
-    PackedRows,
     SlotKind,
     describe,
     rows_of,
@@ -85,14 +84,3 @@ def test_only_computed_rows_take_any_id():
     assert HashedRows.takes_any_id
     assert CircularPlaces.takes_any_id
     assert not any(source.takes_any_id for source in (OwnRow, LearnedRows, DigitRows))
-
-
-def test_packed_rows_are_bits_of_the_id_and_never_lie_behind_their_table():
-    source = PackedRows(num_rows=5, num_tables=3)  # 3 bits each
-    assert source.rows(torch.tensor([0b100_010_001, 0b111_101_000])).tolist() == [[1, 7, 14], [0, 9, 14]]
-    assert [(s.first_row, s.num_rows, s.bits, s.first_bit) for s in source.describe()] == [
-        (0, 5, 3, 0),
-        (5, 5, 3, 3),
-        (10, 5, 3, 6),
-    ]
-    assert PackedRows(1, 2).rows(torch.tensor([0])).tolist() == [[0, 1]]

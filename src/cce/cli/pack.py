@@ -42,5 +42,5 @@ def run(options: argparse.Namespace) -> None:
     told = {"out": str(options.out), "bytes": size, "step": pack.step, "files": pack.manifest["files"]}
     lines = [f"{options.out}: step {pack.step:,}, {format_bytes(size)}"]
     if not pack.has_inputs:
-        lines.append("without vocabularies: its data set is synthetic or baked, and it can predict no raw rows")
+        lines.append("without vocabularies: its data set is synthetic, and it can predict no raw rows")
     print(strict_json(told) if options.json else "\n".join(lines))

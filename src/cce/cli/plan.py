@@ -108,10 +108,6 @@ def _features(words: list[str]) -> tuple[dict[str, int], dict[str, Tensor]]:
         from cce.training import count_ids
 
         data = PreparedData.open(Path(words[0]))
-        if data.schema.is_baked:
-            raise ValueError(
-                f"features must be those of a data set with ids, got {words[0]!r}, whose tables are fixed."
-            )
         return data.schema.vocabulary_sizes, count_ids(data)
     found: dict[str, int] = {}
     for index, word in enumerate(words):

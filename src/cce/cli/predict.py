@@ -13,7 +13,6 @@ from cce.records import strict_json
 EXAMPLE = """examples:
   cce predict runs/clicks-cce tomorrow.csv --out predictions.parquet
   cce predict one.ccez tomorrow.parquet --out predictions.csv
-  cce predict runs/more runs/clicks-baked --split test --out predictions.csv
   zcat rows.csv.gz | cce predict one.ccez - --format csv --out - > predictions.csv"""
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cce.cli import prepare_baked
 from cce.data import SOURCES, Option, check_pyarrow
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ EXAMPLE = """examples:
   cce prepare table clicks.csv runs/clicks --label click --categorical user item --dense age:standard
   cce prepare table runs/clicks --train a.csv b.csv --test c.csv --label click --categorical '*'
   cce prepare --reuse-vocabulary runs/kaggle new.txt runs/new
-  cce prepare baked runs/clicks-cce runs/clicks-baked
 
 `cce prepare KIND --help` shows the options of a kind."""
 STANDARD = Path("-")
@@ -63,7 +61,6 @@ def add_verb(verbs: Any) -> None:
     for source in SOURCES.values():
         _add_source(kinds, source)
     _add_synthetic(kinds)
-    prepare_baked.add_kind(kinds)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -88,8 +85,6 @@ def prepare(options: argparse.Namespace) -> dict[str, Any]:
     """Prepare the data set and return a summary."""
     if options.kind == "synthetic":
         return _run_synthetic(options)
-    if options.kind == "baked":
-        return _summary(options.out, prepare_baked.bake(options))
     with _standard_input(options):
         job, out = _job(options)
         return _prepare(job, out, options)
@@ -116,7 +111,7 @@ def _job(options: argparse.Namespace) -> tuple[Job, Path]:
         dataset, raw, out = options.reuse_vocabulary
         return reuse_vocabulary(dataset, raw, max_bad_rows=options.max_bad_rows or 0), out
     if options.kind not in SOURCES:
-        kinds = ", ".join((*SOURCES, "synthetic", "baked"))
+        kinds = ", ".join((*SOURCES, "synthetic"))
         raise ValueError(f"KIND must be one of {kinds}, or --reuse-vocabulary must be given.")
     return SOURCES[options.kind].job(options.raw, vars(options)), options.out
 

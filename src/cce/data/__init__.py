@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from cce.data.loader import Loader
     from cce.data.manifest import MANIFEST, checksum, has_labels, read_manifest
     from cce.data.prepare.arrow import TableWriter
-    from cce.data.prepare.baked import prepare_baked
     from cce.data.prepare.columns import Columns, Reading
     from cce.data.prepare.inputs import Input
     from cce.data.prepare.job import Job, Splitting, VocabularyRule
@@ -43,7 +42,6 @@ _HOMES = {
     "loader": ("Loader",),
     "manifest": ("MANIFEST", "checksum", "has_labels", "read_manifest"),
     "prepare.arrow": ("TableWriter",),
-    "prepare.baked": ("prepare_baked",),
     "prepare.columns": ("Columns", "Reading"),
     "prepare.inputs": ("Input",),
     "prepare.job": ("Job", "Splitting", "VocabularyRule"),
@@ -107,7 +105,6 @@ __all__ = [
     "index_vocabulary",
     "movielens_job",
     "plain_error",
-    "prepare_baked",
     "prepare_data",
     "prepare_synthetic",
     "raw_options",

@@ -109,7 +109,7 @@ def _check_sizes(schema: Schema, splits: dict[str, int], files: dict[str, Any]) 
     wanted: dict[str, int | None] = {}
     for split, count in splits.items():
         wanted[rows_file(split)] = count * record_dtype(schema).itemsize
-        for index in (index for index, feature in enumerate(schema.id_columns) if feature.multi_hot):
+        for index in (index for index, feature in enumerate(schema.features) if feature.multi_hot):
             wanted[values_file(split, index)] = None  # any number of ids
             wanted[offsets_file(split, index)] = (count + 1) * OFFSET.itemsize
     for name, size in wanted.items():

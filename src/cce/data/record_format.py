@@ -34,7 +34,7 @@ def record_dtype(schema: Schema) -> np.dtype[np.void]:
     columns: list[tuple[str, np.dtype[Any], int]] = [("label", FLOAT, 1)]
     columns += [("weight", FLOAT, 1)] if schema.has_weights else []
     columns += [("dense", FLOAT, len(schema.dense))] if schema.dense else []
-    one_hot = ((index, feature) for index, feature in enumerate(schema.id_columns) if not feature.multi_hot)
+    one_hot = ((index, feature) for index, feature in enumerate(schema.features) if not feature.multi_hot)
     columns += [(f"id{index}", id_dtype(feature.num_embeddings), 1) for index, feature in one_hot]
     columns.sort(key=lambda column: -column[1].itemsize)
     names, formats, offsets, width = [], [], [], 0

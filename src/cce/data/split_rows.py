@@ -20,7 +20,7 @@ class SplitRows:
     """The rows of one split, memory-mapped: rows are read on access."""
 
     def __init__(self, folder: Path, split: str, schema: Schema) -> None:
-        self.schema, self._num_columns = schema, len(schema.id_columns)
+        self.schema, self._num_columns = schema, len(schema.features)
         self._dtype = record_dtype(schema)
         records = map_file(folder / rows_file(split), self._dtype)
         self._bytes = records.view(np.uint8).reshape(len(records), self._dtype.itemsize)
@@ -29,7 +29,7 @@ class SplitRows:
         self._others = [name for name in names if not name.startswith("id")]
         self._bags = {
             index: Bags(folder, split, index, feature.num_embeddings)
-            for index, feature in enumerate(schema.id_columns)
+            for index, feature in enumerate(schema.features)
             if feature.multi_hot
         }
 

@@ -47,7 +47,7 @@ def verify_data(folder: Path) -> Verification:
     for split in splits:
         if rows_file(split) in whole:
             found.problems += _row_problems(folder / rows_file(split), schema, has_labels=has_labels(manifest))
-        for index, feature in enumerate(schema.id_columns):
+        for index, feature in enumerate(schema.features):
             if feature.multi_hot and {values_file(split, index), offsets_file(split, index)} <= whole:
                 found.problems += _bag_problems(folder, split, index, feature.num_embeddings)
     bits = manifest.get("options", {}).get("rule", {}).get("hash_bits")
@@ -82,7 +82,7 @@ def _row_problems(path: Path, schema: Schema, *, has_labels: bool) -> Iterator[s
         yield from _first_wrong(path, "weight", rule, records["weight"], lambda x: np.isfinite(x) & (x >= 0))
     for column, name in enumerate(schema.dense):
         yield from _first_wrong(path, name, "a finite number", records["dense"][:, column], np.isfinite)
-    for index, feature in enumerate(schema.id_columns):
+    for index, feature in enumerate(schema.features):
         if not feature.multi_hot:
             yield from _wrong_ids(path, feature.name, records[f"id{index}"], feature.num_embeddings)
 

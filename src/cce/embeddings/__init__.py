@@ -1,7 +1,6 @@
 """The methods: one file each, one contract, and the bag that pools any of them."""
 
 from cce.embeddings.bag import EmbeddingBag
-from cce.embeddings.baked import BakedEmbedding
 from cce.embeddings.base import MAX_IDS, Embedding, check_budget
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
 from cce.embeddings.ce_mult import CompositionalProductEmbedding
@@ -44,7 +43,6 @@ __all__ = [
     "HEADROOM",
     "MAX_IDS",
     "METHODS",
-    "BakedEmbedding",
     "ClusterEvent",
     "ClusterStep",
     "Clusterable",

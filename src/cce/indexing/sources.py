@@ -32,7 +32,6 @@ class SlotKind(IntEnum):
     DIGIT = 3  # (id // step) mod num_rows
     PLACES = 4  # this slot and all after it: consecutive places of a circular array, block by block
     FILLED = 5  # by an earlier slot
-    PACKED = 6  # some bits of the id
 
 
 class Slot(NamedTuple):
@@ -49,7 +48,7 @@ class Slot(NamedTuple):
     step: int = 0  # of a digit; numbers of a vector, for places
     block_size: int = 0
     bits: int = 0  # of a pointer
-    first_bit: int = 0  # of the pointer in the id itself, or of that of id 0 in the table …
+    first_bit: int = 0  # of the pointer of id 0 in the table …
     stride: int = 0  # … and bits from there to that of the next id
 
 
@@ -161,40 +160,6 @@ class DigitRows(RowSource):
         return [
             Slot(SlotKind.DIGIT, first, radix, step=step)
             for first, radix, step in zip(first_rows, radices, steps, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class PackedRows(RowSource):
-    """Rows that an id itself holds, some bits each, lowest first: one of each of several tables, one below the other.
-
-    Bits that name no row stand for the last one, so that no lookup reads what lies behind a table.
-    """
-
-    num_rows: int  # of each table
-    num_tables: int
-
-    @property
-    def bits(self) -> int:
-        """Bits of a row."""
-        return (self.num_rows - 1).bit_length()
-
-    @property
-    def slots(self) -> Sequence[int]:  # type: ignore[override]
-        """One for each table."""
-        return range(self.num_tables)
-
-    def rows(self, ids: Tensor) -> Tensor:
-        """Each table's row."""
-        tables = torch.arange(self.num_tables, device=ids.device)
-        rows: Tensor = (ids.unsqueeze(-1) >> tables * self.bits) & (2**self.bits - 1)
-        return rows.clamp(max=self.num_rows - 1) + tables * self.num_rows
-
-    def describe(self) -> list[Slot]:
-        """One slot for each table."""
-        return [
-            Slot(SlotKind.PACKED, table * self.num_rows, self.num_rows, bits=self.bits, first_bit=table * self.bits)
-            for table in self.slots
         ]
 
 

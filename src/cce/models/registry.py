@@ -24,7 +24,7 @@ from cce.plugins import run_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cce.collection import BakedCollection, EmbeddingCollection
+    from cce.collection import EmbeddingCollection
     from cce.schema import Schema
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -37,7 +37,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def create_model(name: str, schema: Schema, tables: EmbeddingCollection | BakedCollection, **options: Any) -> nn.Module:
+def create_model(name: str, schema: Schema, tables: EmbeddingCollection, **options: Any) -> nn.Module:
     """The model of a name in `MODELS`, or `path/to/file.py:Name` for one of your own."""
     make = find_model(name)
     try:

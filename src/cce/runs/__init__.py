@@ -1,6 +1,5 @@
 """Trained runs as products: loaded, packed into one file, used to predict raw rows and to write vectors."""
 
-from cce.runs.baking import bake_data
 from cce.runs.calibrating import CalibrationCurve, calibrate
 from cce.runs.evaluating import Evaluation
 from cce.runs.history import RunHistory, read_history
@@ -16,7 +15,6 @@ __all__ = [
     "LoadedRun",
     "Neighbours",
     "RunHistory",
-    "bake_data",
     "calibrate",
     "load_run",
     "nearest_values",

@@ -10,7 +10,7 @@ import torch
 
 from cce.data import MANIFEST, PreparedData
 from cce.evaluation import ExpectedCalibrationError, ScoredRows, check_rows
-from cce.runs.evaluating import adapt_model, prepared_batches
+from cce.runs.evaluating import check_schema, prepared_batches
 from cce.runs.inputs import DataReference
 from cce.runs.pack import Pack
 from cce.runs.predicting import BATCH_SIZE
@@ -36,12 +36,12 @@ def calibrate(run: LoadedRun, data: Path | str | None = None) -> CalibrationCurv
     data: where the data set is, if it is not where it was.
     """
     prepared = PreparedData.open(data_of(run, data))
-    model, _ = adapt_model(run.model, run.schema, prepared)
+    check_schema(run.schema, prepared)
     split = "test" if prepared.num_rows("test") else "validation"
     metric, num_rows = ExpectedCalibrationError(), 0
-    device = next(model.parameters()).device
+    device = next(run.model.parameters()).device
     for batch in prepared_batches(prepared, split=split, batch_size=BATCH_SIZE):
-        logits = model(batch.to(device)).float()
+        logits = run.model(batch.to(device)).float()
         check_rows(logits, batch.labels.to(device), first_row=num_rows)
         metric.add(ScoredRows.of(logits, batch.labels, batch.weights))
         num_rows += len(batch)

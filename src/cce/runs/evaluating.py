@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.collection import bake_model
 from cce.data import STANDARD, PreparedData
 from cce.evaluation import check_metrics, describe_metric
 from cce.training import group_column, score
@@ -67,20 +66,12 @@ class _Counted:
             yield batch
 
 
-def adapt_model(model: nn.Module, schema: Schema, data: PreparedData) -> tuple[nn.Module, Schema]:
-    """The model, trained on `schema`, as it takes the rows of `data`; and their schema.
-
-    Where the data was baked with its pointers, that is a copy without any. Data with other columns is rejected.
-    """
-    if data.schema == schema:
-        return model, schema
-    if schema.is_baked and data.schema == schema.with_ids:
-        raise ValueError(f"data must hold pointers, as the model takes them, but {data.path} holds ids.")
-    if data.schema.with_ids != schema:
+def check_schema(schema: Schema, data: PreparedData) -> None:
+    """Reject data with other columns or ids than a model was trained on."""
+    if data.schema != schema:
         raise ValueError(
             f"data must have the columns and ids that the model was trained on, but {data.path} has others."
         )
-    return bake_model(model, data.schema), data.schema
 
 
 def prepared_batches(data: PreparedData, *, split: str, batch_size: int, needs_labels: bool = True) -> Iterable[Batch]:

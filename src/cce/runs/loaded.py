@@ -15,7 +15,7 @@ from cce.data import PreparedData
 from cce.distributed import Ranks
 from cce.records import RunRecord
 from cce.run_folder import CHECKPOINTS, RunFolder
-from cce.runs.evaluating import Evaluation, Scorer, adapt_model, check_rows_or_data, is_folder, prepared_batches
+from cce.runs.evaluating import Evaluation, Scorer, check_rows_or_data, check_schema, is_folder, prepared_batches
 from cce.runs.inputs import INPUTS, DataReference, RunInputs, find_inputs, locate_data, read_inputs
 from cce.runs.pack import RECORD, Pack
 from cce.runs.predicting import BATCH_SIZE, predict_batches
@@ -52,8 +52,6 @@ class LoadedRun:
     @cached_property
     def inputs(self) -> RunInputs:
         """How raw rows become inputs. Made of the data set when it is first needed, and kept in the run's folder."""
-        if self.schema.is_baked:
-            raise ValueError(f"{self.path} takes pointers, which raw rows have none of: use the run it started from.")
         if isinstance(self.source, Pack):
             if not self.source.has_inputs:
                 raise ValueError(f"{self.path} has no vocabularies, as its data set had none: it predicts no raw rows.")
@@ -102,9 +100,9 @@ class LoadedRun:
             return predict_batches(self.model, batches, progress=progress)
         check_rows_or_data(rows, split, form)
         prepared = PreparedData.open(rows)
-        model, _ = adapt_model(self.model, self.schema, prepared)
+        check_schema(self.schema, prepared)
         found = prepared_batches(prepared, split=split or "test", batch_size=batch_size, needs_labels=False)
-        return predict_batches(model, found, progress=progress)
+        return predict_batches(self.model, found, progress=progress)
 
     def evaluate(
         self,
@@ -122,16 +120,15 @@ class LoadedRun:
         split: of a data set, by default "test". metrics, group_by: those of the run, unless they are given.
         """
         check_rows_or_data(data, split, form)
-        model, schema = self.model, self.schema
         if is_folder(data):
             prepared, name = PreparedData.open(data), split or "test"
-            model, schema = adapt_model(model, schema, prepared)
+            check_schema(self.schema, prepared)
             batches = prepared_batches(prepared, split=name, batch_size=batch_size)
         else:
             name = str(data) if isinstance(data, str | Path) else "rows"
             encoder = self.inputs.encoder(self.schema, has_labels=True)
             batches = encoder.batches(data, batch_size=batch_size, form=form)
-        scorer = Scorer(model, self.config, schema)
+        scorer = Scorer(self.model, self.config, self.schema)
         return scorer.score(batches, metrics, group_by, name=name, streaming=streaming)
 
     def vectors(self, feature: str) -> FeatureVectors:

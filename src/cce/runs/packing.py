@@ -15,14 +15,12 @@ from cce.training import open_checkpoint, read_schema
 if TYPE_CHECKING:
     from cce.training import Checkpoint
 
-NO_VOCABULARIES = ("synthetic", "baked")  # kinds of data sets
-
 
 def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = None, progress: bool = False) -> Pack:
     """Write the run in a folder, at its best checkpoint, to one file that `load_run` opens anywhere.
 
     data: the data set of the run, if it is neither where it was nor moved together with the run. One that is
-    synthetic or baked has no vocabularies, nor has its pack.
+    synthetic has no vocabularies, nor has its pack.
     """
     where, target = Path(path), Path(out)
     if where.is_file():
@@ -43,7 +41,7 @@ def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = Non
 
 
 def _inputs(checkpoint: Checkpoint, reference: DataReference) -> RunInputs | None:
-    if (reference.data / MANIFEST).is_file() and read_manifest(reference.data)["kind"] in NO_VOCABULARIES:
+    if (reference.data / MANIFEST).is_file() and read_manifest(reference.data)["kind"] == "synthetic":
         return None
     return find_inputs(reference, read_schema(checkpoint))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from torch import Tensor, nn
 
 from cce.checks import check_choice, check_type
-from cce.collection import BakedCollection, EmbeddingCollection, readable_path
+from cce.collection import EmbeddingCollection, readable_path
 from cce.embeddings import (
     ClusteredEmbedding,
     CollidingEmbedding,
@@ -121,10 +121,6 @@ def frozen_sizes(
 
 def _tables_of(model: nn.Module) -> dict[str, Embedding]:
     check_type("model", model, nn.Module, "a torch.nn.Module")
-    if any(isinstance(module, BakedCollection) for module in model.modules()):
-        raise ValueError(
-            "model must take ids to be frozen, got one that takes pointers: freeze the run it started from."
-        )
     tables = {name: module for name, module in model.named_modules() if isinstance(module, Embedding)}
     if not tables:
         raise ValueError(f"model must have tables of cce to freeze, got {type(model).__name__} without any.")

@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cce.training.baked import table_options
     from cce.training.building import count_ids
     from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, list_checkpoints, open_checkpoint
     from cce.training.config import MAY_CHANGE, TrainConfig
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from cce.training.trainer import Trainer
 
 _HOMES = {
-    "baked": ("table_options",),
     "building": ("count_ids",),
     "checkpoint": ("Checkpoint", "DamagedCheckpointError", "list_checkpoints", "open_checkpoint"),
     "config": ("MAY_CHANGE", "TrainConfig"),
@@ -61,7 +59,6 @@ __all__ = [
     "read_schema",
     "read_toml",
     "score",
-    "table_options",
     "upgrade_options",
     "verify_run",
 ]

@@ -14,11 +14,10 @@ import torch
 from cce.budget import FULL, FULL_SIZED
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
-from cce.collection import BakedCollection, EmbeddingCollection, plan_tables
+from cce.collection import EmbeddingCollection, plan_tables
 from cce.embeddings import METHODS, Clusterable, Embedding, TrainingDefaults, named_schedule
 from cce.models import create_model
 from cce.reclustering import ClusterSchedule, Refit
-from cce.training.baked import baked_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -53,17 +52,8 @@ def build_model(config: TrainConfig, schema: Schema, *, coded: bool = False) -> 
     return create_model(config.model, schema, tables, **config.model_options)
 
 
-def create_tables(config: TrainConfig, schema: Schema) -> EmbeddingCollection | BakedCollection:
+def create_tables(config: TrainConfig, schema: Schema) -> EmbeddingCollection:
     """The tables of all features."""
-    if schema.is_baked:
-        return BakedCollection(
-            schema.features,
-            config.embedding_dim,
-            sparse=config.sparse,
-            start_scale=_start_options(config, config.method).get("start_scale", "uniform"),
-            seed=config.seed,
-            dtype=getattr(torch, config.codebook_dtype),
-        )
     return EmbeddingCollection(
         schema.vocabulary_sizes,
         config.embedding_dim,
@@ -167,8 +157,6 @@ def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
 def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:
     """`config` with its budget, its rounds of refits, and the ids of each feature that have learned pointers."""
     config = with_budget(config)
-    if data.schema.is_baked:
-        return baked_config(config, data)
     return complete_config(config, data.schema.vocabulary_sizes, cache(lambda: count_ids(data)))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cce.collection import EmbeddingCollection, bake_model
+from cce.collection import EmbeddingCollection
 from cce.embeddings import Embedding
 from cce.models import MODELS, find_model
 from cce.schema import Schema
@@ -93,12 +93,9 @@ def start_from(
         raise DamagedCheckpointError(
             f"start_from must name a run whose last and best checkpoints are whole: {damage[0]}"
         )
-    saved = read_schema(checkpoint)
-    if saved not in (schema, schema.with_ids):
+    if read_schema(checkpoint) != schema:
         raise ValueError(f"start_from must name a run on the same data set, got {str(run)!r}, which had other columns.")
     _, trained = load_model(checkpoint, model=name)
-    if saved != schema:
-        trained = bake_model(trained, schema)
     take_over(model, trained, generator=torch.Generator().manual_seed(seed), counts=counts)
 
 

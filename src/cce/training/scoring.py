@@ -70,10 +70,7 @@ def group_column(schema: Schema, name: str) -> Callable[[Batch], Tensor]:
         hint = f"did you mean {near[0]!r}?" if near else f"the features are {', '.join(names)}."
         raise ValueError(f"group_by must name a feature of the data set, got {name!r}: {hint}")
     index = names.index(name)
-    if schema.features[index].pointers is not None:
-        raise ValueError(f"group_by must name a feature that has ids, got {name!r}, whose rows hold pointers.")
-    index = [column.name for column in schema.id_columns].index(name)
-    if schema.id_columns[index].multi_hot:
+    if schema.features[index].multi_hot:
         raise ValueError(f"group_by must name a feature with one id a row, got {name!r}, which has many.")
 
     def groups(batch: Batch) -> Tensor:

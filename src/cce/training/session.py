@@ -69,7 +69,7 @@ class Session:
         if weights is not None:
             model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
         elif config.start_from is not None:
-            counts = None if data.schema.is_baked or config.unified else count_ids(data)
+            counts = None if config.unified else count_ids(data)
             run = Path(config.start_from)
             start_from(model, run, data.schema, name=config.model, seed=config.seed, counts=counts)
         self.model = model.to(self.device)

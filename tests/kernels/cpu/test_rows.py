@@ -8,12 +8,9 @@ from hypothesis import strategies as st
 
 import cce
 from cce import compiled
-from cce.indexing import PackedRows
-from cce.kernels import Layout, gather_sum
 from cce.kernels.cpu import rows as compiled_rows
-from cce.kernels.cpu.plan import LaunchPlan
 from helpers import slow
-from helpers.linear_tables import TABLES, look_up, plain, seeded
+from helpers.linear_tables import TABLES, plain, seeded
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
 
@@ -66,12 +63,3 @@ def test_pointers_of_any_width_number_and_share(num_learned, num_rows, columns):
 def test_all_ids_of_a_vocabulary(name):
     table, ids = TABLES[name](), torch.arange(700)
     assert torch.equal(table(ids), plain(table, ids))
-
-
-@pytest.mark.parametrize(("num_rows", "num_tables"), [(1, 3), (5, 4), (75, 8), (2**15 + 1, 3), (2**15, 4)])
-def test_rows_that_ids_hold_themselves(num_rows, num_tables):
-    source = PackedRows(num_rows, num_tables)
-    codebook = torch.randn(num_rows * num_tables, 2, generator=seeded())
-    ids = torch.randint(0, 2 ** (source.bits * num_tables), (700,), generator=seeded())  # some bits name no row
-    layout = Layout(2**62, num_tables, 1, 2, len(codebook), (source,))
-    assert torch.equal(look_up(LaunchPlan([layout]), ids, [codebook]), gather_sum(codebook, layout.rows(ids)))

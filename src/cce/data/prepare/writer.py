@@ -45,7 +45,7 @@ def create_files(
     folder.mkdir(parents=True, exist_ok=True)
     for split, count in num_rows.items():
         _create(folder / rows_file(split), count * record_dtype(schema).itemsize)
-        for index, feature in enumerate(schema.id_columns):
+        for index, feature in enumerate(schema.features):
             if feature.multi_hot:
                 size = (num_values or {})[split, index] * id_dtype(feature.num_embeddings).itemsize
                 _create(folder / values_file(split, index), size)

@@ -33,7 +33,7 @@ def reuse_vocabulary(dataset: Path, raw: Path, *, max_bad_rows: int = 0) -> Job:
 
 def raw_options(path: Path, manifest: dict[str, Any]) -> tuple[Columns, Reading]:
     """The columns of the raw rows of a data set, and how they were read; `path` is that of the manifest."""
-    if manifest["kind"] in ("synthetic", "baked"):
+    if manifest["kind"] == "synthetic":
         raise ValueError(f"{path.parent} must have been made from raw rows, got a {manifest['kind']} data set.")
     options = manifest.get("options", {})
     try:

@@ -188,8 +188,6 @@ class LaunchPlan:
         line[slot_columns.FIRST_ROW], line[slot_columns.NUM_ROWS] = entry.first_row, entry.tail_rows or entry.num_rows
         line[slot_columns.STEP], line[slot_columns.BLOCK_SIZE] = entry.step, entry.block_size
         line[slot_columns.NUM_LEARNED] = entry.num_learned
-        if entry.kind is SlotKind.PACKED:
-            line[slot_columns.BITS], line[slot_columns.STEP] = entry.bits, entry.first_bit
         if entry.table is not None:
             self.state.append(check_readable(entry.table, "pointers" if entry.kind is SlotKind.LEARNED else "seeds"))
             line[slot_columns.ADDRESS] = entry.table.data_ptr()

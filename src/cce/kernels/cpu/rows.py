@@ -20,9 +20,9 @@ BLOCK = 256  # ids at a time
 # columns of the table of slots
 KIND, FIRST_ROW, NUM_ROWS, ADDRESS, STRIDE, BITS, NUM_LEARNED, SEEDS, STEP, BLOCK_SIZE, NUM_SLOT_COLUMNS = range(11)
 
-OWN, HASHED, LEARNED, DIGIT, PLACES, FILLED, PACKED = (int(kind) for kind in SlotKind)
-LEARNED_PACKED = 7  # a pointer that shares a byte with others
-LEARNED_FOUR = 8  # four pointers side by side, of 4 or 16 bits each: the first one's slot fills all
+OWN, HASHED, LEARNED, DIGIT, PLACES, FILLED = (int(kind) for kind in SlotKind)
+LEARNED_PACKED = 6  # a pointer that shares a byte with others
+LEARNED_FOUR = 7  # four pointers side by side, of 4 or 16 bits each: the first one's slot fills all
 _MIX_1, _MIX_2 = np.uint64(MIX_1 % 2**64), np.uint64(MIX_2 % 2**64)
 _LOW = np.uint64(0xFFFF_FFFF)
 _27, _30, _31, _32 = (np.uint64(shift) for shift in (27, 30, 31, 32))
@@ -81,8 +81,8 @@ def fill_rows(
             _follow_together(slots, s, own, num_ids, rows, np.uint64(start + first))
         elif kind == OWN:
             _copy(slots[s], own, num_ids, rows, to)
-        elif kind in (DIGIT, PACKED):
-            _take_part(slots[s], own, num_ids, rows, to)
+        elif kind == DIGIT:
+            _divide(slots[s], own, num_ids, rows, to)
         elif kind == PLACES:
             _name_places(slots[s], own, num_ids, rows, to)
     if padding >= 0:
@@ -206,28 +206,10 @@ def _copy(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
 
 
 @compile_loops
-def _take_part(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
-    """A part of the id itself: a digit, or some bits."""
-    if slot[KIND] == PACKED:
-        _unpack(slot, own, count, rows, to)
-    else:
-        _divide(slot, own, count, rows, to)
-
-
-@compile_loops
 def _divide(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
     base, num_rows, step = np.uint64(slot[FIRST_ROW]), np.uint64(slot[NUM_ROWS]), np.uint64(slot[STEP])
     for i in range(count):
         rows[to + i] = np.int32(base + (own[i] // step) % num_rows)
-
-
-@compile_loops
-def _unpack(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
-    """Bits of the id, from bit `STEP` on."""
-    base, last, shift = np.uint64(slot[FIRST_ROW]), np.uint64(slot[NUM_ROWS] - 1), np.uint64(slot[STEP])
-    mask = np.uint64((1 << slot[BITS]) - 1)
-    for i in range(count):
-        rows[to + i] = np.int32(base + min((own[i] >> shift) & mask, last))
 
 
 @compile_loops
