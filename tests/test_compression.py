@@ -286,6 +286,17 @@ def test_starting_from_trained_weights_comes_nearer_than_chance(method):
         assert error < 0.05  # clusters are what these can find
 
 
+def test_weights_that_are_not_finite_are_told_with_their_table():
+    model = nn.ModuleDict({name: nn.Embedding(20_000, 8) for name in ("good", "bad")})
+    with torch.no_grad():
+        model["bad"].weight[7] = float("nan")
+    with pytest.raises(
+        ValueError, match=r"^bad cannot start as trained: weight must be finite, got NaN or inf in 1 rows"
+    ):
+        cce.compress(model, method="hash", compression=10, start="trained")
+    assert type(model["good"]) is nn.Embedding
+
+
 @pytest.mark.slow
 def test_a_frozen_table_stays_frozen_when_it_starts_from_its_weights():
     model = nn.Sequential(frozen())

@@ -17,10 +17,14 @@ from cce.files import (
     check_target,
     clear_folder,
     lock_folder,
+    read_text,
     replace_file,
+    replace_folder,
     usual_permissions,
     write_atomic,
+    write_together,
 )
+from helpers.files import small_files
 
 HOLDER = """
 import sys, time
@@ -57,7 +61,9 @@ def test_what_cannot_become_a_file_is_rejected(tmp_path, monkeypatch):
         check_target("out", Path())
     with pytest.raises(OSError, match=rf"^out must be a file, got the device '{os.devnull}'\.$"):
         check_target("out", Path(os.devnull))
-    with pytest.raises(NotADirectoryError, match=r"^out must lie in a folder, got 'old/a/b', above which is a file\.$"):
+    with pytest.raises(
+        NotADirectoryError, match=r"^out must lie in a folder, got 'old/a/b', above which is the file .*old'\.$"
+    ):
         check_target("out", Path("old/a/b"))
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
@@ -97,6 +103,46 @@ def test_a_disk_that_is_full_half_way_leaves_the_old_file_or_none(tmp_path, old)
     )
     assert "File too large" in result.stderr
     assert [(found.name, found.read_text()) for found in tmp_path.iterdir()] == ([("report.md", old)] if old else [])
+
+
+def test_files_are_written_together_or_not_at_all(tmp_path):
+    (tmp_path / "a").write_text("old")
+
+    def write_both():
+        with small_files(1000), write_together() as write:
+            write(tmp_path / "a", "new")
+            write(tmp_path / "deep" / "er" / "b", b"x" * 5000)
+
+    with pytest.raises(OSError, match="File too large") as raised:
+        write_both()
+    assert str(raised.value) == f"[Errno 27] File too large: {str(tmp_path / 'deep' / 'er' / 'b')!r}"
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
+    with write_together() as write:
+        write(tmp_path / "a", "new")
+        write(tmp_path / "deep" / "b", "b")
+        assert (tmp_path / "a").read_text() == "old"
+    assert ((tmp_path / "a").read_text(), (tmp_path / "deep" / "b").read_text()) == ("new", "b")
+
+
+def test_a_folder_replaces_the_old_one_or_leaves_it(tmp_path):
+    folder = tmp_path / "new" / "inputs"
+    for content in ("one", "two"):
+        with replace_folder(folder) as temporary:
+            (temporary / content).write_text(content)
+        assert [path.name for path in folder.iterdir()] == [content]
+    with (
+        small_files(10),
+        pytest.raises(OSError, match=r"File too large: '.*inputs'$"),
+        replace_folder(folder) as temporary,
+    ):
+        (temporary / "three").write_text("x" * 100)
+    assert [path.name for path in tmp_path.rglob("*")] == ["new", "inputs", "two"]
+
+
+def test_what_is_no_text_is_told_by_name(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc\xff")
+    with pytest.raises(ValueError, match=r"a must be text in UTF-8, and it is not: invalid start byte at 3\.$"):
+        read_text(tmp_path / "a")
 
 
 def test_text_is_utf8_whatever_the_locale(tmp_path):
@@ -215,7 +261,25 @@ def test_a_folder_is_cleared_of_everything_but_its_lock(tmp_path):
 
 def test_a_file_in_its_stead_is_told(tmp_path):
     (tmp_path / "run").touch()
-    with pytest.raises(NotADirectoryError, match=r"run must be a folder, got a file\.$"), lock_folder(tmp_path / "run"):
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name, what in (
+        ("run", "the file"),
+        ("run/deep", "the file"),
+        ("link", "a symbolic"),
+        ("link/a/b", "a symbolic"),
+    ):
+        message = rf"{name} must be a folder, got {what} .*'{re.escape(str(tmp_path / name.split('/')[0]))}'\.$"
+        with pytest.raises(NotADirectoryError, match=message), lock_folder(tmp_path / name):
+            raise AssertionError
+    message = r"^out must lie in a folder, got '.*', above which is a symbolic link to nothing, '.*link'\.$"
+    with pytest.raises(NotADirectoryError, match=message):
+        check_target("out", tmp_path / "link" / "a")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="this system has no /proc")
+def test_a_folder_that_cannot_be_made_is_told():
+    message = r"^/proc/run must be a folder that can be made, and it cannot: No such file or directory\.$"
+    with pytest.raises(OSError, match=message), lock_folder(Path("/proc/run")):
         raise AssertionError
 
 

@@ -226,12 +226,15 @@ def _option(name):
         (["list", "methods", "--plugin", "none.py"], r"plugin must name a file that is there, got '.*none.py'"),
         (["list", "methods", "--plugin", "no_such_module"], "plugin must be a Python file or a module, got 'no_such_"),
         (["list", "methods", "--plugin", "broken.py"], r"can be run, got '.*broken.py': SyntaxError in line 2"),
+        (["list", "methods", "--plugin", "exits.py"], r"can be run, got '.*exits.py': SystemExit: 3\.$"),
+        (["list", "methods", "--plugin", "exits"], r"a Python file or a module, got 'exits': SystemExit: 3\.$"),
         (["list", "methods", "--plugin", "json.py"], "plugin must have a name of its own, got .* module 'json'"),
     ],
 )
 def test_bad_plugins_are_one_line(plugin, capsys, words, message):
     (plugin.parent / "broken.py").write_text("\ndef")
     (plugin.parent / "json.py").write_text("")
+    (plugin.parent / "exits.py").write_text("import sys\nsys.exit(3)")
     assert main(words) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1

@@ -121,7 +121,10 @@ class _Swap:
         common = {"padding_idx": old.padding_idx, "sparse": old.sparse, "generator": generator}
         table = make_table(self.footprint, options, common).to(old.weight.device, old.weight.dtype)
         if start == "trained":
-            table.fit_to(old.weight.detach(), generator=generator)
+            try:
+                table.fit_to(old.weight.detach(), generator=generator)
+            except ValueError as error:
+                raise ValueError(f"{self.group.name} cannot start as trained: {error}") from error
         return self.group, table.requires_grad_(old.weight.requires_grad)
 
 

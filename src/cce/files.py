@@ -6,17 +6,18 @@ shared file system it holds between machines where the system's `flock` does; wi
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import os
 import shutil
 import socket
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 __all__ = [
@@ -30,38 +31,97 @@ __all__ = [
 ]
 
 LOCK = ".lock"
+MAX_TRIES = 1000  # to make a folder that others remove meanwhile
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 # -- atomic writing ----------------------------------------------------------------------------------------------------
 
 
 def check_target(name: str, path: Path) -> None:
-    """Reject a path that cannot become a file: a folder, a device, or a place below a file. `name` is the argument."""
+    """Reject a path that cannot become a file: a folder, a device, or a path below a file. `name` is the argument."""
     if path.is_dir():
         raise IsADirectoryError(f"{name} must be a file, got the folder {str(path)!r}.")
     if path.exists() and not path.is_file():
         raise OSError(f"{name} must be a file, got the device {str(path)!r}.")
-    above = next(parent for parent in path.absolute().parents if parent.exists())
-    if not above.is_dir():
-        raise NotADirectoryError(f"{name} must lie in a folder, got {str(path)!r}, above which is a file.")
+    above = no_folder(path.parent)
+    if above is not None:
+        raise NotADirectoryError(f"{name} must lie in a folder, got {str(path)!r}, above which is {above}.")
+
+
+def no_folder(path: Path) -> str | None:
+    """What is in the way of a folder, if anything: the first of the path and those above it that is no folder."""
+    found = next(each for each in (path.absolute(), *path.absolute().parents) if os.path.lexists(each))
+    if found.is_dir():
+        return None
+    return f"the file {str(found)!r}" if found.exists() else f"a symbolic link to nothing, {str(found)!r}"
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """Give a temporary file to write, which becomes `path` at the end of the block; an error leaves the old file."""
+    """Give a temporary file to write, which becomes `path` at the end of the block; an error leaves the old file.
+
+    Folders above it are made if they are missing, and removed again after an error. One of a full disk names `path`.
+    """
+    made = _missing(path.parent)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")  # two processes may write the same file
     try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
+        with named_full_disk(path, temporary):
+            yield temporary
+            os.replace(temporary, path)
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        _remove_empty(made)
+        raise
+
+
+@contextmanager
+def replace_folder(path: Path) -> Iterator[Path]:
+    """Give a temporary folder to fill, which becomes `path` at the end of the block; an error leaves the old one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        with named_full_disk(path, temporary):
+            yield temporary
+        shutil.rmtree(path, ignore_errors=True)
+        try:
+            temporary.rename(path)
+        except OSError:
+            if not path.is_dir():  # or another process has just written it
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a whole file; an interruption leaves the old file or the new one."""
-    with replace_file(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    with write_together() as write:
+        write(path, content)
+
+
+@contextmanager
+def write_together() -> Iterator[Callable[[Path, str | bytes], None]]:
+    """Give a function that writes whole files, which all take their names at the end of the block or none does."""
+    with ExitStack() as stack:
+
+        def write(path: Path, content: str | bytes) -> None:
+            temporary = stack.enter_context(replace_file(path))
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+        yield write
+
+
+@contextmanager
+def named_full_disk(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Let the error of a full disk name the file or folder that is written, if it names none or a temporary one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL_DISK or error.filename not in (None, str(temporary)):
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
 
 @contextmanager
@@ -71,6 +131,14 @@ def usual_permissions(path: Path) -> Iterator[None]:
     mode = path.stat().st_mode
     yield
     path.chmod(mode)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; one that is none is rejected by name."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be text in UTF-8, and it is not: {error.reason} at {error.start}.") from error
 
 
 # -- locks -------------------------------------------------------------------------------------------------------------
@@ -90,7 +158,7 @@ def lock_folder(folder: Path, *, wait: bool = False, temporary: bool = False) ->
     if importlib.util.find_spec("fcntl") is None:  # Windows
         yield
         return
-    made = [path for path in (folder, *folder.parents) if not path.exists()] or ([folder] if temporary else [])
+    made = _missing(folder) or ([folder] if temporary else [])
     with _acquire(folder, wait=wait) as file:
         _write_owner(file)
         try:
@@ -130,15 +198,18 @@ def _acquire(folder: Path, *, wait: bool) -> TextIO:
 
 def _open_lock(folder: Path) -> TextIO:
     """The lock file of a folder; both are made if missing, again if another process removes them in between."""
-    while True:
+    last: OSError
+    for _ in range(MAX_TRIES):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             return (folder / LOCK).open("a+", encoding="utf-8")
-        except FileNotFoundError:
-            continue
-        except FileExistsError:
-            if folder.exists():
-                raise NotADirectoryError(f"{folder} must be a folder, got a file.") from None
+        except FileNotFoundError as error:
+            last = error
+        except (FileExistsError, NotADirectoryError) as error:
+            last, other = error, no_folder(folder)
+            if other is not None:
+                raise NotADirectoryError(f"{folder} must be a folder, got {other}.") from None
+    raise OSError(f"{folder} must be a folder that can be made, and it cannot: {last.strerror}.") from last
 
 
 def _is_same_file(file: TextIO, path: Path) -> bool:
@@ -162,6 +233,11 @@ def _read_owner(file: TextIO) -> str:
         return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
     except (ValueError, KeyError, TypeError):
         return "another process"  # which has not written its name yet
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Those of a folder and the folders above it that are not there, the innermost first."""
+    return [path for path in (folder, *folder.parents) if not path.exists()]
 
 
 def _remove_empty(folders: list[Path]) -> None:

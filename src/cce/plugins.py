@@ -48,7 +48,7 @@ def load_installed(*groups: str) -> list[str]:
     for entry in (entry for group in groups or (SOURCES, PLUGINS) for entry in entry_points(group=group)):
         try:
             _load(entry.name, f"entry point {entry.value}", entry.load)
-        except Exception as error:  # noqa: BLE001 - a package that is broken must not break what does without it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - others do without it
             failures.append(f"plug-in {entry.name!r} of {entry.value!r} is left out: {reason_of(error)}")
     return failures
 
@@ -76,7 +76,7 @@ def run_file(path: Path, argument: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         got = f"{str(path)!r}: {reason_of(error)}"
         raise ValueError(f"{argument} must name a Python file that can be run, got {got}.") from error
     return module
@@ -113,11 +113,11 @@ def _run(path: Path) -> None:
 def _import(name: str) -> ModuleType:
     try:
         return import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"plugin must be a Python file or a module, got {name!r}: {reason_of(error)}.") from error
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """What went wrong in a file, in one line."""
     where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
     text = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())

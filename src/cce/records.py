@@ -7,7 +7,7 @@ import math
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from cce.files import write_atomic
+from cce.files import read_text, write_atomic
 from cce.footprint import Footprint
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def write_records(records: Iterable[RunRecord], path: Path) -> None:
 def read_records(path: Path) -> list[RunRecord]:
     """The records of a file of JSON lines; a malformed line is rejected with its number."""
     records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         try:
             records += [RunRecord.from_json(line)] if line.strip() else []
         except (ValueError, TypeError) as error:

@@ -7,6 +7,7 @@ import pytest
 
 import cce
 from cce.cli import main
+from helpers.files import small_files
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +21,12 @@ def test_vectors_and_values_are_written(raw_run, alone, capsys):
     assert main(["embed", "one.ccez", "--feature", "item", "--out", "w.npy", "--no-values", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["shape"] == [51, 8]
     assert not (alone / "w.values.parquet").exists()
+
+
+def test_a_full_disk_leaves_neither_vectors_nor_values(alone, rejected):
+    with small_files(1500):  # enough for the values
+        line = rejected(("embed", "one.ccez", "--feature", "item", "--out", "new/v.npy"))
+    assert line == "cce embed: [Errno 27] File too large: 'new/v.npy'\n"
 
 
 def test_bad_input_is_one_line_and_leaves_nothing(alone, rejected):

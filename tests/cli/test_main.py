@@ -31,6 +31,13 @@ def test_help_names_every_verb(capsys):
     assert "demo" in out
 
 
+@pytest.mark.parametrize("words", [["train", "data", "--out", ""], ["report", ""], ["prepare", "synthetic", ""]])
+def test_an_empty_path_is_rejected(words, capsys):
+    code, out, err = exits(words, capsys)
+    assert (code, out) == (2, "")
+    assert "must be a path, got ''" in err
+
+
 def test_an_unknown_verb_is_rejected_with_the_right_ones(capsys):
     code, out, err = exits(["dmeo"], capsys)
     assert (code, out) == (2, "")

@@ -90,5 +90,7 @@ def test_a_bad_row_or_a_full_disk_leaves_no_predictions(alone, capsys):
         assert main(["predict", "one.ccez", "new.csv", "--out", "q.parquet"]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 2
-    assert all("File too large" in error for error in errors)
+    assert [error.rpartition("File too large: ")[2] for error in errors] == ["'q.csv'", "'q.parquet'"]
+    assert main(["predict", "one.ccez", "new.csv", "--out", ""]) == 2
+    assert capsys.readouterr().err == "cce predict: --out must be a file, or - for standard output, got ''.\n"
     assert not [name for name in os.listdir() if "q." in name]

@@ -83,6 +83,7 @@ def test_without_vega_there_are_tables_and_a_hint(sweep, capsys, monkeypatch):
         (["empty"], "there are no runs in empty."),
         (["nowhere"], "nowhere is not there: give files of records, or folders of runs."),
         (["bad.jsonl"], "bad.jsonl:1 is not a record of a run: "),
+        (["picture.jsonl"], "picture.jsonl must be text in UTF-8, and it is not: invalid start byte at 0."),
         (["empty", "--watch", "0"], "watch must be a positive number of seconds, got 0.0."),
         (["empty", "--watch", "nan"], "watch must be a positive number of seconds, got nan."),
     ],
@@ -91,11 +92,12 @@ def test_what_is_wrong_is_one_clear_line(words, error, tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "bad.jsonl").write_text("no\n")
+    (tmp_path / "picture.jsonl").write_bytes(b"\x89PNG")
     assert main(["report", *words]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"cce report: {error}")
     assert err.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.jsonl", "empty"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.jsonl", "empty", "picture.jsonl"]
 
 
 def test_the_report_is_inside_a_folder_or_beside_a_file(tmp_path):

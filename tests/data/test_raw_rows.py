@@ -61,6 +61,34 @@ def test_files_come_in_blocks_and_lines_are_counted_over_all(tmp_path, monkeypat
         users(rows, tmp_path / "c.jsonl")
 
 
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_blank_line_is_malformed_as_it_is_when_preparing(tmp_path, ending):
+    rows = RawRows(Columns("y", ("user",)), Reading())
+    for names, row in ((("user", "film"), "a,b"), (("user",), "a")):
+        for first in (0, 1, 3):
+            lines = [",".join(names), *[row] * first, "", *[row] * (3 - first)]
+            (tmp_path / "a.csv").write_bytes("".join(line + ending for line in lines).encode())
+            message = rf"row {first + 1}: expected {len(names)} columns, got a blank line\.$"
+            with pytest.raises(ValueError, match=message):
+                users(rows, tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text('user\n""\na\n')
+    assert users(rows, tmp_path / "a.csv") == [None, "a"]
+
+
+@pytest.mark.parametrize("transform", ["log", "standard", "identity"])
+def test_dense_values_lie_in_float32_or_are_missing_as_they_are_when_preparing(tmp_path, transform):
+    reading = Reading(transforms=(("age", transform),), scales=(("age", 0.0, 1.0),))
+    rows = RawRows(Columns("y", ("user",), ("age",)), reading)
+    for text in ("inf", "-Infinity", "1e400", "1e39", "-1e39"):
+        (tmp_path / "a.csv").write_text(f"user,age\na,1\nb,{text}\n")
+        for given in (tmp_path / "a.csv", [{"user": "a", "age": 1.0}, {"user": "b", "age": float(text)}]):
+            with pytest.raises(ValueError, match=r"row 2: age must be in \[-3\.4e\+38, 3\.4e\+38\], got "):
+                list(rows.blocks(given))
+    (tmp_path / "a.csv").write_text("user,age\na,\nb,nan\nc,3.4e38\n")
+    (block,) = rows.blocks(tmp_path / "a.csv")
+    assert np.isnan(block.numbers["age"]).tolist() == [True, True, False]
+
+
 def test_standard_input_may_hold_any_format(monkeypatch, tmp_path):
     parquet.write_table(pa.table({"user": ["a", "b"], "film": [1, 2]}), tmp_path / "a.parquet")
     for raw, form in ((b"user,film\na,1\nb,2\n", "csv"), ((tmp_path / "a.parquet").read_bytes(), "parquet")):

@@ -1,5 +1,7 @@
 """Vocabularies: texts to ids and back, from a mapped file."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,23 @@ def test_every_value_has_its_id_and_others_have_zero():
     assert (len(vocabulary), vocabulary.find([]).tolist(), built([]).find(["a"]).tolist()) == (7, [], [0])
     with pytest.raises(ValueError, match=r"^ids of 'item' must lie in \[0, 8\)\.$"):
         vocabulary.values([8])
+
+
+def test_long_texts_are_hashed_as_the_definition_says():
+    texts = ["é" * length for length in (0, 1, 5, 40, 41, 300)] + ["x" * 300] * 20
+    hashes = hash_texts(Texts.of(texts))
+    for text, found in zip(texts, hashes.tolist(), strict=True):
+        expected = 0xCBF29CE484222325
+        for byte in text.encode():
+            expected = (expected ^ byte) * 0x100000001B3 % 2**64
+        assert found == expected
+
+
+def test_a_text_longer_than_any_of_the_vocabulary_is_unseen_without_hashing_it():
+    started = time.perf_counter()
+    beyond = ["a longer word" + "x" * 20_000_000, "a longer words", "12"]
+    assert built().find(beyond).tolist() == [0, 0, 7]
+    assert time.perf_counter() - started < 60  # it would take minutes
 
 
 def test_a_mapped_file_finds_the_same_wherever_it_begins(tmp_path):

@@ -108,6 +108,12 @@ def test_a_compression_below_one_is_rejected(compression):
         cce.create_embedding("hash", 100, 8, compression=compression)
 
 
+@pytest.mark.parametrize("method", ["cce", "pq", "hash"])
+def test_more_rows_than_pointers_can_name_are_rejected(method):
+    with pytest.raises(ValueError, match=r"num_rows must lie in \[1, 2\*\*31\), got \d+\."):
+        cce.create_embedding(method, 2**40, 16, compression=100)
+
+
 @pytest.mark.parametrize("num_params", [0, -1, 2**63])
 def test_a_budget_out_of_range_is_rejected(num_params):
     with pytest.raises(ValueError, match=re.escape(f"num_params must lie in [1, 2**63), got {num_params}.")):

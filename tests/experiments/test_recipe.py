@@ -80,6 +80,7 @@ SERIES = {"method": "pq", "caps": [1]}
         ({"train": {"epoch": 1}}, r"\[train\] has an option that is not known, 'epoch': did you mean 'epochs'?"),
         ({"train": {"seed": 1}}, r"\[train\] must leave seed to the sweep and its series, got seed = 1."),
         ({"train": {"method": "cce"}}, r"\[train\] must leave method to the sweep and its series, got method = 'cce'."),
+        ({"about": 3}, "the recipe must have a line of text for about, got 3."),
         ({"train": 3}, r"must have a table \[train\], got train = 3."),
         ({"sweep": {}, "series": {}}, r"must name methods in \[sweep\], or have a \[series\], got none."),
         ({"sweep": {"methods": ["cce"]}}, r"must have caps for cce, in \[sweep\] or in its \[series\], got none."),

@@ -199,6 +199,14 @@ def test_a_resumed_run_ends_with_the_same_bits():
         assert torch.equal(tensor, second.state_dict()[name]), name
 
 
+def test_a_state_that_is_none_is_rejected_and_nothing_changes():
+    *_, schedule = start_run()
+    for state, missing in (({}, "generator, num_steps"), ({"num_steps": 9}, "generator")):
+        with pytest.raises(ValueError, match=rf"^state must be that of a ClusterSchedule, got none of {missing}\.$"):
+            schedule.load_state_dict(state)
+    assert schedule.num_steps == 0
+
+
 def test_clustering_does_not_disturb_the_global_random_numbers():
     torch.manual_seed(0)
     expected = torch.rand(3)

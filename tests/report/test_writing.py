@@ -10,6 +10,7 @@ from cce.report import vega, watch
 from cce.report.page import progress_text
 from cce.report.reading import Collected
 from cce.report.writing import write_report
+from helpers.files import small_files
 from helpers.made_records import made_record, made_records
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
@@ -72,6 +73,12 @@ def test_markdown_needs_no_vega_and_an_unknown_format_is_rejected(tmp_path, monk
     assert names(tmp_path) == {"report.md", "tables"}
     with pytest.raises(ValueError, match="format must be one of html, latex, markdown"):
         write_report(FOUND, tmp_path, form="word")
+
+
+def test_a_full_disk_is_told_by_name_and_leaves_the_old_report(tmp_path):
+    with small_files(500), pytest.raises(OSError, match=rf"File too large: '{tmp_path}/new/.*'$"):
+        write_report(FOUND, tmp_path / "new", form="markdown", figures=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 @needs_vega

@@ -1,5 +1,6 @@
 """Options of a run, and the rules between them."""
 
+import math
 import tomllib
 
 import pytest
@@ -20,8 +21,8 @@ FULL = TrainConfig(data="d", method="full")
         ({"cap": 3, "num_params": 3}, "got cap=.* and num_params="),
         ({"cap": 0}, r"cap must lie in \[1, 2\*\*63\), got 0"),
         ({"cap": 3, "epochs": 0}, r"epochs must lie in \[1"),
-        ({"cap": 3, "lr": -1.0}, "lr must be at least 0, got -1.0"),
-        ({"cap": 3, "lr": float("nan")}, "lr must be at least 0, got nan"),
+        ({"cap": 3, "lr": -1.0}, "lr must be finite and at least 0, got -1.0"),
+        ({"cap": 3, "lr": float("nan")}, "lr must be finite and at least 0, got nan"),
         ({"cap": 3, "precision": "fp8"}, "precision must be one of float32, bf16; got 'fp8'"),
         (
             {"cap": 3, "accumulate": 3},
@@ -173,10 +174,12 @@ def test_a_start_is_a_word_or_a_number(start_scale):
         ({"start_scale": "small"}, "start_scale must be one of auto, uniform, dlrm, zero, or a number; got 'small'."),
         ({"start_scale": 0.0}, "start_scale must be above 0, or 'zero', got 0.0."),
         ({"start_scale": "dlrm", "start_from": "r"}, "start_scale does not go with start_from, got 'dlrm'."),
-        ({"network_weight_decay": -1.0}, "network_weight_decay must be at least 0, got -1.0."),
+        ({"network_weight_decay": -1.0}, "network_weight_decay must be finite and at least 0, got -1.0."),
+        ({"lr": math.inf}, "lr must be finite and at least 0, got inf."),
+        ({"lr": math.nan}, "lr must be finite and at least 0, got nan."),
     ],
 )
 def test_starts_and_decays_that_do_not_fit_are_rejected(values, message):
-    with pytest.raises(ValueError, match=r"start_scale|network_weight_decay") as raised:
+    with pytest.raises(ValueError, match=r"start_scale|network_weight_decay|lr") as raised:
         make_config({"data": "d", "method": "full"} | values)
     assert message in str(raised.value)

@@ -41,8 +41,9 @@ def test_what_clustering_did_is_told_by_the_validations_around_the_first(run):
     first = min(line["step"] for line in RunFolder(run[0]).read_log() if line["kind"] == "cluster")
     before = [scores["bce"] for scores in found.curve if scores["step"] <= first]
     after = [scores["bce"] for scores in found.curve if scores["step"] > first]
-    assert found.gain == {"metric": "bce", "title": "BCE", "before": before[-1], "after": min(after)}
-    assert f"clustering: BCE {before[-1]:.5f} before the first, {min(after):.5f} at best after it" in str(found)
+    scores = {"before": before[-1], "after": min(after)}
+    assert found.gain == {"events": "clusterings", "metric": "bce", "title": "BCE", **scores}
+    assert f"clusterings: BCE {before[-1]:.5f} before the first, {min(after):.5f} at best after it" in str(found)
 
 
 MINE = """

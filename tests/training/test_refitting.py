@@ -12,6 +12,7 @@ from cce.run_folder import RunFolder
 from cce.training import Trainer, refitting
 from cce.training.building import count_ids
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
+from cce.training.inspection import inspect_checkpoint
 from helpers.runs import tiny_config
 
 pytestmark = pytest.mark.slow
@@ -43,6 +44,7 @@ def test_rounds_come_after_the_epochs_and_are_validated(whole):
     lines = [line for line in RunFolder(out).read_log() if line["kind"] == "refit"]
     assert [line["step"] for line in lines] == [13, 13, 14, 14, 15, 15]
     assert len({line["table"] for line in lines}) == 2  # the third table is full
+    assert "\nrefits: BCE " in str(inspect_checkpoint(out))
 
 
 def test_the_tables_are_those_of_refits(whole):

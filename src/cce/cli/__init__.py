@@ -6,7 +6,8 @@ import argparse
 import os
 import select
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cce.cli import (
     demo,
@@ -26,6 +27,7 @@ from cce.cli import (
     verify,
 )
 from cce.cli.plugin_verbs import add_plugin_verbs
+from cce.cli.typed import typed_path
 from cce.plugins import SOURCES, load_installed, load_named
 from cce.version import __version__
 
@@ -95,6 +97,10 @@ def _add_plugin(parser: argparse.ArgumentParser) -> None:
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, without the list of all options, which `--help` shows."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.register("type", Path, typed_path)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`.\n")

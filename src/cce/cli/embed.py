@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from cce.cli.loading import add_loading, add_run, load
-from cce.files import check_target
+from cce.files import check_target, replace_file
 from cce.records import strict_json
 
 EXAMPLE = """examples:
@@ -47,11 +48,12 @@ def run(options: argparse.Namespace) -> None:
     found = load(options)
     vectors = found.vectors(options.feature)
     told = {"checkpoint": str(found.path), "vectors": str(options.out), "shape": list(vectors.shape)}
-    if not options.no_values:
-        values = values_file(options.out)
-        write_values(found.vocabularies[options.feature], values, progress=not options.json)
-        told["values"] = str(values)
-    write_vectors(vectors, options.out, progress=not options.json)
+    with ExitStack() as stack:
+        if not options.no_values:
+            told["values"] = str(values_file(options.out))
+            temporary = stack.enter_context(replace_file(values_file(options.out)))  # until there are vectors as well
+            write_values(found.vocabularies[options.feature], temporary, progress=not options.json)
+        write_vectors(vectors, options.out, progress=not options.json)
     shape = " × ".join(f"{size:,}" for size in vectors.shape)
     lines = [f"{shape}, float32: {options.out}"] + ([f"raw values: {told['values']}"] if "values" in told else [])
     print(strict_json(told) if options.json else "\n".join(lines))

@@ -44,6 +44,8 @@ def run(options: argparse.Namespace) -> None:
     """Predict, and say how many rows there were."""
     from cce.runs import write_predictions
 
+    if not options.out:
+        raise ValueError("--out must be a file, or - for standard output, got ''.")
     check_rows(options.raw, options.out)
     found = load(options)
     to_standard = options.out == STANDARD

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cce.data.prepare.pipeline import prepare_data
     from cce.data.prepare.synthetic import SyntheticConfig, prepare_synthetic
     from cce.data.prepare.vocabulary import index_vocabulary, vocabulary_file
-    from cce.data.prepare.writer import check_new, plain_error
+    from cce.data.prepare.writer import check_new
     from cce.data.prepared import PreparedData
     from cce.data.raw_format import FORMATS, JSON, STANDARD, check_pyarrow, find_format
     from cce.data.raw_rows import RawRows
@@ -48,7 +48,7 @@ _HOMES = {
     "prepare.pipeline": ("prepare_data",),
     "prepare.synthetic": ("SyntheticConfig", "prepare_synthetic"),
     "prepare.vocabulary": ("index_vocabulary", "vocabulary_file"),
-    "prepare.writer": ("check_new", "plain_error"),
+    "prepare.writer": ("check_new",),
     "prepared": ("PreparedData",),
     "raw_format": ("FORMATS", "JSON", "STANDARD", "check_pyarrow", "find_format"),
     "raw_rows": ("RawRows",),
@@ -104,7 +104,6 @@ __all__ = [
     "has_labels",
     "index_vocabulary",
     "movielens_job",
-    "plain_error",
     "prepare_data",
     "prepare_synthetic",
     "raw_options",

@@ -8,6 +8,7 @@ is checked, so that two values with one hash do no harm. An integer is looked up
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +25,7 @@ FORMAT, VERSION = "cce-vocabulary", "1"
 KINDS = ("words", "integers", "hashed")  # how values were written in the raw data; or ids are hashes, and none is kept
 FNV_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 HASHED = 1 << 20  # texts at a time
+FEW = 16  # texts, up to which a loop of Python is faster than numpy, a byte at a time
 
 
 class Texts(NamedTuple):
@@ -94,12 +96,17 @@ class Vocabulary:
         """Values, which is one less than there are ids."""
         return len(self.ids) if self.bits is None else 2**self.bits - 1
 
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest text."""
+        return int(np.diff(self.texts.offsets).max(initial=0))
+
     def find(self, values: Sequence[str] | Texts) -> np.ndarray:
         """The ids of texts, int64; 0 where one is unseen."""
         texts = values if isinstance(values, Texts) else Texts.of(values)
         if self.bits is not None:
             return hashed_ids((bytes(texts.text[a:b]) for a, b in pairwise(texts.offsets.tolist())), self.bits)
-        wanted = hash_texts(texts)
+        wanted = hash_texts(texts, self.longest)
         places = np.searchsorted(self.hashes, wanted)
         found = np.zeros(len(wanted), np.int64)
         left = np.arange(len(wanted))
@@ -131,26 +138,41 @@ def hashed_ids(texts: Iterable[bytes], bits: int) -> np.ndarray:
     return 1 + (hashes % np.uint64(2**bits - 1)).astype(np.int64)
 
 
-def hash_texts(texts: Texts) -> np.ndarray:
-    """The FNV-1a hash of each text, 64 bits (Fowler, Noll, Vo)."""
-    starts, count = texts.offsets, len(texts.offsets) - 1
-    parts = [_hash(starts[first : first + HASHED + 1], texts.text) for first in range(0, count, HASHED)]
+def hash_texts(texts: Texts, longest: int | None = None) -> np.ndarray:
+    """The FNV-1a hash of each text, 64 bits (Fowler, Noll, Vo); of its first `longest` bytes only, if given."""
+    lengths = np.minimum(np.diff(texts.offsets), np.iinfo(np.int64).max if longest is None else longest)
+    starts, pieces = texts.offsets[:-1], range(0, len(lengths), HASHED)
+    parts = [_hash(starts[i : i + HASHED], lengths[i : i + HASHED], texts.text) for i in pieces]
     return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
 
 
-def _hash(offsets: np.ndarray, text: np.ndarray) -> np.ndarray:
-    """The longest texts come first, so that those with an `i`-th byte are always the first ones."""
-    lengths = np.diff(offsets)
+def _hash(starts: np.ndarray, lengths: np.ndarray, text: np.ndarray) -> np.ndarray:
+    """The longest texts come first, so that those with an `i`-th byte are always the first ones.
+
+    All texts take a byte at a time together; the rest of a few long ones is hashed one by one, which is faster.
+    """
     order = np.argsort(-lengths, kind="stable")
-    starts, sorted_lengths = offsets[:-1][order], -lengths[order]
+    starts, sorted_lengths = starts[order], -lengths[order]
     state = np.full(len(lengths), FNV_START)
-    for index in range(int(lengths.max(initial=0))):
-        num_longer = np.searchsorted(sorted_lengths, -index)
+    num_longer, index = int(np.searchsorted(sorted_lengths, 0)), 0
+    while num_longer > FEW:
         state[:num_longer] ^= text[starts[:num_longer] + index]
         state[:num_longer] *= FNV_PRIME
+        index += 1
+        num_longer = int(np.searchsorted(sorted_lengths, -index))
+    for row in range(num_longer):
+        rest = text[starts[row] + index : starts[row] - sorted_lengths[row]].tobytes()
+        state[row] = _hash_bytes(int(state[row]), rest)
     hashes = np.empty_like(state)
     hashes[order] = state
     return hashes
+
+
+def _hash_bytes(state: int, text: bytes) -> int:
+    prime = int(FNV_PRIME)
+    for byte in text:
+        state = (state ^ byte) * prime & 0xFFFFFFFFFFFFFFFF
+    return state
 
 
 def _equal(first: Texts, at: np.ndarray, second: Texts, there: np.ndarray) -> np.ndarray:

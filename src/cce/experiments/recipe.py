@@ -125,6 +125,8 @@ def make_recipe(name: str, values: dict[str, Any], *, where: str = "the recipe")
     _check_keys(data, OF_DATA, f"{where} [data]")
     _check_keys(sweep, OF_SWEEP, f"{where} [sweep]")
     _check_options(train, (*SET_BY_SWEEP, *SET_BY_SERIES), f"{where} [train]")
+    if not isinstance(values.get("about", ""), str):
+        raise TypeError(f"{where} must have a line of text for about, got {values['about']!r}.")
     recipe = Recipe(
         name=name,
         about=values.get("about", ""),

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from cce.checks import check_range
+
 # bits of a pointer → the type of the words that hold it; torch can do little with unsigned words of 16 bits
 WORDS: dict[int, torch.dtype] = {
     1: torch.uint8,
@@ -24,6 +26,7 @@ BYTE = 8
 
 def pointer_bits(num_rows: int) -> int:
     """The narrowest width that can name every one of `num_rows` rows."""
+    check_range("num_rows", num_rows, 1, 2**31)
     return next(bits for bits in WORDS if num_rows <= 1 << bits)
 
 

@@ -179,6 +179,9 @@ class ClusterSchedule:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
+        missing = {"num_steps", "generator"} - set(state)
+        if missing:
+            raise ValueError(f"state must be that of a ClusterSchedule, got none of {', '.join(sorted(missing))}.")
         self.num_steps = state["num_steps"]
         self.generator.set_state(state["generator"])
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.budget import FULL_SIZED
+from cce.files import read_text
 from cce.records import RunRecord
 from cce.report.groups import SOURCE_EPOCHS, SOURCE_TRAINING, key_of
 from cce.run_folder import CONFIG, LOG, RECIPE, RECORD, RECORDS, TRIALS, RunFolder
@@ -101,7 +102,7 @@ def collect(paths: Sequence[Path], *, may_be_empty: bool = False) -> Collected:
 
 def _take(file: Path, found: Collected, records: dict[tuple[Any, ...], RunRecord]) -> None:
     if file.name == "recipe.toml":
-        found.recipes[str(file)] = file.read_text(encoding="utf-8")
+        found.recipes[str(file)] = read_text(file)
     elif file.name == LOG:
         if file.parent not in found.recorded and (run := read_live(file.parent, found.notes)) is not None:
             found.live.append(replace(run, series=series_by_name(run.name, _plan_of(file, found))))
@@ -170,7 +171,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 def read_lines(path: Path, notes: list[str]) -> list[RunRecord]:
     """The records of a file. A malformed line is rejected by its number; the last line may be cut short."""
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     records = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():

@@ -1,4 +1,4 @@
-"""A report on disk: the page, the figures and the tables, each written to a temporary file and renamed."""
+"""A report on disk: the page, the figures and the tables, which are all written or none is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cce.checks import check_choice
-from cce.files import write_atomic
+from cce.files import write_together
 from cce.report.overview import overview_table
 from cce.report.page import make_page
 from cce.report.paper import FORMATS, as_latex, as_markdown, scores_table
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cce.report.reading import Collected
     from cce.report.sections import Section
 
+    Write = Callable[[Path, str | bytes], None]
+
 
 def write_report(
     found: Collected, out: Path, *, form: str = "html", figures: bool = True, reload_seconds: float | None = None
@@ -32,12 +34,13 @@ def write_report(
     """
     check_choice("format", form, FORMATS)
     sections, kinds = make_sections(found), FORMATS[form]
-    paths = _write_tables(found, sections, out / "tables", kinds.tables)
-    pictures = _write_figures(sections, out / "figures", kinds.figures) if figures and can_draw() else []
-    if form != "html" or can_draw():
-        page = out / kinds.document
-        write_atomic(page, _document(form, found, sections, pictures, out, reload_seconds))
-        paths.insert(0, page)
+    with write_together() as write:
+        paths = _write_tables(found, sections, out / "tables", kinds.tables, write)
+        pictures = _write_figures(sections, out / "figures", kinds.figures, write) if figures and can_draw() else []
+        if form != "html" or can_draw():
+            page = out / kinds.document
+            write(page, _document(form, found, sections, pictures, out, reload_seconds))
+            paths.insert(0, page)
     return sections, [*paths, *pictures]
 
 
@@ -55,26 +58,28 @@ def _document(
     return as_latex(sections, names) if form == "latex" else as_markdown(sections, names)
 
 
-def _write_tables(found: Collected, sections: list[Section], folder: Path, kinds: Sequence[str]) -> list[Path]:
+def _write_tables(
+    found: Collected, sections: list[Section], folder: Path, kinds: Sequence[str], write: Write
+) -> list[Path]:
     paths = []
     tables = [table for section in sections for table in (scores_table(section.group), *section.tables) if table.rows]
     overview = overview_table([section.group for section in sections])
     for table in [*tables, *([overview] if overview.rows else []), environment_table(found.records)]:
         texts = {"csv": table.as_csv, "md": table.as_markdown, "tex": table.as_latex}
         for kind in kinds:
-            write_atomic(folder / f"{table.name}.{kind}", texts[kind]())
+            write(folder / f"{table.name}.{kind}", texts[kind]())
             paths.append(folder / f"{table.name}.{kind}")
     return paths
 
 
-def _write_figures(sections: list[Section], folder: Path, kinds: Sequence[str]) -> list[Path]:
+def _write_figures(sections: list[Section], folder: Path, kinds: Sequence[str], write: Write) -> list[Path]:
     paths = []
     for section in sections:
         for plot in section.plots:
             for kind in kinds:
                 title = f"{plot.title}: {section.group.title}"
                 path = folder / f"{section.group.slug}-{plot.name}.{kind}"
-                write_atomic(path, picture(plot.spec, title=title, kind=kind))
+                write(path, picture(plot.spec, title=title, kind=kind))
                 paths.append(path)
     return paths
 

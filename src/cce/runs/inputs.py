@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tqdm import tqdm
 
 from cce.data import MANIFEST, Vocabulary, check_pyarrow, checksum, raw_options, read_manifest
+from cce.files import replace_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -166,30 +167,13 @@ def _make_inputs(reference: DataReference, schema: Schema) -> FolderFiles:
     columns, reading = raw_options(reference.data / MANIFEST, manifest)
     options = {"format": FORMAT, "data": reference.checksum, "kind": manifest["kind"]}
     options["options"] = {"columns": asdict(columns), "reading": asdict(reading)}
-    try:
-        temporary = folder / f".{INPUTS}.{os.getpid()}.part"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-    except OSError:
+    if not os.access(folder, os.W_OK):
         elsewhere = FolderFiles.temporary()
         _write_inputs(elsewhere.folder, reference, options, schema)
         return elsewhere
-    try:
+    with replace_folder(folder / INPUTS) as temporary:  # an old one is that of another data set
         _write_inputs(temporary, reference, options, schema)
-        shutil.rmtree(folder / INPUTS, ignore_errors=True)  # those of another data set
-        _rename(temporary, folder / INPUTS)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return FolderFiles(folder / INPUTS)
-
-
-def _rename(temporary: Path, folder: Path) -> None:
-    """Give a folder its name, unless another process was faster."""
-    try:
-        temporary.rename(folder)
-    except OSError:
-        if not (folder / OPTIONS).is_file():
-            raise
 
 
 def _write_inputs(folder: Path, reference: DataReference, options: Mapping[str, Any], schema: Schema) -> None:

@@ -260,7 +260,7 @@ class TrainConfig:
         check_start_scale("start_scale", self.start_scale, ("auto", *START_SCALES))
         for name in ("lr", "code_lr", "weight_decay", "network_weight_decay"):
             if not 0 <= (getattr(self, name) or 0) < float("inf"):
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}.")
+                raise ValueError(f"{name} must be finite and at least 0, got {getattr(self, name)}.")
 
     def _check_pairs(self) -> None:
         _ = self.budget  # which rejects two limits

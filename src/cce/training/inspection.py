@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BAD_FILE = (OSError, TypeError, ValueError)
+EVENTS = {"cluster": "clusterings", "refit": "refits"}  # by the kind of their lines in the log
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Inspection:
     tables: Any  # Footprints
     health: dict[str, dict[str, Any]]  # by table: entropies, dead rows, verdict
     num_params: int  # of the whole model
-    gain: dict[str, Any] | None  # validations before the first clustering and at best after it
+    gain: dict[str, Any] | None  # validations before the first clustering or refit and at best after it
     damage: list[str]  # checkpoints that were passed over, and why
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,7 +52,7 @@ class Inspection:
             rows = [(name, *_health_row(found)) for name, found in self.health.items()]
             lines += [format_table(("table", "H1", "H2", "dead rows", "verdict"), rows), ""]
         if self.gain is not None:
-            text = "clustering: {title} {before:.5f} before the first, {after:.5f} at best after it"
+            text = "{events}: {title} {before:.5f} before the first, {after:.5f} at best after it"
             lines += [text.format(**self.gain), ""]
         if self.curve:
             lines += [_curve_table(self.curve[-6:]), f"best: step {self.best_step:,}", ""]
@@ -85,16 +86,17 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
 
 
 def _gain(checkpoint: Checkpoint, config: TrainConfig) -> dict[str, Any] | None:
-    """What clustering did, as the run saw it. None without validations on both sides of the first clustering."""
+    """What clusterings or refits did, as the run saw it. None without validations on both sides of the first."""
     lines, _ = RunFolder(checkpoint.path.parents[1]).scan_log()
-    steps = [line["step"] for line in lines if line["kind"] in ("cluster", "refit")]
+    found = {kind: [line["step"] for line in lines if line["kind"] == kind] for kind in EVENTS}
+    events, steps = next(((EVENTS[kind], steps) for kind, steps in found.items() if steps), ("", []))
     metric, curve = describe_metric(config.best_by), checkpoint.get("curve", list)
     before = [scores for scores in curve if steps and scores["step"] <= min(steps)]
     after = [scores[metric.name] for scores in curve if steps and scores["step"] > min(steps)]
     if not before or not after:
         return None
-    found = {"before": before[-1][metric.name], "after": min(after, key=metric.loss)}
-    return {"metric": metric.name, "title": metric.title} | found
+    scores = {"before": before[-1][metric.name], "after": min(after, key=metric.loss)}
+    return {"events": events, "metric": metric.name, "title": metric.title, **scores}
 
 
 def _curve_table(curve: list[dict[str, float]]) -> str:

@@ -27,7 +27,7 @@ def column(some, facts, name):
 
 
 def test_dense_numbers_are_logs_and_missing_or_negative_ones_are_counted(tmp_path):
-    some = piece(tmp_path, b"y,x,a\n1,0,u\n0,,u\n0,-2,u\n1,7,u\n1,inf,u\n")
+    some = piece(tmp_path, b"y,x,a\n1,0,u\n0,,u\n0,-2,u\n1,7,u\n1,nan,u\n")
     facts = read_piece(some)
     assert facts[0]["missing"] == {"x": 2}
     assert facts[0]["negative"] == {"x": 1}
@@ -62,7 +62,8 @@ def test_rows_without_a_label_are_malformed(tmp_path):
     assert facts[0]["num_rows"] == 2
     assert facts[0]["num_bad"] == 3
     nothing = "y must be a number, got nothing"
-    assert facts[0]["bad"] == [(1, nothing), (2, "y must be a number, got 'yes'"), (3, nothing)]
+    blank = "expected 3 columns, got a blank line"
+    assert facts[0]["bad"] == [(1, nothing), (2, "y must be a number, got 'yes'"), (3, blank)]
 
 
 def test_labels_have_a_threshold_and_some_are_left_out(tmp_path):

@@ -1,13 +1,12 @@
 """Writing a data set: whole or not at all, and one clear line if the disk is full."""
 
-import errno
 import hashlib
 import json
 
 import numpy as np
 import pytest
 
-from cce.data.prepare.writer import check_new, create_files, plain_error, seal, temporary_folder, write_at
+from cce.data.prepare.writer import check_new, create_files, seal, temporary_folder, write_at
 from cce.schema import Feature, Schema
 
 SCHEMA = Schema((Feature("a", 10),))
@@ -36,17 +35,10 @@ def test_what_is_there_is_not_written_over(tmp_path):
     check_new(tmp_path / "new")
 
 
-def test_a_full_disk_is_one_clear_line(tmp_path):
-    full = plain_error(OSError(errno.ENOSPC, "No space left on device"), tmp_path / "x")
-    assert str(full) == f"[Errno 28] no space left on the disk while writing {tmp_path / 'x'}"
-    other = OSError(errno.EACCES, "Permission denied")
-    assert plain_error(other, tmp_path) is other
-
-
 def test_a_real_full_disk_is_told_by_the_name_of_the_file():
     from pathlib import Path
 
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
-    with pytest.raises(OSError, match="no space left on the disk while writing /dev/full"):
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'$"):
         write_at(Path("/dev/full"), 0, np.zeros(1 << 20))

@@ -21,7 +21,7 @@ from cce.data.prepare.reading import Piece, read_piece
 from cce.data.prepare.split import SplitBlock, split_codes
 from cce.data.prepare.vocabulary import FeatureTask, number_values, split_file, vocabulary_file
 from cce.data.prepare.writer import check_new, create_files, seal, temporary_folder
-from cce.files import clear_folder, lock_folder, write_atomic
+from cce.files import FULL_DISK, clear_folder, lock_folder, named_full_disk, write_atomic
 from cce.schema import Feature, Schema
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cce.data.prepare.job import Job
+
+NOT_RESUMED = (ValueError, TypeError, FileNotFoundError, FileExistsError)  # it would end the same way again
 
 
 class Preparation:
@@ -288,7 +290,9 @@ def prepare_data(job: Job, out: Path, *, engine: Any, progress: bool = True) -> 
     with lock_folder(temporary_folder(out), temporary=True):
         preparation = Preparation(job, out, engine, progress=progress)
         try:
-            return preparation.run()
-        except (ValueError, TypeError, FileNotFoundError, FileExistsError):  # there is nothing to resume
-            clear_folder(temporary_folder(out))
+            with named_full_disk(temporary_folder(out)):
+                return preparation.run()
+        except Exception as error:
+            if isinstance(error, NOT_RESUMED) or getattr(error, "errno", None) in FULL_DISK:
+                clear_folder(temporary_folder(out))
             raise

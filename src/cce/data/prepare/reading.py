@@ -16,8 +16,7 @@ from cce.data.prepare.arrow import RawBlock, Words, parquet_blocks, parse_json_l
 from cce.data.prepare.inputs import BLOCK_BYTES, Input
 from cce.data.prepare.split import unit_hash
 from cce.data.prepare.translation import translate
-from cce.data.prepare.writer import plain_error
-from cce.files import write_atomic
+from cce.files import named_full_disk, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,11 +55,11 @@ def read_piece(piece: Piece) -> list[dict[str, Any]]:
     summaries = []
     try:
         for index, (offset, raw) in enumerate(_raw_blocks(piece)):
-            name = f"{piece.summary_file.stem}-{index:06d}.arrow"
-            summaries.append({"name": name, "file": piece.file, **_keep_block(piece, piece.folder / name, offset, raw)})
+            path = piece.folder / f"{piece.summary_file.stem}-{index:06d}.arrow"
+            with named_full_disk(path):
+                summary = _keep_block(piece, path, offset, raw)
+            summaries.append({"name": path.name, "file": piece.file, **summary})
         write_atomic(piece.summary_file, json.dumps(summaries))
-    except OSError as error:
-        raise plain_error(error, piece.folder) from error
     except ValueError as error:
         named = str(piece.input) in str(error)
         raise (error if named else ValueError(f"{piece.input}: {error}")) from error
@@ -147,9 +146,9 @@ def well_formed(raw: RawBlock, columns: Columns, reading: Reading) -> RawBlock:
         raw = _check_numbers(raw, columns.label, lambda x: np.isin(x, allowed), "0 or 1 without a threshold")
     if columns.weight is not None:
         raw = _check_numbers(raw, columns.weight, lambda x: (x >= 0) & (x <= LARGEST), f"in [0, {LARGEST:.1e}]")
-    for name in (name for name in columns.dense if reading.transform_of(name) != "log"):
+    for name in columns.dense:  # NaN is a missing value
         rule = f"in [-{LARGEST:.1e}, {LARGEST:.1e}]"
-        raw = _check_numbers(raw, name, lambda x: ~np.isfinite(x) | (np.abs(x) <= LARGEST), rule)
+        raw = _check_numbers(raw, name, lambda x: np.isnan(x) | (np.abs(x) <= LARGEST), rule)
     return raw
 
 
@@ -186,7 +185,7 @@ def _dense(column: np.ndarray, name: str, reading: Reading) -> tuple[np.ndarray,
     `log` is log(1 + x), with missing and negative values as 0. `standard` columns whose mean and deviation are not
     known yet stay as they are, with NaN where values are missing; they are scaled when rows are encoded.
     """
-    missing = ~np.isfinite(column)
+    missing = np.isnan(column)
     transform, num_missing = reading.transform_of(name), int(missing.sum())
     if transform == "standard":
         scale = next(((mean, deviation) for known, mean, deviation in reading.scales if known == name), None)

@@ -6,13 +6,13 @@ whole.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from typing import TYPE_CHECKING, Any
 
 from cce.data.manifest import FORMAT, MANIFEST, checksum
 from cce.data.record_format import OFFSET, id_dtype, offsets_file, record_dtype, rows_file, values_file
+from cce.files import named_full_disk, no_folder
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def check_new(out: Path) -> None:
     """Reject a path that exists, or that lies below a file."""
     if out.exists() or out.is_symlink():
         raise FileExistsError(f"{out} must not exist already: remove it or choose another name.")
-    above = next(path for path in out.absolute().parents if path.exists())
-    if not above.is_dir():
-        raise NotADirectoryError(f"{out} must lie in a folder, and {above} is a file.")
+    above = no_folder(out.parent)
+    if above is not None:
+        raise NotADirectoryError(f"{out} must lie in a folder, got {above} above it.")
 
 
 def temporary_folder(out: Path) -> Path:
@@ -54,12 +54,9 @@ def create_files(
 
 def write_at(path: Path, start: int, values: np.ndarray) -> None:
     """Write values into a file from the `start`-th value on."""
-    try:
-        with path.open("r+b") as file:
-            file.seek(start * values.dtype.itemsize)
-            file.write(values.tobytes())
-    except OSError as error:
-        raise plain_error(error, path) from error
+    with named_full_disk(path), path.open("r+b") as file:
+        file.seek(start * values.dtype.itemsize)
+        file.write(values.tobytes())
 
 
 def seal(folder: Path, out: Path, schema: Schema, contents: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,13 +79,6 @@ def seal(folder: Path, out: Path, schema: Schema, contents: Mapping[str, Any]) -
     check_new(out)
     os.rename(folder, out)
     return manifest
-
-
-def plain_error(error: OSError, path: Path) -> OSError:
-    """The same error as one clear line if the disk is full."""
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return error
-    return OSError(error.errno, f"no space left on the disk while writing {path}")
 
 
 def _create(path: Path, size: int) -> None:

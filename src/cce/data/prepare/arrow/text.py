@@ -23,14 +23,17 @@ from cce.data.prepare.arrow.blocks import (
 if TYPE_CHECKING:
     from cce.data.prepare.columns import Columns, Reading
 
-NUMBER = r"^\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*$"
+NUMBER = r"^\s*[+-]?((\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))\s*$"
 
 
 def parse_text(text: bytes, columns: Columns, reading: Reading) -> RawBlock:
-    """The rows of whole lines of text. Lines with a wrong number of columns or no number where one is due are bad."""
+    """The rows of whole lines of text.
+
+    Bad lines are blank, have a wrong number of columns, or hold no number where one is due.
+    """
     if len(reading.delimiter) > 1:
         text = text.replace(reading.delimiter.encode(), b"\t")
-    if b"\0" in text:
+    if b"\0" in text or _has_blank_line(text):
         return _parse_with_care(text, columns, reading)
     bad: list[tuple[int, str]] = []
     try:
@@ -44,15 +47,15 @@ def parse_text(text: bytes, columns: Columns, reading: Reading) -> RawBlock:
 def _parse_with_care(text: bytes, columns: Columns, reading: Reading) -> RawBlock:
     """Parse text with malformed lines or numbers: all columns are read as words first."""
     bad: list[tuple[int, str]] = []
-    text, no_text = _without_binary_lines(text)
+    text, broken = _without_broken_lines(text, len(reading.names))
     try:
         table = _read_csv(text, columns, reading, bad, as_words=True)
     except pa.ArrowInvalid as error:
         raise ValueError(f"a text must be lines of {len(reading.names)} columns: {first_line(error)}") from error
-    bad = [(line, reason) for line, reason in bad if line not in no_text]
+    bad = [(line, reason) for line, reason in bad if line not in broken]
     lines = _good_lines(table.num_rows, bad)
-    good = ~np.isin(lines, list(no_text))
-    bad += no_text.items()
+    good = ~np.isin(lines, list(broken))
+    bad += broken.items()
     names = _numeric(columns)
     for name in names:
         texts = pc.cast(table[name], pa.string())
@@ -67,9 +70,13 @@ def _parse_with_care(text: bytes, columns: Columns, reading: Reading) -> RawBloc
     return raw_block(table, columns, reading, lines[good], bad)
 
 
-def _without_binary_lines(text: bytes) -> tuple[bytes, dict[int, str]]:
-    """The text with lines that are not UTF-8 emptied, and why they were."""
-    lines, reasons = text.split(b"\n"), {}
+def _has_blank_line(text: bytes) -> bool:
+    return text.startswith((b"\n", b"\r\n")) or b"\n\n" in text or b"\n\r\n" in text
+
+
+def _without_broken_lines(text: bytes, num_columns: int) -> tuple[bytes, dict[int, str]]:
+    """The text with lines that are no text emptied, and what is wrong with them and with blank ones."""
+    lines, reasons = text.removesuffix(b"\n").split(b"\n"), {}
     for index, line in enumerate(lines):
         try:
             line.decode()
@@ -77,9 +84,11 @@ def _without_binary_lines(text: bytes) -> tuple[bytes, dict[int, str]]:
             reasons[index] = f"a line must be UTF-8, got the byte 0x{line[error.start]:02x}"
         if b"\0" in line:
             reasons[index] = "a line must be text, got the byte 0x00"
+        if line in (b"", b"\r"):
+            reasons[index] = f"expected {num_columns} columns, got a blank line"
     for index in reasons:
         lines[index] = b""
-    return b"\n".join(lines), reasons
+    return b"\n".join(lines) + b"\n", reasons
 
 
 def _read_csv(
