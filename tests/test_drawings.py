@@ -33,7 +33,7 @@ LINEAR = {product.method: product for product in PRODUCTS}
 
 def table_of(method):
     budget = {} if method in FULL_SIZED else {"num_params": BUDGET}
-    options = {"preset": "paper"} if method == "cce" else {}  # four columns, as drawn
+    options = {}
     return cce.create_embedding(method, NUM_IDS, DIM, seed=0, **budget, **options)
 
 
@@ -108,7 +108,7 @@ def test_the_drawn_event_ends_at_the_means_of_its_clusters():
 @pytest.mark.slow
 @pytest.mark.parametrize("compression", [100, 10_000])
 def test_drawn_bytes_are_those_of_a_real_table(compression):
-    table = cce.create_embedding("cce", 1_000_000, 16, preset="paper", compression=compression, seed=0)
+    table = cce.create_embedding("cce-paper", 1_000_000, 16, compression=compression, seed=0)
     codebook, pointers = cce_nbytes(compression)
     assert table.codebook_nbytes == codebook
     assert table.pointer_nbytes == pytest.approx(pointers, abs=1_000)  # seeds of hash functions are not drawn
@@ -116,7 +116,7 @@ def test_drawn_bytes_are_those_of_a_real_table(compression):
 
 @pytest.mark.slow
 def test_the_sizes_of_the_overview_are_those_of_a_real_table():
-    table = cce.create_embedding("cce", 1_000_000, 16, preset="paper", compression=COMPRESSION, seed=0)
+    table = cce.create_embedding("cce-paper", 1_000_000, 16, compression=COMPRESSION, seed=0)
     assert (table.num_rows, table.num_columns, table.num_params) == (NUM_ROWS, len(COLUMNS), 8_000)
     assert f"{table.pointer_nbytes / 1e6:.1f} MB" == "4.0 MB"
     assert f"{table.codebook_nbytes / 1e6:.2f} MB" == "0.03 MB"

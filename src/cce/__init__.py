@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cce.data import PreparedData, register_source
     from cce.diagnostics import Collapse, diagnose_collapse, pointer_entropies, summary
     from cce.embeddings import (
+        CCEEmbedding,
         Clusterable,
         ClusteredEmbedding,
         ClusterEvent,
@@ -65,6 +66,7 @@ __all__ = [
     "MLP",
     "Batch",
     "Budget",
+    "CCEEmbedding",
     "ClusterEvent",
     "ClusterSchedule",
     "ClusterSettings",

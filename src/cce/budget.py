@@ -24,6 +24,7 @@ __all__ = ["DEFAULT_METHOD", "FULL", "FULL_SIZED", "MEASURES", "RULES", "Budget"
 FULL = "full"  # the method of a table that is not made smaller
 FULL_SIZED = (FULL, "qat")  # methods whose only size is that of the full table: they need no budget
 DEFAULT_METHOD = "cce"  # of tables that do not fit in full
+PAPER_METHOD = "cce-paper"  # of such tables in a run that follows the paper
 MEASURES = ("cap", "num_params", "nbytes", "compression")
 RULES = ("cap", "proportional", "power")
 LARGEST = 2**63

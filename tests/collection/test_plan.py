@@ -14,6 +14,7 @@ from cce.budget import FULL_SIZED, Budget
 from cce.collection import EmbeddingCollection
 from cce.collection.plan import plan_tables
 from cce.embeddings import METHODS
+from cce_lab.variants import VARIANTS, FirstRowsEmbedding
 
 SIZES = {"user": 5000, "item": 800, "day": 7}
 EXCESS = {"dhe": 1.01}  # it rounds, as its documentation says
@@ -27,12 +28,10 @@ OPTIONS = [
     ("ce-mult", {"num_tables": 3}),
     ("robe", {"block_size": 5}),
     ("pq", {"residual": True}),
-    ("cce", {"num_helpers": 0}),
-    ("cce", {"num_helpers": 2, "num_columns": 2}),
-    ("cce", {"combine": "sum"}),
-    ("cce", {"num_learned": 0}),
-    ("cce", {"num_learned": 5}),
-    ("cce", {"track_counts": True}),
+    *((kind.method, {}) for kind in VARIANTS),
+    ("cce-paper", {"num_learned": 0}),
+    ("cce-paper", {"num_learned": 5}),
+    ("cce", {"num_learned": 5, "share_tail": True}),
     ("mixed-dim", {"temperature": 0.5}),
 ]
 every_option = pytest.mark.parametrize(("method", "options"), OPTIONS, ids=[f"{m} {o or ''}" for m, o in OPTIONS])
@@ -53,11 +52,11 @@ def test_tables_weigh_what_the_plan_says(method, options, compression):
     assert collection.num_params == collection.plan.num_params
 
 
-@pytest.mark.parametrize("first_rows", [3, 300, 70_000])
-def test_more_first_rows_are_weighed(first_rows):
-    arguments = METHODS["cce"].complete_options({"num_rows": 20, "first_rows": first_rows})
-    table = METHODS["cce"](1000, 8, num_rows=20, first_rows=first_rows)
-    found = METHODS["cce"].footprint(1000, 8, arguments)
+@pytest.mark.parametrize("first_factor", [1, 15, 3_500])
+def test_more_first_rows_are_weighed(first_factor):
+    arguments = FirstRowsEmbedding.complete_options({"num_rows": 20, "first_factor": first_factor})
+    table = FirstRowsEmbedding(1000, 8, num_rows=20, first_factor=first_factor)
+    found = FirstRowsEmbedding.footprint(1000, 8, arguments)
     assert (found.num_params, found.pointer_nbytes) == (table.num_params, table.pointer_nbytes)
 
 
@@ -327,7 +326,7 @@ def test_bytes_are_spent_on_pointers_and_rows_and_not_on_full_tables():
         {"large": 100_000, "middle": 20_000, "small": 3_000},
         {"large": 40_000, "middle": 10_000, "small": 2_000},
     )
-    options = {"cce": {"num_columns": 4, "num_helpers": 0, "max_rows": 256}}
+    options = {"cce": {"num_columns": 4, "max_rows": 256}}
 
     def plan(nbytes):
         found = plan_tables(sizes, 16, budget=Budget(nbytes=nbytes, num_learned=learned), options=options)
@@ -343,11 +342,11 @@ def test_bytes_are_spent_on_pointers_and_rows_and_not_on_full_tables():
 
 @pytest.mark.parametrize(("cap", "num_rows"), [(500, 15), (2_400, 75)])
 def test_first_rows_do_not_change_what_a_cap_gives_after_the_first_clustering(cap, num_rows):
-    options = {"first_rows": 500, "num_columns": 4}
-    (table,) = plan_tables({"user": 6_000}, 16, method="cce", cap=cap, options={"cce": options}).tables
+    method = FirstRowsEmbedding.method
+    (table,) = plan_tables({"user": 6_000}, 16, method=method, cap=cap).tables
     assert table.sizes["num_rows"] == num_rows
-    assert table.num_params == 500 * 2 * 16  # until then
-    assert cce.create_embedding("cce", 6_000, 16, num_params=cap, **options).rows_after == num_rows
+    assert table.num_params == 4 * num_rows * 2 * 16  # until then
+    assert cce.create_embedding(method, 6_000, 16, num_params=cap).later_rows == num_rows
 
 
 def test_bytes_of_codes_are_shared_out_as_bytes():

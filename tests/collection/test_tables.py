@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import cce
 from cce.budget import Budget
 from cce.collection import EmbeddingCollection
+from cce_lab.variants import CountedEmbedding
 from helpers.linear_tables import seeded
 
 FEATURES = {"user": 700, "item": 300, "day": 7}
@@ -368,8 +369,7 @@ def test_other_tables_and_modes_of_training_leave_its_launch_plan_alone():
 
 
 def test_ids_are_counted_in_training():
-    options = {"cce": {"track_counts": True}}
-    collection, (ids, offsets) = make(options=options), bags_of(50)
+    collection, (ids, offsets) = make(CountedEmbedding.method), bags_of(50)
     collection(ids, offsets)
     first = collection.tables["user"]
     assert torch.equal(first.counts.counts.long(), torch.bincount(ids[: offsets[50]], minlength=700))

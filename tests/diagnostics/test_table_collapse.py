@@ -7,14 +7,15 @@ import torch
 
 import cce
 from cce.diagnostics import diagnose_tables
+from cce_lab.variants import CircularEmbedding, SummedEmbedding
 
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def table(**options):
-    return cce.ClusteredEmbedding(2_000, 8, num_rows=16, num_columns=4, generator=generator(), **options)
+def table(kind=cce.ClusteredEmbedding, **options):
+    return kind(2_000, 8, num_rows=16, num_columns=4, generator=generator(), **options)
 
 
 @pytest.mark.slow
@@ -94,8 +95,8 @@ def test_printed_it_shows_entropies_bounds_and_the_verdict():
 
 @pytest.mark.slow
 def test_every_way_to_combine_is_judged_by_its_own_quantiser():
-    for combine in ("sum", "circular"):
-        found = cce.diagnose_collapse(table(combine=combine), generator=generator())
+    for kind in (SummedEmbedding, CircularEmbedding):
+        found = cce.diagnose_collapse(table(kind), generator=generator())
         assert len(found.golden) == 2
 
 

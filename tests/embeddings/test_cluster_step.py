@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import cce
-from cce.clustering import kmeans
 from cce.embeddings.cluster_step import ClusterStep
 from cce.indexing import PointerStore
+from cce_lab.variants import CountedEmbedding, ResidualHelpersEmbedding
 
 
 def generator(seed=0):
@@ -35,13 +35,12 @@ class Broken(Exception):
     pass
 
 
-@pytest.mark.parametrize("call", range(1, 9))
+@pytest.mark.parametrize("call", range(1, 8))
 def test_an_error_at_any_call_for_vectors_leaves_the_old_table(call):
     table = cce.ClusteredEmbedding(
         500,
         8,
         num_rows=10,
-        helper_start="residual",
         settings=cce.ClusterSettings(block_size=200),
         generator=generator(),
     )
@@ -123,14 +122,11 @@ def test_a_source_is_asked_for_small_pieces_of_a_large_block():
     assert sum(asked) == 4 * 1024 + 100_000  # the sample, once for each column, and all ids
 
 
-def peak_of_an_event(num_ids, dim, helper_start):
+def peak_of_an_event(num_ids, dim, kind):
     """In a process of its own: bytes by which an event raises the peak above the module."""
     settings = cce.ClusterSettings(max_iter=3, points_per_row=64)
     table, small = (
-        cce.ClusteredEmbedding(
-            size, dim, num_rows=300, helper_start=helper_start, settings=settings, generator=generator()
-        )
-        for size in (num_ids, 5_000)
+        kind(size, dim, num_rows=300, settings=settings, generator=generator()) for size in (num_ids, 5_000)
     )
     small.cluster()  # everything is loaded and compiled
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -140,12 +136,12 @@ def peak_of_an_event(num_ids, dim, helper_start):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("helper_start", ["zero", "residual"])
-def test_an_event_needs_little_more_memory_than_the_new_pointers_and_the_sample(helper_start):
+@pytest.mark.parametrize("kind", [cce.ClusteredEmbedding, ResidualHelpersEmbedding])
+def test_an_event_needs_little_more_memory_than_the_new_pointers_and_the_sample(kind):
     num_ids, dim = 600_000, 64
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as fresh:  # another peak would hide this one
-        above, pointers = fresh.submit(peak_of_an_event, num_ids, dim, helper_start).result()
+        above, pointers = fresh.submit(peak_of_an_event, num_ids, dim, kind).result()
     sample = 64 * 300 * dim * 4
     bound = pointers + 64e6 + 2 * sample  # the sample, and the column that k-means works on
     assert bound < num_ids * dim * 4  # the whole table would show
@@ -158,42 +154,6 @@ def planted(num_ids=2_000, **options):
     with torch.no_grad():
         table.codebook.zero_()
     return table
-
-
-def clustered_rows(table):
-    """`(num_columns, num_rows, width)`."""
-    return table.codebook.detach().view(table.num_columns, 1 + table.num_helpers, -1, table.width)[:, 0].clone()
-
-
-@pytest.mark.parametrize("combine", ["concat", "sum"])
-def test_a_warm_clustering_begins_at_the_rows_of_the_last(combine):
-    settings = cce.ClusterSettings(warm_iter=1)
-    table = cce.ClusteredEmbedding(900, 4, num_rows=20, combine=combine, settings=settings, generator=generator())
-    table.cluster(generator=generator(1))
-    with torch.no_grad():
-        table.codebook.add_(0.3 * torch.randn(table.codebook.shape, generator=generator(2)))
-    points, rows = table.to_dense(), clustered_rows(table)
-    table.cluster(generator=generator(3))
-    first = points if combine == "sum" else points[:, : table.width]
-    expected = kmeans(first.contiguous(), 20, init=rows[0], max_iter=1).centroids
-    assert torch.equal(clustered_rows(table)[0], expected)
-
-
-def test_the_first_clustering_and_a_table_that_is_given_do_not_begin_at_rows_that_mean_nothing():
-    cold, warm = (
-        cce.ClusteredEmbedding(900, 4, num_rows=20, settings=settings, generator=generator())
-        for settings in (cce.ClusterSettings(), cce.ClusterSettings(warm_iter=1))
-    )
-    for table in (cold, warm):
-        table.cluster(generator=generator(1))
-    assert same(cold.state_dict(), warm.state_dict())
-    weight = torch.randn(900, 4, generator=generator(2))
-    for table in (cold, warm):
-        table.fit_to(weight, generator=generator(3))
-    assert same(cold.state_dict(), warm.state_dict())
-    for table in (cold, warm):
-        table.cluster(generator=generator(4))
-    assert not same(cold.state_dict(), warm.state_dict())
 
 
 def test_frequency_settings_need_counts():
@@ -240,21 +200,21 @@ def test_sampling_by_frequency_takes_frequent_ids():
 
 
 def test_a_table_counts_what_it_is_trained_on():
-    table = cce.ClusteredEmbedding(100, 4, num_rows=4, num_learned=50, track_counts=True)
+    table = CountedEmbedding(100, 4, num_rows=4, num_learned=50)
     table(torch.tensor([[3, 3], [7, 99]]))
     with torch.no_grad():
         table(torch.tensor([3]))
     table.eval()(torch.tensor([3]))
     assert table.counts.counts[[3, 7]].tolist() == [2, 1]
     assert int(table.counts.counts.sum()) == 3
-    twin = cce.ClusteredEmbedding(100, 4, num_rows=4, num_learned=50, track_counts=True)
+    twin = CountedEmbedding(100, 4, num_rows=4, num_learned=50)
     twin.load_state_dict(table.state_dict())
     assert torch.equal(twin.counts.counts, table.counts.counts)
 
 
 def test_tracked_counts_serve_a_clustering():
     settings = cce.ClusterSettings(sampling="frequency", weighted=True)
-    table = cce.ClusteredEmbedding(100, 4, num_rows=4, track_counts=True, settings=settings)
+    table = CountedEmbedding(100, 4, num_rows=4, settings=settings)
     table.cluster()  # nothing counted yet: all ids alike
     table(torch.arange(100)).sum().backward()
     assert table.cluster().num_ids == 100
@@ -287,7 +247,7 @@ def test_a_pointer_file_that_cannot_be_written_leaves_the_old_table(tmp_path):
 
 
 def test_padding_is_not_counted():
-    table = cce.ClusteredEmbedding(50, 4, num_rows=4, padding_idx=0, track_counts=True)
+    table = CountedEmbedding(50, 4, num_rows=4, padding_idx=0)
     table(torch.tensor([0, 0, 7]))
     assert table.counts.counts[[0, 7]].tolist() == [0, 1]
 
@@ -295,10 +255,10 @@ def test_padding_is_not_counted():
 @pytest.mark.slow
 def test_counting_compiles_and_does_without_learned_ids():
     torch.compiler.reset()
-    table = cce.ClusteredEmbedding(50, 4, num_rows=4, track_counts=True)
+    table = CountedEmbedding(50, 4, num_rows=4)
     torch.compile(table, backend="aot_eager", fullgraph=True)(torch.tensor([3, 3]))
     assert int(table.counts.counts[3]) == 2
-    assert cce.ClusteredEmbedding(50, 4, num_rows=4, num_learned=0, track_counts=True)(torch.tensor([1])).shape == (
+    assert CountedEmbedding(50, 4, num_rows=4, num_learned=0)(torch.tensor([1])).shape == (
         1,
         4,
     )

@@ -12,15 +12,16 @@ import cce
 from cce.clustering import churn, column_entropies, count_rows
 from cce.embeddings import METHODS
 from cce.embeddings.clusterable import StepTimer, clean_interrupts
+from cce_lab.variants import FirstRowsEmbedding
 
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def clustered(num_ids=500, **options):
+def clustered(kind=cce.ClusteredEmbedding, num_ids=500, **options):
     """A table, what it pointed to, its vectors then, and the event of its first clustering."""
-    table = cce.ClusteredEmbedding(num_ids, 8, num_rows=10, num_columns=4, generator=generator(), **options)
+    table = kind(num_ids, 8, num_rows=10, num_columns=4, generator=generator(), **options)
     before, vectors = table.assignments(torch.arange(num_ids)), table.to_dense()
     return table, before, vectors, table.cluster(generator=generator(1))
 
@@ -111,10 +112,10 @@ def test_a_transfer_names_the_rows_that_ids_came_from_and_went_to():
 
 
 def test_a_transfer_follows_a_change_of_size():
-    table, _, _, event = clustered(first_rows=25)
+    table, _, _, event = clustered(FirstRowsEmbedding, first_factor=3)
     assert event.num_rows == table.num_rows == 10
-    assert int(event.transfer.new_rows.max()) < 80 <= int(event.transfer.old_rows.max()) < 200
-    assert (len(event.transfer.restarted), len(event.transfer.old_restarted)) == (40, 100)
+    assert int(event.transfer.new_rows.max()) < 80 <= int(event.transfer.old_rows.max()) < 240
+    assert (len(event.transfer.restarted), len(event.transfer.old_restarted)) == (40, 120)
 
 
 def test_learning_to_collide_says_which_parameters_it_replaced():

@@ -10,6 +10,7 @@ import torch
 import cce
 from cce.indexing import PointerStore
 from cce.signals import uninterrupted
+from cce_lab.variants import FirstRowsEmbedding
 from helpers.linear_tables import plain
 
 WIDTHS = {2: 1, 4: 2, 16: 4, 256: 8, 65_536: 16, 65_537: 32}
@@ -25,10 +26,10 @@ def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def make(num_rows, **options):
+def make(num_rows, *, kind=cce.ClusteredEmbedding, **options):
     settings = cce.ClusterSettings(max_iter=2)
     options = {"num_columns": 1, "settings": settings, "generator": seeded(), **options}
-    return cce.ClusteredEmbedding(NUM_IDS, DIM, num_rows=num_rows, **options)
+    return kind(NUM_IDS, DIM, num_rows=num_rows, **options)
 
 
 def clustered(num_rows, **options):
@@ -88,7 +89,7 @@ def test_up_to_16_rows_take_half_the_bytes_of_up_to_256():
 
 
 @pytest.mark.parametrize("nbytes", [300, 400, 700, 1_000, 2_000, 5_000])
-@pytest.mark.parametrize("method", ["cce", "pq"])
+@pytest.mark.parametrize("method", ["cce-paper", "pq"])
 def test_a_budget_in_bytes_is_kept_and_used_with_packed_pointers(method, nbytes):
     options = {"num_columns": 1}
     try:
@@ -149,12 +150,13 @@ def test_a_clustering_that_is_staged_and_not_applied_changes_nothing(num_rows, t
         assert not torch.equal(before["assignments.pointers"], table.state_dict()["assignments.pointers"])
 
 
-@pytest.mark.parametrize(("first_rows", "num_rows"), [(300, 16), (17, 2), (16, 4), (16, 9)])
-def test_a_width_may_change_at_the_first_clustering_and_a_checkpoint_of_after_it_loads(first_rows, num_rows, tmp_path):
-    table = make(num_rows, first_rows=first_rows)
-    assert int(table.assignments(torch.arange(NUM_IDS)).max()) == first_rows - 1
+@pytest.mark.parametrize(("factor", "num_rows"), [(20, 16), (9, 2), (4, 4), (2, 9)])
+def test_a_width_may_change_at_the_first_clustering_and_a_checkpoint_of_after_it_loads(factor, num_rows, tmp_path):
+    options = {"kind": FirstRowsEmbedding, "first_factor": factor}
+    table = make(num_rows, **options)
+    assert int(table.assignments(torch.arange(NUM_IDS)).max()) == factor * num_rows - 1
     table.cluster(generator=seeded(1))
-    for other in (make(num_rows, first_rows=first_rows, pointer_file=tmp_path / "file"), make(num_rows)):
+    for other in (make(num_rows, pointer_file=tmp_path / "file", **options), make(num_rows)):
         other.load_state_dict(table.state_dict())
         assert same(state_of(table), state_of(other))
         assert torch.equal(other(torch.arange(NUM_IDS)), table(torch.arange(NUM_IDS)))

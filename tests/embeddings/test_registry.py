@@ -215,7 +215,7 @@ def test_the_default_device_does_not_decide_the_random_numbers():
 
 
 def test_options_reach_the_class():
-    assert cce.create_embedding("cce", 300, 8, compression=4, num_columns=8, num_helpers=2).num_columns == 8
+    assert cce.create_embedding("cce", 300, 8, compression=4, num_columns=8).num_columns == 8
     assert cce.create_embedding("hash", 300, 8, compression=4, signed=True).sign is not None
     table = cce.create_embedding("ce-concat", 300, 8, compression=4, split="quotient-remainder", padding_idx=2)
     assert table.split.rows_per_column[0] != table.split.rows_per_column[-1]

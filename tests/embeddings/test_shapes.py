@@ -5,6 +5,7 @@ import pytest
 import cce
 from cce.budget import FULL_SIZED
 from cce.embeddings.shapes import Shapes
+from cce_lab.variants import VARIANTS
 
 
 def test_parameters_pointers_seeds_and_counters_by_hand():
@@ -25,8 +26,8 @@ OPTIONS = [
     *((method, {}) for method in cce.list_methods()),
     *(("hash", {"signed": True}), ("hash-embedding", {"weighted": True}), ("ce-mult", {"num_tables": 3})),
     *(("ce-concat", {"split": "quotient-remainder"}), ("pq", {"residual": True}), ("mixed-dim", {"temperature": 0.7})),
-    *(("cce", {"combine": "sum", "num_helpers": 2}), ("cce", {"num_learned": 5, "track_counts": True})),
-    ("cce", {"settle_after": 2}),
+    *((kind.method, {}) for kind in VARIANTS),
+    *(("cce-helpers", {"num_helpers": 0}), ("cce-counts", {"num_learned": 5}), ("cce", {"num_learned": 5})),
     *(("dhe", {"num_hidden": 0}), ("dhe", {"num_hashes": 5}), ("dhe", {"num_ones": 2, "num_hidden": 1})),
     *(("quantized", {"bits": 4}), ("quantized", {"bits": 4, "num_shared": 5})),
     *(("quantized", {"bits": 16}), ("quantized", {"scale_by": "column"}), ("quantized", {"scale_by": "group"})),

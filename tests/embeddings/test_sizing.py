@@ -47,7 +47,7 @@ def test_a_method_of_one_size_has_it_whatever_the_limit(method):
 
 @pytest.mark.parametrize("measure", ["num_params", "nbytes"])
 def test_with_most_rows_a_table_is_full_only_where_that_is_no_larger(measure):
-    options = {"max_rows": 8, "num_columns": 4, "num_helpers": 0}
+    options = {"max_rows": 8, "num_columns": 4}
     asked = request(num_embeddings=1000, **options)
     assert asked.within(10**9, measure) == asked.largest
     assert (asked.largest.method, asked.largest.sizes["num_rows"]) == ("cce", 8)

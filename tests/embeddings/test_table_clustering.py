@@ -40,10 +40,10 @@ def test_fewer_rows_are_farther_away():
 
 def test_any_table_can_be_clustered_and_trained_on():
     table = cce.create_embedding("full", NUM_IDS, DIM, seed=0, padding_idx=5, dtype=torch.bfloat16)
-    clustered = cce.cluster_table(table, num_rows=16, num_columns=2, num_helpers=1, num_learned=500)
+    clustered = cce.cluster_table(table, num_rows=16, num_columns=2, num_learned=500)
     assert clustered.codebook.dtype is torch.bfloat16
     assert clustered.padding_idx == 5
-    assert (clustered.num_columns, clustered.num_helpers, clustered.assignments.num_learned) == (2, 1, 500)
+    assert (clustered.num_columns, clustered.assignments.num_learned) == (2, 500)
     clustered(torch.arange(10)).sum().backward()
     assert clustered.codebook.grad.any()
     clustered.cluster()

@@ -6,11 +6,11 @@ from torch import nn
 
 import cce
 from cce.budget import FULL_SIZED
-from cce.embeddings import METHODS, TrainingDefaults, named_schedule
+from cce.embeddings import METHODS, TrainingDefaults
 from cce.embeddings.training_defaults import PAPER_SCHEDULES
 
 COUNTS = torch.tensor([0, 9, 4, 2, 1])
-WITHOUT_PRESET = sorted(set(METHODS) - {"cce", "quantized"})
+WITHOUT_PRESET = sorted(set(METHODS) - {"cce", "cce-paper", "quantized"})
 
 
 def test_the_schedules_of_the_paper():
@@ -25,18 +25,19 @@ def test_the_schedules_of_the_paper():
         model = nn.Sequential(cce.ClusteredEmbedding(20, 4, num_rows=2))
         schedule = cce.ClusterSchedule(model, at_epochs=cce.paper_schedule(name), steps_per_epoch=300_000)
         assert schedule.next_step <= 300_000
-        assert named_schedule(name, 3) == cce.paper_schedule(name, 3)
     assert cce.ClusterSchedule(model, at_epochs=cce.paper_schedule("one-epoch"), steps_per_epoch=300_000).steps == {
         75_000,
         150_000,
     }
 
 
-def test_the_tuned_schedule_has_a_name_too():
-    assert named_schedule("twice-an-epoch") == [0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6]
-    assert named_schedule("twice-an-epoch", 2) == [0.5, 1]
-    with pytest.raises(ValueError, match=r"times must lie in \[1, 2\*\*31\), got 0"):
-        named_schedule("twice-an-epoch", 0)
+def test_cce_trains_as_codes_and_the_paper_s_is_clustered():
+    ours, paper = (METHODS[method].training_defaults() for method in ("cce", "cce-paper"))
+    assert (ours.code_bits, ours.refits, ours.min_count, ours.cluster_epochs(10)) == (8, 5, 2, [])
+    assert ours.options == {"share_tail": True, "start_scale": "dlrm", "max_rows": 256}
+    assert paper == TrainingDefaults(min_count=1)
+    assert (paper.cluster_epochs(1), paper.cluster_epochs(10)) == ([0.25, 0.5], [1, 2, 3, 4, 5, 6])
+    assert (ours.num_learned(COUNTS), paper.num_learned(COUNTS)) == (4, 5)
 
 
 @pytest.mark.parametrize("method", WITHOUT_PRESET)

@@ -6,6 +6,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import cce
 from cce.budget import FULL_SIZED
+from cce_lab.variants import CountedEmbedding
 from helpers.linear_tables import seeded, some_ids
 
 NUM_IDS, DIM = 700, 16
@@ -80,7 +81,7 @@ class Vectors(Dataset):
 @pytest.mark.slow
 def test_tables_are_sent_to_a_data_loader_s_spawned_workers(tmp_path):
     tables = [table(method) for method in cce.list_methods()]
-    tables.append(cce.ClusteredEmbedding(NUM_IDS, DIM, num_rows=300, track_counts=True, generator=seeded()))
+    tables.append(CountedEmbedding(NUM_IDS, DIM, num_rows=300, generator=seeded()))
     tables.append(cce.ClusteredEmbedding(NUM_IDS, DIM, num_rows=300, pointer_file=tmp_path / "p", generator=seeded()))
     tables.append(collection())
     dataset = Vectors(tables)

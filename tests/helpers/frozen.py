@@ -8,6 +8,7 @@ import torch
 
 import cce
 from cce.schema import Batch, Feature, Schema
+from cce_lab.variants import VARIANTS
 
 NUM_IDS, DIM = 600, 16
 FORMS: dict[str, list[dict[str, Any]]] = {
@@ -26,17 +27,9 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "pq": [{}, {"residual": True}],
     "quantized": [{}, {"scale_by": "group"}, {"scale_by": "column", "bits": 16, "num_learned": 50}, {"bits": 4}],
     "qat": [{}, {"bits": 4, "scale_by": "table"}, {"padding_idx": 2}],
-    "cce": [
-        {},
-        {"num_learned": 100},
-        {"num_learned": 0},
-        {"num_learned": 100, "share_tail": True},
-        {"num_helpers": 0},
-        {"num_helpers": 2},
-        {"combine": "sum"},
-        {"settle_after": 1},
-        {"padding_idx": 3, "num_columns": 1},
-    ],
+    "cce-paper": [{}, {"num_learned": 100}, {"num_learned": 0}, {"padding_idx": 3, "num_columns": 1}],
+    "cce": [{}, {"num_learned": 100}, {"num_learned": 100, "share_tail": True}],
+    **{kind.method: [{}] for kind in VARIANTS},
 }
 BUDGETS = {"full": NUM_IDS * DIM, "qat": NUM_IDS * DIM}  # the others get less than the full table
 CASES = [(method, options) for method, forms in FORMS.items() for options in forms]
@@ -51,7 +44,7 @@ def make_schema(*, multi_hot: bool) -> Schema:
     return Schema((Feature("user", NUM_IDS), Feature("item", 300, multi_hot=multi_hot)), ("age", "price"))
 
 
-def make_model(schema: Schema, *, method: str = "cce", pooling: str = "sum", **options: Any) -> torch.nn.Module:
+def make_model(schema: Schema, *, method: str = "cce-paper", pooling: str = "sum", **options: Any) -> torch.nn.Module:
     torch.manual_seed(0)  # a DLRM without a generator
     tables = cce.EmbeddingCollection(
         schema.vocabulary_sizes, DIM, method=method, cap=3_000, options={method: options}, pooling=pooling, seed=0

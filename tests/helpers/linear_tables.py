@@ -6,6 +6,7 @@ import torch
 
 import cce
 from cce.kernels import cpu, gather_sum
+from cce_lab.variants import FirstRowsEmbedding, HelpersEmbedding, SummedEmbedding
 
 NUM_IDS, DIM = 700, 16
 
@@ -22,19 +23,15 @@ def with_importance(table):
 
 def clustered(num_ids=NUM_IDS, dim=DIM, **options):
     """Trained a little, so that pointers are learned and helpers are not zero."""
-    table = cce.ClusteredEmbedding(
-        num_ids, dim, **{"num_rows": 20, "preset": "paper", "generator": seeded(), **options}
-    )
+    table = cce_table(**options)(num_ids, dim)
     table.cluster(generator=seeded())
     with torch.no_grad():
         table.codebook.add_(0.1 * torch.randn(table.codebook.shape, generator=seeded(1)))
     return table
 
 
-def cce_table(**options):
-    return lambda n=NUM_IDS, d=DIM, **more: cce.ClusteredEmbedding(
-        n, d, **{"num_rows": 20, "preset": "paper", "generator": seeded(), **options, **more}
-    )
+def cce_table(kind=cce.ClusteredEmbedding, **options):
+    return lambda n=NUM_IDS, d=DIM, **more: kind(n, d, **{"num_rows": 20, "generator": seeded(), **options, **more})
 
 
 def table(kind, **options):
@@ -63,18 +60,18 @@ TABLES = {
     "pq of four bytes": table(cce.ProductQuantizedEmbedding, num_rows=2**16 + 1),
     "pq of a bit": table(cce.ProductQuantizedEmbedding, num_rows=2, num_columns=1),
     "cce": cce_table(),
-    "cce of eight columns": cce_table(preset="tuned"),
-    "cce of eight columns, four bits": cce_table(preset="tuned", num_rows=13),
-    "cce of eight columns, two bytes": cce_table(preset="tuned", num_rows=300),
+    "cce of eight columns": cce_table(num_columns=8),
+    "cce of eight columns, four bits": cce_table(num_columns=8, num_rows=13),
+    "cce of eight columns, two bytes": cce_table(num_columns=8, num_rows=300),
     "cce after clustering": clustered,
-    "cce without helpers": cce_table(num_helpers=0),
-    "cce with two helpers": cce_table(num_helpers=2),
-    "cce of sums": cce_table(combine="sum"),
+    "cce without helpers": cce_table(cce.CCEEmbedding),
+    "cce with two helpers": cce_table(HelpersEmbedding),
+    "cce of sums": cce_table(SummedEmbedding),
     "cce of four bits": cce_table(num_rows=13, num_columns=4),
     "cce of frequent ids, two bits": cce_table(num_learned=101, num_rows=4, num_columns=2),
     "cce of two bytes": cce_table(num_rows=300),
-    "cce of four bytes": cce_table(num_rows=2**16 + 1, num_helpers=0),
-    "cce with first rows": cce_table(first_rows=300),
+    "cce of four bytes": cce_table(cce.CCEEmbedding, num_rows=2**16 + 1),
+    "cce with first rows": cce_table(FirstRowsEmbedding, first_factor=15),
     "cce of frequent ids": cce_table(num_learned=100),
     "cce of frequent ids, two bytes": cce_table(num_learned=100, num_rows=300),
     "cce of no ids": cce_table(num_learned=0),

@@ -30,7 +30,7 @@ class Ratings:
 
 
 def make_model(name: str = "gmf", *, method: str = "full") -> nn.Module:
-    cce = {"num_columns": 2, "num_helpers": 0}
+    cce = {"num_columns": 2}
     size = {} if method == "full" else {"cap": 32, "options": {"cce": cce}}
     tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method=method, **size, seed=0)
     options = {} if name == "gmf" else {"top": [8], "generator": torch.Generator().manual_seed(1)}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 SIZES = (120, 60, 30)
 OPTIONS: dict[str, Any] = {
+    "method": "cce-paper",
     "cap": 320,
     "embedding_dim": 8,
     "epochs": 2,
@@ -27,6 +28,7 @@ OPTIONS: dict[str, Any] = {
     "threads": 1,
     "device": "cpu",
 }
+CODES = {"method": "cce", "cluster_every": None, "cluster_times": None}  # int8 rows, then pointers, then refits
 
 
 def tiny_data(folder: Path, **changes: Any) -> Path:

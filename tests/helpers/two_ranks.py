@@ -19,7 +19,7 @@ from cce.reclustering import ClusterSchedule, Refit, cross_entropy
 from cce.training import Trainer
 from cce.training.stopping import DivergedError
 from helpers.ratings import Ratings, make_model
-from helpers.runs import tiny_config
+from helpers.runs import CODES, tiny_config
 
 
 def send(ranks, data, out):
@@ -93,26 +93,15 @@ CHANGES = {
     "cce": {},
     "collide": {"method": "collide", "cap": 480},
     "counts": {
-        "preset": "paper",  # every id is counted
-        "method_options": {"first_rows": 8, "track_counts": True, "settings": {"sampling": "frequency"}},
+        "method": "cce-counts",
+        "method_options": {"settings": {"sampling": "frequency"}},
         "optimizer": "sgd",
         "optimizer_options": {"momentum": 0.9},
     },
     "packed": {"cap": 160},  # ten rows: two pointers in a byte
-    "codes": {
-        "refits": 2,
-        "epochs": 1,
-        "cluster_every": None,
-        "cluster_times": None,
-    },
-    "refits": {
-        "code_bits": 0,
-        "refits": 2,
-        "refit_network": "always",
-        "epochs": 1,
-        "cluster_every": None,
-        "cluster_times": None,
-    },
+    "first rows": {"method": "cce-first-rows"},
+    "codes": {**CODES, "refits": 2, "epochs": 1},
+    "refits": {**CODES, "refits": 2, "refit_network": "always", "epochs": 1},
     "quantized": {"method": "quantized", "weight_decay": 1e-4},
     "pieces": {"accumulate": 2, "batch_size": 66},
     "together": {"max_steps": 10},

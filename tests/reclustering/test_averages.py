@@ -8,14 +8,13 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import cce
+from cce_lab.variants import FirstRowsEmbedding
 
 
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.table = cce.ClusteredEmbedding(
-            100, 4, num_rows=5, first_rows=8, generator=torch.Generator().manual_seed(0)
-        )
+        self.table = FirstRowsEmbedding(100, 4, num_rows=5, first_factor=2, generator=torch.Generator().manual_seed(0))
         self.thin = cce.CollidingEmbedding(100, 4, num_rows=5)
         self.head = nn.Linear(4, 1)
 

@@ -11,6 +11,7 @@ from torch import nn
 
 import cce
 from cce.data import SyntheticClicks
+from cce_lab.variants import CountedEmbedding
 
 
 class Model(nn.Module):
@@ -159,9 +160,9 @@ def test_an_optimizer_without_the_tables_is_rejected_at_once():
 
 def test_settings_that_need_counts_are_rejected_at_once():
     settings = cce.ClusterSettings(weighted=True)
-    with pytest.raises(ValueError, match="settings that need counts need track_counts=True"):
+    with pytest.raises(ValueError, match="settings that need counts need a table that counts its ids"):
         cce.ClusterSchedule(nn.Sequential(cce.ClusteredEmbedding(50, 4, num_rows=3, settings=settings)), every=1)
-    counted = cce.ClusteredEmbedding(50, 4, num_rows=3, settings=settings, track_counts=True)
+    counted = CountedEmbedding(50, 4, num_rows=3, settings=settings)
     assert cce.ClusterSchedule(nn.Sequential(counted), every=1).step()
 
 

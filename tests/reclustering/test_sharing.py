@@ -5,6 +5,7 @@ import torch
 import cce
 from cce.distributed import Ranks
 from cce.reclustering.sharing import SharedCounts, cluster_tables
+from cce_lab.variants import CountedEmbedding
 
 
 def tables():
@@ -44,7 +45,7 @@ def test_nothing_to_cluster_is_nothing_to_do():
 
 
 def test_alone_counts_are_what_they_are():
-    table = cce.ClusteredEmbedding(10, 4, num_rows=2, track_counts=True)
+    table = CountedEmbedding(10, 4, num_rows=2)
     shared = SharedCounts([table], Ranks())
     table(torch.arange(4))
     shared.add_up()

@@ -34,7 +34,7 @@ def test_a_collided_table_is_one_of_rows():
 
 
 def test_a_settled_table_is_one_of_learned_rows_alone():
-    table = make_table("cce", {"settle_after": 1})
+    table = make_table("cce-settle", {})
     table.cluster(generator=torch.Generator().manual_seed(0))
     assert torch.equal(freeze_table(table)(IDS), table.to_dense())
 

@@ -107,7 +107,7 @@ def diagnose_tables(model: nn.Module, *, seed: int = 0) -> dict[str, Collapse]:
 
 
 def _quantized(table: ClusteredEmbedding, num_ids: int, generator: torch.Generator | None) -> torch.Tensor:
-    kind = ResidualQuantizer if table.combine == "sum" else ProductQuantizer
+    kind = ProductQuantizer if table.slots[0] == table.num_columns else ResidualQuantizer
     quantizer = kind(table.num_columns, table.num_rows, table.settings)
     device = table.codebook.device
 

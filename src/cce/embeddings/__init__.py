@@ -2,13 +2,14 @@
 
 from cce.embeddings.bag import EmbeddingBag
 from cce.embeddings.base import MAX_IDS, Embedding, check_budget
+from cce.embeddings.cce import FITTED_AT_A_TIME, CCEEmbedding, SharedTailStep
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
 from cce.embeddings.ce_mult import CompositionalProductEmbedding
 from cce.embeddings.ce_sum import CompositionalSumEmbedding
 from cce.embeddings.cluster_pool import cluster_all, naming, stage_all
-from cce.embeddings.cluster_step import ClusterStep, Quantized
+from cce.embeddings.cluster_step import ClusterStep, Learned, Quantized
 from cce.embeddings.clusterable import Clusterable, ClusterEvent, RowTransfer, StagedClustering, check_plain_parameters
-from cce.embeddings.clustered import FITTED_AT_A_TIME, ClusteredEmbedding
+from cce.embeddings.clustered import ClusteredEmbedding, CodebookShape
 from cce.embeddings.colliding import CollidingEmbedding
 from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
@@ -18,6 +19,7 @@ from cce.embeddings.initialization import StartScale, normal_table, output_varia
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
+from cce.embeddings.options import rules, whole
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
 from cce.embeddings.quantization_aware import QuantizationAwareEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
@@ -36,17 +38,19 @@ from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import TableRequest
 from cce.embeddings.table_clustering import cluster_table
 from cce.embeddings.tensor_train import TensorTrainEmbedding
-from cce.embeddings.training_defaults import TrainingDefaults, named_schedule, paper_schedule
+from cce.embeddings.training_defaults import TrainingDefaults, paper_schedule
 
 __all__ = [
     "FITTED_AT_A_TIME",
     "HEADROOM",
     "MAX_IDS",
     "METHODS",
+    "CCEEmbedding",
     "ClusterEvent",
     "ClusterStep",
     "Clusterable",
     "ClusteredEmbedding",
+    "CodebookShape",
     "CollidingEmbedding",
     "CompositionalConcatEmbedding",
     "CompositionalProductEmbedding",
@@ -57,6 +61,7 @@ __all__ = [
     "FullEmbedding",
     "HashEmbedding",
     "HashingTrickEmbedding",
+    "Learned",
     "LinearEmbedding",
     "LowRankEmbedding",
     "MixedDimensionEmbedding",
@@ -69,6 +74,7 @@ __all__ = [
     "RowGradients",
     "RowTransfer",
     "Shapes",
+    "SharedTailStep",
     "StagedClustering",
     "StartScale",
     "TableRequest",
@@ -82,12 +88,13 @@ __all__ = [
     "create_embedding",
     "list_methods",
     "make_table",
-    "named_schedule",
     "naming",
     "normal_table",
     "output_variance",
     "paper_schedule",
     "projection_table",
     "register_method",
+    "rules",
     "stage_all",
+    "whole",
 ]

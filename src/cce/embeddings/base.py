@@ -218,7 +218,7 @@ class Embedding(RemembersArguments, nn.Module, ABC):
     @classmethod
     def complete_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """`options` completed with the constructor's defaults; a wrong name is rejected with the valid ones."""
-        known = list(inspect.signature(cls).parameters.values())[2:]  # after num_embeddings and embedding_dim
+        known = cls._option_parameters()
         wrong = set(options) - {parameter.name for parameter in known}
         if wrong:
             names = ", ".join(parameter.name for parameter in known)
@@ -228,10 +228,24 @@ class Embedding(RemembersArguments, nn.Module, ABC):
         return defaults | dict(options)
 
     @classmethod
+    def _option_parameters(cls) -> list[inspect.Parameter]:
+        """The options of the constructor; where it has `**options`, those of the class that it passes them to, too."""
+        found: dict[str, inspect.Parameter] = {}
+        for kind in cls.__mro__:
+            if "__init__" not in vars(kind):
+                continue
+            parameters = inspect.signature(kind).parameters
+            found = dict(parameters) | found
+            if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+                break
+        named = (each for each in found.values() if each.kind is inspect.Parameter.KEYWORD_ONLY)
+        return list(named)
+
+    @classmethod
     def check_options(cls, **options: Any) -> None:
         """Reject values that break the rules in `option_checks`."""
         for name, value in options.items():
-            check = check_start_scale if name == "start_scale" else cls.option_checks.get(name)
+            check = cls.option_checks.get(name, check_start_scale if name == "start_scale" else None)
             if check is not None:
                 check(name, value)
 

@@ -1,85 +1,85 @@
-"""Clustered Compositional Embeddings: hashing and clustering in turns, so that the model learns which ids share rows.
+"""Clustered Compositional Embeddings as published: hashing and clustering in turns, to learn which ids share rows.
 
 Tsang and Ahle, "Clustering the sketch: dynamic compression for embedding tables" (NeurIPS 2023), Algorithm 3. Piece
 `i` of id `x` is `M_i[h_i(x)] + M'_i[h'_i(x)]`: a row it was clustered to and a row of a helper table it is hashed to.
 The helper lets ids of one cluster grow apart again, so that the next clustering can do better than the last.
+
+A variant of the algorithm is a subclass. It overrides `shape_of` (other tables at the start), `next_shape` (other
+tables from a clustering on), `quantizer` (how ids are grouped) or `start_helpers` (where helpers begin).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+import math
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from cce.checks import check_flag
-from cce.clustering import ClusterSettings, checked_settings
-from cce.embeddings.base import MAX_IDS, check_weight
-from cce.embeddings.cluster_step import QUANTIZERS, ClusterStep, Learned
+from cce.arguments import arguments_of
+from cce.checks import check_start_scale
+from cce.clustering import ClusterSettings, ProductQuantizer, checked_settings
+from cce.embeddings.base import MAX_IDS, check_budget, check_weight
+from cce.embeddings.cluster_step import ClusterStep
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
-from cce.embeddings.clustered_sizes import ClusteredSizes
-from cce.embeddings.codebook_layout import CodebookLayout
-from cce.embeddings.event_count import EventCount
-from cce.embeddings.initialization import StartScale, normal_table
-from cce.embeddings.options import choice, file_name, optional, rules, tensor, whole
-from cce.embeddings.presets import PRESETS, PresetName
-from cce.embeddings.quantized import NUM_SHARED, QuantizedEmbedding
-from cce.embeddings.rare_ids import with_rare_vector
-from cce.indexing import Assignments, HashedRows, IdCounts, LearnedRows, MultiplyShift, PointerStore, RowSource
+from cce.embeddings.compositional import piece_shape
+from cce.embeddings.initialization import StartScale, normal_table, output_variance
+from cce.embeddings.linear import LinearEmbedding
+from cce.embeddings.options import choice, file_name, optional, rules, whole
+from cce.embeddings.shapes import Shapes
+from cce.embeddings.sizing import most_within
+from cce.embeddings.training_defaults import TrainingDefaults
+from cce.indexing import Assignments, HashedRows, LearnedRows, MultiplyShift, PointerStore, RowSource
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cce.clustering import Source
+    from cce.clustering import Quantizer, Source
+    from cce.embeddings.cluster_step import Learned
 
-FITTED_AT_A_TIME = 1 << 14  # ids, of another table that this one is fitted to
-
-Combine = Literal["concat", "circular", "sum"]
-HelperStart = Literal["zero", "residual"]
+Init = Literal["authors", "paper"]
 
 
-class ClusteredEmbedding(ClusteredSizes, Clusterable):
+class CodebookShape(NamedTuple):
+    """The tables of a codebook, one below the other: for each column the clustered one and then its helpers."""
+
+    num_columns: int
+    num_tables: int  # of a column
+    num_rows: int  # of a table
+    width: int  # of a row
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """The shape of the codebook."""
+        return self.num_columns * self.num_tables * self.num_rows, self.width
+
+    def row_numbers(self) -> Tensor:
+        """The rows of the codebook, table by table: `(num_columns, num_tables, num_rows)`."""
+        return torch.arange(self.matrix[0], device="cpu").view(self[:3])
+
+
+class ClusteredEmbedding(LinearEmbedding, Clusterable):
     """`T[x] = [… | M_i[h_i(x)] + M'_i[h'_i(x)] | …]` with learned `h`, hashed `h'`, `num_rows` rows in each table.
 
-    preset: what the other arguments are if they are not given: "tuned" (8 columns where they divide `embedding_dim`,
-        short clusterings), or "paper" (4 columns, its k-means). `training_defaults(preset)` has the schedule, and the
-        ids that learn pointers by their counts.
-    combine: "concat" (the paper), "circular" (each column clustered by the others) or "sum" (full-width pieces that
-        add up, clustered as residuals): the last two are what the paper's appendix tried.
-    helper_start: helper rows after a clustering: "zero" (the paper), or the mean "residual" that clustering left.
-    num_helpers: helper tables per column; the paper has 1.
-    num_learned: only ids below it have learned pointers; the rest stay hashed and cost nothing. By default all have.
-    counts: `(num_embeddings,)`, instead of `num_learned`: how often each id occurs in training. The preset then says
-        which ids learn pointers, as it does in a training run; ids must be numbered by falling count.
-    share_tail: all ids from `num_learned` on have one vector, the first rows, instead of hashed rows.
-    max_rows: most rows of each table where a budget leaves room for more, be it for the full table, unless that is no
-        larger. After refits more rows score worse: rows that few ids share know these ids' labels by heart
-        (docs/refit.md).
-    first_rows: rows of each table before the first clustering, if more should be spent there.
-    settle_after: the number of the clustering at which helpers end and their rows go to the clusters: the paper's last
-        step, "CE concat". The table is then not clustered again. By default helpers stay.
-    track_counts: count in training how often ids occur, for settings that sample or weigh by frequency.
+    num_columns: 4 in the paper, and by default, or the divisor of `embedding_dim` nearest to it.
+    num_learned: only ids below it have learned pointers; the rest stay hashed and cost nothing. By default all have, as
+        in the paper.
+    settings: of k-means; by default the paper's.
+    init: where both tables start. "authors": U(±1/√embedding_dim), as in the authors' code, which made the published
+        results; a vector has twice the variance of other methods' at "uniform". "paper": N(0, 1), as in its text.
+    start_scale: the scale of vectors at the start as other methods have it, instead of `init`.
     pointer_file: map the learned pointers from this file instead of holding them in memory.
     """
 
-    method = "cce"
+    method = "cce-paper"
     option_checks = rules(
         num_rows=whole(1),
-        max_rows=optional(whole(1)),
-        preset=choice(*PRESETS),
         num_columns=optional(whole(1)),
-        num_helpers=whole(0),
-        combine=choice(*QUANTIZERS),
-        helper_start=choice("zero", "residual"),
         num_learned=optional(whole(0, MAX_IDS)),
-        share_tail=check_flag,
-        counts=optional(tensor),
-        first_rows=optional(whole(1)),
-        settle_after=optional(whole(1)),
-        track_counts=check_flag,
+        init=choice("authors", "paper"),
+        start_scale=optional(check_start_scale),
         pointer_file=optional(file_name),
     )
 
@@ -89,223 +89,218 @@ class ClusteredEmbedding(ClusteredSizes, Clusterable):
         embedding_dim: int,
         *,
         num_rows: int,
-        max_rows: int | None = None,
-        preset: PresetName = "tuned",
         num_columns: int | None = None,
-        num_helpers: int = 1,
-        combine: Combine = "concat",
-        helper_start: HelperStart = "zero",
         num_learned: int | None = None,
-        share_tail: bool = False,
-        counts: Tensor | None = None,
-        first_rows: int | None = None,
-        settle_after: int | None = None,
         settings: ClusterSettings | None = None,
-        track_counts: bool = False,
+        init: Init = "authors",
         pointer_file: Path | str | None = None,
         padding_idx: int | None = None,
         sparse: bool = False,
-        start_scale: StartScale = "uniform",
+        start_scale: StartScale | None = None,
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
-        self.check_options(num_rows=num_rows, num_columns=num_columns, num_helpers=num_helpers, combine=combine)
-        self.check_options(helper_start=helper_start, num_learned=num_learned, first_rows=first_rows)
-        self.check_options(track_counts=track_counts, pointer_file=pointer_file, preset=preset)
-        self.check_options(share_tail=share_tail, settle_after=settle_after, max_rows=max_rows)
-        if max_rows is not None and num_rows > max_rows:
-            raise ValueError(f"num_rows must be at most max_rows={max_rows}, got {num_rows}.")
-        if share_tail and combine == "sum":
-            raise ValueError(f"share_tail must be False with combine='sum', whose rows add up, got {share_tail}.")
-        if counts is not None and counts.shape != (num_embeddings,):
-            raise ValueError(f"counts must have shape ({num_embeddings},), got {tuple(counts.shape)}.")
-        num_learned = self.find_num_learned(num_learned, counts, preset)
-        tables = {"preset": preset, "num_columns": num_columns, "num_helpers": num_helpers, "combine": combine}
-        layout = CodebookLayout.of(embedding_dim, {"num_rows": num_rows, "first_rows": first_rows} | tables)
-        self.num_columns, self.most_helpers, self.width = layout.num_columns, num_helpers, layout.width
-        self.combine = combine
-        self.helper_start = helper_start
-        self.settings = checked_settings(PRESETS[preset].settings if settings is None else settings)
-        self.rows_after = num_rows  # from the first clustering on
-        self.settle_after = settle_after
-        self.settled_rows = num_rows * (1 + num_helpers) if settle_after else None
-        self._check_settling(first_rows)
-        self.clusterings = EventCount() if settle_after else None
+        del num_rows, num_columns  # `shape_of` has them, with whatever a subclass was given
+        super().__init__(
+            num_embeddings,
+            embedding_dim,
+            padding_idx=padding_idx,
+            sparse=sparse,
+            start_scale="uniform" if start_scale is None else start_scale,
+        )
+        self.codebook_shape = self.shape_of(embedding_dim, self._arguments())
+        self.init = init if start_scale is None else None
+        self.settings = checked_settings(settings)
+        self.counts = None
         self.assignments = Assignments(
             num_embeddings,
-            layout.num_columns,
-            layout.num_rows,
+            self.num_columns,
+            self.num_rows,
             num_learned=num_learned,
-            share_tail=share_tail,
             path=pointer_file,
             generator=generator,
         )
-        self.helper = MultiplyShift(len(layout.helpers), layout.num_rows, generator=generator)
-        self.counts = IdCounts(self.assignments.num_learned) if track_counts and self.can_cluster else None
-        _, num_terms = layout.slots
-        variance = self.start_variance / num_terms
-        self.codebook = normal_table(*layout.shape, variance=variance, generator=generator)
+        self.helper = MultiplyShift(self.num_columns * self.num_helpers, self.num_rows, generator=generator)
+        self.codebook = self._new_codebook(generator)
+        self.to(device, dtype)
 
-    def codebook_layout(self, num_rows: int | None = None) -> CodebookLayout:
-        """The layout of its tables in the codebook, now or with another number of rows."""
-        rows = self.num_rows if num_rows is None else num_rows
-        num_helpers = 0 if rows == self.settled_rows else self.most_helpers
-        return CodebookLayout(self.num_columns, num_helpers, rows, self.width, is_sum=self.combine == "sum")
+    @classmethod
+    def shape_of(cls, embedding_dim: int, arguments: Mapping[str, Any]) -> CodebookShape:
+        """The tables at the start, for complete arguments of the constructor."""
+        num_columns, width = piece_shape(embedding_dim, arguments["num_columns"])
+        return CodebookShape(num_columns, 2, arguments["num_rows"], width)
+
+    @property
+    def next_shape(self) -> CodebookShape:
+        """The tables after the next clustering."""
+        return self.codebook_shape
+
+    def quantizer(self, settings: ClusterSettings) -> Quantizer:
+        """What groups the ids of each column, into as many rows as a clustering makes."""
+        return ProductQuantizer(self.num_columns, self.next_shape.num_rows, settings)
+
+    def start_helpers(self, learned: Learned, source: Source) -> None:
+        """Leave the helpers of a clustering at zero; a variant may write to their rows in `learned.tables`."""
+
+    @property
+    def num_columns(self) -> int:
+        """Pointers of an id."""
+        return self.codebook_shape.num_columns
 
     @property
     def num_helpers(self) -> int:
-        """Helper tables per column now: none once the table has settled."""
-        return self.codebook_layout().num_helpers
+        """Helper tables of a column."""
+        return self.codebook_shape.num_tables - 1
 
     @property
     def num_rows(self) -> int:
-        """Rows of each table now."""
-        return self.helper.num_rows
+        """Rows of each table."""
+        return self.codebook_shape.num_rows
+
+    @property
+    def width(self) -> int:
+        """Values of a row: a part of the vector, or all of them where pieces add up."""
+        return self.codebook_shape.width
+
+    @property
+    def slots(self) -> tuple[int, int]:
+        """Pieces of a vector that lie side by side, and rows that are added to make one."""
+        num_pieces = self.embedding_dim // self.width
+        return num_pieces, self.num_columns * (1 + self.num_helpers) // num_pieces
 
     @property
     def can_cluster(self) -> bool:
-        """Whether any id has learned pointers, and helpers that could tell ids of a cluster apart are still there."""
-        return self.assignments.num_learned > 0 and self.num_rows != self.settled_rows
+        """Whether any id has learned pointers."""
+        return self.assignments.num_learned > 0
 
     @property
-    def next_rows(self) -> int:
-        """Rows of each table after the next clustering."""
-        if self.settled_rows is None or int(self.clusterings or 0) + 1 < (self.settle_after or 0):
-            return self.rows_after
-        return self.settled_rows
+    def tables(self) -> Tensor:
+        """The codebook, table by table: `(num_columns, 1 + num_helpers, num_rows, width)`, the clustered one first."""
+        return self.codebook.detach().view(self.codebook_shape)
 
     def sources(self) -> tuple[int, int, list[RowSource]]:
         """A learned row and a hashed row of each helper, for each column."""
-        layout = self.codebook_layout()
-        clustered, helpers = layout.clustered, layout.helpers
+        num_tables, num_rows = 1 + self.num_helpers, self.num_rows
+        clustered = range(0, self.num_columns * num_tables, num_tables)
+        helpers = [table for table in range(self.num_columns * num_tables) if table % num_tables]
         sources: list[RowSource] = [
-            LearnedRows(self.assignments, clustered, layout.first_rows(clustered)),
-            HashedRows(self.helper, helpers, layout.first_rows(helpers)),
+            LearnedRows(self.assignments, clustered, [table * num_rows for table in clustered]),
+            HashedRows(self.helper, helpers, [table * num_rows for table in helpers]),
         ]
-        return (*layout.slots, sources)
-
-    @property
-    def keeps_counts(self) -> bool:
-        """Whether ids are counted in training."""
-        return self.counts is not None
-
-    def count(self, ids: Tensor) -> None:
-        """Count the ids of training, if counts are tracked."""
-        if self.counts is not None and self.training and torch.is_grad_enabled():
-            self.counts.add(ids.reshape(-1), ignored=self.padding_idx)
+        return (*self.slots, sources)
 
     @torch.no_grad()
     def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> StagedClustering:
         """Compute a clustering of the table as it is now (Algorithm 3, "Cluster")."""
         check_clustering(self, counts, self.assignments.num_learned, generator)
-        if self.num_rows == self.settled_rows:
-            raise ValueError(f"settle_after={self.settle_after} clusterings were made: the table has settled.")
         if not self.can_cluster:
             raise ValueError("num_learned must be at least 1 to cluster, got 0.")
-        if counts is None and self.counts is not None:
-            counts = self.counts.counts
-        return ClusterStep(self, self._vectors, generator, start=self._last_centroids()).stage(counts)
+        return self.step(self._vectors, generator).stage(counts)
 
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Seed by product quantisation: pointers and rows from a trained table, helpers as after a clustering."""
         check_weight(self, weight)
-        counts = None if self.counts is None else self.counts.counts
-        ClusterStep(self, lambda ids: weight[ids.to(weight.device)], generator).stage(counts).apply()
+        self.step(lambda ids: weight[ids.to(weight.device)], generator).stage(None).apply()
 
-    @torch.no_grad()
-    def fit_where_it_counts(self, source: Source, counts: Tensor, *, generator: torch.Generator | None = None) -> None:
-        """The same, with ids weighed by their counts; those that were never seen are like the rare ones."""
-        check_clustering(self, counts, self.num_embeddings, generator)
-        num_learned, counts = self.assignments.num_learned, counts.cpu()
-        source = with_rare_vector(source, counts, num_learned, share_tail=self.assignments.share_tail)
-        settings = replace(self.settings, weighted=True, block_size=min(self.settings.block_size, FITTED_AT_A_TIME))
-        ClusterStep(self, source, generator, settings=settings).stage(counts[:num_learned]).apply()
-
-    def as_codes(self, bits: int, *, generator: torch.Generator | None = None) -> QuantizedEmbedding | None:
-        """Codes of the ids that learn pointers, from the same start; the others share a row if they share a vector."""
-        if not self.can_cluster:
-            return None
-        codes = QuantizedEmbedding(
-            self.num_embeddings,
-            self.embedding_dim,
-            **_code_rows(self.assignments.num_learned, share_tail=self.assignments.share_tail),
-            bits=bits,
-            padding_idx=self.padding_idx,
-            start_scale=self.start_scale,
-            generator=generator,
-        )
-        return codes.to(self.codebook.device, self.codebook.dtype)
-
-    @classmethod
-    def codes_nbytes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any], bits: int) -> int:
-        """Bytes of what `as_codes` makes."""
-        rows = _code_rows(arguments["num_learned"], share_tail=arguments["share_tail"])
-        options = QuantizedEmbedding.complete_options(rows | {"bits": bits})
-        return QuantizedEmbedding.footprint(num_embeddings, embedding_dim, options).nbytes
+    def step(self, source: Source, generator: torch.Generator | None) -> ClusterStep:
+        """One clustering of vectors that `source` gives for ids, of this table or of another."""
+        return ClusterStep(self, source, generator)
 
     @torch.no_grad()
     def swap(self, learned: Learned, pointers: PointerStore) -> None:
-        """Become what was learned, whole or not at all, with its pointers staged.
-
-        The codebook keeps its memory if it keeps its size.
-        """
+        """Become what was learned, whole or not at all, with its pointers staged."""
         with uninterrupted():
             self.assignments.replace(pointers)  # first: it alone can fail, and then nothing happened
-            self._resize(learned.num_rows)
-            self.codebook.grad = None  # it belonged to the old rows
-            self.codebook.copy_(learned.tables.flatten(0, 2))
-            self.helper.seeds.copy_(learned.helper.seeds)
-            if self.clusterings is not None:
-                self.clusterings.add_one()
+            self.become(learned)
+
+    def become(self, learned: Learned) -> None:
+        """Write the rows and hash functions that were learned; the codebook keeps its memory."""
+        self.codebook.grad = None  # it belonged to the old rows
+        self.codebook.copy_(learned.tables.flatten(0, 2))
+        self.helper.seeds.copy_(learned.helper.seeds)
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw the codebook as at the start; pointers and hash functions stay."""
+        self.codebook.copy_(self._new_codebook(generator))
+
+    @property
+    def start_variance(self) -> float:
+        """The variance of every value at the start: of as many rows as are added."""
+        if self.init is None:
+            return super().start_variance
+        return self.slots[1] * (1.0 if self.init == "paper" else output_variance(self.embedding_dim))
+
+    @classmethod
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The codebook; pointers of every learned id, and hash functions."""
+        shape, num_learned = cls.shape_of(embedding_dim, arguments), arguments["num_learned"]
+        num_learned = num_embeddings if num_learned is None else num_learned
+        pointers = num_learned, shape.num_columns, shape.num_rows
+        return Shapes({"codebook": shape.matrix}, shape.num_columns * shape.num_tables, pointers)
+
+    @classmethod
+    def size_for_budget(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Size every table, helpers included, to the most rows within the budget."""
+        del num_embeddings
+        per_row = math.prod(cls.shape_of(embedding_dim, dict(options) | {"num_rows": 1}))
+        check_budget(cls.method, num_params, per_row)
+        return {"num_rows": num_params // per_row}
+
+    @classmethod
+    def smallest_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of the smallest table: no pointers, unless `num_learned` is given."""
+        return {} if options["num_learned"] is not None else {"num_learned": 0}
+
+    @classmethod
+    def size_for_bytes(
+        cls, num_embeddings: int, embedding_dim: int, nbytes: int, options: Mapping[str, Any], *, itemsize: int = 4
+    ) -> dict[str, Any]:
+        """Choose the rows, and the number of ids with learned pointers if it is not given.
+
+        Pointers of all ids if half of the bytes hold them, or else as many as half holds: the first ids, which are the
+        most frequent. The codebook has the rest. Whatever the best division is, neither has less than half of it.
+        """
+        size, given = (num_embeddings, embedding_dim), dict(options)
+        if given["num_learned"] is not None:
+            return super().size_for_bytes(*size, nbytes, given, itemsize=itemsize)
+
+        def nbytes_of(num_learned: int) -> int:
+            return cls.footprint(*size, given | sizes | {"num_learned": num_learned}, itemsize=itemsize).nbytes
+
+        without = given | {"num_learned": 0}
+        try:
+            sizes = super().size_for_bytes(*size, nbytes - nbytes // 2, without, itemsize=itemsize)
+        except ValueError:  # half of the bytes is less than the smallest codebook
+            sizes = super().size_for_bytes(*size, nbytes, without, itemsize=itemsize)
+        num_learned = most_within(nbytes, num_embeddings, nbytes_of) or 0
+        if num_learned == num_embeddings:
+            sizes = super().size_for_bytes(*size, nbytes, given | {"num_learned": num_learned}, itemsize=itemsize)
+        return sizes | {"num_learned": num_learned}
+
+    @classmethod
+    def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
+        """Pointers of all ids, clustered by the paper's schedules."""
+        del preset
+        return TrainingDefaults(min_count=1)
+
+    def _arguments(self) -> dict[str, Any]:
+        """The options that the constructor was given, checked and completed."""
+        given = arguments_of(self)
+        options = {name: value for name, value in given.items() if name not in ("num_embeddings", "embedding_dim")}
+        return self.complete_options(options)
+
+    def _new_codebook(self, generator: torch.Generator | None) -> nn.Parameter:
+        rows, width = self.codebook_shape.matrix
+        if self.init != "authors":
+            return normal_table(rows, width, variance=self.start_variance / self.slots[1], generator=generator)
+        bound = 1 / math.sqrt(self.embedding_dim)
+        table = torch.rand(rows, width, generator=generator, device="cpu")
+        return nn.Parameter(table.mul_(2 * bound).sub_(bound))
 
     def _vectors(self, ids: Tensor) -> Tensor:
         return self.embed(ids.to(self.codebook.device))
-
-    def _last_centroids(self) -> Tensor | None:
-        """The clustered rows `(num_columns, num_rows, width)`, if the next clustering is to begin there.
-
-        Before the first, they are no centroids: ids point where they are hashed to.
-        """
-        if not self.settings.warm_iter or self.combine == "circular":
-            return None
-        ids = torch.arange(min(self.assignments.num_learned, 64), device="cpu")
-        hashed = self.assignments.hash(ids.to(self.assignments.hash.seeds.device)).cpu()
-        if self.num_rows != self.next_rows or torch.equal(self.assignments.pointers.read(ids), hashed):
-            return None
-        tables = self.codebook.detach().view(self.num_columns, 1 + self.num_helpers, self.num_rows, self.width)
-        return tables[:, 0]
-
-    def _resize(self, num_rows: int) -> None:
-        layout = self.codebook_layout(num_rows)
-        if num_rows != self.num_rows:
-            self.helper.num_rows, self.helper.num_hashes = num_rows, len(layout.helpers)
-            self.helper.seeds = self.helper.seeds[: len(layout.helpers)].clone()
-        if self.codebook.shape != layout.shape:
-            self.codebook.data = self.codebook.new_empty(layout.shape)
-
-    def _check_settling(self, first_rows: int | None) -> None:
-        """Reject a table that has no rows to give, or whose form could not be told from its rows."""
-        if self.settle_after and self.most_helpers == 0:
-            raise ValueError("num_helpers must be at least 1 with settle_after, got 0.")
-        if first_rows is not None and first_rows == self.settled_rows:
-            raise ValueError(
-                f"first_rows must differ from {first_rows}, the rows of a settled table, got {first_rows}."
-            )
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """A checkpoint from after the first clustering may have other rows than the table started with."""
-        codebook, seeds = state_dict.get(prefix + "codebook"), state_dict.get(prefix + "helper.seeds")
-        rows, settled = self.rows_after, self.settled_rows
-        if settled is not None and seeds is not None and not len(seeds):
-            rows = settled
-        num_rows, _ = self.codebook_layout(rows).shape
-        if codebook is not None and len(codebook) == num_rows and (rows == settled or num_rows != len(self.codebook)):
-            self._resize(rows)
-            self.assignments.resize(rows)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def _code_rows(num_learned: int | None, *, share_tail: bool) -> dict[str, Any]:
-    """Own codes for ids that learn pointers; the others share what they share later, or rows by hash."""
-    return {"num_learned": num_learned, "num_shared": 1 if share_tail else NUM_SHARED}

@@ -9,6 +9,7 @@ import torch
 from cce.budget import FULL_SIZED, Budget, check_given, make_budget
 from cce.checks import check_choice, check_range, shown
 from cce.embeddings.base import MAX_IDS, Embedding
+from cce.embeddings.cce import CCEEmbedding
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
 from cce.embeddings.ce_mult import CompositionalProductEmbedding
 from cce.embeddings.ce_sum import CompositionalSumEmbedding
@@ -53,6 +54,7 @@ METHODS: dict[str, type[Embedding]] = {
         QuantizedEmbedding,
         QuantizationAwareEmbedding,
         ClusteredEmbedding,
+        CCEEmbedding,
     )
 }
 

@@ -1,4 +1,4 @@
-"""Any table, clustered into an ordinary CCE table: fine codes first, coarse ones later.
+"""Any table, clustered into a CCE table: fine codes first, coarse ones later.
 
 A table whose ids are free to go where they like, such as `quantized`, says better which ids belong together than one in
 which they share rows from the start. Its vectors are read block by block: the table is never in memory as a whole.
@@ -12,8 +12,7 @@ import torch
 
 from cce.checks import check_type
 from cce.embeddings.base import Embedding
-from cce.embeddings.cluster_step import ClusterStep
-from cce.embeddings.clustered import ClusteredEmbedding
+from cce.embeddings.cce import CCEEmbedding
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,17 +26,15 @@ def cluster_table(
     *,
     num_rows: int = 256,
     num_columns: int | None = None,
-    num_helpers: int = 0,
     num_learned: int | None = None,
     share_tail: bool = False,
     settings: ClusterSettings | None = None,
     counts: Tensor | None = None,
     generator: torch.Generator | None = None,
-) -> ClusteredEmbedding:
-    """A `ClusteredEmbedding` as near to `table` as k-means in each column brings it; `table` stays as it is.
+) -> CCEEmbedding:
+    """A `CCEEmbedding` as near to `table` as k-means in each column brings it; `table` stays as it is.
 
     num_rows: of each column's codebook; with 256 a pointer takes one byte.
-    num_helpers: helper tables, which start at zero; to train on and cluster again.
     num_learned: ids with pointers; by default all. The others are hashed, and lose what `table` knew of them.
     share_tail: the others have one vector instead, near to their mean, if `counts` are given.
     counts: how often each id occurs: k-means then weighs ids by that, and ids that were never seen are like the others
@@ -45,12 +42,11 @@ def cluster_table(
     """
     check_type("table", table, Embedding, "an embedding table of cce")
     parameter = next(table.parameters())
-    clustered = ClusteredEmbedding(
+    clustered = CCEEmbedding(
         table.num_embeddings,
         table.embedding_dim,
         num_rows=num_rows,
         num_columns=num_columns,
-        num_helpers=num_helpers,
         num_learned=num_learned,
         share_tail=share_tail,
         settings=settings,
@@ -60,5 +56,5 @@ def cluster_table(
     if counts is not None and settings is None:
         clustered.fit_where_it_counts(table.to_dense, counts, generator=generator)
     else:
-        ClusterStep(clustered, table.to_dense, generator).stage(counts).apply()
+        clustered.step(table.to_dense, generator).stage(counts).apply()
     return clustered

@@ -168,7 +168,7 @@ class ClusterSchedule:
                 )
             if table.settings.needs_counts and table.counts is None:
                 raise ValueError(
-                    f"settings that need counts need track_counts=True in a schedule, got {table.settings}."
+                    f"settings that need counts need a table that counts its ids in a schedule, got {table.settings}."
                 )
         for averaged in self.averages:
             paired_tables(averaged, self.model)

@@ -31,14 +31,13 @@ class Folded:
 
 def has_zero_helpers(table: ClusteredEmbedding) -> bool:
     """Whether helpers add nothing to any vector."""
-    rows = table.codebook_layout().helper_rows().to(table.codebook.device)
-    return not bool(table.codebook.detach()[rows].any())
+    return not bool(table.tables[:, 1:].any())
 
 
 def fold_helpers(table: ClusteredEmbedding, itemsize: int) -> Folded | None:
     """The table with one row for each pair that occurs; None where that is not exact or makes it larger."""
     learned = table.assignments
-    if table.combine == "sum" or table.num_helpers != 1 or learned.num_learned < table.num_embeddings:
+    if table.slots != (table.num_columns, 2) or learned.num_learned < table.num_embeddings:
         return None  # pieces that add up have no pairs of their own, and hashed ids no pointer that could name one
     if table.num_rows**2 > LARGEST_PAIRS:
         return None
@@ -82,7 +81,7 @@ def _pairs(table: ClusteredEmbedding, most: int) -> Tensor | None:
 def _fold(table: ClusteredEmbedding, seen: Tensor) -> Folded:
     num_rows, num_columns = table.num_rows, table.num_columns
     most = int(seen.sum(1).max())
-    tables = table.codebook.detach().cpu().view(num_columns, 2, num_rows, table.width)
+    tables = table.tables.cpu()
     codebook = tables.new_zeros(num_columns, most, table.width)
     for column in range(num_columns):
         pairs = seen[column].nonzero().squeeze(-1)

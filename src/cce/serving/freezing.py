@@ -189,13 +189,10 @@ def _freeze_clustered(table: ClusteredEmbedding, size: Size, codebook: Codebook)
 
 def _without_helpers(table: ClusteredEmbedding, size: Size, codebook: Codebook) -> FrozenTable:
     """The clustered tables alone."""
-    layout = table.codebook_layout()
-    tables = table.codebook.detach().view(layout.num_columns, layout.num_terms, layout.num_rows, layout.width)
-    rows = tables[:, 0].reshape(-1, layout.width)
-    first_rows = range(0, len(rows), layout.num_rows)
-    group = freeze_source(LearnedRows(table.assignments, range(layout.num_columns), first_rows))
-    columns, terms = (1, layout.num_columns) if layout.is_sum else (layout.num_columns, 1)
-    return _rows(size, rows, [group], codebook, columns=columns, terms=terms)
+    rows, columns = table.tables[:, 0].reshape(-1, table.width), table.num_columns
+    group = freeze_source(LearnedRows(table.assignments, range(columns), range(0, len(rows), table.num_rows)))
+    num_pieces, _ = table.slots
+    return _rows(size, rows, [group], codebook, columns=num_pieces, terms=columns // num_pieces)
 
 
 def _rows(

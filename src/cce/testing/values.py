@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from cce.embeddings import EmbeddingBag, output_variance
+from cce.embeddings import EmbeddingBag
 from cce.testing.base import DIM, NUM_IDS, ContractBase
 
 
@@ -111,7 +111,7 @@ class ValueTests(ContractBase):
 
     def test_starts_with_the_common_mean_and_variance(self) -> None:
         tables = torch.stack([self.make(seed=s).to_dense() for s in range(self.num_variance_seeds)]).double()
-        sigma = output_variance(DIM) ** 0.5
+        sigma = self.make().start_variance ** 0.5
         assert abs(tables.mean().item()) < 0.03 * sigma
         assert tables.var().item() == pytest.approx(sigma**2, rel=0.06)
 

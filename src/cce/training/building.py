@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from cce.budget import FULL, FULL_SIZED
+from cce.budget import FULL, FULL_SIZED, PAPER_METHOD
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection, plan_tables
-from cce.embeddings import METHODS, Clusterable, Embedding, TrainingDefaults, named_schedule
+from cce.embeddings import METHODS, Clusterable, Embedding, TrainingDefaults, paper_schedule
 from cce.models import create_model
 from cce.reclustering import ClusterSchedule, Refit
 
@@ -104,36 +104,27 @@ def _as_float32(tables: nn.Module, inputs: Any, vectors: Tensor) -> Tensor:
 
 def method_defaults(config: TrainConfig) -> TrainingDefaults:
     """What the method of the tables would have, where the configuration does not say."""
-    return _defaults_of(config.method, config)
-
-
-def _defaults_of(method: str, config: TrainConfig) -> TrainingDefaults:
-    defaults = METHODS[method].training_defaults(config.preset)
-    return defaults.with_codes_and_refits(code_bits(config), num_refits(config))
+    check_choice("method", config.method, METHODS)
+    return METHODS[config.method].training_defaults(config.preset)
 
 
 def num_refits(config: TrainConfig) -> int:
-    """Rounds of refits: those of the method, unless the options say it, or how tables are clustered or start."""
+    """Rounds of refits: those of the method, unless the options say it, or where tables start."""
     if config.refits is not None:
         return config.refits
-    return 0 if _says_how_to_learn(config) else METHODS[config.method].training_defaults(config.preset).refits
+    return method_defaults(config).refits if _trains_as_codes(config) else 0
 
 
 def code_bits(config: TrainConfig) -> int:
-    """Bits of the codes that tables train as; 0 for none, as by default wherever there are no refits by default."""
+    """Bits of the codes that tables train as; 0 for none."""
     if config.code_bits is not None:
         return config.code_bits
-    if config.refits == 0 or _says_how_to_learn(config):
-        return 0
-    return METHODS[config.method].training_defaults(config.preset).code_bits
+    return method_defaults(config).code_bits if _trains_as_codes(config) else 0
 
 
-def _says_how_to_learn(config: TrainConfig) -> bool:
-    """Whether the options say how tables are clustered or start."""
-    check_choice("method", config.method, METHODS)
-    defaults = METHODS[config.method].training_defaults(config.preset)
-    says_how = config.says_when_to_cluster or not defaults.says_how_to_cluster.isdisjoint(config.method_options)
-    return says_how or config.start_from is not None or config.unified
+def _trains_as_codes(config: TrainConfig) -> bool:
+    """Whether tables of a method with codes train as codes: not where they start from other tables."""
+    return config.start_from is None and not config.unified
 
 
 def method_options(config: TrainConfig) -> dict[str, Any]:
@@ -150,8 +141,7 @@ def method_options(config: TrainConfig) -> dict[str, Any]:
 def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
     """What a method would have, and the start of the vectors if the configuration says it."""
     start = {} if config.start_scale == "auto" else {"start_scale": config.start_scale}
-    defaults = _defaults_of(method, config)
-    return {**defaults.options_for(config.embedding_dim), **start}
+    return {**METHODS[method].training_defaults(config.preset).options, **start}
 
 
 def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:
@@ -162,12 +152,11 @@ def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:
 
 def with_budget(config: TrainConfig) -> TrainConfig:
     """`config` with the cap that the method of its tables would have, if nothing else is said."""
-    check_choice("method", config.method, METHODS)
+    num_rows = method_defaults(config).num_rows
     if not config.budget.is_full or config.method in FULL_SIZED:
         return config
-    num_rows = METHODS[config.method].training_defaults(config.preset).num_rows
     if num_rows is None:
-        given = f"method {config.method!r} and preset {config.preset!r}"
+        given = f"method {config.method!r}"
         raise ValueError(f"give one of cap, num_params, nbytes and compression with {given}, got none.")
     return replace(config, cap=num_rows * config.embedding_dim)
 
@@ -182,19 +171,32 @@ def complete_config(
 
     count: how often each id occurs, asked for where it matters; None if nobody knows.
     """
-    check_choice("method", config.method, METHODS)
-    defaults, is_told = METHODS[config.method].training_defaults(config.preset), config.refits is not None
-    if config.code_bits and METHODS[config.method].as_codes is Embedding.as_codes:
-        got = f"{config.code_bits} with method {config.method!r}"
-        raise ValueError(f"code_bits must be 0 where no table learns pointers, got {got}.")
-    if config.code_epochs is not None and not code_bits(config):
-        raise ValueError(f"code_epochs must be left out where no table trains as codes, got {config.code_epochs}.")
-    if not defaults.learned:
+    check_learning_of(config)
+    if not method_defaults(config).code_bits:
         return _with_num_learned(config, count)
+    is_told = config.refits is not None
     config = _with_num_learned(replace(config, refits=num_refits(config), code_bits=code_bits(config)), count)
     if is_told or not config.refits or _is_worth_refits(config, vocabularies, count):
         return config
     return replace(config, refits=0)
+
+
+def check_learning_of(config: TrainConfig) -> None:
+    """Reject options of codes and refits for a method without them, and of clusterings for one that has them."""
+    learns_from_codes = method_defaults(config).code_bits > 0
+    for name in () if learns_from_codes else ("code_bits", "code_epochs", "refits"):
+        if getattr(config, name):
+            got = f"{name}={getattr(config, name)} with method {config.method!r}"
+            raise ValueError(f"{name} must be left out where no table trains as codes, got {got}.")
+    if learns_from_codes and config.says_when_to_cluster and config.cluster_schedule != "none":
+        raise ValueError(
+            f"method {config.method!r} is clustered once, after its codes are trained: leave out when to cluster, or "
+            f"take method {PAPER_METHOD!r}."
+        )
+    if learns_from_codes and config.code_bits == 0 and _trains_as_codes(config):
+        raise ValueError(f"code_bits must be 8 or 16 with method {config.method!r}, got 0.")
+    if config.code_epochs is not None and not code_bits(config):
+        raise ValueError(f"code_epochs must be left out where no table trains as codes, got {config.code_epochs}.")
 
 
 def _is_worth_refits(
@@ -261,9 +263,6 @@ def build_refit(config: TrainConfig, model: nn.Module, data: PreparedData) -> Re
         spare_fold=has_network,
         max_nbytes=config.refit_nbytes or _codes_nbytes(config, data.schema),
     )
-    if METHODS[config.method].training_defaults(config.preset).min_count is None:
-        got = f"{config.refits} with method {config.method!r}"
-        raise ValueError(f"refits must be 0 where no table learns pointers, got {got}.")
     return refit if refit.features else None  # None: every table is small enough to be full
 
 
@@ -308,7 +307,7 @@ def _at_epochs(config: TrainConfig) -> list[float]:
         return []
     if config.cluster_schedule == "auto":
         return method_defaults(config).cluster_epochs(config.epochs, config.cluster_times)
-    return named_schedule(config.cluster_schedule, config.cluster_times)
+    return paper_schedule(config.cluster_schedule, config.cluster_times)
 
 
 def seed_everything(seed: int) -> None:

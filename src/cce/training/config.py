@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from cce.budget import DEFAULT_METHOD, RULES, Budget
+from cce.budget import DEFAULT_METHOD, PAPER_METHOD, RULES, Budget
 from cce.checks import START_SCALES, check_choice, check_range, check_start_scale
 from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
 from cce.integrations import LOGGERS
@@ -14,7 +14,7 @@ from cce.plugins import check_plugins
 from cce.training.learning_rules import check_learning
 from cce.training.optimizer_rules import check_optimizer
 
-NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none", "preset": "it is an option of the run"}
+NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none"}
 LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "warmup_steps", "refits", "code_bits")
 PRESETS = ("tuned", "paper")
@@ -25,16 +25,7 @@ CODEBOOK_DTYPES = ("float32", "float16", "bfloat16")
 MAX_THREADS = 2**16
 MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "logger")  # of a run that is resumed
 MAY_MOVE = ("data", "start_from", "model", "plugins")  # files and folders, which may have another name
-SCHEDULES = (
-    "auto",
-    "none",
-    "twice-an-epoch",
-    "best-of-10-epochs",
-    "one-epoch",
-    "strategy-1",
-    "strategy-2",
-    "strategy-3",
-)
+SCHEDULES = ("auto", "none", "best-of-10-epochs", "one-epoch", "strategy-1", "strategy-2", "strategy-3")
 
 
 def _about(text: str, *choices: str) -> dict[str, Any]:
@@ -46,8 +37,8 @@ class TrainConfig:
     """A training run.
 
     Model, optimizer, learning rate and batch size are the paper's by default: DLRM, plain SGD at 0.1, batches of 128.
-    How tables start and learn is not: their method tunes it (docs/results.md), and `preset="paper"` gives the paper's
-    columns, schedule and pointers, and DLRM's start of full tables.
+    How tables start and learn is not: their method tunes it (docs/results.md). `preset="paper"` gives the paper's CCE
+    (method "cce-paper") in place of ours, and DLRM's start of full tables.
     """
 
     data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
@@ -68,7 +59,10 @@ class TrainConfig:
     )
     preset: str = field(
         default="tuned",
-        metadata=_about("how tables learn: tuned, as docs/results.md measures, or as in the paper", *PRESETS),
+        metadata=_about(
+            f"paper: {PAPER_METHOD} in place of {DEFAULT_METHOD}, no ids without pointers, DLRM's start of full tables",
+            *PRESETS,
+        ),
     )
     learned_min_count: int | None = field(
         default=None,
@@ -145,7 +139,8 @@ class TrainConfig:
     cluster_schedule: str = field(
         default="auto",
         metadata=_about(
-            "when tables are clustered; auto: never with refits; else twice an epoch, one-epoch if there is one",
+            "when tables are clustered; auto: after each of the first 6 epochs, one-epoch if there is one; "
+            "never if they train as codes",
             *SCHEDULES,
         ),
     )
@@ -162,8 +157,8 @@ class TrainConfig:
     code_bits: int | None = field(
         default=None,
         metadata=_about(
-            "8 or 16: tables that learn pointers train as codes of so many bits, and are clustered after the last "
-            "epoch; 0: as they are; left out: 8 for cce, unless anything is said about clustering, or refits are 0"
+            f"8 or 16: bits of the codes that tables of {DEFAULT_METHOD} train as, until they are clustered after the "
+            "last epoch (default: 8)"
         ),
     )
     code_epochs: float | None = field(
@@ -173,9 +168,8 @@ class TrainConfig:
     refits: int | None = field(
         default=None,
         metadata=_about(
-            "rounds of refits after the last epoch: pointers from the vectors that ids want; left out: 5 for cce where "
-            "at most 4 tables learn pointers, or there are 4 rows for each id that does; unless anything is "
-            "said about clustering"
+            "rounds of refits after the last epoch: pointers from the vectors that ids want; left out: 5 for "
+            f"{DEFAULT_METHOD} where at most 4 tables learn pointers, or there are 4 rows for each id that does"
         ),
     )
     refit_network: str = field(
@@ -224,6 +218,8 @@ class TrainConfig:
     threads: int | None = field(default=None, metadata=_about("of torch on the CPU"))
 
     def __post_init__(self) -> None:
+        if self.preset == "paper" and self.method == DEFAULT_METHOD:
+            object.__setattr__(self, "method", PAPER_METHOD)
         self._check_types()
         check_plugins(self.plugins)
         for name in ("model_options", "method_options", "optimizer_options", "num_learned"):

@@ -36,7 +36,5 @@ def _check_when(config: TrainConfig) -> None:
 def _check_codes(config: TrainConfig) -> None:
     if config.code_bits not in (None, *CODE_BITS):
         raise ValueError(f"code_bits must be 0, 8 or 16, got {config.code_bits}.")
-    if config.code_bits and config.says_when_to_cluster:
-        raise ValueError(f"code_bits must be 0 where options say when to cluster, got {config.code_bits}.")
     if config.code_epochs is not None and not 0 < config.code_epochs < math.inf:
         raise ValueError(f"code_epochs must be above 0, got {config.code_epochs}.")

@@ -20,6 +20,7 @@ from cce.kernels import Bags, Layout, Lookup
 from cce.kernels.cpu import LaunchPlan, gradients, lookup
 from cce.kernels.cpu.deduplicate import NUM_PROBED
 from cce.kernels.cpu.gradients import SPARSEST
+from cce_lab.variants import CountedEmbedding, FirstRowsEmbedding
 from helpers.linear_tables import NUM_IDS, TABLES, assert_same_sums, clustered, look_up, plain, seeded, some_ids
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
@@ -265,7 +266,7 @@ def check(table, ids):
 @pytest.mark.slow
 def test_a_lookup_follows_everything_that_moves():
     table, ids = (
-        cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, first_rows=300, preset="paper", generator=seeded()),
+        FirstRowsEmbedding(NUM_IDS, 16, num_rows=20, first_factor=15, generator=seeded()),
         some_ids(300),
     )
     check(table, ids)
@@ -276,7 +277,7 @@ def test_a_lookup_follows_everything_that_moves():
     check(table.double(), ids)
     check(table.float().share_memory(), ids)
     check(copy.deepcopy(table), ids)
-    other = clustered(first_rows=300)
+    other = clustered(kind=FirstRowsEmbedding, first_factor=15)
     check(other, ids)
     table.load_state_dict(other.state_dict())
     check(table, ids)
@@ -297,7 +298,7 @@ def test_a_lookup_follows_index_state_that_was_sent_to_another_process():
 
 
 def test_a_lookup_follows_a_submodule_that_was_made_earlier():
-    other = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, preset="paper", generator=seeded(5)).assignments
+    other = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, generator=seeded(5)).assignments
     table, ids = TABLES["cce"](), some_ids(300)
     check(table, ids)
     table.assignments = other
@@ -383,7 +384,7 @@ def test_unchecked_ids_may_lie_beyond_the_vocabulary_of_a_hash_but_not_of_stored
 
 
 def test_ids_are_counted_only_when_they_are_right():
-    table = TABLES["cce"](track_counts=True, padding_idx=5)
+    table = CountedEmbedding(NUM_IDS, 16, num_rows=20, padding_idx=5)
     for wrong in (-1, NUM_IDS):
         with pytest.raises(IndexError, match=f"got {wrong}"):
             table(torch.tensor([3, wrong]))

@@ -41,7 +41,7 @@ class Ratings:
 
 
 def make_model(model: str = "gmf", **options) -> nn.Module:
-    options = {"num_columns": 2, "num_helpers": 0} | options
+    options = {"num_columns": 2} | options
     tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method="cce", cap=64, options={"cce": options}, seed=0)
     network = {} if model == "gmf" else {"top": [16], "generator": torch.Generator().manual_seed(1)}
     return create_model(model, SCHEMA, tables, **network)
@@ -155,7 +155,7 @@ def test_equal_seeds_give_equal_pointers_and_blocks_hardly_matter():
     [(16, 4, 16), (12, 1, 12), (64, 4, 16), (32, 8, 16), (24, 4, 12), (20, 4, 10), (48, 2, 24), (64, 1, 64)],
 )
 def test_blocks_of_wide_vectors_are_whole_columns(dim, num_columns, expected):
-    options = {"cce": {"num_columns": num_columns, "num_helpers": 0}}
+    options = {"cce": {"num_columns": num_columns}}
     tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, dim, method="cce", cap=8 * dim, options=options, seed=0)
     refit = Refit(create_model("gmf", SCHEMA, tables), Ratings(500, 1))
     assert refit.block_dim("user") == expected
@@ -241,15 +241,6 @@ def test_blocks_score_as_whole_curvatures_do(monkeypatch):
     assert scores[1] < 0.55
 
 
-def test_helpers_start_at_zero():
-    rows, model = Ratings(3_000, 1), make_model(num_helpers=1)
-    Refit(model, rows).stage("item", generator=seeded())["item"].apply()
-    table = model.tables.tables["item"]
-    layout = table.codebook_layout()
-    assert bool((table.codebook[layout.helper_rows()] == 0).all())
-    assert bool((table.codebook != 0).any())
-
-
 def test_ids_that_occur_too_seldom_share_a_vector():
     rows, model = Ratings(3_000, 1), make_model()
     refit = Refit(model, rows, min_rows=8, folds=1)
@@ -324,7 +315,7 @@ def test_bags(pooling):
             )
 
     schema = Schema((Feature("user", 40, multi_hot=True), Feature("item", 5)))
-    options = {"cce": {"num_columns": 1, "num_helpers": 0}}
+    options = {"cce": {"num_columns": 1}}
     tables = EmbeddingCollection(
         schema.vocabulary_sizes, 2, method="cce", cap=32, options=options, pooling=pooling, seed=0
     )
@@ -388,8 +379,6 @@ def test_what_cannot_be_refitted_is_said():
     rows, model = Ratings(500, 1), make_model()
     with pytest.raises(ValueError, match=r"feature must be one whose pointers are learned .* got 'film'"):
         Refit(model, rows).stage("film")
-    with pytest.raises(ValueError, match="table of feature 'user' must have combine='concat'"):
-        Refit(make_model(combine="sum"), rows)
     with pytest.raises(TypeError, match="rows must be an object with"):
         Refit(model, [1, 2, 3])
     with pytest.raises(ValueError, match=r"folds must lie in \[1, 2\*\*16\), got 0"):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cce.distributed import Ranks
-    from cce.embeddings import ClusteredEmbedding
+    from cce.embeddings import CCEEmbedding
     from cce.reclustering.refit.posterior import PackedFit, Parabolas
     from cce.reclustering.refit.refit import Refit
     from cce.reclustering.refit.rows import Fold
@@ -32,7 +32,7 @@ class GroupFit:
     def __init__(
         self,
         refit: Refit,
-        tables: Mapping[str, ClusteredEmbedding],
+        tables: Mapping[str, CCEEmbedding],
         fold: Fold,
         generator: torch.Generator | None,
         ranks: Ranks = ALONE,
@@ -118,7 +118,7 @@ class GroupFit:
         return [self.priors[feature] for feature in self.ids]
 
 
-def _ids_to_fit(table: ClusteredEmbedding, counts: Tensor, min_rows: int) -> Tensor:
+def _ids_to_fit(table: CCEEmbedding, counts: Tensor, min_rows: int) -> Tensor:
     """The ids with pointers that occur often enough, and the first one without if it stands for others that do."""
     num_learned = table.assignments.num_learned
     ids = torch.nonzero(counts[:num_learned] >= min_rows).squeeze(1)

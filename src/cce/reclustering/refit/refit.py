@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
-from cce.embeddings import ClusteredEmbedding, StagedClustering
+from cce.embeddings import CCEEmbedding, StagedClustering
 from cce.reclustering.refit.group import GroupFit
 from cce.reclustering.refit.packing import packed_size
 from cce.reclustering.refit.posterior import SOLVED, Prior
@@ -40,7 +40,7 @@ SMALLEST_NBYTES, LARGEST_NBYTES = 1 << 20, 1 << 30
 
 
 class Refit:
-    """Learns the pointers of the clustered tables of `model` from training rows.
+    """Learns the pointers of the tables of `model` whose method is "cce" from training rows.
 
     model: takes a `Batch` to logits `(batch)`, with one `EmbeddingCollection` inside.
     rows: the training rows by number, such as `PreparedData.open(path).rows("train")`.
@@ -87,14 +87,12 @@ class Refit:
         self.tables = find_collection(model)
         self.max_nbytes = _usual_nbytes(self.tables) if max_nbytes is None else max_nbytes
         self.priors: dict[str, Prior] = {}  # of the last refit, by feature
-        for feature in self.features:
-            self._table(feature)  # or say now that one cannot be refitted
 
     @property
     def features(self) -> list[str]:
         """The features whose pointers are learned, in order."""
         tables = self.tables.tables.items()
-        return [name for name, table in tables if isinstance(table, ClusteredEmbedding) and table.can_cluster]
+        return [name for name, table in tables if isinstance(table, CCEEmbedding) and table.can_cluster]
 
     @property
     def groups(self) -> list[list[str]]:
@@ -244,16 +242,11 @@ class Refit:
         """Folds that tables are fitted on."""
         return self.folds - self.spare_fold
 
-    def _table(self, feature: str) -> ClusteredEmbedding:
+    def _table(self, feature: str) -> CCEEmbedding:
         if feature not in self.features:
             raise ValueError(f"feature must be one whose pointers are learned ({self.features}), got {feature!r}.")
         table = self.tables.tables[feature]
-        assert isinstance(table, ClusteredEmbedding)
-        if table.combine != "concat" or table.helper_start != "zero":
-            raise ValueError(
-                f"table of feature {feature!r} must have combine='concat' and helper_start='zero' to be refitted, "
-                f"got {table.combine!r} and {table.helper_start!r}."
-            )
+        assert isinstance(table, CCEEmbedding)
         return table
 
 

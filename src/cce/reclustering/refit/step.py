@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from cce.clustering import kmeans
-from cce.embeddings import ClusteredEmbedding, ClusterStep, Quantized
+from cce.embeddings import CCEEmbedding, Quantized, SharedTailStep
 from cce.indexing import PointerStore, blocks
 from cce.reclustering.refit.coding import CodebookSums
 from cce.reclustering.refit.posterior import hand_over
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FIRST_ITERATIONS, ITERATIONS = 8, 4  # of k-means: from a sample, and from the rows of the last refit
 
 
-class RefitStep(ClusterStep):
+class RefitStep(SharedTailStep):
     """A cluster step whose vectors are what ids want.
 
     fits: of the ids that have rows enough, block by block; the first is a sample of them all, or has them all.
@@ -34,7 +34,7 @@ class RefitStep(ClusterStep):
 
     def __init__(
         self,
-        table: ClusteredEmbedding,
+        table: CCEEmbedding,
         fits: Iterator[PackedFit],
         prior: Prior,
         *,
@@ -52,7 +52,7 @@ class RefitStep(ClusterStep):
         with self.timer("fit"):
             num_own = int((first.ids < self.table.assignments.num_learned).sum())
             drawn = torch.randperm(num_own, generator=self.generator)
-            drawn = drawn[: self.points_per_row * self.table.rows_after].sort().values
+            drawn = drawn[: self.points_per_row * self.table.num_rows].sort().values
             sample, fits = first.ids[drawn], chain(hand_over([first]), self.fits)
             codebooks, inertias = self._cluster(first.vectors[drawn])
             del first  # curvatures are held one block at a time
@@ -65,14 +65,12 @@ class RefitStep(ClusterStep):
         table = self.table
         pieces = vectors.chunk(table.num_columns, dim=1)
         starts: list[str | Tensor] = ["random"] * len(pieces)
-        if not self.is_first and table.num_rows == table.rows_after:
-            layout = table.codebook_layout()
-            tables = table.codebook.detach().float().cpu().view(table.num_columns, -1, table.rows_after, layout.width)
-            starts = list(tables[:, 0])
+        if not self.is_first:
+            starts = list(table.tables[:, 0].float().cpu())
         found = [
             kmeans(
                 piece.contiguous(),
-                table.rows_after,
+                table.num_rows,
                 init=start,
                 max_iter=FIRST_ITERATIONS if isinstance(start, str) else ITERATIONS,
                 generator=self.generator,
@@ -96,7 +94,7 @@ class RefitStep(ClusterStep):
             codes[rare] = codes[-1].clone()  # an id that was hardly seen is like those that were seen once or twice
         elif rare.any():
             codes[rare] = sums.assign(self.prior.as_fit(int(rare.sum())), codebooks).int()  # all of them together
-        pointers = PointerStore(num_learned, num_columns, self.table.rows_after)
+        pointers = PointerStore(num_learned, num_columns, self.table.num_rows)
         for ids in blocks(num_learned):
             pointers.write(int(ids[0]), codes[ids].long())
         solved = sums.solve(codebooks)

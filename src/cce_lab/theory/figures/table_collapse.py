@@ -17,6 +17,7 @@ from tqdm import trange
 from cce.diagnostics import pointer_entropies
 from cce.embeddings import ClusteredEmbedding, CompositionalConcatEmbedding, ProductQuantizedEmbedding
 from cce_lab.theory.figure import Claim, Figure, steps
+from cce_lab.variants import CircularEmbedding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from cce_lab.theory.figure import Series
 
 CE, CCE, PQ, CIRCULAR = "CE", "CCE", "PQ", "circular"
+KINDS = {
+    CE: CompositionalConcatEmbedding,
+    CCE: ClusteredEmbedding,
+    PQ: ProductQuantizedEmbedding,
+    CIRCULAR: CircularEmbedding,
+}
 NEAR = 0.97  # of the largest entropy there can be
 CLOSE = 0.05  # of what product quantisation has
 PAPER_CLUSTERINGS = 6  # the most in the paper's experiments
@@ -87,14 +94,11 @@ def grouped_vectors(sizes: Sizes, generator: Generator) -> Tensor:
 def _tables(sizes: Sizes, generator: Generator) -> dict[str, Embedding]:
     ids = sizes.num_embeddings, sizes.embedding_dim
     rows, columns = sizes.num_rows, sizes.num_columns
-    return {
-        CE: CompositionalConcatEmbedding(*ids, num_rows=rows, num_columns=columns, generator=generator),
-        CCE: ClusteredEmbedding(*ids, preset="paper", num_rows=rows, num_columns=columns, generator=generator),
-        PQ: ProductQuantizedEmbedding(*ids, num_rows=rows, num_columns=columns, generator=generator),
-        CIRCULAR: ClusteredEmbedding(
-            *ids, num_rows=rows, num_columns=columns, preset="paper", combine="circular", generator=generator
-        ),
+    tables: dict[str, Embedding] = {
+        name: kind(*ids, num_rows=rows, num_columns=columns, start_scale="uniform", generator=generator)
+        for name, kind in KINDS.items()
     }
+    return tables
 
 
 def _follow(table: Embedding, vectors: Tensor, rounds: Iterable[int], sizes: Sizes, generator: Generator) -> Entropies:
