@@ -26,7 +26,7 @@ STOREYS = {  # a package imports only packages above it, and so a storey only st
     "library": (
         *("version", "arguments", "checks", "text", "budget", "footprint", "schema", "files", "signals"),
         *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection", "distributed", "optim"),
-        *("reclustering", "compression", "saving", "pretrained", "diagnostics", "integrations", "testing"),
+        *("reclustering", "compression", "saving", "diagnostics", "integrations", "testing"),
     ),
     "product": (
         *("records", "run_folder", "plugins", "workers", "data", "models", "evaluation", "training", "runs"),

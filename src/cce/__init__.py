@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from cce.footprint import Footprint, Footprints
     from cce.models import DLRM, GMF, MLP, DCNv2, DeepFM, FinalMLP, create_model, register_model
     from cce.plugins import load_plugins
-    from cce.pretrained import PretrainedMixin
     from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
     from cce.records import RunRecord
     from cce.runs import LoadedRun, load_run
@@ -94,7 +93,6 @@ __all__ = [
     "LowRankEmbedding",
     "MixedDimensionEmbedding",
     "PreparedData",
-    "PretrainedMixin",
     "ProductQuantizedEmbedding",
     "QuantizationAwareEmbedding",
     "QuantizedEmbedding",
@@ -152,7 +150,6 @@ _HOMES = {
     "Footprints": "cce.footprint",
     "LoadedRun": "cce.runs",
     "PreparedData": "cce.data",
-    "PretrainedMixin": "cce.pretrained",
     "Refit": "cce.reclustering",
     "RunRecord": "cce.records",
     "Schema": "cce.schema",

@@ -6,7 +6,6 @@ import pytest
 
 from cce.experiments.recipe import make_recipe
 from cce.experiments.runs import list_runs
-from cce.training import plan_run
 
 VOCABULARIES = {"user": 1000, "item": 200, "day": 7}
 RECIPE = tomllib.loads(
@@ -80,15 +79,6 @@ def test_an_unknown_method_and_an_unknown_option_are_rejected():
     recipe["train"] = RECIPE["train"] | {"method_options": {"num_colums": 3}}
     with pytest.raises(TypeError, match="method 'cce' has no option 'num_colums'; its options are"):
         list_runs(make_recipe("test", recipe), "data", VOCABULARIES)
-
-
-def test_one_table_for_all_features_is_planned_as_one():
-    train = RECIPE["train"] | {"unified": True}
-    (run,) = list_runs(
-        make_recipe("test", {"train": train, "sweep": {"methods": ["hash"], "caps": [640]}}), "data", VOCABULARIES
-    )
-    assert run.num_params == 640
-    assert [table.num_embeddings for table in plan_run(run.config, VOCABULARIES).tables.tables] == [1207]
 
 
 def test_a_series_may_have_bytes_of_its_own_instead_of_caps(tmp_path):

@@ -95,12 +95,6 @@ def test_a_wrong_method_is_rejected(data):
         built(data, method="cees")
 
 
-def test_one_table_for_all_features(data):
-    _, model = built(data, unified=True)
-    assert list(model.tables.tables) == ["all"]
-    assert model.tables.num_params == 320
-
-
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_half_codebooks_weigh_half_and_the_model_gets_float32(data, name):
     prepared = PreparedData.open(data)
@@ -220,7 +214,6 @@ def test_other_methods_and_the_paper_s_need_a_budget(data, changes):
         {"method_options": {"combine": "circular"}},
         {"method_options": {"settings": {"max_iter": 3}}},
         {"preset": "paper"},
-        {"unified": True},
         {"start_from": "runs/full"},
         {"method": "hash"},
         {"refits": 0},

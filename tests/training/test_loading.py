@@ -1,14 +1,11 @@
 """A run that starts from a trained one."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 import torch
 
 from cce.data import PreparedData
 from cce.embeddings import ProductQuantizedEmbedding
-from cce.training import Trainer, inspect_checkpoint, verify_run
+from cce.training import Trainer
 from cce.training.building import build_model, count_ids
 from cce.training.checkpoint import (
     checkpoint_path,
@@ -137,7 +134,6 @@ def test_cce_may_start_from_a_trained_table_as_well(trained, data):
     ("changes", "message"),
     [
         ({"embedding_dim": 4}, "must name a run with a table 'tables.tables.c0' of embedding_dim=4"),
-        ({"unified": True}, "must name a run with a table 'tables.tables.all' of embedding_dim=8"),
         ({"model_options": {"bottom": [8, 8], "top": [8]}}, "start_from must name a run of the same model, but"),
     ],
 )
@@ -152,40 +148,3 @@ def test_another_data_set_and_no_run_are_rejected(trained, data, tmp_path):
         started(other, trained[0])
     with pytest.raises(FileNotFoundError, match="must be a run or a checkpoint, got no whole checkpoint there"):
         started(data, tmp_path)
-
-
-@pytest.mark.slow
-def test_a_run_that_was_begun_when_options_had_other_names_is_resumed(data, tmp_path):
-    changes = {"cluster_every": None, "cluster_times": None, "cluster_at_epochs": [0.5, 1.5]}
-    whole = Trainer(tiny_config(data, **changes), tmp_path / "whole").run()
-    Trainer(tiny_config(data, **changes, max_steps=9), tmp_path / "old").run()
-    path = tmp_path / "old" / "config.toml"
-    text = path.read_text()
-    for new, old in (("cluster_schedule = ", "schedule = "), ("cluster_at_epochs = ", "cluster_at = ")):
-        assert new in text
-        text = text.replace(new, old)
-    path.write_text(text)
-    for folder in list_checkpoints(tmp_path / "old" / "checkpoints"):
-        checkpoint = read_checkpoint(folder)
-        config = checkpoint.state["config"]
-        config |= {"schedule": config.pop("cluster_schedule"), "cluster_at": config.pop("cluster_at_epochs")}
-        write_checkpoint(folder.parent, checkpoint.step, checkpoint.model, checkpoint.state)
-    assert load_model(open_checkpoint(tmp_path / "old")[0])[0].cluster_at_epochs == [0.5, 1.5]
-    assert Trainer.resume(tmp_path / "old", max_steps=None).run().curve == whole.curve
-    assert "cluster_at_epochs" in path.read_text()
-
-
-@pytest.mark.slow
-def test_a_run_of_an_earlier_version_is_inspected_and_resumed(tmp_path):
-    """Written by version 0.1 before options were renamed: `schedule`, `cluster_at`, settings with `num_iterations`."""
-    old = Path(__file__).parent / "old_run"
-    shutil.copytree(old, tmp_path / "old")
-    found = inspect_checkpoint(tmp_path / "old" / "run")
-    assert (found.step, found.best_step) == (9, 4)
-    assert verify_run(tmp_path / "old" / "run").problems == []
-    data = str(tmp_path / "old" / "clicks")
-    record = Trainer.resume(tmp_path / "old" / "run", max_steps=None, data=data).run()
-    assert [scores["step"] for scores in record.curve] == [4, 9, 13, 17, 22, 26]
-    assert record.curve[:2] == found.curve
-    assert {event["step"] for event in record.events} == {6, 20}
-    assert record.config["method_options"] == {"settings": {"max_iter": 20}}

@@ -3,7 +3,7 @@
 import pytest
 
 from cce.training.config import TrainConfig
-from cce.training.options import make_config, parse_pairs, read_toml, to_toml, upgrade_options
+from cce.training.options import make_config, parse_pairs, read_toml, to_toml
 
 
 def test_a_file_holds_what_was_written(tmp_path):
@@ -58,37 +58,3 @@ def test_pairs_are_toml_or_words():
     }
     with pytest.raises(ValueError, match="model_options must have the form NAME=VALUE, got 'a'"):
         parse_pairs("model_options", ["a"])
-
-
-def test_options_of_runs_from_before_have_the_names_of_today(tmp_path):
-    old = {
-        "schedule": "none",
-        "cluster_at": [1.0],
-        "method_options": {"settings": {"num_iterations": 3, "start": "random"}},
-    }
-    new = upgrade_options(old | {"lr": 0.1})
-    assert new == {
-        "cluster_schedule": "none",
-        "cluster_at_epochs": [1.0],
-        "method_options": {"settings": {"max_iter": 3, "init": "random"}},
-        "lr": 0.1,
-        "refits": 0,  # were not there
-        "code_bits": 0,
-    }
-    assert upgrade_options({"weight_decay": 0.1})["network_weight_decay"] == 0.1
-    assert upgrade_options({"method": "hash", "lr": 0.1}) == {"method": "hash", "lr": 0.1}
-    assert upgrade_options({"weight_decay": 0.1, "network_weight_decay": 0.0})["network_weight_decay"] == 0.0
-    (tmp_path / "config.toml").write_text('schedule = "none"\n')
-    assert read_toml(tmp_path / "config.toml", upgrade=True) == {
-        "cluster_schedule": "none",
-        "refits": 0,
-        "code_bits": 0,
-    }
-    with pytest.raises(ValueError, match="an option that is not known, 'schedule'"):
-        read_toml(tmp_path / "config.toml")
-
-
-def test_a_run_of_the_papers_preset_had_a_count_that_it_did_not_use():
-    old = {"data": "d", "cap": 3, "preset": "paper", "learned_min_count": 5}
-    assert make_config(upgrade_options(old)).learned_min_count is None
-    assert upgrade_options(old | {"preset": "tuned"})["learned_min_count"] == 5

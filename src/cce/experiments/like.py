@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cce.experiments.recipe import Recipe
 
 OF_TABLES = (  # options of [train] that a study keeps: they are what studies are about
-    *("preset", "method_options", "learned_min_count", "num_learned", "budget_rule", "start_scale", "unified"),
+    *("preset", "method_options", "learned_min_count", "num_learned", "budget_rule", "start_scale"),
     *("codebook_dtype", *WHEN, "cluster_policy", "refits"),
 )
 

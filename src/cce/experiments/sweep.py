@@ -130,7 +130,7 @@ class Sweep:
             if folder.is_finished:
                 folder.read_record()
             if folder.is_begun:
-                begun, wanted = _compared(make_config(read_toml(folder.config, upgrade=True))), _compared(run.config)
+                begun, wanted = _compared(make_config(read_toml(folder.config))), _compared(run.config)
                 left_out = [name for name in CHOSEN if getattr(run.config, name) is None]
                 changed = [name for name in wanted if begun[name] != wanted[name] and name not in left_out]
                 if changed:

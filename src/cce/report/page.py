@@ -13,7 +13,7 @@ from cce.report.overview import overview_table
 from cce.report.tables import environment_table, live_table
 from cce.report.template import figure_box, fill_page, html_list, legend, pack, part, plot_data
 from cce.report.vega import middle_budget
-from cce.training import TrainConfig, upgrade_options
+from cce.training import TrainConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -200,7 +200,7 @@ def _ledger_data(group: Group) -> list[dict[str, Any]]:
 
 def train_command(config: dict[str, Any]) -> str:
     """`cce train DATA --method …`, ready for a shell."""
-    config = _without_implied(upgrade_options(config))
+    config = _without_implied(config)
     words = ["cce", "train", str(config.get("data", "DATA"))]
     for each in fields(TrainConfig):
         if each.name == "data" or each.name not in config:
@@ -211,7 +211,10 @@ def train_command(config: dict[str, Any]) -> str:
             words += [word for plugin in value for word in ("--plugin", str(plugin))]
         elif each.name == "method" or (value is not None and value != default):
             words += _words(each.name.replace("_", "-"), value)
-    return shlex.join(words)
+    known = {each.name for each in fields(TrainConfig)}
+    unknown = [name for name, value in config.items() if value and name not in known]
+    note = f"  # without {', '.join(unknown)}, which this version does not have" if unknown else ""
+    return shlex.join(words) + note
 
 
 def _without_implied(config: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cce.training.config import MAY_CHANGE, TrainConfig
     from cce.training.inspection import inspect_checkpoint, verify_run
     from cce.training.loading import load_model, read_schema
-    from cce.training.options import check_names, make_config, parse_pairs, read_toml, upgrade_options
+    from cce.training.options import check_names, make_config, parse_pairs, read_toml
     from cce.training.planning import RunPlan, plan_run
     from cce.training.random_numbers import kept_random_state
     from cce.training.scoring import Scores, group_column, score
@@ -27,7 +27,7 @@ _HOMES = {
     "config": ("MAY_CHANGE", "TrainConfig"),
     "inspection": ("inspect_checkpoint", "verify_run"),
     "loading": ("load_model", "read_schema"),
-    "options": ("check_names", "make_config", "parse_pairs", "read_toml", "upgrade_options"),
+    "options": ("check_names", "make_config", "parse_pairs", "read_toml"),
     "planning": ("RunPlan", "plan_run"),
     "scoring": ("Scores", "group_column", "score"),
     "random_numbers": ("kept_random_state",),
@@ -59,7 +59,6 @@ __all__ = [
     "read_schema",
     "read_toml",
     "score",
-    "upgrade_options",
     "verify_run",
 ]
 

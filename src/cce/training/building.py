@@ -58,7 +58,6 @@ def create_tables(config: TrainConfig, schema: Schema) -> EmbeddingCollection:
         schema.vocabulary_sizes,
         config.embedding_dim,
         **table_arguments(config),
-        unified=config.unified,
         sparse=config.sparse,
         seed=config.seed,
         dtype=getattr(torch, config.codebook_dtype),
@@ -124,7 +123,7 @@ def code_bits(config: TrainConfig) -> int:
 
 def _trains_as_codes(config: TrainConfig) -> bool:
     """Whether tables of a method with codes train as codes: not where they start from other tables."""
-    return config.start_from is None and not config.unified
+    return config.start_from is None
 
 
 def method_options(config: TrainConfig) -> dict[str, Any]:
@@ -228,7 +227,7 @@ def _with_num_learned(config: TrainConfig, count: Callable[[], Mapping[str, Tens
     defaults = method_defaults(config)
     min_count = config.learned_min_count or defaults.min_count or 1
     is_given = bool(config.num_learned) or "num_learned" in config.method_options
-    if count is None or defaults.min_count is None or min_count == 1 or is_given or config.unified:
+    if count is None or defaults.min_count is None or min_count == 1 or is_given:
         return config
     num_learned = {name: defaults.num_learned(counts, min_count=min_count) for name, counts in count().items()}
     return replace(config, num_learned=num_learned)

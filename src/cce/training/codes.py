@@ -30,8 +30,6 @@ def cluster_codes(session: Session) -> list[str]:
     final = create_tables(config, session.data.schema)
     assert isinstance(final, EmbeddingCollection)
     counts, held, before = count_ids(session.data), held_by_codes(session), session.optimizers
-    if config.unified:
-        counts = {"all": torch.cat(list(counts.values()))}
     coded = fit_to_codes(tables, final, counts, seed=config.seed)
     if ranks.world_size > 1:
         model.load_state_dict(broadcast(model.state_dict() if ranks.is_main else None, ranks))

@@ -97,9 +97,6 @@ class TrainConfig:
         ),
     )
     embedding_dim: int = field(default=16, metadata=_about("dimension of the vectors"))
-    unified: bool = field(
-        default=False, metadata=_about("one table for all features; a cap is then that of this table")
-    )
     codebook_dtype: str = field(
         default="float32",
         metadata=_about(

@@ -18,7 +18,7 @@ from cce.schema import Schema
 from cce.training.building import build_model
 from cce.training.checkpoint import DamagedCheckpointError, explained_misfits, open_checkpoint
 from cce.training.config import MAY_CHANGE, MAY_MOVE, TrainConfig
-from cce.training.options import make_config, read_toml, upgrade_options
+from cce.training.options import make_config, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ def load_model(
 ) -> tuple[TrainConfig, nn.Module]:
     """The configuration and the model of a checkpoint, whose code is run only if it is `model`, or trusted."""
     with explained_misfits(checkpoint.path):
-        config = make_config(upgrade_options(checkpoint.get("config", dict)))
+        config = make_config(checkpoint.get("config", dict))
     config = replace(config, model=trusted_model(config.model, model, checkpoint.path, trust_model=trust_model))
     find_model(config.model)  # what is wrong with its file is not the checkpoint's fault
     with explained_misfits(checkpoint.path):
@@ -61,7 +61,7 @@ def read_run_options(folder: RunFolder, changes: Mapping[str, Any], *, trust_mod
     path = folder.config
     if not folder.is_begun:
         raise FileNotFoundError(f"resume must name the folder of a run, got {str(folder.path)!r}.")
-    values = read_toml(path, upgrade=True)
+    values = read_toml(path)
     try:
         config = make_config(values)
     except (TypeError, ValueError) as error:

@@ -9,48 +9,23 @@ import tomllib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import DEFAULT_METHOD
 from cce.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-# of runs that were begun before these options had their names of today
-OLD_NAMES = {"schedule": "cluster_schedule", "cluster_at": "cluster_at_epochs"}
-OLD_SETTINGS = {"num_iterations": "max_iter", "start": "init"}
 
-
-def read_toml(path: Path, *, upgrade: bool = False) -> dict[str, Any]:
-    """The options of a TOML file, whose names are checked; `upgrade` those of a saved run."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """The options of a TOML file, whose names are checked."""
     if not path.is_file():
         raise FileNotFoundError(f"config must name a file that is there, got {str(path)!r}.")
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} must be TOML: {error}.") from error
-    values = upgrade_options(values) if upgrade else values
     check_names(values, str(path))
     return values
-
-
-def upgrade_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a saved run, which may have been begun when they had other names."""
-    new = {OLD_NAMES.get(name, name): value for name, value in values.items()}
-    if new.get("preset") == "paper":
-        new.pop("learned_min_count", None)  # was written as a number, and not used
-    if new.get("weight_decay") and "network_weight_decay" not in new:  # once it was one for all of a model
-        new["network_weight_decay"] = new["weight_decay"]
-    if new.get("method", DEFAULT_METHOD) == DEFAULT_METHOD and new.get("preset") != "paper":
-        new.setdefault("refits", 0)  # there were none, and now they are its default
-        new.setdefault("code_bits", 0)  # nor were there codes
-    if new.pop("tensorboard", False):  # was the only one
-        new["logger"] = "tensorboard"
-    options = new.get("method_options")
-    if isinstance(options, dict) and isinstance(options.get("settings"), dict):
-        settings = {OLD_SETTINGS.get(name, name): value for name, value in options["settings"].items()}
-        new["method_options"] = options | {"settings": settings}
-    return new
 
 
 def check_names(names: Iterable[str], where: str) -> None:

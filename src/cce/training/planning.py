@@ -51,9 +51,8 @@ def plan_run(
     settings = {"settings": given["settings"]} if "settings" in given else {}  # no size depends on them
     config = replace(config, method_options={name: value for name, value in given.items() if name not in settings})
     arguments = table_arguments(config) | {"budget": budget}
-    sizes = {"all": sum(vocabularies.values())} if config.unified else vocabularies
     itemsize = getattr(torch, config.codebook_dtype).itemsize
-    tables = plan_tables(sizes, config.embedding_dim, **arguments, itemsize=itemsize)
+    tables = plan_tables(vocabularies, config.embedding_dim, **arguments, itemsize=itemsize)
     bits, options = code_bits(config), method_options(config)
     coded = tuple(
         replace(table, codes_nbytes=_codes_nbytes(table, options, bits)) if table.method == config.method else table

@@ -30,7 +30,7 @@ from cce.training.config import MAY_CHANGE, MAY_MOVE
 from cce.training.loading import start_from
 from cce.training.monitoring import Stopwatch
 from cce.training.optimizers import create_optimizers, default_code_lr, learning_rate_factor, set_learning_rate
-from cce.training.options import make_config, upgrade_options
+from cce.training.options import make_config
 from cce.training.random_numbers import random_state, restore_random_state
 from cce.training.scoring import group_column, score
 from cce.training.stopping import EarlyStopping
@@ -69,7 +69,7 @@ class Session:
         if weights is not None:
             model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
         elif config.start_from is not None:
-            counts = None if config.unified else count_ids(data)
+            counts = count_ids(data)
             run = Path(config.start_from)
             start_from(model, run, data.schema, name=config.model, seed=config.seed, counts=counts)
         self.model = model.to(self.device)
@@ -316,7 +316,7 @@ def _in_codes(latest: Checkpoint, config: TrainConfig) -> Checkpoint:
 def _check_begun(checkpoint: Checkpoint, config: TrainConfig) -> None:
     """Reject options that are not those that the run was begun with, as by an edit of its file."""
     with explained_misfits(checkpoint.path):
-        begun = make_config(upgrade_options(checkpoint.get("config", dict)))
+        begun = make_config(checkpoint.get("config", dict))
     for name, value in vars(config).items():
         if name not in (*MAY_CHANGE, *MAY_MOVE) and value != getattr(begun, name):
             raise ValueError(
