@@ -1,4 +1,4 @@
-"""The one way into every lookup of rows: compiled loops on the CPU, Triton on a GPU, plain torch everywhere else.
+"""The one way into every lookup of rows: compiled loops on the CPU, plain torch everywhere else.
 
 A table, or a collection of tables, owns a `Lookup` and tells it what its rows come from (`RowTable`). The lookup picks
 the backend at every call and keeps the launch plan of compiled loops, which it makes again when a table has changed.
@@ -7,8 +7,7 @@ the backend at every call and keeps the launch plan of compiled loops, which it 
 |---|---|
 | compiled loops | eager code, tables on the CPU |
 | operator `torch.ops.cce.look_up` | inside `torch.compile`, tables on the CPU: the same loops |
-| Triton | eager code, tables on a GPU |
-| plain torch | everything else: tracers, `torch.export`, `torch.func`, other types, no numba |
+| plain torch | everything else: GPUs, tracers, `torch.export`, `torch.func`, other types, no numba |
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from cce.kernels import cpu, operator
 from cce.kernels.cpu.lookup import is_eager
 from cce.kernels.cpu.plan import MAX_ROWS, PLAIN_TYPES, LaunchPlan
 from cce.kernels.gather_sum import gather_sum
-from cce.kernels.triton.autograd import triton_gather_sum
-from cce.kernels.triton.gather_sum import runs_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -175,15 +172,11 @@ def _look_up_apart(tables: Sequence[RowTable], ids: Tensor, bags: Bags | None) -
 
 
 def _look_up_one(table: RowTable, ids: Tensor) -> Tensor:
-    """Vectors `(n, dim)` of ids `(n)`, by Triton or in plain torch."""
-    layout, codebook = table.layout(), table.codebook
+    """Vectors `(n, dim)` of ids `(n)`, in plain torch."""
+    layout = table.layout()
     if table.check_ids is not False:
         check_ids(ids, layout.num_embeddings, always=table.check_ids is True)
-    rows = layout.rows(ids.long())
-    if is_eager() and type(codebook) in PLAIN_TYPES and runs_on(codebook):
-        vectors = triton_gather_sum(codebook, rows, sparse=table.sparse)
-    else:
-        vectors = gather_sum(codebook, rows, sparse=table.sparse)
+    vectors = gather_sum(table.codebook, layout.rows(ids.long()), sparse=table.sparse)
     if layout.padding_idx is None:
         return vectors
     return vectors.masked_fill((ids == layout.padding_idx).unsqueeze(-1), 0)

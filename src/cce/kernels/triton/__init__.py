@@ -1,1 +1,0 @@
-"""`gather_sum` on a GPU, in Triton."""
