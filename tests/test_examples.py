@@ -57,7 +57,7 @@ def test_clustering_comes_nearer_to_the_oracle_than_hashing(example):
 
 
 def test_stored_pointers_give_the_same_vectors(example):
-    assert "the same vectors: True; 16,000 bytes instead of 816,384" in example("pointers_instead_of_ids.py")
+    assert "the same vectors: True; 16,000 bytes instead of 416,096" in example("pointers_instead_of_ids.py")
 
 
 def test_compressing_a_dlrm_shows_its_plan_first(example):
