@@ -32,7 +32,7 @@ STOREYS = {  # a package imports only packages above it, and so a storey only st
         *("records", "run_folder", "plugins", "workers", "data", "models", "evaluation", "training", "runs"),
         *("serving", "experiments", "report", "cli", "calls", "__init__", "__main__"),
     ),
-    "lab": tuple(f"cce_lab.{name}" for name in ("citations", "variants", "theory", "verbs", "__init__")),
+    "lab": tuple(f"cce_lab.{name}" for name in ("citations", "variants", "methods", "theory", "verbs", "__init__")),
 }
 PACKAGES = tuple(chain.from_iterable(STOREYS.values()))
 
