@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 import cce
-from cce.embeddings import Shapes, check_budget, normal_table, output_variance, projection_table
+from cce.embeddings import Shapes, check_budget, new_parameter, normal_, output_variance, projection_
 
 
 class FactorizedEmbedding(cce.Embedding):
@@ -13,11 +13,26 @@ class FactorizedEmbedding(cce.Embedding):
 
     method = "factorized"
 
-    def __init__(self, num_embeddings, embedding_dim, *, rank, padding_idx=None, sparse=False, generator=None):
+    def __init__(
+        self,
+        num_embeddings,
+        embedding_dim,
+        *,
+        rank,
+        padding_idx=None,
+        sparse=False,
+        generator=None,
+        device=None,
+        dtype=None,
+    ):
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse)
-        variance = output_variance(embedding_dim)
-        self.narrow = normal_table(num_embeddings, rank, variance=variance, generator=generator)
-        self.projection = projection_table(rank, embedding_dim, generator=generator)
+        self.narrow = new_parameter((num_embeddings, rank), device=device, dtype=dtype)
+        self.projection = new_parameter((rank, embedding_dim), device=device, dtype=dtype)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator) -> None:
+        normal_(self.narrow, variance=output_variance(self.embedding_dim), generator=generator)
+        projection_(self.projection, generator=generator)
 
     def embed(self, ids: Tensor) -> Tensor:
         return embedding(ids, self.narrow, sparse=self.sparse) @ self.projection

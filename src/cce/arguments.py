@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Self
 
-NOT_KEPT = ("generator",)  # it has been used since
+NOT_KEPT = ("device", "dtype", "generator")  # the object may have moved, and the generator has been used
 
 
 class RemembersArguments:

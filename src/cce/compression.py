@@ -118,8 +118,9 @@ class _Swap:
     def make(self, options: Mapping[str, Any], start: Start, generator: torch.Generator | None) -> _Made:
         """The new table, of the same dtype and on the same device."""
         old = self.group.first
-        common = {"padding_idx": old.padding_idx, "sparse": old.sparse, "generator": generator}
-        table = make_table(self.footprint, options, common).to(old.weight.device, old.weight.dtype)
+        placed = {"device": old.weight.device, "dtype": old.weight.dtype}
+        common = {"padding_idx": old.padding_idx, "sparse": old.sparse, "generator": generator, **placed}
+        table = make_table(self.footprint, options, common)
         if start == "trained":
             try:
                 table.fit_to(old.weight.detach(), generator=generator)

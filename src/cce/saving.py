@@ -86,8 +86,8 @@ class _Entry:
         """The table, with any values."""
         arguments = {name: _unplain(name, value) for name, value in self.arguments.items()}
         generator = torch.Generator().manual_seed(0)  # of its own: that of torch is the user's
-        made = METHODS[self.method](**arguments, generator=generator)  # type: ignore[call-arg]
-        return made.to(device, getattr(torch, self.dtype)).requires_grad_(self.trainable)
+        given = arguments | {"generator": generator, "device": device, "dtype": getattr(torch, self.dtype)}
+        return METHODS[self.method](**given).requires_grad_(self.trainable)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from cce.budget import Budget
 from cce.collection import EmbeddingCollection
 from cce_lab.variants import CountedEmbedding
 from helpers.linear_tables import seeded
-from helpers.variants import registered  # noqa: F401
 
 FEATURES = {"user": 700, "item": 300, "day": 7}
 METHODS = {"user": "cce", "item": "robe", "day": "hash"}
@@ -482,3 +481,33 @@ def test_without_numba_it_is_the_same_and_says_once_that_it_is_slower(tmp_path):
     assert torch.equal(collection(ids.T.flatten(), torch.arange(22)), bags)
     collection(ids).sum().backward()
     assert torch.equal(collection.tables["user"].codebook.grad, gradient)
+
+
+# -- as torch has it ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unified", [False, True])
+def test_a_collection_is_made_on_the_meta_device_and_drawn_later(unified):
+    def made(**options):
+        sizes = {"a": 300, "b": 5, "c": 200}
+        return cce.EmbeddingCollection(sizes, 8, method="hash", cap=400, unified=unified, **options)
+
+    expected, ids = made(seed=3, dtype=torch.float64), torch.tensor([[1, 2, 3], [299, 4, 199]])
+    with torch.device("meta"):
+        tables = made(dtype=torch.float64)
+    assert all(tensor.is_meta for tensor in tables.state_dict().values())
+    tables.to_empty(device="cpu").reset_parameters(torch.Generator().manual_seed(3))
+    assert torch.equal(tables(ids), expected(ids))
+    assigned = made(device="meta", dtype=torch.float64)
+    assigned.load_state_dict(expected.state_dict(), assign=True)
+    assert torch.equal(assigned(ids), expected(ids))
+    assert torch.equal(torch.fx.symbolic_trace(expected)(ids), expected(ids))
+
+
+@pytest.mark.slow
+def test_a_collection_is_exported_for_any_batch():
+    tables = cce.EmbeddingCollection({"a": 300, "b": 5}, 8, method="hash", cap=400, seed=0)
+    ids = torch.tensor([[1, 2], [299, 4], [3, 0]])
+    program = torch.export.export(tables, (ids,), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
+    for batch in (ids, ids[:1], ids[:0], ids.repeat(4, 1)):
+        torch.testing.assert_close(program(batch), tables(batch))

@@ -19,7 +19,7 @@ class TestContract(LinearContract):
         return torch.cat([table.codebook[column * table.num_rows + row] for column, row in enumerate(pointers)])
 
 
-class TestSharedTail(LinearContract):
+class TestSharedTail(LinearContract, variant=True):
     table_class = cce.CCEEmbedding
     options = {"num_learned": 25, "share_tail": True}  # noqa: RUF012
 

@@ -17,7 +17,7 @@ class TestHashed(EmbeddingContract):
         return product
 
 
-class TestQuotientRemainder(EmbeddingContract):
+class TestQuotientRemainder(EmbeddingContract, variant=True):
     table_class = cce.CompositionalProductEmbedding
     options = {"split": "quotient-remainder"}  # noqa: RUF012
     fits_tables = False

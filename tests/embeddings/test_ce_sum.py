@@ -14,7 +14,7 @@ class TestHashed(LinearContract):
         return sum(table.codebook[row] for row in rows)
 
 
-class TestQuotientRemainder(LinearContract):
+class TestQuotientRemainder(LinearContract, variant=True):
     table_class = cce.CompositionalSumEmbedding
     options = {"split": "quotient-remainder"}  # noqa: RUF012
 
@@ -23,7 +23,7 @@ class TestQuotientRemainder(LinearContract):
         return table.codebook[x % p] + table.codebook[p + x // p]
 
 
-class TestThreeTables(TestHashed):
+class TestThreeTables(TestHashed, variant=True):
     options = {"num_tables": 3}  # noqa: RUF012
 
 

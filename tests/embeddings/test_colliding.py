@@ -35,6 +35,8 @@ class TestCollided(EmbeddingContract):
     test_any_sizes_and_budgets = None
     test_all_float_types = None  # the pointers are learned in the type
     test_a_table_made_on_the_meta_device_takes_over_a_state = None  # it cannot be clustered there
+    test_the_constructor_takes_a_device_and_a_dtype = None
+    test_reset_parameters_draws_what_the_constructor_does = None
     test_its_footprint_is_what_it_holds = None  # that of the table before it is clustered
     test_a_budget_in_bytes_is_met_from_below = None  # before it is clustered: it has no pointers then
 

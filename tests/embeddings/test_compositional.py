@@ -42,8 +42,10 @@ def generator():
 
 
 def test_hashed_tables_have_as_many_rows_each():
-    split = make_split("hash", 1000, num_tables=3, num_rows=7, generator=generator())
+    split = make_split("hash", 1000, num_tables=3, num_rows=7)
     assert isinstance(split, MultiplyShift)
+    assert split.seeds.is_meta
+    split.to_empty(device="cpu").reset_parameters(generator())
     assert split.rows_per_column == (7, 7, 7)
     expected = MultiplyShift(3, 7, generator=generator())
     assert torch.equal(split(torch.arange(1000)), expected(torch.arange(1000)))
@@ -65,7 +67,7 @@ def test_hashed_tables_have_as_many_rows_each():
 def test_by_quotient_and_remainder_the_first_table_has_the_rows_and_the_others_what_ids_need(
     num_ids, num_tables, num_rows, rows_per_column
 ):
-    split = make_split("quotient-remainder", num_ids, num_tables=num_tables, num_rows=num_rows, generator=None)
+    split = make_split("quotient-remainder", num_ids, num_tables=num_tables, num_rows=num_rows)
     assert isinstance(split, QuotientRemainder)
     assert split.rows_per_column == rows_per_column
     ids = torch.arange(num_ids)
@@ -76,7 +78,7 @@ def test_by_quotient_and_remainder_the_first_table_has_the_rows_and_the_others_w
 def test_one_table_by_quotient_and_remainder_must_hold_all_ids():
     message = "num_rows must be num_embeddings=1000 with a single table, got 999."
     with pytest.raises(ValueError, match=re.escape(message)):
-        make_split("quotient-remainder", 1000, num_tables=1, num_rows=999, generator=None)
+        make_split("quotient-remainder", 1000, num_tables=1, num_rows=999)
 
 
 @pytest.mark.parametrize("split", ["hash", "quotient-remainder"])
@@ -129,8 +131,8 @@ def test_a_split_spends_what_it_can_of_a_budget(num_ids, num_tables, width, shar
         assert budget < smallest
         num_rows = size_split("ce-sum", split, num_ids, **(sizes | {"num_params": smallest}))["num_rows"]
         budget = smallest
-    tables = make_split(split, num_ids, num_tables=num_tables, num_rows=num_rows, generator=None)
+    tables = make_split(split, num_ids, num_tables=num_tables, num_rows=num_rows)
     assert sum(tables.rows_per_column) * width <= budget
     if num_rows < num_ids:  # one row more would not fit
-        larger = make_split(split, num_ids, num_tables=num_tables, num_rows=num_rows + 1, generator=None)
+        larger = make_split(split, num_ids, num_tables=num_tables, num_rows=num_rows + 1)
         assert sum(larger.rows_per_column) * width > budget

@@ -28,7 +28,7 @@ class TestDeepHash(EmbeddingContract):
         return torch.stack([sum(w * v for w, v in zip(row, vector, strict=True)) for row in last])
 
 
-class TestSparseHashes(TestDeepHash):
+class TestSparseHashes(TestDeepHash, variant=True):
     options = {"num_ones": 2, "num_hidden": 1}  # noqa: RUF012
 
     def reference(self, table, x):

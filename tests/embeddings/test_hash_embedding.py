@@ -12,7 +12,7 @@ class TestHashEmbedding(LinearContract):
         return sum(table.codebook[slow.row(x, seeds, table.hash.num_rows)] for seeds in table.hash.seeds)
 
 
-class TestThreeHashes(TestHashEmbedding):
+class TestThreeHashes(TestHashEmbedding, variant=True):
     options = {"num_hashes": 3}  # noqa: RUF012
 
 
@@ -35,9 +35,10 @@ class TestWeighted(LinearContract):
         return sum(weight * table.codebook[row] for weight, row in zip(importance, rows, strict=True))
 
     test_starts_with_the_common_mean_and_variance = None
+    test_reset_parameters_draws_what_the_constructor_does = None  # other weights, but those of `make`
 
 
-class TestWeightPerId(EmbeddingContract):
+class TestWeightPerId(EmbeddingContract, variant=True):
     table_class = cce.HashEmbedding
     options = {"weighted": True, "num_weights": 900}  # noqa: RUF012
     fills_budget = True

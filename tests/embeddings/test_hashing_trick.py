@@ -13,7 +13,7 @@ class TestHashingTrick(LinearContract):
         return table.codebook[slow.row(x, table.hash.seeds[0], table.hash.num_rows)]
 
 
-class TestSignedHashingTrick(LinearContract):
+class TestSignedHashingTrick(LinearContract, variant=True):
     table_class = cce.HashingTrickEmbedding
     options = {"signed": True}  # noqa: RUF012
 

@@ -1,6 +1,7 @@
 """Every table starts with mean 0 and the variance that its `start_scale` names, and can be trained from there."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 import cce
 from cce.budget import FULL_SIZED
 from cce.embeddings import METHODS
-from cce.embeddings.initialization import normal_table, output_variance, projection_table, start_variance
+from cce.embeddings.initialization import new_parameter, normal_, output_variance, projection_, start_variance
 
 NUM_IDS, DIM, COMPRESSION = 1200, 16, 4
 PRODUCTS = ("ce-mult", "tt", "dhe", "mixed-dim", "collide", "low-rank")  # of which one factor carries the scale
@@ -29,40 +30,54 @@ def test_the_starting_variance_is_that_of_a_uniform_number_within_one_over_root_
 
 @pytest.mark.parametrize("variance", [1e-4, 1 / 48, 2.0])
 def test_a_table_is_normal_with_mean_zero_and_the_variance_asked_for(variance):
-    numbers = normal_table(500, 40, variance=variance, generator=seeded()).detach().flatten().double()
+    numbers = torch.empty(500, 40)
+    normal_(numbers, variance=variance, generator=seeded())
+    numbers = numbers.flatten().double()
     assert abs(numbers.mean().item()) < 4 * math.sqrt(variance / 20_000)
     assert numbers.var().item() == pytest.approx(variance, rel=4 * math.sqrt(2 / 20_000))
     assert stats.kstest(numbers.numpy() / math.sqrt(variance), "norm").pvalue > 1e-4
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda generator: normal_table(5, 7, variance=1.0, generator=generator),
-        lambda generator: projection_table(5, 7, generator=generator),
-    ],
-)
-def test_a_table_is_a_float32_parameter_on_the_cpu_and_equal_for_equal_generators(make):
+@pytest.mark.parametrize("fill", [partial(normal_, variance=1.0), projection_])
+def test_values_do_not_depend_on_the_default_device_or_the_type(fill):
+    types = (torch.float32, torch.float64, torch.float16, torch.float32)
+    table, same, half, other = (torch.empty(5, 7, dtype=dtype) for dtype in types)
     with torch.device("meta"):
-        table = make(seeded(1))
-    assert isinstance(table, torch.nn.Parameter)
-    assert table.requires_grad
-    assert (table.shape, table.dtype, table.device.type) == ((5, 7), torch.float32, "cpu")
-    assert torch.equal(table, make(seeded(1)))
-    assert not torch.equal(table, make(seeded(2)))
+        fill(table, generator=seeded(1))
+    fill(same, generator=seeded(1))
+    fill(half, generator=seeded(1))
+    fill(other, generator=seeded(2))
+    assert torch.equal(same, table.double())
+    assert torch.equal(half, table.half())
+    assert not torch.equal(other, table)
+
+
+def test_a_new_parameter_is_where_torch_would_put_it():
+    assert new_parameter((2, 3)).requires_grad
+    assert new_parameter((2, 3), dtype=torch.float64).dtype is torch.float64
+    assert new_parameter((2, 3), device="meta").is_meta
+    with torch.device("meta"):
+        assert new_parameter((2, 3)).is_meta
+    with pytest.raises(ValueError, match="device must be one that torch finds here, such as 'cpu', got 'moon'"):
+        new_parameter((2, 3), device="moon")
+    with pytest.raises(TypeError, match=r"dtype must be a floating-point torch\.dtype .* got torch\.int32"):
+        new_parameter((2, 3), dtype=torch.int32)
 
 
 @pytest.mark.parametrize(("narrow", "wide"), [(1, 16), (2, 16), (8, 16), (16, 16), (4, 5)])
 def test_every_row_of_a_projection_has_squared_norm_wide_over_narrow(narrow, wide):
-    rows = projection_table(narrow, wide, generator=seeded()).detach().double()
+    rows = torch.empty(narrow, wide, dtype=torch.float64)
+    projection_(rows, generator=seeded())
     assert torch.allclose(rows.square().sum(1), torch.full((narrow,), wide / narrow, dtype=torch.float64), rtol=1e-6)
 
 
 @pytest.mark.parametrize("narrow", [1, 4, 16])
 def test_a_narrow_table_times_a_projection_keeps_the_variance(narrow):
     variance = output_variance(16)
-    table = normal_table(20_000, narrow, variance=variance, generator=seeded())
-    outputs = (table @ projection_table(narrow, 16, generator=seeded(1))).detach().double()
+    table, projection = torch.empty(20_000, narrow, dtype=torch.float64), torch.empty(narrow, 16, dtype=torch.float64)
+    normal_(table, variance=variance, generator=seeded())
+    projection_(projection, generator=seeded(1))
+    outputs = table @ projection
     assert outputs.square().mean().item() == pytest.approx(variance, rel=0.03)
     assert abs(outputs.mean().item()) < 0.02 * math.sqrt(variance)
 

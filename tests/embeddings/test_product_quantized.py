@@ -14,7 +14,7 @@ class TestProductQuantized(LinearContract):
         return torch.cat([table.codebook[column * num_rows + row] for column, row in enumerate(pointers)])
 
 
-class TestResidualQuantized(LinearContract):
+class TestResidualQuantized(LinearContract, variant=True):
     table_class = cce.ProductQuantizedEmbedding
     options = {"residual": True}  # noqa: RUF012
 

@@ -60,7 +60,7 @@ class TestQuantizationAware(EmbeddingContract):
             assert table.padding_idx == 2
 
 
-class TestFourBits(TestQuantizationAware):
+class TestFourBits(TestQuantizationAware, variant=True):
     options: ClassVar[dict] = {"bits": 4, "scale_by": "table"}
 
     def test_all_float_types(self):

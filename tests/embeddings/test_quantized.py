@@ -33,7 +33,7 @@ class TestQuantized(EmbeddingContract):
         assert table.pointer_nbytes == 24
 
 
-class TestQuantizedByGroup(TestQuantized):
+class TestQuantizedByGroup(TestQuantized, variant=True):
     options: ClassVar[dict] = {"bits": 16, "scale_by": "group"}
 
     def reference(self, table, x):

@@ -198,17 +198,17 @@ def test_dtype_is_that_of_weights_and_vectors(dtype):
     assert torch.equal(table.codebook, plain.codebook.to(dtype))
 
 
-def test_device_is_that_of_weights_and_seeds_while_pointers_stay():
-    table = cce.create_embedding("cce", 300, 8, compression=4, device="meta")
-    assert {parameter.device.type for parameter in table.parameters()} == {"meta"}
-    assert {hashes.seeds.device.type for hashes in (table.helper, table.assignments.hash)} == {"meta"}
-    assert table.assignments.pointers.words.device.type == "cpu"
+def test_a_huge_table_on_the_meta_device_takes_no_memory():
+    table = cce.create_embedding("cce", 2**36, 8, num_params=2**20, device="meta")
+    assert table.pointer_nbytes > 2**36
+    assert all(tensor.is_meta for tensor in table.state_dict().values())
 
 
-def test_the_default_device_does_not_decide_the_random_numbers():
-    with torch.device("meta"):
-        table = cce.create_embedding("cce", 300, 8, compression=4, seed=0)
-    assert same_state(table, cce.create_embedding("cce", 300, 8, compression=4, seed=0))
+def test_a_table_cannot_be_made_on_a_device_that_is_not_there():
+    with pytest.raises(ValueError, match="device must be one that torch finds here, such as 'cpu', got 'moon'"):
+        cce.HashingTrickEmbedding(300, 8, num_rows=9, device="moon")
+    with pytest.raises(TypeError, match=r"dtype must be a floating-point torch\.dtype .* got torch\.int8"):
+        cce.HashingTrickEmbedding(300, 8, num_rows=9, dtype=torch.int8)
 
 
 # -- options -----------------------------------------------------------------------------------------------------------

@@ -16,11 +16,11 @@ class TestRobe(LinearContract):
         return torch.stack(numbers)
 
 
-class TestBlocksOfOne(TestRobe):
+class TestBlocksOfOne(TestRobe, variant=True):
     options = {"block_size": 1}  # noqa: RUF012
 
 
-class TestBlocksLargerThanAVector(TestRobe):
+class TestBlocksLargerThanAVector(TestRobe, variant=True):
     options = {"block_size": 24}  # noqa: RUF012
 
 

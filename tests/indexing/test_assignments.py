@@ -7,6 +7,7 @@ import re
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cce.indexing import Assignments, PointerStore
 from cce.indexing.ids import BLOCK, blocks
@@ -163,16 +164,39 @@ def test_no_cast_touches_the_pointers(num_rows):
 def test_a_move_to_another_device_leaves_the_pointers_on_the_cpu():
     assignments = make()
     place = assignments.pointers.words.data_ptr()
-    assignments.to("meta")
-    assert assignments.hash.seeds.is_meta
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assignments.to_empty(device="cuda")
+    assert assignments.hash.seeds.device.type == "cuda"
     assert assignments.pointers.words.device.type == "cpu"
     assert assignments.pointers.words.data_ptr() == place
 
 
-def test_pointers_are_made_on_the_cpu_whatever_the_default_device():
+def test_on_the_meta_device_there_are_no_pointers_until_they_are_drawn():
     with torch.device("meta"):
         assignments = make()
+    assert assignments.pointers.is_meta
+    assert assignments.nbytes == make().nbytes
+    assignments.to_empty(device="cpu").reset_parameters(seeded())
     assert torch.equal(assignments.pointers.words, make().pointers.words)
+    assert assignments.to("meta").pointers.is_meta
+
+
+def test_a_state_is_assigned_to_the_meta_device_but_not_copied_to_it():
+    assignments = make(device="meta")
+    assignments.load_state_dict(make(seed=1).state_dict())
+    assert assignments.pointers.is_meta
+    assignments.load_state_dict(make(seed=1).state_dict(), assign=True)
+    assert torch.equal(assignments(torch.arange(50)), make(seed=1)(torch.arange(50)))
+
+
+def test_what_a_file_holds_is_kept_until_pointers_are_drawn_again(tmp_path):
+    learned = make(path=tmp_path / "pointers")
+    learned.write(torch.arange(50), torch.ones(50, 3, dtype=torch.int64))
+    again = make(path=tmp_path / "pointers", device="meta").to_empty(device="cpu")
+    again.reset_parameters(seeded())
+    assert torch.equal(again.pointers.words, learned.pointers.words)
+    again.reset_parameters(seeded())
+    assert torch.equal(again.pointers.words, make().pointers.words)
 
 
 def test_equal_generators_point_equally():

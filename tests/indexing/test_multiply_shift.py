@@ -254,11 +254,11 @@ def test_a_cast_to_half_leaves_the_seeds_alone():
     assert functions.seeds.dtype is torch.int64
 
 
-def test_redrawing_changes_the_functions_in_place_and_repeatably():
+def test_resetting_changes_the_functions_in_place_and_repeatably():
     functions = MultiplyShift(2, 1000, generator=seeded())
     twin, storage, before = copy.deepcopy(functions), functions.seeds.data_ptr(), functions(random_ids(100))
-    functions.redraw(seeded(8))
-    twin.redraw(seeded(8))
+    functions.reset_parameters(seeded(8))
+    twin.reset_parameters(seeded(8))
     assert functions.seeds.data_ptr() == storage
     assert torch.equal(functions.seeds, twin.seeds)
     assert (functions(random_ids(100)) == before).double().mean() < 0.05

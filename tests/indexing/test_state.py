@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cce.indexing.state import IndexModule
 
@@ -53,8 +54,10 @@ def test_missing_or_wrong_index_state_is_named():
 
 
 def test_only_device_tensors_follow_and_no_type_changes():
-    module = Pointers().to("meta")
-    assert (module.seeds.device.type, module.table.device.type) == ("meta", "cpu")
+    module = Pointers()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        module.to_empty(device="cuda")
+    assert (module.seeds.device.type, module.table.device.type) == ("cuda", "cpu")
     module = Pointers().half()
     assert (module.seeds.dtype, module.table.dtype) == (torch.int64, torch.uint16)
 
@@ -75,6 +78,14 @@ def test_torch_save_of_the_state():
     module = Pointers()
     module.load_state_dict(torch.load(file, weights_only=True))
     assert int(module.table[0, 0].item()) == 40_000
+
+
+def test_all_index_state_goes_to_the_meta_device_and_comes_back_as_zeros():
+    module = Pointers(7).to("meta")
+    assert (module.seeds.device.type, module.table.device.type) == ("meta", "meta")
+    assert module.nbytes == Pointers().nbytes
+    module.to_empty(device="cpu").reset_parameters()
+    assert not any(tensor.int().any() for tensor in module.state_dict().values())
 
 
 def test_device_tensors_are_assigned_where_the_module_s_own_are_on_the_meta_device():

@@ -145,3 +145,19 @@ def test_decay_shrinks_rows_by_steps_beside_what_the_gradient_does():
 def test_wrong_settings_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         LazyAdam(make_parameters([(2, 2)]), **options)
+
+
+@pytest.mark.parametrize("form", ["dense", SPARSE[0]])
+def test_it_goes_on_from_a_state_whose_step_is_a_number(form):
+    (table,), (twin,) = make_parameters([(40, 4)]), make_parameters([(40, 4)])
+    first, second = LazyAdam([table], lr=0.05), LazyAdam([twin], lr=0.05)
+    for parameter, optimizer in ((table, first), (twin, second)):
+        give_gradients([parameter], form, seed=0)
+        optimizer.step()
+    state = first.state_dict()
+    state["state"][0]["step"] = 1
+    first.load_state_dict(state)
+    for parameter, optimizer in ((table, first), (twin, second)):
+        give_gradients([parameter], form, seed=1)
+        optimizer.step()
+    assert torch.equal(table, twin)

@@ -149,6 +149,21 @@ def test_transfer_keeps_the_step_counter():
     assert int(optimizer.state[table.codebook]["step"]) == 30
 
 
+@pytest.mark.parametrize("policy", ["transfer", "reset", "keep"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_step_counter_may_be_a_number(policy, sparse):
+    table = make(sparse=sparse)
+    optimizer = (torch.optim.SparseAdam if sparse else cce.optim.LazyAdam)(table.parameters(), lr=0.01)
+    train(table, optimizer, 5)
+    state = optimizer.state_dict()
+    state["state"][0]["step"] = 5
+    optimizer.load_state_dict(state)
+    cce.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy=policy)
+    assert float(optimizer.state[table.codebook].get("step", 0)) == (0 if policy == "reset" else 5)
+    train(table, optimizer, 2)
+    assert float(optimizer.state[table.codebook]["step"]) == (2 if policy == "reset" else 7)
+
+
 EVERY = {
     **OPTIMIZERS,
     "adafactor": lambda p: torch.optim.Adafactor(p, lr=0.01),

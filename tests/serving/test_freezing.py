@@ -73,7 +73,7 @@ def test_what_cannot_be_frozen_says_why():
         def embed(self, ids):
             return ids
 
-        fit_to = size_for_budget = shapes = None
+        fit_to = size_for_budget = shapes = init_parameters = None
 
     with pytest.raises(TypeError, match="a table of class Mine cannot be frozen: it is neither linear nor a method"):
         freeze_table(Mine(4, 2))

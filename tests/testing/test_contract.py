@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import cce
-from cce.testing import SLOW_TESTS, EmbeddingContract, LinearContract
+from cce.testing import ONCE_A_CLASS, SLOW_TESTS, EmbeddingContract, LinearContract
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = """
@@ -51,6 +51,15 @@ def test_pytest_runs_it_and_names_what_is_broken(tmp_path):
 def test_every_slow_test_is_one_of_the_contract():
     assert {name for name in SLOW_TESTS if not hasattr(EmbeddingContract, name)} == set()
     assert len(SLOW_TESTS) == 8
+
+
+def test_a_variant_leaves_out_what_is_tested_once_a_class():
+    class Variant(PlainContract, variant=True):
+        pass
+
+    assert len(ONCE_A_CLASS) >= 18
+    assert all(getattr(Variant, name) is None and getattr(PlainContract, name) for name in ONCE_A_CLASS)
+    assert Variant.test_ids_of_any_shape
 
 
 class Shifted(cce.HashingTrickEmbedding):

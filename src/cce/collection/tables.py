@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
 
 from cce.budget import DEFAULT_METHOD
@@ -27,8 +27,10 @@ from cce.embeddings import (
     EmbeddingBag,
     LinearEmbedding,
     StartScale,
+    TracedWhole,
     check_placement,
     cluster_all,
+    is_symbolic,
     make_table,
 )
 from cce.indexing import make_generator
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 Pooling = Literal["sum", "mean"]
 
 
-class EmbeddingCollection(nn.Module):
+class EmbeddingCollection(TracedWhole):
     """Tables of `features` (names and vocabulary sizes) within one budget: see `Budget` for how it is shared out.
 
     Without a budget all tables are full, whatever the method, and `print` says so.
@@ -57,7 +59,7 @@ class EmbeddingCollection(nn.Module):
     counts: by feature, how often each id occurs in training: rare ids then learn no pointers, as in a training run.
     start_scale: scale of the vectors at the start, of every table whose method has none in `options`.
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
-    dtype: of the parameters, which a budget in bytes has to know; `to(device)` moves them.
+    device, dtype: of the parameters, as in torch; a budget in bytes depends on the dtype.
     """
 
     def __init__(
@@ -76,13 +78,14 @@ class EmbeddingCollection(nn.Module):
         padding_idx: int | None = None,
         start_scale: StartScale = "uniform",
         seed: int | None = None,
+        device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_choice("pooling", pooling, ("sum", "mean"))
         check_flag("unified", unified)
         check_start_scale("start_scale", start_scale)
-        check_placement(None, dtype)
+        check_placement(device, dtype)
         check_vocabularies("features", features)
         self.features, self.embedding_dim, self.pooling, self.unified = dict(features), embedding_dim, pooling, unified
         sizes = {"all": sum(features.values())} if unified else self.features
@@ -93,13 +96,18 @@ class EmbeddingCollection(nn.Module):
             for name, size in features.items():
                 check_range(f"padding_idx of {name!r}", padding_idx, -size, size)
         self.padding_idx = padding_idx
-        common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, "generator": make_generator(seed)}
+        placed = {"generator": make_generator(seed), "device": device, "dtype": dtype}
+        common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, **placed}
         own, start = options or {}, {} if start_scale == "uniform" else {"start_scale": start_scale}
         planned = ((each, {**start, **own.get(each.method, {})}) for each in self.plan.tables)
         self.tables = TableDict({each.name: make_table(each, its, common) for each, its in planned})
         self._fused: _FusedTables | None = None
         self._fused_tables()
-        self.to(dtype=dtype)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw index state and parameters of all tables again, as the constructor does."""
+        for table in self._tables():
+            table.reset_parameters(generator)
 
     @property
     def num_features(self) -> int:
@@ -123,6 +131,8 @@ class EmbeddingCollection(nn.Module):
         per_sample_weights: Tensor | None = None,
     ) -> Tensor:
         """Vectors `(batch, features, embedding_dim)`."""
+        if is_symbolic(ids):
+            return self._traced(ids, offsets, per_sample_weights)  # type: ignore[no-any-return]
         if isinstance(ids, Mapping):
             ids, offsets, per_sample_weights = self._join(ids)
         if not isinstance(ids, Tensor):
@@ -158,7 +168,7 @@ class EmbeddingCollection(nn.Module):
             return torch.stack([table(ids[:, index]) for index, table in enumerate(self._tables())], dim=1)
         if len(fused.tables) < num_features:
             return self._mixed(fused, ids)
-        vectors = fused.look_up(ids, shape=(len(ids), num_features, self.embedding_dim))
+        vectors = fused.look_up(ids, shape=(ids.shape[0], num_features, self.embedding_dim))
         for index, table in fused.counting:
             table.count(ids[:, index])  # after they were checked
         return vectors
@@ -184,8 +194,9 @@ class EmbeddingCollection(nn.Module):
             unpadded = self._per_id(self._paddings(ids), offsets, batch) != ids
             weights = unpadded.float() if weights is None else weights * unpadded
             shifted = self._in_one_vocabulary(ids, lambda values: self._per_id(values, offsets, batch))
-            pooled = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)(shifted, offsets, weights)
-            return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)  # type: ignore[no-any-return]
+            bag = EmbeddingBag(self._only_table(), mode="sum", include_last_offset=True)
+            pooled = bag.pool(shifted, offsets, weights)
+            return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)
         fused = self._fused_tables()
         if fused is None or len(fused.tables) < self.num_features:
             return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
@@ -204,7 +215,7 @@ class EmbeddingCollection(nn.Module):
             first, last = int(own[0]), int(own[-1])
             share = None if weights is None else weights[first:last]
             bag = EmbeddingBag(table, mode="sum", include_last_offset=True)
-            pooled.append(bag(ids[first:last], own - first, share))
+            pooled.append(bag.pool(ids[first:last], own - first, share))
         return pooled
 
     def _join(self, inputs: Mapping[str, Tensor | Jagged]) -> tuple[Tensor, Tensor | None, Tensor | None]:

@@ -15,7 +15,14 @@ from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.hashing_trick import HashingTrickEmbedding
-from cce.embeddings.initialization import StartScale, normal_table, output_variance, projection_table
+from cce.embeddings.initialization import (
+    StartScale,
+    check_placement,
+    new_parameter,
+    normal_,
+    output_variance,
+    projection_,
+)
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
@@ -25,7 +32,6 @@ from cce.embeddings.quantization_aware import QuantizationAwareEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.registry import (
     METHODS,
-    check_placement,
     create_embedding,
     list_methods,
     make_table,
@@ -38,6 +44,7 @@ from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import TableRequest
 from cce.embeddings.table_clustering import cluster_table
 from cce.embeddings.tensor_train import TensorTrainEmbedding
+from cce.embeddings.tracing import TracedWhole, is_symbolic
 from cce.embeddings.training_defaults import TrainingDefaults, paper_schedule
 
 __all__ = [
@@ -79,6 +86,7 @@ __all__ = [
     "StartScale",
     "TableRequest",
     "TensorTrainEmbedding",
+    "TracedWhole",
     "TrainingDefaults",
     "check_budget",
     "check_placement",
@@ -86,13 +94,15 @@ __all__ = [
     "cluster_all",
     "cluster_table",
     "create_embedding",
+    "is_symbolic",
     "list_methods",
     "make_table",
     "naming",
-    "normal_table",
+    "new_parameter",
+    "normal_",
     "output_variance",
     "paper_schedule",
-    "projection_table",
+    "projection_",
     "register_method",
     "rules",
     "stage_all",

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_choice, check_flag, check_range, check_type
+from cce.embeddings.initialization import check_placement
+from cce.embeddings.tracing import TracedWhole, is_symbolic
 
 if TYPE_CHECKING:
     from cce.embeddings.base import Embedding
@@ -19,14 +21,17 @@ if TYPE_CHECKING:
 Mode = Literal["sum", "mean", "max"]
 
 
-class EmbeddingBag(nn.Module):
+class EmbeddingBag(TracedWhole):
     """`torch.nn.EmbeddingBag`'s call around any `table`.
 
     The constructor differs from torch's: it takes a table rather than its sizes, and options of the table
     (`sparse`, the start) are given to that.
 
     Ids `(n)` with `offsets` `(bags)`, or ids `(bags, length)`, give vectors `(bags, embedding_dim)`. Ids equal to
-    `padding_idx` (by default the table's) are left out of the pool and its mean; an empty bag gives zeros.
+    `padding_idx` (by default the table's) are left out of the pool and its mean; an empty bag gives zeros. With
+    `include_last_offset` the last offset is the end of the last bag: ids after it are in none.
+
+    device, dtype: where to move the table, if they are given.
     """
 
     def __init__(
@@ -36,18 +41,25 @@ class EmbeddingBag(nn.Module):
         mode: Mode = "mean",
         include_last_offset: bool = False,
         padding_idx: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_type("table", table, nn.Module, "an embedding table")
         check_choice("mode", mode, ("sum", "mean", "max"))
         check_flag("include_last_offset", include_last_offset)
-        self.table = table
+        check_placement(device, dtype)
+        self.table = table.to(device, dtype)
         self.mode = mode
         self.include_last_offset = include_last_offset
         self.padding_idx = table.padding_idx if padding_idx is None else padding_idx
         if self.padding_idx is not None:
             check_range("padding_idx", self.padding_idx, -table.num_embeddings, table.num_embeddings)
             self.padding_idx %= table.num_embeddings
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw hash functions, pointers and parameters of the table again, as its constructor does."""
+        self.table.reset_parameters(generator)
 
     def __getattr__(self, name: str) -> Tensor | nn.Module:
         if name != "weight":
@@ -72,17 +84,26 @@ class EmbeddingBag(nn.Module):
     ) -> Tensor:
         """One pooled vector for each bag, `(bags, embedding_dim)`."""
         ids = input
+        if is_symbolic(ids):
+            return self._traced(ids, offsets, per_sample_weights)  # type: ignore[no-any-return]
         check_type("ids", ids, Tensor, "a Tensor")
         check_type("offsets", offsets, (Tensor, type(None)), "a Tensor")
         if per_sample_weights is not None:
             self._check_weights(ids, per_sample_weights)
+        return self.pool(ids, offsets, per_sample_weights)
+
+    def pool(self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None) -> Tensor:
+        """The same with weights of any dtype, in which they take part in the sums."""
         bag, num_bags = self._bags(ids, offsets)  # which bag each id is in
         flat = ids.reshape(-1)
         vectors = self.table(flat)  # composed: (n, embedding_dim)
         unpadded = torch.ones_like(flat, dtype=torch.bool) if self.padding_idx is None else flat != self.padding_idx
         if self.mode == "max":
-            return _pool_max(vectors, bag, unpadded, num_bags)
-        return self._pool(vectors, per_sample_weights, bag, unpadded, num_bags)
+            pooled = _pool_max(vectors, bag, unpadded, num_bags)
+        else:
+            pooled = self._pool(vectors, weights, bag, unpadded, num_bags)
+        has_rest = self.include_last_offset and offsets is not None  # ids after the last offset, which no bag has
+        return pooled[:-1] if has_rest else pooled
 
     def _pool(self, vectors: Tensor, weights: Tensor | None, bag: Tensor, unpadded: Tensor, num_bags: int) -> Tensor:
         wide = torch.promote_types(vectors.dtype, torch.float32)  # half precision cannot count beyond a few hundred
@@ -117,8 +138,8 @@ class EmbeddingBag(nn.Module):
         if self.include_last_offset and offsets.numel() == 0:
             raise ValueError("offsets must hold at least one value with include_last_offset=True, got none.")
         if offsets.device.type == "cpu" and not torch.compiler.is_compiling():
-            _check_offset_values(offsets, ids.shape[0], include_last=self.include_last_offset)
-        return (offsets[:-1] if self.include_last_offset else offsets).long()
+            _check_offset_values(offsets, ids.shape[0])
+        return offsets.long()
 
     def _check_weights(self, ids: Tensor, weights: Tensor) -> None:
         check_type("per_sample_weights", weights, Tensor, "a Tensor")
@@ -128,6 +149,9 @@ class EmbeddingBag(nn.Module):
             raise ValueError(
                 f"per_sample_weights must have the shape of ids, got {tuple(weights.shape)} for {tuple(ids.shape)}."
             )
+        dtype = next(self.table.parameters()).dtype
+        if weights.dtype != dtype:
+            raise TypeError(f"per_sample_weights must have the dtype of the table, {dtype}, got {weights.dtype}.")
 
     def extra_repr(self) -> str:
         """What `print` shows."""
@@ -141,7 +165,7 @@ def _pool_max(vectors: Tensor, bag: Tensor, unpadded: Tensor, num_bags: int) -> 
     return torch.where(tops.isneginf(), 0, tops)  # empty bags
 
 
-def _check_offset_values(offsets: Tensor, num_ids: int, *, include_last: bool) -> None:
+def _check_offset_values(offsets: Tensor, num_ids: int) -> None:
     if offsets.numel() == 0:
         if num_ids:
             raise ValueError(f"offsets must start at 0, got no offsets for {num_ids} ids.")
@@ -149,7 +173,7 @@ def _check_offset_values(offsets: Tensor, num_ids: int, *, include_last: bool) -
     first, last = int(offsets[0]), int(offsets[-1])
     if first != 0:
         raise ValueError(f"offsets must start at 0, got {first}.")
-    if last > num_ids or (include_last and last != num_ids):
+    if last > num_ids:
         raise ValueError(f"offsets must end at the number of ids, {num_ids}, or before it; got {last}.")
     falls = offsets[1:] < offsets[:-1]
     if falls.any():

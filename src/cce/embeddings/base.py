@@ -13,9 +13,10 @@ from cce.arguments import RemembersArguments
 from cce.checks import check_flag, check_range, check_start_scale, check_type
 from cce.embeddings.initialization import StartScale, start_variance
 from cce.embeddings.sizing import most_within
+from cce.embeddings.tracing import TracedWhole, is_symbolic
 from cce.embeddings.training_defaults import TrainingDefaults
 from cce.footprint import Footprint
-from cce.indexing import IndexModule, blocks, check_ids
+from cce.indexing import IndexModule, blocks, check_generator, check_ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,11 +30,12 @@ DENSE_BLOCK = 1 << 16  # ids at a time in to_dense
 AMPLE = 1 << 24  # parameters: with so many, a method rejects nothing but a wrong option
 
 
-class Embedding(RemembersArguments, nn.Module, ABC):
+class Embedding(RemembersArguments, TracedWhole, ABC):
     """A table of `num_embeddings` vectors of `embedding_dim` values, stored in some smaller form.
 
     The constructor differs from torch's: a class of ours takes its sizes, such as `num_rows`, and has no `max_norm`,
-    `norm_type`, `scale_grad_by_freq` and `_weight`; `create_embedding` and `from_budget` find the sizes.
+    `norm_type`, `scale_grad_by_freq` and `_weight`; `create_embedding` and `from_budget` find the sizes. `device` and
+    `dtype` are those of the parameters, as in torch: on the meta device nothing is drawn or held in memory.
 
     Ids, int32 or int64 of any shape `(*s)`, give vectors `(*s, embedding_dim)`. The id `padding_idx` always gives the
     zero vector and no gradient. `sparse=True` gives sparse gradients to what is looked up by row. `start_scale` is the
@@ -70,9 +72,32 @@ class Embedding(RemembersArguments, nn.Module, ABC):
         self.start_scale = start_scale
         self.check_ids: bool | None = None
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw hash functions, pointers and parameters again, as the constructor does; on the meta device, nothing.
+
+        A table in another form than at the start, such as a clustered one, keeps its form. Without a generator the
+        values come from torch's global one.
+        """
+        device = next(self.parameters()).device
+        check_generator(generator)
+        index_modules = [module for module in self.children() if isinstance(module, IndexModule)]
+        for module in index_modules:
+            if device.type == "meta" or any(tensor.is_meta for tensor in module.state_dict().values()):
+                module.to_empty(device=device)
+        if device.type != "meta":
+            for module in index_modules:
+                module.reset_parameters(generator)
+            self.init_parameters(generator)
+
+    @abstractmethod
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Draw the parameters, in place; hash functions and pointers are drawn already."""
+
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`."""
         ids = input
+        if is_symbolic(ids):
+            return self._traced(ids)  # type: ignore[no-any-return]
         if self.check_ids is not False:
             check_ids(ids, self.num_embeddings, always=self.check_ids is True)
         vectors = self.embed(ids.reshape(-1).long()).reshape(*ids.shape, self.embedding_dim)
@@ -211,7 +236,8 @@ class Embedding(RemembersArguments, nn.Module, ABC):
             raise ValueError(f"weight must have shape (num_embeddings, embedding_dim), got {tuple(weight.shape)}.")
         if not weight.is_floating_point():
             raise TypeError(f"weight must have a floating-point dtype, got {weight.dtype}.")
-        table = cls.from_budget(*weight.shape, num_params=num_params, **options).to(weight.device, weight.dtype)
+        placed = {"device": weight.device, "dtype": weight.dtype, **options}
+        table = cls.from_budget(*weight.shape, num_params=num_params, **placed)
         table.fit_to(weight.detach(), generator=options.get("generator"))
         return table
 

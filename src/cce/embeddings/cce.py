@@ -127,7 +127,7 @@ class CCEEmbedding(ClusteredEmbedding):
         """Codes of the ids that learn pointers, from the same start; the others share a row if they share a vector."""
         if not self.can_cluster:
             return None
-        codes = QuantizedEmbedding(
+        return QuantizedEmbedding(
             self.num_embeddings,
             self.embedding_dim,
             **_code_rows(self.assignments.num_learned, share_tail=self.assignments.share_tail),
@@ -135,8 +135,9 @@ class CCEEmbedding(ClusteredEmbedding):
             padding_idx=self.padding_idx,
             start_scale=self.start_scale,
             generator=generator,
+            device=self.codebook.device,
+            dtype=self.codebook.dtype,
         )
-        return codes.to(self.codebook.device, self.codebook.dtype)
 
     @classmethod
     def codes_nbytes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any], bits: int) -> int:

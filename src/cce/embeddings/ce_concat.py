@@ -16,7 +16,7 @@ from cce.embeddings.compositional import (
     split_rows,
     split_shapes,
 )
-from cce.embeddings.initialization import StartScale, normal_table
+from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import optional, rules, whole
 
@@ -47,13 +47,19 @@ class CompositionalConcatEmbedding(RandomEmbedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, num_columns=num_columns, split=split)
         num_columns, width = piece_shape(embedding_dim, num_columns)
-        self.split = make_split(split, num_embeddings, num_tables=num_columns, num_rows=num_rows, generator=generator)
-        total = sum(self.split.rows_per_column)
-        self.codebook = normal_table(total, width, variance=self.start_variance, generator=generator)
+        self.split = make_split(split, num_embeddings, num_tables=num_columns, num_rows=num_rows)
+        self.codebook = new_parameter((sum(self.split.rows_per_column), width), device=device, dtype=dtype)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Every row is one piece of a vector."""
+        normal_(self.codebook, variance=self.start_variance, generator=generator)
 
     def sources(self) -> tuple[int, int, list[RowSource]]:
         """One row of each column's table."""

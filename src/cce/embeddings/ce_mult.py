@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.compositional import Split, make_split, size_split, split_check, split_rows, split_shapes
-from cce.embeddings.initialization import StartScale, normal_table, output_variance, scale_factor
+from cce.embeddings.initialization import StartScale, new_parameter, normal_, output_variance, scale_factor
 from cce.embeddings.linear import RowEmbedding
 from cce.embeddings.options import rules, whole
 from cce.kernels import Layout
@@ -40,14 +40,22 @@ class CompositionalProductEmbedding(RowEmbedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, num_tables=num_tables, split=split)
-        self.split = make_split(split, num_embeddings, num_tables=num_tables, num_rows=num_rows, generator=generator)
-        variance = output_variance(embedding_dim) ** (1 / num_tables)  # variances of independent factors multiply
-        first, total = self.split.rows_per_column[0], sum(self.split.rows_per_column)
-        self.codebook = normal_table(total, embedding_dim, variance=variance, generator=generator)
-        scale_factor(self.codebook[:first], self.start_variance, embedding_dim)
+        self.split = make_split(split, num_embeddings, num_tables=num_tables, num_rows=num_rows)
+        shape = sum(self.split.rows_per_column), embedding_dim
+        self.codebook = new_parameter(shape, device=device, dtype=dtype)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Variances of independent factors multiply; the first table carries the scale."""
+        first_rows, *others = self.split.rows_per_column
+        variance = output_variance(self.embedding_dim) ** (1 / (1 + len(others)))
+        normal_(self.codebook, variance=variance, generator=generator)
+        scale_factor(self.codebook[:first_rows], self.start_variance, self.embedding_dim)
 
     def embed(self, ids: Tensor) -> Tensor:
         """The product of one row of each table."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.compositional import Split, make_split, size_split, split_check, split_rows, split_shapes
-from cce.embeddings.initialization import StartScale, normal_table
+from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import rules, whole
 
@@ -39,12 +39,20 @@ class CompositionalSumEmbedding(RandomEmbedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, num_tables=num_tables, split=split)
-        self.split = make_split(split, num_embeddings, num_tables=num_tables, num_rows=num_rows, generator=generator)
-        total, variance = sum(self.split.rows_per_column), self.start_variance / num_tables
-        self.codebook = normal_table(total, embedding_dim, variance=variance, generator=generator)
+        self.split = make_split(split, num_embeddings, num_tables=num_tables, num_rows=num_rows)
+        shape = sum(self.split.rows_per_column), embedding_dim
+        self.codebook = new_parameter(shape, device=device, dtype=dtype)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Variances of independent terms add up."""
+        variance = self.start_variance / len(self.split.rows_per_column)
+        normal_(self.codebook, variance=variance, generator=generator)
 
     def sources(self) -> tuple[int, int, list[RowSource]]:
         """One row of each table, all in one column."""

@@ -127,7 +127,9 @@ class ClusterStep:
     def _start_helpers(self, quantized: Quantized) -> Learned:
         """New hash functions for the helpers, and their rows at zero unless the table starts them elsewhere."""
         table, shape = self.table, self.table.next_shape
-        helper = MultiplyShift(shape.num_columns * (shape.num_tables - 1), shape.num_rows, generator=self.generator)
+        helper = MultiplyShift(
+            shape.num_columns * (shape.num_tables - 1), shape.num_rows, generator=self.generator, device="cpu"
+        )
         tables = quantized.codebooks.unsqueeze(1)  # (num_columns, 1, num_rows, width)
         tables = functional.pad(tables, (0, 0, 0, 0, 0, shape.num_tables - 1)).to(table.codebook)
         learned = Learned(quantized.pointers, helper.to(tables.device), tables)

@@ -14,7 +14,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cce.arguments import arguments_of
 from cce.checks import check_start_scale
@@ -23,7 +23,7 @@ from cce.embeddings.base import MAX_IDS, check_budget, check_weight
 from cce.embeddings.cluster_step import ClusterStep
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
 from cce.embeddings.compositional import piece_shape
-from cce.embeddings.initialization import StartScale, normal_table, output_variance
+from cce.embeddings.initialization import StartScale, new_parameter, normal_, output_variance
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import choice, file_name, optional, rules, whole
 from cce.embeddings.shapes import Shapes
@@ -119,11 +119,21 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             self.num_rows,
             num_learned=num_learned,
             path=pointer_file,
-            generator=generator,
+            device="meta",
         )
-        self.helper = MultiplyShift(self.num_columns * self.num_helpers, self.num_rows, generator=generator)
-        self.codebook = self._new_codebook(generator)
-        self.to(device, dtype)
+        self.helper = MultiplyShift(self.num_columns * self.num_helpers, self.num_rows, device="meta")
+        self.codebook = new_parameter(self.codebook_shape.matrix, device=device, dtype=dtype)
+        self.reset_parameters(generator)
+
+    @torch.no_grad()
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Variances of independent terms add up; the authors drew from a uniform distribution."""
+        if self.init != "authors":
+            normal_(self.codebook, variance=self.start_variance / self.slots[1], generator=generator)
+            return
+        bound = 1 / math.sqrt(self.embedding_dim)
+        drawn = torch.rand(self.codebook.shape, generator=generator, dtype=torch.float32, device="cpu")
+        self.codebook.copy_(drawn.mul_(2 * bound).sub_(bound))
 
     @classmethod
     def shape_of(cls, embedding_dim: int, arguments: Mapping[str, Any]) -> CodebookShape:
@@ -221,11 +231,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         self.codebook.copy_(learned.tables.flatten(0, 2))
         self.helper.seeds.copy_(learned.helper.seeds)
 
-    @torch.no_grad()
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw the codebook as at the start; pointers and hash functions stay."""
-        self.codebook.copy_(self._new_codebook(generator))
-
     @property
     def start_variance(self) -> float:
         """The variance of every value at the start: of as many rows as are added."""
@@ -293,14 +298,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         given = arguments_of(self)
         options = {name: value for name, value in given.items() if name not in ("num_embeddings", "embedding_dim")}
         return self.complete_options(options)
-
-    def _new_codebook(self, generator: torch.Generator | None) -> nn.Parameter:
-        rows, width = self.codebook_shape.matrix
-        if self.init != "authors":
-            return normal_table(rows, width, variance=self.start_variance / self.slots[1], generator=generator)
-        bound = 1 / math.sqrt(self.embedding_dim)
-        table = torch.rand(rows, width, generator=generator, device="cpu")
-        return nn.Parameter(table.mul_(2 * bound).sub_(bound))
 
     def _vectors(self, ids: Tensor) -> Tensor:
         return self.embed(ids.to(self.codebook.device))

@@ -26,12 +26,12 @@ class Codes(IndexModule):
     index_state = ("values",)
     device_tensors = ("values",)
 
-    def __init__(self, num_rows: int, width: int, *, bits: int) -> None:
+    def __init__(self, num_rows: int, width: int, *, bits: int, device: torch.device | str | None = None) -> None:
         super().__init__()
         self.bits, self.width = bits, width
         self.rounding = Rounding(bits)
         stored = CODES[bits]
-        self.values = torch.zeros(num_rows, row_nbytes(width, bits) // stored.itemsize, dtype=stored, device="cpu")
+        self.values = torch.zeros(num_rows, row_nbytes(width, bits) // stored.itemsize, dtype=stored, device=device)
 
     @property
     def numel(self) -> int:

@@ -31,7 +31,7 @@ from cce.embeddings.clusterable import (
     StepTimer,
     check_clustering,
 )
-from cce.embeddings.initialization import StartScale, normal_table, projection_table
+from cce.embeddings.initialization import StartScale, new_parameter, normal_, projection_
 from cce.embeddings.low_rank import largest_rank, low_rank_factors
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
@@ -68,6 +68,8 @@ class CollidingEmbedding(Clusterable):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, thin_dim=thin_dim)
@@ -75,11 +77,17 @@ class CollidingEmbedding(Clusterable):
         self.num_rows = num_rows
         self.settings = checked_settings(settings)
         self.counts = None
-        variance = self.start_variance
         shapes = self.shapes(num_embeddings, embedding_dim, {"thin_dim": thin_dim}).parameters
-        self.codebook = normal_table(*shapes["codebook"], variance=variance, generator=generator)
-        self.projection: nn.Parameter | None = projection_table(*shapes["projection"], generator=generator)
+        self.codebook = new_parameter(shapes["codebook"], device=device, dtype=dtype)
+        self.projection: nn.Parameter | None = new_parameter(shapes["projection"], device=device, dtype=dtype)
         self.assignments: Assignments | None = None
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """The thin rows, or after clustering the shared ones, carry the scale."""
+        normal_(self.codebook, variance=self.start_variance, generator=generator)
+        if self.projection is not None:
+            projection_(self.projection, generator=generator)
 
     @property
     def can_cluster(self) -> bool:
@@ -175,7 +183,7 @@ class CollidingEmbedding(Clusterable):
         self, rows: Tensor, pointers: PointerStore | None, generator: torch.Generator | None = None
     ) -> tuple[nn.Parameter, Assignments]:
         """What replaces the thin table: a codebook and pointers to it."""
-        assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator).to(rows.device)
+        assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator, device=rows.device)
         if pointers is not None:
             assignments.replace(assignments.stage(pointers))
         return nn.Parameter(rows, requires_grad=self.codebook.requires_grad), assignments

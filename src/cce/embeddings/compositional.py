@@ -26,8 +26,6 @@ from cce.indexing import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import torch
-
 Split = Literal["hash", "quotient-remainder"]
 split_check = choice("hash", "quotient-remainder")
 PAPER_COLUMNS = 4  # "The value c = 4 was chosen to match" Shi et al.
@@ -50,11 +48,11 @@ def piece_shape(embedding_dim: int, num_columns: int | None, *, summed: bool = F
 
 
 def make_split(
-    split: Split, num_embeddings: int, *, num_tables: int, num_rows: int, generator: torch.Generator | None
+    split: Split, num_embeddings: int, *, num_tables: int, num_rows: int
 ) -> MultiplyShift | QuotientRemainder:
-    """`num_tables` functions from ids to rows; by quotient–remainder the first table has `num_rows` rows."""
+    """`num_tables` functions from ids to rows, not yet drawn; by quotient–remainder the first has `num_rows` rows."""
     if split == "hash":
-        return MultiplyShift(num_tables, num_rows, generator=generator)
+        return MultiplyShift(num_tables, num_rows, device="meta")
     radices = rows_of_tables(split, num_embeddings, num_tables=num_tables, num_rows=num_rows)
     if math.prod(radices) < num_embeddings:
         raise ValueError(f"num_rows must be num_embeddings={num_embeddings} with a single table, got {num_rows}.")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cce.embeddings.base import Embedding, check_budget
+from cce.embeddings.initialization import new_parameter, normal_
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
 from cce.indexing import MultiplyShift, UnitInterval
@@ -62,6 +63,8 @@ class DeepHashEmbedding(Embedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         if sparse:
@@ -71,12 +74,18 @@ class DeepHashEmbedding(Embedding):
         num_hashes = num_hashes or width
         check_segments(num_hashes, num_ones)
         self.hash: UnitInterval | MultiplyShift = (
-            UnitInterval(num_hashes, generator=generator)
+            UnitInterval(num_hashes, device="meta")
             if num_ones is None
-            else MultiplyShift(num_ones, num_hashes // num_ones, generator=generator)
+            else MultiplyShift(num_ones, num_hashes // num_ones, device="meta")
         )
         shapes = self.shapes(num_embeddings, embedding_dim, options).parameters.values()
-        self.layers = nn.ParameterList(torch.randn(shape, generator=generator, device="cpu") for shape in shapes)
+        self.layers = nn.ParameterList(new_parameter(shape, device=device, dtype=dtype) for shape in shapes)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Normal values, scaled layer by layer."""
+        for layer in self.layers:
+            normal_(layer, variance=1, generator=generator)
         self._scale_start()
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -149,14 +158,14 @@ class DeepHashEmbedding(Embedding):
 
         Measured rather than derived: Mish has no closed form for it, and its outputs are not centred.
         """
-        ids = torch.linspace(
-            0, self.num_embeddings - 1, min(NUM_PROBES, self.num_embeddings), dtype=torch.float64, device="cpu"
-        )
+        num_probes = min(NUM_PROBES, self.num_embeddings)
+        probes = torch.linspace(0, self.num_embeddings - 1, num_probes, dtype=torch.float64, device="cpu")
         *hidden, last = self.layers
+        ids = probes.long().to(last.device)
         activations: Tensor | None = None
         for layer in hidden:  # in double, so that no thread count shows in the result
             wide = layer.double()
-            outputs = self._sketch(ids.long(), wide) if activations is None else functional.linear(activations, wide)
+            outputs = self._sketch(ids, wide) if activations is None else functional.linear(activations, wide)
             scale = outputs.square().mean().rsqrt()
             layer.mul_(scale)
             activations = functional.mish(outputs * scale)

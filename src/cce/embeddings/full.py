@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.base import check_budget
-from cce.embeddings.initialization import StartScale, normal_table
+from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.training_defaults import TrainingDefaults
@@ -31,10 +31,17 @@ class FullEmbedding(RandomEmbedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         shape = self.shapes(num_embeddings, embedding_dim, {}).parameters["codebook"]
-        self.codebook = normal_table(*shape, variance=self.start_variance, generator=generator)
+        self.codebook = new_parameter(shape, device=device, dtype=dtype)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Every row is a vector."""
+        normal_(self.codebook, variance=self.start_variance, generator=generator)
 
     def sources(self) -> tuple[int, int, list[OwnRow]]:
         """Each id is its own row."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range
 from cce.embeddings.base import MAX_IDS, check_budget
-from cce.embeddings.initialization import StartScale, normal_table
+from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
@@ -54,24 +54,32 @@ class HashEmbedding(RandomEmbedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, num_hashes=num_hashes, weighted=weighted, num_weights=num_weights)
         if num_weights is not None and not weighted:
             raise ValueError(f"num_weights goes with weighted=True, got num_weights={num_weights} without it.")
-        self.hash = MultiplyShift(num_hashes, num_rows, generator=generator)
+        self.hash = MultiplyShift(num_hashes, num_rows, device="meta")
         sizes = {"num_rows": num_rows, "num_hashes": num_hashes, "weighted": weighted, "num_weights": num_weights}
         shapes = self.shapes(num_embeddings, embedding_dim, sizes).parameters
-        variance = self.start_variance / num_hashes
-        self.codebook = normal_table(*shapes["codebook"], variance=variance, generator=generator)
+        self.codebook = new_parameter(shapes["codebook"], device=device, dtype=dtype)
         self.importance: nn.Parameter | None = None
         self.importance_hash: MultiplyShift | None = None
         if weighted:
             num_weights, _ = shapes["importance"]
             check_range("num_weights", num_weights, 1, num_embeddings + 1)
-            self.importance = nn.Parameter(torch.ones(shapes["importance"], device="cpu"))
+            self.importance = new_parameter(shapes["importance"], device=device, dtype=dtype)
             if num_weights < num_embeddings:
-                self.importance_hash = MultiplyShift(1, num_weights, generator=generator)
+                self.importance_hash = MultiplyShift(1, num_weights, device="meta")
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Variances of independent terms add up; weights are 1."""
+        normal_(self.codebook, variance=self.start_variance / self.hash.num_hashes, generator=generator)
+        if self.importance is not None:
+            nn.init.ones_(self.importance)
 
     def sources(self) -> tuple[int, int, list[HashedRows]]:
         """`num_hashes` hashed rows of one table."""

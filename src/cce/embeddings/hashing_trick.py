@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_flag
 from cce.embeddings.base import check_budget
-from cce.embeddings.initialization import StartScale, normal_table
+from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
@@ -39,14 +39,20 @@ class HashingTrickEmbedding(RandomEmbedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, signed=signed)
-        self.hash = MultiplyShift(1, num_rows, generator=generator)
-        self.sign = MultiplyShift(1, 2, generator=generator) if signed else None
-        shape = self.shapes(num_embeddings, embedding_dim, {"num_rows": num_rows, "signed": signed})
-        variance = self.start_variance
-        self.codebook = normal_table(*shape.parameters["codebook"], variance=variance, generator=generator)
+        self.hash = MultiplyShift(1, num_rows, device="meta")
+        self.sign = MultiplyShift(1, 2, device="meta") if signed else None
+        shapes = self.shapes(num_embeddings, embedding_dim, {"num_rows": num_rows, "signed": signed}).parameters
+        self.codebook = new_parameter(shapes["codebook"], device=device, dtype=dtype)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Every row is a vector."""
+        normal_(self.codebook, variance=self.start_variance, generator=generator)
 
     def sources(self) -> tuple[int, int, list[HashedRows]]:
         """One hashed row."""

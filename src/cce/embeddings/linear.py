@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import MAX_IDS, Embedding, check_weight
-from cce.indexing import Versioned, blocks, check_ids, rows_of
+from cce.indexing import Versioned, blocks, rows_of
 from cce.kernels import Layout, Lookup, gather_sum
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class LinearEmbedding(RowEmbedding):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`; the lookup checks the ids and minds the padding."""
         if not isinstance(input, Tensor) or input.dtype not in ID_TYPES:
-            check_ids(input, self.num_embeddings)
+            return super().forward(input)  # to be traced, or rejected
         if input.dim() == 1:
             return self.embed(input)
         shape = (*input.shape, self.embedding_dim)
@@ -114,7 +114,7 @@ class LinearEmbedding(RowEmbedding):
         columns, terms, _ = self.sources()
         weights = self.weights(ids.long())
         assert weights is not None
-        pieces = rows.view(len(ids), columns, terms, rows.shape[1] // (columns * terms))  # there may be no ids
+        pieces = rows.view(ids.shape[0], columns, terms, rows.shape[1] // (columns * terms))  # there may be no ids
         pieces = pieces * weights.to(rows.dtype).unsqueeze(-1)
         vectors = pieces.sum(dim=-2).flatten(start_dim=1)
         if self.padding_idx is None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cce.checks import check_range
 from cce.embeddings.base import Embedding, check_budget, check_weight
-from cce.embeddings.initialization import StartScale, normal_table, projection_table
+from cce.embeddings.initialization import StartScale, new_parameter, normal_, projection_
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
 from cce.kernels import gather_rows
@@ -40,13 +40,21 @@ class LowRankEmbedding(Embedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(rank=rank)
         check_range("rank", rank, 1, embedding_dim + 1)
         shapes = self.shapes(num_embeddings, embedding_dim, {"rank": rank}).parameters
-        self.narrow = normal_table(*shapes["narrow"], variance=self.start_variance, generator=generator)
-        self.projection = projection_table(*shapes["projection"], generator=generator)
+        self.narrow = new_parameter(shapes["narrow"], device=device, dtype=dtype)
+        self.projection = new_parameter(shapes["projection"], device=device, dtype=dtype)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """The narrow table carries the scale."""
+        normal_(self.narrow, variance=self.start_variance, generator=generator)
+        projection_(self.projection, generator=generator)
 
     def embed(self, ids: Tensor) -> Tensor:
         """The narrow row, widened."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from cce.checks import check_range
 from cce.embeddings.base import Embedding, check_budget, check_weight
-from cce.embeddings.initialization import StartScale, normal_table, projection_table
+from cce.embeddings.initialization import StartScale, new_parameter, normal_, projection_
 from cce.embeddings.low_rank import low_rank_factors
 from cce.embeddings.options import rules, wholes, within
 from cce.embeddings.shapes import Shapes
@@ -49,18 +49,27 @@ class MixedDimensionEmbedding(Embedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(block_sizes=block_sizes, block_dims=block_dims, temperature=temperature)
         _check_blocks(block_sizes, block_dims, num_embeddings, embedding_dim)
         self.temperature = temperature  # what the blocks were sized with
         self.starts = tuple(accumulate(block_sizes, initial=0))[:-1]
-        variance = self.start_variance
         self.narrow, self.projections = nn.ParameterList(), nn.ParameterList()
         for size, dim in zip(block_sizes, block_dims, strict=True):
-            self.narrow.append(normal_table(size, dim, variance=variance, generator=generator))
+            self.narrow.append(new_parameter((size, dim), device=device, dtype=dtype))
             if dim < embedding_dim:
-                self.projections.append(projection_table(dim, embedding_dim, generator=generator))
+                self.projections.append(new_parameter((dim, embedding_dim), device=device, dtype=dtype))
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """The narrow tables carry the scale."""
+        for narrow in self.narrow:
+            normal_(narrow, variance=self.start_variance, generator=generator)
+        for projection in self.projections:
+            projection_(projection, generator=generator)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Every block answers for the ids it holds; shapes never depend on which ids came."""

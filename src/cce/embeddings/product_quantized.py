@@ -23,7 +23,7 @@ from cce.clustering import (
 )
 from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.compositional import piece_shape
-from cce.embeddings.initialization import StartScale, normal_table
+from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
@@ -57,17 +57,24 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, num_columns=num_columns, residual=residual)
         num_columns, _ = piece_shape(embedding_dim, num_columns, summed=residual)
         self.residual = residual
         self.settings = checked_settings(settings)
-        self.assignments = Assignments(num_embeddings, num_columns, num_rows, generator=generator)
-        variance = self.start_variance / (num_columns if residual else 1)
+        self.assignments = Assignments(num_embeddings, num_columns, num_rows, device="meta")
         sizes = {"num_rows": num_rows, "num_columns": num_columns, "residual": residual}
         shape = self.shapes(num_embeddings, embedding_dim, sizes).parameters["codebook"]
-        self.codebook = normal_table(*shape, variance=variance, generator=generator)
+        self.codebook = new_parameter(shape, device=device, dtype=dtype)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Variances of independent terms add up."""
+        num_terms = self.assignments.num_columns if self.residual else 1
+        normal_(self.codebook, variance=self.start_variance / num_terms, generator=generator)
 
     def sources(self) -> tuple[int, int, list[LearnedRows]]:
         """One row of each codebook: side by side, or summed when residual."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.codes import Codes, check_bits
 from cce.embeddings.full import FullEmbedding
-from cce.embeddings.initialization import StartScale, normal_table
+from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.linear import RowEmbedding
 from cce.embeddings.options import choice, rules
 from cce.embeddings.rounding import Rounding
@@ -60,13 +60,20 @@ class QuantizationAwareEmbedding(RowEmbedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(bits=bits, scale_by=scale_by)
         self.rounding, self.scale_by = Rounding(bits, FEW_HEADROOMS), scale_by
         shape = self.shapes(num_embeddings, embedding_dim, {"scale_by": scale_by}).parameters["codebook"]
-        self.codebook = normal_table(*shape, variance=self.start_variance, generator=generator)
+        self.codebook = new_parameter(shape, device=device, dtype=dtype)
         self.fitted = FittedScale(embedding_dim if scale_by == "column" else 1)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Rows as of the full table, and a scale that fits them."""
+        normal_(self.codebook, variance=self.start_variance, generator=generator)
         self.fit_scale()
 
     @property
@@ -107,7 +114,7 @@ class QuantizationAwareEmbedding(RowEmbedding):
     @torch.no_grad()
     def to_codes(self) -> tuple[Codes, Tensor]:
         """The codes of all rows and their scale, with which they are the table as it is evaluated."""
-        codes = Codes(self.num_embeddings, self.embedding_dim, bits=self.rounding.bits)
+        codes = Codes(self.num_embeddings, self.embedding_dim, bits=self.rounding.bits, device="cpu")
         scale = self._fitted_scale() if self.training else self.scale
         for block in blocks(self.num_embeddings, BLOCK):
             rows = self.codebook[int(block[0]) : int(block[-1]) + 1]
@@ -167,8 +174,8 @@ class FittedScale(IndexModule):
 
     def __init__(self, num_scales: int) -> None:
         super().__init__()
-        self.scale = torch.ones(1, num_scales, dtype=torch.float32, device="cpu")
-        self.num_lookups = torch.zeros(1, dtype=torch.int64, device="cpu")
+        self.scale = torch.empty(1, num_scales, dtype=torch.float32, device="meta")
+        self.num_lookups = torch.empty(1, dtype=torch.int64, device="meta")
 
     def is_due(self) -> bool:
         """Count a lookup, and say whether scales are to be fitted before it."""

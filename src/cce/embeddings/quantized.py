@@ -11,13 +11,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cce import compiled
 from cce.checks import check_range
 from cce.embeddings.base import MAX_IDS, Embedding, check_weight
 from cce.embeddings.codes import Codes, check_bits, row_nbytes
-from cce.embeddings.initialization import StartScale, output_variance
+from cce.embeddings.initialization import StartScale, new_parameter, output_variance
 from cce.embeddings.options import choice, optional, rules, whole
 from cce.embeddings.rounding import FOUR
 from cce.embeddings.shapes import Shapes
@@ -25,7 +25,6 @@ from cce.embeddings.training_defaults import TrainingDefaults
 from cce.indexing import (
     MultiplyShift,
     blocks,
-    check_generator,
     group_of,
     group_starts,
 )
@@ -76,6 +75,8 @@ class QuantizedEmbedding(Embedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         if sparse:
@@ -88,11 +89,11 @@ class QuantizedEmbedding(Embedding):
         self.scale_by = scale_by
         sizes = {"num_learned": num_learned, "num_shared": num_shared, "bits": bits, "scale_by": scale_by}
         shapes = self.shapes(num_embeddings, embedding_dim, sizes)
-        self.hash = MultiplyShift(1, self.num_shared, generator=generator) if self.num_shared else None
-        self.codes = Codes(*shapes.codes, bits=bits)
-        self.scale = nn.Parameter(torch.empty(shapes.parameters["scale"], device="cpu"))
+        self.hash = MultiplyShift(1, self.num_shared, device="meta") if self.num_shared else None
+        self.codes = Codes(*shapes.codes, bits=bits, device="meta")
+        self.scale = new_parameter(shapes.parameters["scale"], device=device, dtype=dtype)
         self.gradients: RowGradients | None = None  # where an optimizer that moves the codes has them
-        self._start(generator)
+        self.reset_parameters(generator)
 
     @property
     def num_params(self) -> int:
@@ -242,16 +243,15 @@ class QuantizedEmbedding(Embedding):
         tensors = [ids, self.scale, self.codes.values, *([] if self.hash is None else [self.hash.seeds])]
         return all(tensor.is_cpu for tensor in tensors)
 
-    def _start(self, generator: torch.Generator | None) -> None:
+    def init_parameters(self, generator: torch.Generator | None) -> None:
         """Codes of independent normal values; a table of zeros has the scale of the uniform start."""
-        check_generator(generator)
         deviation = self.start_variance**0.5
         with torch.no_grad():
             size = deviation or output_variance(self.embedding_dim) ** 0.5
             self.scale.fill_(self.codes.rounding.headroom * size / self.codes.largest)
             for block in blocks(len(self.codes.values), BLOCK):
                 drawn = torch.randn(len(block), self.embedding_dim, generator=generator, device="cpu")
-                self._round(int(block[0]), drawn.mul_(deviation))
+                self._round(int(block[0]), drawn.mul_(deviation).to(self.scale.device))
 
     def _round(self, first: int, values: Tensor) -> None:
         """Set the codes of the rows from `first` on to the nearest ones."""

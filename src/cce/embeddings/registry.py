@@ -19,6 +19,7 @@ from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.hashing_trick import HashingTrickEmbedding
+from cce.embeddings.initialization import check_placement
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from cce.footprint import Footprint
 
-LEAST_ITEMSIZE = 2  # of a trainable type: torch stores float8, and can neither add it up nor step on it
 METHODS: dict[str, type[Embedding]] = {
     kind.method: kind
     for kind in (
@@ -115,8 +115,8 @@ def create_embedding(
         raise ValueError(f"num_learned of a budget goes by feature: give one table num_learned itself, got {got}.")
     itemsize = (dtype or torch.get_default_dtype()).itemsize
     request = TableRequest(kind, num_embeddings, embedding_dim, options, itemsize=itemsize)
-    common = {"generator": make_generator(seed, generator)}
-    return make_table(request.for_budget(limit), options, common, kind=kind).to(device, dtype)
+    common = {"generator": make_generator(seed, generator), "device": device, "dtype": dtype}
+    return make_table(request.for_budget(limit), options, common, kind=kind)
 
 
 def find_method(method: str | type[Embedding]) -> type[Embedding]:
@@ -144,16 +144,3 @@ def make_table(
     arguments = dict(options) | footprint.sizes | dict(common)
     kind = kind or METHODS[footprint.method]
     return kind(footprint.num_embeddings, footprint.embedding_dim, **arguments)
-
-
-def check_placement(device: torch.device | str | None, dtype: torch.dtype | None) -> None:
-    """Reject a device that is not there, and a dtype that cannot be trained."""
-    if device is not None:
-        try:
-            torch.empty(0, device=device)
-        except (RuntimeError, AssertionError, TypeError):
-            raise ValueError(f"device must be one that torch finds here, such as 'cpu', got {device!r}.") from None
-    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise TypeError(f"dtype must be a floating-point torch.dtype such as torch.float32, got {dtype!r}.")
-    if dtype is not None and dtype.itemsize < LEAST_ITEMSIZE:
-        raise ValueError(f"dtype must have sums in torch: for rows of 8 bits take method 'quantized', got {dtype}.")

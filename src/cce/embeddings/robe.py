@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cce.checks import check_range
 from cce.embeddings.base import MAX_IDS, check_budget
 from cce.embeddings.compositional import default_columns
-from cce.embeddings.initialization import StartScale, normal_table
+from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
@@ -44,14 +44,21 @@ class RobeEmbedding(RandomEmbedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         check_range("num_embeddings · embedding_dim", num_embeddings * embedding_dim, 1, MAX_IDS)
         self.check_options(size=size, block_size=block_size)
         self.block_size = block_size or embedding_dim // default_columns(embedding_dim)
-        self.hash = MultiplyShift(1, size, generator=generator)
+        self.hash = MultiplyShift(1, size, device="meta")
         shape = self.shapes(num_embeddings, embedding_dim, {"size": size}).parameters["codebook"]
-        self.codebook = normal_table(*shape, variance=self.start_variance, generator=generator)
+        self.codebook = new_parameter(shape, device=device, dtype=dtype)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Every value is one of a vector."""
+        normal_(self.codebook, variance=self.start_variance, generator=generator)
 
     def sources(self) -> tuple[int, int, list[CircularPlaces]]:
         """The index in the array of each value of the vector."""

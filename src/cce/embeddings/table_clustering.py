@@ -52,7 +52,9 @@ def cluster_table(
         settings=settings,
         padding_idx=table.padding_idx,
         generator=generator,
-    ).to(parameter.device, parameter.dtype)
+        device=parameter.device,
+        dtype=parameter.dtype,
+    )
     if counts is not None and settings is None:
         clustered.fit_where_it_counts(table.to_dense, counts, generator=generator)
     else:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import Embedding, check_budget, check_weight
-from cce.embeddings.initialization import StartScale, normal_table, output_variance, scale_factor
+from cce.embeddings.initialization import StartScale, new_parameter, normal_, output_variance, scale_factor
 from cce.embeddings.options import rules, wholes
 from cce.embeddings.shapes import Shapes
 from cce.indexing import balanced_radices, mixed_radix_digits
@@ -43,19 +43,24 @@ class TensorTrainEmbedding(Embedding):
         sparse: bool = False,
         start_scale: StartScale = "uniform",
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(ranks=ranks)
         self.ranks = ranks
         self.radices = _radices(num_embeddings)
         self.factors = dimension_factors(embedding_dim)
-        # an output is a sum over r_1 · r_2 products of three values, one from each core
-        variance = (output_variance(embedding_dim) / math.prod(ranks)) ** (1 / NUM_CORES)
-        self.cores = nn.ParameterList(
-            normal_table(radix, width, variance=variance, generator=generator)
-            for radix, width in self.shapes(num_embeddings, embedding_dim, {"ranks": ranks}).parameters.values()
-        )
-        scale_factor(self.cores[-1], self.start_variance, embedding_dim)
+        shapes = self.shapes(num_embeddings, embedding_dim, {"ranks": ranks}).parameters.values()
+        self.cores = nn.ParameterList(new_parameter(shape, device=device, dtype=dtype) for shape in shapes)
+        self.reset_parameters(generator)
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """An output sums r_1 · r_2 products of three values, one from each core; the last core carries the scale."""
+        variance = (output_variance(self.embedding_dim) / math.prod(self.ranks)) ** (1 / NUM_CORES)
+        for core in self.cores:
+            normal_(core, variance=variance, generator=generator)
+        scale_factor(self.cores[-1], self.start_variance, self.embedding_dim)
 
     def embed(self, ids: Tensor) -> Tensor:
         """The product of one slice of each core."""

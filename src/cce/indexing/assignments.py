@@ -6,7 +6,6 @@ How they are stored is the business of their `PointerStore`. They stay on the CP
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -20,6 +19,7 @@ from cce.indexing.state import IndexModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 class Assignments(IndexModule):
@@ -29,7 +29,7 @@ class Assignments(IndexModule):
     learned; with ids numbered by falling frequency these are the frequent ones. The others stay hashed and cost
     nothing; with `share_tail` all of them point to the first row of each column instead. With `path` the pointers are
     mapped from that file instead of held in memory: from what an existing file holds, or from a new one.
-    `share_memory()`, also of a model around it, shares them between processes.
+    `share_memory()`, also of a model around it, shares them between processes. On the meta device nothing is drawn.
     """
 
     index_state: ClassVar[tuple[str, ...]] = ()  # the pointers save themselves
@@ -44,6 +44,7 @@ class Assignments(IndexModule):
         share_tail: bool = False,
         path: Path | str | None = None,
         generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
         num_learned = num_embeddings if num_learned is None else num_learned
@@ -51,12 +52,9 @@ class Assignments(IndexModule):
         self.num_embeddings = num_embeddings
         self.num_learned = num_learned
         self.share_tail = share_tail
-        self.hash = MultiplyShift(num_columns, num_rows, generator=generator)
-        is_filled = path is not None and Path(path).exists()
-        self.pointers = PointerStore(num_learned, num_columns, num_rows, path=path)
-        if not is_filled:
-            for ids in blocks(num_learned):
-                self.write(ids, self.hash(ids))
+        self.hash = MultiplyShift(num_columns, num_rows, generator=generator, device=device)
+        self.pointers = PointerStore(num_learned, num_columns, num_rows, path=path, is_meta=self.hash.seeds.is_meta)
+        self._point_to_hashed_rows()
 
     @property
     def num_rows(self) -> int:
@@ -91,6 +89,20 @@ class Assignments(IndexModule):
         """Point consecutive ids `(n)`, as `blocks` gives them, to `rows` `(n, num_columns)`."""
         self.pointers.write(int(ids[0]), rows)
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw another hash function, and point where it says; what a mapped file held is kept the first time."""
+        self.hash.reset_parameters(generator)
+        self._point_to_hashed_rows()
+
+    def _point_to_hashed_rows(self) -> None:
+        if self.pointers.is_meta:
+            return
+        if self.pointers.is_saved:
+            self.pointers.is_saved = False
+            return
+        for ids in blocks(self.num_learned):
+            self.write(ids, self.hash(ids.to(self.hash.seeds.device)))
+
     def stage(self, pointers: PointerStore) -> PointerStore:
         """Prepare `replace`, which then cannot fail half-way: see `PointerStore.stage`."""
         return self.pointers.stage(pointers)
@@ -105,8 +117,9 @@ class Assignments(IndexModule):
         self.replace(self.stage(PointerStore(self.num_learned, self.num_columns, num_rows)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
-        """Follow the seeds into shared memory, but to no device."""
+        """Follow the seeds into shared memory and to the meta device, but to no other."""
         applied = super()._apply(fn, recurse)
+        self.pointers.set_meta(self.hash.seeds.is_meta)
         if self.hash.seeds.is_cpu and self.hash.seeds.is_shared():  # type: ignore[no-untyped-call]
             self.pointers.share_memory_()
         return applied
@@ -118,11 +131,13 @@ class Assignments(IndexModule):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         found, shape = (state_dict.pop(prefix + name, None) for name in ("pointers", "pointer_shape"))
         super()._load_from_state_dict(state_dict, prefix, *args)
-        _, _, missing_keys, _, error_msgs = args
+        local_metadata, _, missing_keys, _, error_msgs = args
         if found is None:
             missing_keys.append(prefix + "pointers")
             return
         try:
+            if local_metadata.get("assign_to_params_buffers", False):
+                self.pointers.set_meta(False)
             self.pointers.load(found, shape)
         except ValueError as error:
             error_msgs.append(f"pointers mismatch for {prefix}pointers: {error}")

@@ -60,19 +60,27 @@ def stack_rows(rows: Tensor, num_rows: int) -> Tensor:
 class MultiplyShift(IndexModule):
     """`num_hashes` independent random functions from ids to `[0, num_rows)`.
 
-    Ids `(*s)` give rows `(*s, num_hashes)`.
+    Ids `(*s)` give rows `(*s, num_hashes)`. On the meta device they are not drawn.
     """
 
     index_state = ("seeds",)
     device_tensors = ("seeds",)
 
-    def __init__(self, num_hashes: int, num_rows: int, *, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self,
+        num_hashes: int,
+        num_rows: int,
+        *,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
         super().__init__()
         check_range("num_hashes", num_hashes, 0, MAX_ROWS)
         check_range("num_rows", num_rows, 1, MAX_ROWS)
         self.num_hashes = num_hashes
         self.num_rows = num_rows
-        self.seeds = draw_seeds(num_hashes, generator)
+        self.seeds = torch.empty(num_hashes, 3, dtype=torch.int64, device=device)
+        self.reset_parameters(generator)
 
     @property
     def rows_per_column(self) -> tuple[int, ...]:
@@ -91,9 +99,10 @@ class MultiplyShift(IndexModule):
         """+1 or −1, `(*s, num_hashes)`, from the top bit: use functions of their own for signs and rows."""
         return 1 - 2 * (hash32(ids, self.seeds) >> 31)
 
-    def redraw(self, generator: torch.Generator | None = None) -> None:
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Become other random functions, in place."""
-        self.seeds.copy_(draw_seeds(self.num_hashes, generator))
+        if not self.seeds.is_meta:
+            self.seeds.copy_(draw_seeds(self.num_hashes, generator))
 
     def extra_repr(self) -> str:
         """What `print` shows."""

@@ -30,6 +30,7 @@ class PointerStore:
     bits: the width of a pointer; by default the narrowest that can name the rows.
     path: map the pointers from this file: from what it holds, or from a new one.
     shared: hold them in memory that other processes see, too, if the store is sent to them.
+    is_meta: hold nothing yet, as tensors on the meta device do: `set_meta(False)` allocates or maps the pointers.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class PointerStore:
         bits: int | None = None,
         path: Path | str | None = None,
         shared: bool = False,
+        is_meta: bool = False,
     ) -> None:
         check_range("num_ids", num_ids, 0, 1 << 62)
         check_range("num_columns", num_columns, 1, MAX_ROWS)
@@ -50,7 +52,9 @@ class PointerStore:
         self.path = None if path is None or num_ids == 0 else Path(path)
         if shared and path is not None:
             raise ValueError(f"give one of path and shared, got path={path} and shared=True.")
-        self.words = self._allocate() if self.path is None else self._map_file(self.path)
+        self.is_saved = False  # whether they are what a file held before it was mapped
+        self.words = self._empty_words()
+        self.set_meta(is_meta)
         if shared:
             self.share_memory_()
 
@@ -58,6 +62,18 @@ class PointerStore:
     def nbytes(self) -> int:
         """Bytes of all pointers."""
         return self.words.nbytes
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether there is nothing in memory."""
+        return self.words.is_meta
+
+    def set_meta(self, is_meta: bool) -> None:  # noqa: FBT001
+        """Drop the pointers, or allocate or map them if there are none."""
+        if is_meta:
+            self.words = self._empty_words()
+        elif self.is_meta:
+            self.words = torch.zeros_like(self.words, device="cpu") if self.path is None else self._map_file(self.path)
 
     @property
     def is_shared(self) -> bool:
@@ -135,7 +151,7 @@ class PointerStore:
 
         Equal numbers of words may hold other numbers of these. (A state dict has only tensors, and this one no bytes.)
         """
-        shape = torch.empty(self.num_ids, self.num_columns, self.bits, 0, dtype=torch.uint8, device="cpu")
+        shape = torch.empty(self.num_ids, self.num_columns, self.bits, 0, dtype=torch.uint8, device=self.words.device)
         return {"pointers": self.words, "pointer_shape": shape}
 
     def load(self, words: Tensor, shape: Tensor | None) -> None:
@@ -147,6 +163,8 @@ class PointerStore:
         words = words.reshape(-1).view(WORDS[bits])
         if not _names_rows(words.cpu(), bits, self.num_rows):
             raise ValueError(f"they must lie in [0, {self.num_rows}).")
+        if self.is_meta:
+            return  # as a parameter on the meta device takes nothing over
         if bits == self.bits:
             self.words.copy_(words)
         else:
@@ -168,17 +186,18 @@ class PointerStore:
             pointers = around
         self.words[first:last] = pack(pointers, self.bits)
 
-    def _allocate(self) -> Tensor:
+    def _empty_words(self) -> Tensor:
         nbytes = packed_nbytes(self.num_ids * self.num_columns, self.bits)
-        return torch.zeros(nbytes // WORDS[self.bits].itemsize, dtype=WORDS[self.bits], device="cpu")
+        return torch.empty(nbytes // WORDS[self.bits].itemsize, dtype=WORDS[self.bits], device="meta")
 
     def _map_file(self, path: Path) -> Tensor:
-        nbytes, exists = packed_nbytes(self.num_ids * self.num_columns, self.bits), path.exists()
+        nbytes, exists = self.words.nbytes, path.exists()
         if exists and path.stat().st_size != nbytes:
             needed = f"{nbytes} bytes for ({self.num_ids}, {self.num_columns}) pointers of {self.bits} bits"
             raise ValueError(f"path must hold {needed}, got {path.stat().st_size}: {path}.")
         dtype = WORDS[self.bits]
-        words = torch.from_file(str(path), shared=True, size=nbytes // dtype.itemsize, dtype=dtype)
+        words = torch.from_file(str(path), shared=True, size=nbytes // dtype.itemsize, dtype=dtype, device="cpu")
+        self.is_saved = exists
         if exists and not _names_rows(words, self.bits, self.num_rows):
             raise ValueError(f"path must hold pointers in [0, {self.num_rows}), got others: {path}.")
         return words

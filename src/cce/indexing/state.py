@@ -53,7 +53,7 @@ def versions_of(modules: Iterable[nn.Module]) -> list[Version]:
 class IndexModule(Versioned):
     """A module whose attributes `index_state` are tensors saved with it, mostly of integers.
 
-    Those that are `device_tensors` as well follow `.to(device)`; the others stay on the CPU.
+    Those that are `device_tensors` as well follow `.to(device)`; the others stay on the CPU, or on the meta device.
     """
 
     index_state: ClassVar[tuple[str, ...]]
@@ -67,9 +67,15 @@ class IndexModule(Versioned):
     def _index_state(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in self.index_state}
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Set the index state to what it is at the start: zeros, unless a class draws it from `generator`."""
+        del generator
+        for tensor in self._index_state().values():
+            tensor.zero_()
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
-        for name in self.device_tensors:
-            setattr(self, name, fn(getattr(self, name)))
+        for name, tensor in self._index_state().items():
+            setattr(self, name, fn(tensor) if name in self.device_tensors else _applied_on_cpu(tensor, fn))
         applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return applied
 
@@ -101,8 +107,8 @@ class IndexModule(Versioned):
                 error_msgs.append(
                     f"{name} mismatch for {prefix}{name}: the checkpoint has {theirs}, the module {ours}."
                 )
-            elif name in self.device_tensors and local_metadata.get("assign_to_params_buffers", False):
-                setattr(self, name, found)  # the module's own may be on the meta device, which holds nothing
+            elif local_metadata.get("assign_to_params_buffers", False):
+                setattr(self, name, found if name in self.device_tensors else found.to("cpu", copy=True))
             else:
                 tensor.copy_(found)
 
@@ -118,6 +124,14 @@ class IndexModule(Versioned):
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrived = {name: torch.as_tensor(state[name][0]).view(state[name][1]) for name in self.index_state}
         super().__setstate__(state | arrived)
+
+
+def _applied_on_cpu(tensor: Tensor, fn: Callable[[Tensor], Tensor]) -> Tensor:
+    """The tensor where it is, unless `fn` leads to the meta device or from it to another: then zeros on the CPU."""
+    goes_to_meta = fn(torch.empty(0, device=tensor.device)).is_meta
+    if tensor.is_meta == goes_to_meta:
+        return tensor
+    return torch.zeros_like(tensor, device="meta" if goes_to_meta else "cpu")
 
 
 def _bytes_of(tensor: Tensor) -> Tensor:

@@ -61,8 +61,8 @@ class CompressedEmbeddingBagCollection(EmbeddingBagCollectionInterface):  # type
         self._configs, self._is_weighted = tables, is_weighted
         self.embedding_bags = nn.ModuleDict()
         for config, footprint in zip(tables, share_out(requests, limit), strict=True):
-            table = make_table(footprint, options, {"generator": generator})
-            table = table.to(device, data_type_to_dtype(config.data_type))
+            common = {"generator": generator, "device": device, "dtype": data_type_to_dtype(config.data_type)}
+            table = make_table(footprint, options, common)
             mode = pooling_type_to_str(config.pooling)
             self.embedding_bags[config.name] = EmbeddingBag(table, mode=mode, include_last_offset=True)
         self._names = [name for names in get_embedding_names_by_table(tables) for name in names]

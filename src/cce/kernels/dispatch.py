@@ -92,7 +92,7 @@ class Lookup:
         if launch is not None:
             return cpu.look_up(launch, ids, codebooks, bags=bags, shape=shape, sparse=tables[0].sparse)
         if bags is None:
-            ids = ids.view(len(ids), len(tables))
+            ids = ids.view(ids.shape[0], len(tables))  # len(ids) would make a traced size a constant
         if bags is None and _suits_operator(tables, ids):
             vectors: Tensor = torch.ops.cce.look_up(ids, codebooks, self.handle, torch.is_grad_enabled())[0]
         else:

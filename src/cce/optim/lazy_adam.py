@@ -97,8 +97,9 @@ class LazyAdam(RowOptimizer):
 
     def _begin(self, parameter: Tensor) -> None:
         state = self.state[parameter]
-        if "step" not in state:
-            state["step"] = torch.zeros((), dtype=torch.float32)
+        if not isinstance(state.get("step"), Tensor):  # a number in states of torch's SparseAdam
+            state["step"] = torch.tensor(float(state.get("step", 0)), device="cpu")
+        if MOMENTS[0] not in state:
             for name in MOMENTS:
                 state[name] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
 

@@ -18,6 +18,6 @@ pytest.register_assert_rewrite(  # before they are imported: a failed assertion 
 )
 
 from cce.testing.base import DIM, NUM_IDS  # noqa: E402
-from cce.testing.contract import SLOW_TESTS, EmbeddingContract, LinearContract  # noqa: E402
+from cce.testing.contract import ONCE_A_CLASS, SLOW_TESTS, EmbeddingContract, LinearContract  # noqa: E402
 
-__all__ = ["DIM", "NUM_IDS", "SLOW_TESTS", "EmbeddingContract", "LinearContract"]
+__all__ = ["DIM", "NUM_IDS", "ONCE_A_CLASS", "SLOW_TESTS", "EmbeddingContract", "LinearContract"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from cce.testing.base import DIM
@@ -19,8 +21,11 @@ SLOW_TESTS = frozenset(  # tests that compile, start a process or make many tabl
         "test_starts_with_the_common_mean_and_variance",
         "test_state_dict_round_trip_in_a_new_process",
         "test_torch_compile",
-        "test_torch_export",
+        "test_torch_export_with_any_number_of_ids",
     }
+)
+ONCE_A_CLASS = frozenset(
+    name for kind in (ModuleTests, ProcessTests) for name in vars(kind) if name.startswith("test_")
 )
 
 
@@ -29,8 +34,15 @@ class EmbeddingContract(ValueTests, ModuleTests, ProcessTests, SizeTests):
 
     Class attributes say where a method differs from the rule: `options`, `compression`, `budget_excess`,
     `fills_budget`, `fits_tables`, `has_sparse`, `has_matrix_products`. A test that does not apply is switched off by
-    setting its name to None.
+    setting its name to None. `class TestMore(TestMine, variant=True)` tests other `options` of a class that is under
+    contract already, by its values and sizes alone: pickles, processes and compilers are tried `ONCE_A_CLASS`.
     """
+
+    def __init_subclass__(cls, *, variant: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if variant:
+            for name in ONCE_A_CLASS:
+                setattr(cls, name, None)
 
 
 class LinearContract(EmbeddingContract):

@@ -1,4 +1,4 @@
-"""A table as a torch module: copies, pickles, states, devices, `torch.compile`, `torch.export`, `torch.func`."""
+"""A table as a torch module: copies, states, devices, `torch.compile`, `torch.export`, `torch.fx`, `torch.func`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim.swa_utils import AveragedModel
 
+from cce.embeddings import EmbeddingBag
 from cce.testing.base import DIM, ContractBase
 
 
@@ -43,9 +44,29 @@ class ModuleTests(ContractBase):
         other.load_state_dict(table.state_dict())
         self.assert_same(other(ids), table(ids))
 
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def test_the_constructor_takes_a_device_and_a_dtype(self) -> None:
+        table = self.make(device="meta", dtype=torch.float64)
+        assert {(tensor.device.type, tensor.dtype) for tensor in table.parameters()} == {("meta", torch.float64)}
+        with torch.device("meta"):
+            table = self.make()
+        assert all(tensor.is_meta for tensor in table.state_dict().values())
+        assert {tensor.dtype for tensor in table.parameters()} == {torch.float32}
+
+    def test_reset_parameters_draws_what_the_constructor_does(self) -> None:
+        expected, ids = self.make(seed=3), self.ids(50)
+        state = copy.deepcopy(expected.state_dict())  # a lookup may count
+        for table in (self.make(seed=1), self.make(device="meta").to_empty(device="cpu")):
+            table.reset_parameters(torch.Generator().manual_seed(3))
+            for name, tensor in state.items():
+                assert torch.equal(table.state_dict()[name], tensor), name
+            self.assert_same(table(ids), expected(ids))
+        table.reset_parameters()
+        assert not torch.equal(table(ids), expected(ids))
+
     def test_a_table_made_on_the_meta_device_takes_over_a_state(self) -> None:
         table, empty, ids = self.make(), self.make(seed=1, device="meta"), self.ids(50)
-        assert all(parameter.is_meta for parameter in empty.parameters())
         empty.load_state_dict(table.state_dict(), assign=True)
         self.assert_same(empty(ids), table(ids))
 
@@ -63,10 +84,20 @@ class ModuleTests(ContractBase):
         for name, parameter in table.named_parameters():
             torch.testing.assert_close(gradients[name], parameter.grad)
 
-    def test_torch_export(self) -> None:
-        table, ids = self.make(padding_idx=0), self.ids(6, 4)
-        exported = torch.export.export(table, (ids,))
-        torch.testing.assert_close(exported.module()(ids), table(ids))
+    def test_torch_export_with_any_number_of_ids(self) -> None:
+        table, sizes = self.make(padding_idx=0), torch.export.Dim("n")
+        program = torch.export.export(table, (self.ids(6, 4),), dynamic_shapes=({0: sizes},)).module()
+        for ids in (self.ids(6, 4), self.ids(9, 4), self.ids(1, 4), self.ids(0, 4)):
+            torch.testing.assert_close(program(ids), table(ids))
+
+    def test_torch_fx_keeps_the_table_whole(self) -> None:
+        table, ids = self.make(), self.ids(12)
+        bag, offsets = EmbeddingBag(table, mode="sum"), torch.tensor([0, 5])
+        self.assert_same(torch.fx.symbolic_trace(table)(ids), table(ids))
+        self.assert_same(torch.fx.symbolic_trace(bag)(ids, offsets), bag(ids, offsets))
+        traced = torch.fx.symbolic_trace(torch.nn.Sequential(table, torch.nn.Flatten()))
+        assert [node.target for node in traced.graph.nodes if node.op == "call_module"] == ["0", "1"]
+        assert {id(each) for each in traced.parameters()} == {id(each) for each in table.parameters()}
 
     def test_vmap_and_functional_gradients(self) -> None:
         table, ids = self.make(), self.ids(5, 3)
@@ -99,11 +130,6 @@ class ModuleTests(ContractBase):
             vectors = torch.func.functional_call(table, moved, (ids,))
         assert vectors.device.type == "cuda"
         assert vectors.shape == (7, 3, DIM)
-
-    def test_a_default_device_does_not_disturb(self) -> None:
-        with torch.device("meta"):
-            table = self.make()
-        self.assert_same(table.to_dense(), self.make().to_dense())
 
     # -- names and averages --------------------------------------------------------------------------------------------
 

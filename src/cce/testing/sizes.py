@@ -21,16 +21,16 @@ class SizeTests(ContractBase):
         assert table.nbytes == sum(tensor.nbytes for tensor in table.state_dict().values())
         assert table.nbytes == table.codebook_nbytes + table.pointer_nbytes
 
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_its_footprint_is_what_it_holds(self, dtype: torch.dtype) -> None:
-        table = self.make(dtype=dtype)
-        request = TableRequest(self.table_class, NUM_IDS, DIM, self.options, itemsize=dtype.itemsize)
-        planned = request.for_budget(Budget(compression=self.compression))
-        arguments = self.table_class.complete_options({**self.options, **planned.sizes})
-        shapes = self.table_class.shapes(NUM_IDS, DIM, arguments)
-        assert dict(shapes.parameters) == {name: tuple(p.shape) for name, p in table.named_parameters()}
-        for name in ("num_params", "codebook_nbytes", "pointer_nbytes", "nbytes"):
-            assert getattr(planned, name) == getattr(table, name), name
+    def test_its_footprint_is_what_it_holds(self) -> None:
+        for dtype in (torch.float32, torch.float64):
+            table = self.make(dtype=dtype)
+            request = TableRequest(self.table_class, NUM_IDS, DIM, self.options, itemsize=dtype.itemsize)
+            planned = request.for_budget(Budget(compression=self.compression))
+            arguments = self.table_class.complete_options({**self.options, **planned.sizes})
+            shapes = self.table_class.shapes(NUM_IDS, DIM, arguments)
+            assert dict(shapes.parameters) == {name: tuple(p.shape) for name, p in table.named_parameters()}
+            for name in ("num_params", "codebook_nbytes", "pointer_nbytes", "nbytes"):
+                assert getattr(planned, name) == getattr(table, name), name
 
     # -- budgets -------------------------------------------------------------------------------------------------------
 

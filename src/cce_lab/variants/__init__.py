@@ -1,8 +1,10 @@
 """Variants of the paper's CCE, most of them from its appendix "What didn't work", as methods of their own.
 
-`cce_lab.methods` registers them.
+A plug-in like any other: `cce.load_plugins(["cce_lab.variants"])`, `--plugin cce_lab.variants` in the shell, `plugins` in
+a recipe. No entry point announces it: verbs that do without torch would have to load it.
 """
 
+from cce import register_method
 from cce_lab.variants.circular import CircularEmbedding
 from cce_lab.variants.counted import CountedEmbedding
 from cce_lab.variants.first_rows import FirstRowsEmbedding
@@ -20,6 +22,9 @@ VARIANTS = (
     SettlingEmbedding,
     SummedEmbedding,
 )
+for kind in VARIANTS:
+    register_method(kind)
+
 __all__ = [
     "VARIANTS",
     "CircularEmbedding",

@@ -272,7 +272,7 @@ def test_a_lookup_follows_everything_that_moves():
     check(table, ids)
     table.cluster(generator=seeded(1))  # other rows, pointers of another type
     check(table, ids)
-    table.helper.redraw(seeded(2))
+    table.helper.reset_parameters(seeded(2))
     check(table, ids)
     check(table.double(), ids)
     check(table.float().share_memory(), ids)
