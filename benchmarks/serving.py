@@ -26,17 +26,19 @@ from torch import Tensor, nn
 
 import cce
 from benchmarks.side_by_side import keep, resident
-from cce.indexing import PointerStore
+from cce.indexing import Assignments, HashedRows, LearnedRows, MultiplyShift, PointerStore
+from cce.kernels import Layout
 from cce.serving import freeze, numpy_reader
 from cce.serving.bundle import write_bundle
 from cce.serving.collection import FrozenCollection
 from cce.serving.frozen_tables import FrozenRows
-from cce.serving.row_groups import HashRows, PointerRows
 from cce.serving.stored_rows import StoredRows
 from cce.text import format_bytes, format_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from cce.indexing import RowSource
 
     LookUp = Callable[[Tensor], Any]
 
@@ -189,11 +191,16 @@ def _frozen_rows(table: numpy_reader.Table) -> FrozenRows:
     learned, *hashed = spec["groups"]
     store = PointerStore(0, len(learned["slots"]), learned["num_rows"], bits=learned["bits"])
     store.num_ids, store.words = learned["num_learned"], mapped("groups.0.words")
-    groups = [PointerRows(store, None, learned["slots"], learned["first_rows"])]
-    groups += [HashRows(mapped("groups.1.seeds"), g["num_rows"], g["slots"], g["first_rows"]) for g in hashed]
+    sources: list[RowSource] = [LearnedRows(Assignments.of(store), learned["slots"], learned["first_rows"])]
+    for group in hashed:
+        function = MultiplyShift(len(group["slots"]), group["num_rows"])
+        function.seeds = mapped("groups.1.seeds")
+        sources.append(HashedRows(function, group["slots"], group["first_rows"]))
     size = (spec["num_embeddings"], spec["embedding_dim"], spec["padding_idx"])
     rows = StoredRows(mapped("rows.values"), scale)
-    return FrozenRows(size, rows, groups, columns=spec["columns"], terms=spec["terms"])
+    num_rows, width = rows.values.shape
+    layout = Layout(size[0], spec["columns"], spec["terms"], width, num_rows, sources, size[2])
+    return FrozenRows(size, rows, layout)
 
 
 # -- memory and time to open -------------------------------------------------------------------------------------------

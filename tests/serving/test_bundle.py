@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 import cce
 from cce.serving import freeze_table
-from cce.serving.bundle import write_bundle, write_dense
+from cce.serving.bundle import frozen_tables, write_bundle, write_dense
 from helpers.frozen import make_model, make_schema, make_table
 
 
@@ -34,11 +34,13 @@ def test_every_tensor_lies_at_a_multiple_of_its_size_and_is_read_back(codebook, 
         end = last
     assert start + end == size
     tensors = load_file(tmp_path / "model.safetensors")
-    state = frozen.state_dict()
-    assert len(tensors) == len(state)
+    tables = frozen_tables(frozen)
+    expected = {f"{path}/{name}": each for path, table in tables.items() for name, each in table.tensors().items()}
+    others = {name: each for name, each in frozen.state_dict().items() if not name.startswith("tables.")}
+    expected |= {f"model/{name}": each for name, each in others.items()}
+    assert tensors.keys() == expected.keys()
     for name, tensor in tensors.items():
-        path = name.removeprefix("model/").replace("/", ".")
-        assert torch.equal(tensor, state[path]), name
+        assert torch.equal(tensor, expected[name]), name
 
 
 DTYPES = {

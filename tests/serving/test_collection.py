@@ -57,9 +57,16 @@ def test_every_id_is_in_its_bag_and_bags_may_be_empty():
 def test_bad_ids_are_rejected():
     with pytest.raises(ValueError, match=r"ids must name each feature once \(user, item\), got user\."):
         cce.freeze(make())({"user": torch.arange(3)})
-    for options, first in (({}, 600), ({"unified": True}, 600)):
-        frozen = cce.freeze(make(**options))
-        with pytest.raises(ValueError, match=r"ids must have shape \(batch, 2\), got \(3,\)"):
-            frozen(torch.arange(3))
-        with pytest.raises(IndexError, match=rf"ids must lie in \[0, 600\), got {first}"):
-            frozen(torch.tensor([[first, 0]]))
+    with pytest.raises(ValueError, match=r"ids must have shape \(batch, 2\), got \(3,\)"):
+        cce.freeze(make())(torch.arange(3))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"unified": True}, {"pooling": "mean", "padding_idx": 0}, {"method": "dhe"}], ids=str
+)
+def test_ids_that_a_feature_does_not_have_read_as_id_0(options):
+    frozen = cce.freeze(make(**options))
+    unknown, known = torch.tensor([[600, 299], [599, 300], [-1, 10**9]]), torch.tensor([[0, 299], [599, 0], [0, 0]])
+    assert torch.equal(frozen(unknown), frozen(known))
+    bags = torch.arange(7)  # of one id each
+    assert torch.equal(frozen(unknown.T.reshape(-1), bags), frozen(known.T.reshape(-1), bags))

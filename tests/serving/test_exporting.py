@@ -114,6 +114,27 @@ def test_bad_options_are_rejected_and_leave_nothing(options, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("kind", ["pt2", "onnx"])
+def test_a_model_that_takes_no_batch_is_rejected_in_one_line_and_leaves_nothing(kind, tmp_path):
+    class TakesIds(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = cce.create_embedding("pq", 600, 8, num_params=800, seed=0)
+
+        def forward(self, ids):
+            return self.table(ids[:, 0]).sum(1)
+
+    schema = make_schema(multi_hot=False)
+    message = (
+        r"^model must take a cce\.Batch of the schema and give logits \(3\) for 3 rows to be exported as a program or "
+        r"verified, got TypeError: 'Batch' object is not subscriptable; formats 'safetensors' and 'dense' hold the "
+    )
+    with pytest.raises(TypeError, match=message):
+        export_model(TakesIds(), schema, tmp_path / "out", format=kind)
+    assert list(tmp_path.iterdir()) == []
+    assert export_model(TakesIds(), schema, tmp_path / "out").nbytes > 0
+
+
 def test_a_folder_that_is_there_is_left_as_it_is(tmp_path):
     schema = make_schema(multi_hot=False)
     with pytest.raises(FileExistsError, match="out must not exist yet, got"):

@@ -22,7 +22,7 @@ def test_helpers_that_are_zero_are_dropped():
     frozen = freeze_table(table)
     assert torch.equal(frozen(torch.arange(300)), table.to_dense())
     assert frozen.rows.values.shape == (2 * 40, 4)
-    assert frozen.terms == 1
+    assert frozen.layout.terms == 1
 
 
 @pytest.mark.parametrize("kind", [SummedEmbedding, CircularEmbedding, HelpersEmbedding])
@@ -42,7 +42,7 @@ def test_pairs_become_rows_where_few_occur():
     assert folded is not None
     assert folded.pointers.num_rows <= 60
     assert torch.equal(frozen(torch.arange(60)), table.to_dense())
-    assert frozen.terms == 1
+    assert frozen.layout.terms == 1
     assert frozen.nbytes < table.nbytes
 
 

@@ -12,7 +12,7 @@ from cce.serving.stored_rows import CODEBOOKS
 from helpers.frozen import LINEAR, NUM_IDS, make_table
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops are off")
-SUITED = [case for case in LINEAR if case[0] in ("full", "hash-embedding", "ce-concat", "ce-sum", "pq", "cce")]
+SUITED = [case for case in LINEAR if case[0] not in ("hash", "ce-mult", "quantized", "qat")]
 IDS = torch.randint(0, NUM_IDS, (300,), generator=torch.Generator().manual_seed(0))
 
 
@@ -27,16 +27,13 @@ def test_vectors_are_those_of_plain_torch_to_the_bit(method, options, codebook):
     assert RowLookup.suits([table]) == (not options.get("weighted"))
 
 
-def test_tables_of_several_types_and_widths_are_looked_up_together():
-    tables = [
-        freeze_table(make_table("cce", {}), codebook="int8"),
-        freeze_table(make_table("full", {"padding_idx": 2})),
-        freeze_table(make_table("cce", {"num_learned": 100}), codebook="bfloat16"),
-        freeze_table(make_table("pq", {})),
-    ]
+@pytest.mark.parametrize("codebook", CODEBOOKS)
+def test_tables_of_several_widths_are_looked_up_together(codebook):
+    cases = [("cce", {}), ("full", {"padding_idx": 2}), ("cce", {"num_learned": 100}), ("pq", {})]
+    tables = [freeze_table(make_table(*case), codebook=codebook) for case in cases]
     ids = IDS.view(75, 4)
-    for given in (ids, ids.T.contiguous().T):
-        vectors = RowLookup(tables)(given, 75, *given.stride(), torch.empty(75, 64))
+    for given in (ids, ids.T.contiguous().T, ids.int()):
+        vectors = RowLookup(tables)(given, (75, 64))
         expected = torch.cat([table(given[:, place].clone()) for place, table in enumerate(tables)], dim=1)
         assert torch.equal(vectors, expected)
 
@@ -47,8 +44,7 @@ def test_large_batches_are_shared_out_among_threads():
     torch.set_num_threads(2)
     try:
         assert torch.equal(table(ids), table(IDS).repeat(100, 1))
-        with pytest.raises(IndexError, match=r"ids must lie in \[0, 600\), got 600\."):
-            table(torch.cat([ids, torch.tensor([600])]))
+        assert torch.equal(table(torch.cat([ids, torch.tensor([600])]))[-1:], table(torch.tensor([0])))
     finally:
         torch.set_num_threads(before)
 
@@ -70,4 +66,6 @@ def test_what_compiled_loops_cannot_read_is_left_to_torch():
     assert not are_readable([1, 2])
     assert not are_readable(IDS.to("meta"))
     assert not RowLookup.suits([])
-    assert not RowLookup.suits([freeze_table(make_table("robe", {}))])
+    assert not RowLookup.suits([freeze_table(make_table("ce-mult", {}))])
+    mixed = [freeze_table(make_table("pq", {}), codebook=name) for name in ("float32", "int8")]
+    assert not RowLookup.suits(mixed)

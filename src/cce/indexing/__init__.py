@@ -3,7 +3,7 @@
 from cce.indexing.assignments import Assignments
 from cce.indexing.counts import IdCounts
 from cce.indexing.frequency_groups import group_of, group_starts
-from cce.indexing.ids import blocks, check_ids
+from cce.indexing.ids import blocks, check_id_type, check_ids
 from cce.indexing.multiply_shift import MIX_1, MIX_2, SEED_BYTES, MultiplyShift, hash32, scramble, stack_rows
 from cce.indexing.pointer_store import PointerStore
 from cce.indexing.pointer_width import pointer_nbytes
@@ -48,6 +48,7 @@ __all__ = [
     "balanced_radices",
     "blocks",
     "check_generator",
+    "check_id_type",
     "check_ids",
     "describe",
     "group_of",

@@ -56,6 +56,14 @@ class Assignments(IndexModule):
         self.pointers = PointerStore(num_learned, num_columns, num_rows, path=path, is_meta=self.hash.seeds.is_meta)
         self._point_to_hashed_rows()
 
+    @classmethod
+    def of(cls, pointers: PointerStore) -> Assignments:
+        """Assignments of all ids that a store has pointers of."""
+        sizes = pointers.num_ids, pointers.num_columns, pointers.num_rows
+        made = cls(*sizes, num_learned=0, generator=torch.Generator().manual_seed(0))
+        made.num_learned, made.pointers = pointers.num_ids, pointers
+        return made
+
     @property
     def num_rows(self) -> int:
         """How many rows a pointer can name."""

@@ -23,15 +23,20 @@ def check_ids(ids: Tensor, num_embeddings: int, *, always: bool = False) -> None
     Looking at the values costs a synchronisation on a GPU, so there it is done only when `always` is set. Inside
     `torch.compile`, `torch.export`, `torch.vmap` and on the meta device there are no values to look at.
     """
-    if not isinstance(ids, Tensor):
-        raise TypeError(f"ids must be a Tensor of int32 or int64 in [0, {num_embeddings}), got {type(ids).__name__}.")
-    if ids.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"ids must be int32 or int64 in [0, {num_embeddings}), got {ids.dtype}{_example(ids)}.")
+    check_id_type(ids, num_embeddings)
     if ids.numel() and _readable(ids) and (always or ids.device.type == "cpu"):
         smallest, largest = (int(bound) for bound in torch.aminmax(ids.reshape(-1)))
         if smallest < 0 or largest >= num_embeddings:
             wrong = smallest if smallest < 0 else largest
             raise IndexError(f"ids must lie in [0, {num_embeddings}), got {wrong}.")
+
+
+def check_id_type(ids: Tensor, num_embeddings: int) -> None:
+    """Refuse what is no tensor of integers."""
+    if not isinstance(ids, Tensor):
+        raise TypeError(f"ids must be a Tensor of int32 or int64 in [0, {num_embeddings}), got {type(ids).__name__}.")
+    if ids.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"ids must be int32 or int64 in [0, {num_embeddings}), got {ids.dtype}{_example(ids)}.")
 
 
 def blocks(num_ids: int, size: int = BLOCK) -> Iterator[Tensor]:

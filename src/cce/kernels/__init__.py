@@ -1,6 +1,17 @@
 """The primitive that multiplies by M: rows of the codebook in, summed vectors out."""
 
-from cce.kernels.cpu import AttachedStep, Bags, CodeRows, RowSums, is_eager, look_up_codes
+from cce.kernels.cpu import (
+    AttachedStep,
+    Bags,
+    CodeRows,
+    LaunchPlan,
+    RowSums,
+    bind_int8,
+    is_eager,
+    look_up_codes,
+    look_up_ids,
+    look_up_int8,
+)
 from cce.kernels.dispatch import Lookup
 from cce.kernels.gather_sum import gather_rows, gather_sum
 from cce.kernels.layout import Layout
@@ -9,11 +20,15 @@ __all__ = [
     "AttachedStep",
     "Bags",
     "CodeRows",
+    "LaunchPlan",
     "Layout",
     "Lookup",
     "RowSums",
+    "bind_int8",
     "gather_rows",
     "gather_sum",
     "is_eager",
     "look_up_codes",
+    "look_up_ids",
+    "look_up_int8",
 ]

@@ -60,7 +60,7 @@ def write_bundle(path: Path, model: nn.Module) -> None:
     entries = {
         f"{name}{SEPARATOR}{inside}": _whole(tensor)
         for name, table in tables.items()
-        for inside, tensor in table.state_dict().items()
+        for inside, tensor in table.tensors().items()
     }
     specs = {name: table.spec() for name, table in tables.items()}
     _write(path, entries | _other_weights(model, tables), _describe(model, specs))

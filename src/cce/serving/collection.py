@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from cce.collection import TableDict
-from cce.indexing import check_ids
-from cce.serving.lookup import LookupHolder, RowLookup, are_readable
+from cce.serving.lookup import LookupHolder, are_readable, known_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,18 +70,10 @@ class FrozenCollection(LookupHolder):
     def _one_each(self, ids: Tensor) -> Tensor:
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
-        lookup = self._find_lookup() if are_readable(ids) else None
+        lookup = self.find_lookup(self._tables()) if are_readable(ids) and not self.unified else False
         if lookup:
-            ids, num_rows = ids.long(), len(ids)
-            vectors = torch.empty((num_rows, self.num_features, self.embedding_dim))
-            return lookup(ids, num_rows, ids.stride(0), ids.stride(1), vectors)
+            return lookup(ids, (len(ids), self.num_features, self.embedding_dim))
         return torch.stack([self._look_up(place, ids[:, place]) for place in range(self.num_features)], dim=1)
-
-    def _find_lookup(self) -> RowLookup | Literal[False]:
-        if self._lookup is None:
-            is_suited = not self.unified and RowLookup.suits(self._tables())
-            self._lookup = RowLookup(self._tables()) if is_suited else False  # type: ignore[arg-type]
-        return self._lookup
 
     def _column(self, place: int, column: Column) -> Tensor:
         """Vectors `(B, D)` of one feature."""
@@ -97,7 +88,8 @@ class FrozenCollection(LookupHolder):
         if self.pooling == "sum":
             return pooled
         padding = self._padding(place)
-        counted = torch.ones_like(values) if padding is None else (values != padding).long()
+        known = known_ids(values, list(self.features.values())[place])
+        counted = torch.ones_like(values) if padding is None else (known != padding).long()
         counts = torch.zeros_like(starts).index_add(0, bag, counted.to(starts.dtype))
         return pooled / counts.clamp(min=1).unsqueeze(-1)
 
@@ -105,7 +97,7 @@ class FrozenCollection(LookupHolder):
         if not self.unified:
             return self._tables()[place](ids)  # type: ignore[no-any-return]
         sizes = list(self.features.values())
-        check_ids(ids, sizes[place])
+        ids = known_ids(ids, sizes[place])
         vectors = self.tables["all"](ids + sum(sizes[:place]))
         padding = self._padding(place)
         return vectors if padding is None else vectors.masked_fill((ids == padding).unsqueeze(-1), 0)  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ from cce.serving import numpy_reader
 from cce.serving.bundle import frozen_tables, write_bundle, write_dense
 from cce.serving.freezing import POINTERS, Freezing, Pointers, freeze
 from cce.serving.onnx_program import OPSET, check_opset, run_onnx, write_onnx
-from cce.serving.program import OUTPUT, ServedModel, example_inputs, quiet_tracing, trace
+from cce.serving.program import EXAMPLE_ROWS, OUTPUT, ServedModel, example_inputs, quiet_tracing, trace
 from cce.serving.stored_rows import CODEBOOKS, Codebook
 from cce.serving.verification import TOLERANCES, verify
 from cce.version import __version__
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 Format = Literal["safetensors", "pt2", "onnx", "dense"]
 FILES = {"safetensors": "model.safetensors", "pt2": "model.pt2", "onnx": "model.onnx", "dense": "model.safetensors"}
+PROGRAMS = ("pt2", "onnx")  # the model as a whole; the other formats hold its tables and weights
 MANIFEST, VERSION = "export.json", 1
 
 
@@ -110,6 +111,8 @@ def export_model(
     """
     _check_options(format, codebook, pointers, opset, tolerance)
     frozen = freeze(model, codebook="float32" if format == "dense" else codebook, pointers=pointers)
+    if format in PROGRAMS or data is not None:
+        _check_call(frozen, schema)
     destination, raw = Path(out), raw or RawInputs(missing="none were given")
     with _new_folder(destination) as folder:
         path = folder / FILES[format]
@@ -170,6 +173,21 @@ def _check_options(format: str, codebook: str, pointers: str, opset: int, tolera
         check_opset(opset)
     if format == "dense" and codebook == "int8":
         raise ValueError("codebook must be float32, float16 or bfloat16 for format 'dense', got 'int8'.")
+
+
+def _check_call(frozen: nn.Module, schema: Schema) -> None:
+    """Reject a model that does not take what a program of this schema takes."""
+    inputs = example_inputs(schema)
+    try:
+        with torch.no_grad():
+            logits = ServedModel(frozen, schema)(inputs)
+        got = f"{type(logits).__name__} {tuple(getattr(logits, 'shape', ()))}"
+    except Exception as error:  # noqa: BLE001  # whatever the code of a user's model raises
+        logits, got = None, f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
+    if not isinstance(logits, Tensor) or logits.shape != (EXAMPLE_ROWS,):
+        rule = f"must take a cce.Batch of the schema and give logits ({EXAMPLE_ROWS}) for {EXAMPLE_ROWS} rows"
+        hint = "formats 'safetensors' and 'dense' hold the tables of any model"
+        raise TypeError(f"model {rule} to be exported as a program or verified, got {got}; {hint}.")
 
 
 def _write_model(

@@ -29,7 +29,8 @@ from cce.embeddings import (
     QuantizedEmbedding,
     TensorTrainEmbedding,
 )
-from cce.indexing import LearnedRows, MultiplyShift, PointerStore
+from cce.indexing import Assignments, LearnedRows, MultiplyShift, PointerStore, describe
+from cce.kernels import Layout
 from cce.serving.collection import FrozenCollection
 from cce.serving.folding import fold_helpers, has_zero_helpers
 from cce.serving.frozen_products import FrozenNetwork, FrozenTensorTrain
@@ -41,15 +42,18 @@ from cce.serving.frozen_tables import (
     Importance,
     Signs,
 )
-from cce.serving.row_groups import PointerRows, RowGroup, freeze_source
+from cce.serving.row_sources import copy_source
 from cce.serving.stored_rows import CODEBOOKS, Codebook, StoredRows
 from cce.text import format_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cce.indexing import RowSource
+
 Pointers = Literal["packed", "bytes"]
 POINTERS = ("packed", "bytes")
+BYTE = 8
 Size = tuple[int, int, int | None]
 
 
@@ -163,13 +167,11 @@ def _freeze_rows(table: Embedding, size: Size, codebook: Codebook) -> FrozenTabl
         return _freeze_clustered(table, size, codebook)
     if isinstance(table, CompositionalProductEmbedding):
         layout = table.layout()
-        groups = [freeze_source(source) for source in layout.sources]
-        return _rows(size, table.codebook, groups, codebook, columns=layout.columns, terms=1, product=True)
+        return _rows(size, table.codebook, layout.sources, codebook, columns=layout.columns, terms=1, product=True)
     if isinstance(table, LinearEmbedding):
         columns, terms, sources = table.sources()
-        groups = [freeze_source(source) for source in sources]
         weights = _weights(table)
-        return _rows(size, table.codebook, groups, codebook, columns=columns, terms=terms, weights=weights)
+        return _rows(size, table.codebook, sources, codebook, columns=columns, terms=terms, weights=weights)
     return None
 
 
@@ -179,26 +181,25 @@ def _freeze_clustered(table: ClusteredEmbedding, size: Size, codebook: Codebook)
         return _without_helpers(table, size, codebook)
     folded = fold_helpers(table, CODEBOOKS[codebook].itemsize)
     if folded is None:
-        groups = [freeze_source(source) for source in sources if len(source.slots)]
-        return _rows(size, table.codebook, groups, codebook, columns=columns, terms=terms)
+        return _rows(size, table.codebook, sources, codebook, columns=columns, terms=terms)
     pointers = folded.pointers
     first_rows = range(0, columns * pointers.num_rows, pointers.num_rows)
-    group = PointerRows(pointers, None, range(columns), first_rows)
-    return _rows(size, folded.codebook, [group], codebook, columns=columns, terms=1)
+    learned = LearnedRows(Assignments.of(pointers), range(columns), first_rows)
+    return _rows(size, folded.codebook, [learned], codebook, columns=columns, terms=1)
 
 
 def _without_helpers(table: ClusteredEmbedding, size: Size, codebook: Codebook) -> FrozenTable:
     """The clustered tables alone."""
     rows, columns = table.tables[:, 0].reshape(-1, table.width), table.num_columns
-    group = freeze_source(LearnedRows(table.assignments, range(columns), range(0, len(rows), table.num_rows)))
+    learned = LearnedRows(table.assignments, range(columns), range(0, len(rows), table.num_rows))
     num_pieces, _ = table.slots
-    return _rows(size, rows, [group], codebook, columns=num_pieces, terms=columns // num_pieces)
+    return _rows(size, rows, [learned], codebook, columns=num_pieces, terms=columns // num_pieces)
 
 
 def _rows(
     size: Size,
     codebook: Tensor,
-    groups: Sequence[RowGroup],
+    sources: Sequence[RowSource],
     precision: Codebook,
     *,
     columns: int,
@@ -206,9 +207,11 @@ def _rows(
     product: bool = False,
     weights: Signs | Importance | None = None,
 ) -> FrozenRows:
-    tables = {slot: table for group in groups for slot, table in zip(group.slots, group.tables(), strict=True)}
-    stored = StoredRows.of(codebook, precision, [tables[slot] for slot in sorted(tables)])
-    return FrozenRows(size, stored, groups, columns=columns, terms=terms, product=product, weights=weights)
+    own = [copy_source(source) for source in sources if len(source.slots)]
+    stored = StoredRows.of(codebook, precision, [(slot.first_row, slot.num_rows) for slot in describe(own)])
+    num_rows, width = codebook.shape
+    layout = Layout(size[0], columns, terms, width, num_rows, own, size[2])
+    return FrozenRows(size, stored, layout, product=product, weights=weights)
 
 
 def _weights(table: LinearEmbedding) -> Signs | Importance | None:
@@ -254,8 +257,8 @@ def _freeze_colliding(table: CollidingEmbedding, size: Size, codebook: Codebook)
     if table.assignments is None:
         assert table.projection is not None  # thin until it is clustered
         return FrozenBlocks(size, _stored([table.codebook], codebook), _stored([table.projection], codebook))
-    group = freeze_source(LearnedRows(table.assignments, (0,), (0,)))
-    return _rows(size, table.codebook, [group], codebook, columns=1, terms=1)
+    learned = LearnedRows(table.assignments, (0,), (0,))
+    return _rows(size, table.codebook, [learned], codebook, columns=1, terms=1)
 
 
 def _stored(matrices: nn.ParameterList | Sequence[Tensor], codebook: Codebook) -> list[StoredRows]:
@@ -264,8 +267,8 @@ def _stored(matrices: nn.ParameterList | Sequence[Tensor], codebook: Codebook) -
 
 def _widen(table: FrozenTable) -> None:
     """Give every pointer bytes of its own."""
-    for group in table.modules():
-        if isinstance(group, PointerRows) and group.bits < 8:
-            wide = PointerStore(group.num_learned, len(group.slots), group.num_rows, bits=8)
-            wide.copy_(group.store())
-            group.words, group.bits = wide.words, wide.bits
+    for learned in table.modules():
+        if isinstance(learned, Assignments) and learned.pointers.bits < BYTE:
+            narrow = learned.pointers
+            learned.pointers = PointerStore(narrow.num_ids, narrow.num_columns, narrow.num_rows, bits=BYTE)
+            learned.pointers.copy_(narrow)

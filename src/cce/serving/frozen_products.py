@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cce.indexing import hash32, mixed_radix_digits
-from cce.serving.frozen_tables import FrozenTable, rows_of
+from cce.serving.frozen_tables import FrozenTable, stored_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ class FrozenTensorTrain(FrozenTable):
 
     def embed(self, ids: Tensor) -> Tensor:
         """The product of one slice of each core."""
-        cores = rows_of(self.cores)
+        cores = stored_rows(self.cores)
         digits = torch.split(mixed_radix_digits(ids, [len(core.values) for core in cores]), 1, dim=-1)
         slices: list[Tensor] = [core(digit).squeeze(1) for core, digit in zip(cores, digits, strict=True)]
         first, middle, last = slices
@@ -69,7 +69,7 @@ class FrozenNetwork(FrozenTable):
 
     def embed(self, ids: Tensor) -> Tensor:
         """The hashes, layer after layer."""
-        first, *hidden, last = rows_of(self.layers)
+        first, *hidden, last = stored_rows(self.layers)
         activations = functional.mish(self._sketch(hash32(ids, self.seeds), first))
         for layer in hidden:
             activations = functional.mish(functional.linear(activations, layer.dense()))

@@ -1,7 +1,8 @@
 """Tables for inference: one class for each way to make a vector of rows, in plain operations and with plain buffers.
 
 Vectors are float32, whatever the rows are stored in. Sums and products are taken in the order of the slots, in float32,
-by every reader (`numpy_reader`, exported programs, compiled loops), so that all give the same bits.
+by every reader (`numpy_reader`, exported programs, compiled loops), so that all give the same bits. An id that a table
+does not have reads as id 0, the id of unseen values, in every reader as well: a service has no use for an exception.
 """
 
 from __future__ import annotations
@@ -14,20 +15,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from cce.indexing import check_ids, hash32
-from cce.serving.lookup import LookupHolder, RowLookup, are_readable
+from cce.indexing import check_id_type, hash32, rows_of
+from cce.serving.lookup import LookupHolder, are_readable, known_ids
+from cce.serving.row_sources import modules_of, source_spec, source_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cce.serving.row_groups import RowGroup
+    from cce.kernels import Layout
     from cce.serving.stored_rows import StoredRows
 
 HALF_BYTE = 4
 
 
 class FrozenTable(nn.Module):
-    """Ids `(*s)`, int32 or int64, to vectors `(*s, embedding_dim)` of float32; `padding_idx` gives zeros."""
+    """Ids `(*s)`, int32 or int64, to vectors `(*s, embedding_dim)` of float32; `padding_idx` gives zeros.
+
+    Ids outside `[0, num_embeddings)` read as id 0.
+    """
 
     kind: ClassVar[str]
 
@@ -37,11 +42,12 @@ class FrozenTable(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`."""
-        check_ids(input, self.num_embeddings)
-        vectors = self.embed(input.reshape(-1).long()).reshape(*input.shape, self.embedding_dim)
+        check_id_type(input, self.num_embeddings)
+        ids = known_ids(input, self.num_embeddings)
+        vectors = self.embed(ids.reshape(-1).long()).reshape(*input.shape, self.embedding_dim)
         if self.padding_idx is None:
             return vectors
-        return vectors.masked_fill((input == self.padding_idx).unsqueeze(-1), 0)
+        return vectors.masked_fill((ids == self.padding_idx).unsqueeze(-1), 0)
 
     @abstractmethod
     def embed(self, ids: Tensor) -> Tensor:
@@ -50,7 +56,11 @@ class FrozenTable(nn.Module):
     @property
     def nbytes(self) -> int:
         """Bytes of everything stored."""
-        return sum(buffer.nbytes for buffer in self.buffers())
+        return sum(tensor.nbytes for tensor in self.tensors().values())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything stored, as a file names it (`docs/format.md`)."""
+        return self.state_dict()
 
     def spec(self) -> dict[str, Any]:
         """What a reader must know beside the tensors (`docs/format.md`)."""
@@ -101,9 +111,10 @@ class Importance(nn.Module):
 
 
 class FrozenRows(LookupHolder, FrozenTable):
-    """Rows of one codebook, `columns` pieces of `terms` rows each: summed, or with `product` multiplied over columns.
+    """Rows of one codebook: summed as a layout says, or with `product` multiplied over its columns.
 
     Every method whose H is sparse: full tables, hashing, compositional embeddings, ROBE, product quantisation, CCE.
+    The sources of the layout are this table's own.
     """
 
     kind = "rows"
@@ -112,57 +123,49 @@ class FrozenRows(LookupHolder, FrozenTable):
         self,
         size: tuple[int, int, int | None],
         rows: StoredRows,
-        groups: Sequence[RowGroup],
+        layout: Layout,
         *,
-        columns: int,
-        terms: int,
         product: bool = False,
         weights: Signs | Importance | None = None,
     ) -> None:
         super().__init__(*size)
-        self.rows = rows
-        self.groups = nn.ModuleList(groups)
-        self.columns, self.terms, self.product = columns, terms, product
-        self.weights = weights
+        self.rows, self.layout, self.product, self.weights = rows, layout, product, weights
+        self.index = nn.ModuleList(module for source in layout.sources for module in modules_of(source))
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`, by compiled loops where they can serve."""
-        if not are_readable(input):
+        lookup = self.find_lookup([self]) if are_readable(input) else False
+        if lookup is False:
             return super().forward(input)
-        if self._lookup is None:
-            self._lookup = RowLookup([self]) if RowLookup.suits([self]) else False
-        if self._lookup is False:
-            return super().forward(input)
-        ids = input.contiguous().long()
-        vectors = torch.empty((*input.shape, self.embedding_dim))
-        return self._lookup(ids, ids.numel(), 1, 0, vectors)
+        return lookup(input.reshape(-1), (*input.shape, self.embedding_dim))
 
     def embed(self, ids: Tensor) -> Tensor:
         """The rows, weighted, summed over terms, side by side."""
-        pieces: Tensor = self.rows(self.row_numbers(ids))  # (n, columns · terms, width)
+        pieces: Tensor = self.rows(rows_of(self.layout.sources, ids))  # (n, columns · terms, width)
         if self.weights is not None:
             pieces = pieces * self.weights(ids)
         if self.product:
             return reduce(mul, torch.unbind(pieces, 1))
-        pieces = pieces.view(-1, self.columns, self.terms, pieces.shape[-1])
+        pieces = pieces.view(-1, self.layout.columns, self.layout.terms, self.layout.width)
         return reduce(add, torch.unbind(pieces, 2)).flatten(1)
 
-    def row_numbers(self, ids: Tensor) -> Tensor:
-        """Rows `(n, columns · terms)` of the codebook."""
-        if len(self.groups) == 1:
-            return self.groups[0](ids)  # type: ignore[no-any-return]
-        found: dict[int, Tensor] = {}
-        for group in cast("list[RowGroup]", list(self.groups)):
-            found |= zip(group.slots, group(ids).unbind(-1), strict=True)
-        return torch.stack([found[slot] for slot in sorted(found)], dim=-1)
+    def tensors(self) -> dict[str, Tensor]:
+        """The codebook, weights, and the tensors of each source."""
+        own = {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("index.")}
+        sources = enumerate(self.layout.sources)
+        return own | {
+            f"groups.{place}.{name}": tensor
+            for place, source in sources
+            for name, tensor in source_tensors(source).items()
+        }
 
     def spec(self) -> dict[str, Any]:
         """With how rows are combined, and where they come from."""
         return super().spec() | {
-            "columns": self.columns,
-            "terms": self.terms,
+            "columns": self.layout.columns,
+            "terms": self.layout.terms,
             "product": self.product,
-            "groups": [group.spec() for group in self.groups],  # type: ignore[operator]
+            "groups": [source_spec(source) for source in self.layout.sources],
             "weights": None if self.weights is None else self.weights.kind,
         }
 
@@ -235,8 +238,8 @@ class FrozenBlocks(FrozenTable):
         wide = len(self.narrow) - len(self.projections)  # blocks that need no projection
         vectors: Tensor | None = None
         start = 0
-        projections = rows_of(self.projections)
-        for index, narrow in enumerate(rows_of(self.narrow)):
+        projections = stored_rows(self.projections)
+        for index, narrow in enumerate(stored_rows(self.narrow)):
             num_rows = len(narrow.values)
             inside: Tensor = narrow((ids - start).clamp(0, num_rows - 1).unsqueeze(-1)).squeeze(1)
             if index >= wide:
@@ -247,6 +250,6 @@ class FrozenBlocks(FrozenTable):
         return vectors
 
 
-def rows_of(modules: nn.ModuleList) -> list[StoredRows]:
+def stored_rows(modules: nn.ModuleList) -> list[StoredRows]:
     """The matrices of a list of modules."""
     return cast("list[StoredRows]", list(modules))

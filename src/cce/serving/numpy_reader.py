@@ -80,13 +80,12 @@ class Table:
             raise ValueError(f"kind of table {name!r} must be one of {', '.join(KINDS)}, got {spec['kind']!r}.")
 
     def vectors(self, ids: Any) -> Array:
-        """Vectors `(*s, embedding_dim)`, float32, of ids `(*s)`."""
+        """Vectors `(*s, embedding_dim)`, float32, of ids `(*s)`; one that the table does not have reads as id 0."""
         given = np.asarray(ids)
         if given.dtype.kind not in "iu":
             raise TypeError(f"ids must be integers, got {given.dtype}.")
-        flat = given.reshape(-1).astype(np.int64)
-        if len(flat) and not 0 <= flat.min() <= flat.max() < self.num_embeddings:
-            raise IndexError(f"ids must lie in [0, {self.num_embeddings}), got {flat.min()} to {flat.max()}.")
+        flat = given.reshape(-1)
+        flat = np.where((flat >= 0) & (flat < self.num_embeddings), flat, 0).astype(np.int64)
         vectors = KINDS[self.spec["kind"]](self, flat)
         if self.spec["padding_idx"] is not None:
             vectors[flat == self.spec["padding_idx"]] = 0

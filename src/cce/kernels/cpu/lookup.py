@@ -171,13 +171,14 @@ def forward(
 ) -> tuple[Tensor, SavedForBackward]:
     """The vectors, and what backward needs, if that is to be saved."""
     if bags is None:
-        vectors, saved = _look_up_ids(launch, ids, shape, save=save)
+        vectors, saved = look_up_ids(launch, ids, shape, save=save)
     else:
         vectors, saved = _look_up_bags(launch, ids, bags, shape, save=save)
     return (vectors if launch.dtype is launch.sums else vectors.to(launch.dtype)), saved
 
 
-def _look_up_ids(launch: Launch, ids: Tensor, shape: Sequence[int], *, save: bool) -> tuple[Tensor, SavedForBackward]:
+def look_up_ids(launch: Launch, ids: Tensor, shape: Sequence[int], *, save: bool) -> tuple[Tensor, SavedForBackward]:
+    """The vectors of ids as they were summed, in float32 for half precision, and what backward needs of them."""
     plan, batch = launch.plan, ids.shape[0]
     vectors = torch.empty(shape, dtype=launch.sums, device=CPU)
     starts, size = plan.starts(batch)
@@ -206,8 +207,8 @@ def _look_up_ids(launch: Launch, ids: Tensor, shape: Sequence[int], *, save: boo
                 return False
         return True
 
-    if not (run(0, 1) if size < PARALLEL_SLOTS else _run_shares(run)):
-        _name_wrong_id(plan, ids.view(batch, -1).unbind(1))
+    if not (run(0, 1) if size < PARALLEL_SLOTS else run_shares(run)):
+        name_wrong_id(plan, ids.view(batch, -1).unbind(1))
     return vectors, SavedForBackward(plan, launch.dtype, launch.sums, batch, shape, None, rows, starts, names, listed)
 
 
@@ -234,13 +235,13 @@ def _look_up_bags(
                 return False
         return True
 
-    if not (run(0, 1) if size < PARALLEL_SLOTS else _run_shares(run)):
-        _name_wrong_id(plan, torch.split(ids, counts))
+    if not (run(0, 1) if size < PARALLEL_SLOTS else run_shares(run)):
+        name_wrong_id(plan, torch.split(ids, counts))
     types = launch.dtype, launch.sums
     return vectors, SavedForBackward(plan, *types, batch, shape, bags, rows, starts, NO_NAMES, NOTHING_LISTED)
 
 
-def _run_shares(run: Callable[[int, int], bool]) -> bool:
+def run_shares(run: Callable[[int, int], bool]) -> bool:
     """Whether all ids were right, in a work share for each thread."""
     num_threads = torch.get_num_threads()
     wrong: list[int] = []
@@ -248,7 +249,7 @@ def _run_shares(run: Callable[[int, int], bool]) -> bool:
     return not wrong
 
 
-def _name_wrong_id(plan: LaunchPlan, columns: Sequence[Tensor]) -> None:
+def name_wrong_id(plan: LaunchPlan, columns: Sequence[Tensor]) -> None:
     """Say which id is out of range, of which feature."""
     for place, (column, layout) in enumerate(zip(columns, plan.layouts, strict=True)):
         outside = column[(column < 0) | (column >= layout.num_embeddings)]
