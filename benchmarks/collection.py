@@ -63,10 +63,9 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
 def _candidates(sizes: tuple[int, ...], cap: int) -> dict[str, Callable[[Tensor, Tensor], Callable[[], None]]]:
     names = {f"C{index}": size for index, size in enumerate(sizes)}
     bags = nn.ModuleList(nn.EmbeddingBag(size, DIM, sparse=True, mode="sum") for size in sizes)
-    paper = {"cce": {"preset": "paper"}}  # four columns
-    ours = cce.EmbeddingCollection(names, DIM, method="cce", cap=cap, options=paper, seed=0)
-    ours_sparse = cce.EmbeddingCollection(names, DIM, method="cce", cap=cap, options=paper, seed=0, sparse=True)
-    ours_stepped = cce.EmbeddingCollection(names, DIM, method="cce", cap=cap, options=paper, seed=0)
+    ours = cce.EmbeddingCollection(names, DIM, method="cce-paper", cap=cap, seed=0)
+    ours_sparse = cce.EmbeddingCollection(names, DIM, method="cce-paper", cap=cap, seed=0, sparse=True)
+    ours_stepped = cce.EmbeddingCollection(names, DIM, method="cce-paper", cap=cap, seed=0)
     for copy in (ours_sparse, ours_stepped):
         for mine, other in zip(copy.tables.values(), ours.tables.values(), strict=True):
             if isinstance(mine, cce.ClusteredEmbedding):  # one copy of the pointers will do

@@ -4,7 +4,7 @@
 
 A table of 1,000,000 ids and 16 values, compressed to 128,000 parameters. `nn.Embedding(sparse=True)` leaves the summing
 of gradients to the optimizer; another column therefore adds a step of SGD to both, torch's and ours. The last column is
-inference: forward without gradients. CCE has the paper's 4 columns, and once the 8 of its default. Packed pointers have
+inference: forward without gradients. CCE is the paper's with 4 columns, and once with 8. Packed pointers have
 two rows: the same table with pointers of 4 and of 8 bits.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DIM, NUM_PARAMS = 16, 128_000
 PEER = "nn.Embedding(sparse=True)"
-LINEAR = ("hash", "hash-embedding", "ce-concat", "ce-sum", "robe", "pq", "cce")
+LINEAR = ("hash", "hash-embedding", "ce-concat", "ce-sum", "robe", "pq", "cce-paper")
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
@@ -63,15 +63,15 @@ def _measure(num_ids: int, batch: int, traffic: str, rounds: int) -> list[dict[s
         "nn.Embedding": nn.Embedding(num_ids, DIM),
         "full": _table("full", num_ids, sparse=True),
         **{method: _table(method, num_ids) for method in LINEAR},
-        "cce, sparse gradient": _table("cce", num_ids, sparse=True),
-        "cce of 8 columns": _table("cce", num_ids, preset="tuned"),
+        "cce, sparse gradient": _table("cce-paper", num_ids, sparse=True),
+        "cce of 8 columns": _table("cce-paper", num_ids, num_columns=8),
         **{f"cce of 16 rows, pointers of {bits} bits": _few_rows(num_ids, bits) for bits in (4, 8)},
     }
     slow = {"nn.Embedding": max(3, rounds // 10), "cce, plain torch": max(3, rounds // 10)}
     steps = {name: _step(table, ids, grad) for name, table in tables.items()}
     with_sgd = {f"{name} + SGD": _step(table, ids, grad, step=True) for name, table in tables.items()}
     inference = {f"{name} alone": _inference(table, ids) for name, table in tables.items()}
-    steps["cce, plain torch"] = _plain_step(tables["cce"], ids, grad)
+    steps["cce, plain torch"] = _plain_step(tables["cce-paper"], ids, grad)
     every = steps | with_sgd | inference
     fast = {name: step for name, step in every.items() if name.partition(" + ")[0] not in slow}
     seconds = medians(fast, rounds=rounds, burst=5)
@@ -95,10 +95,9 @@ def _measure(num_ids: int, batch: int, traffic: str, rounds: int) -> list[dict[s
     ]
 
 
-def _table(method: str, num_ids: int, *, sparse: bool = False, preset: str = "paper") -> nn.Module:
+def _table(method: str, num_ids: int, *, sparse: bool = False, **options: int) -> nn.Module:
     budget: dict[str, Any] = {"compression": 1} if method == "full" else {"num_params": NUM_PARAMS}
-    columns = {"preset": preset} if method == "cce" else {}  # "paper": four columns, as the other methods have
-    return cce.create_embedding(method, num_ids, DIM, seed=0, sparse=sparse, **budget, **columns)
+    return cce.create_embedding(method, num_ids, DIM, seed=0, sparse=sparse, **budget, **options)
 
 
 def _few_rows(num_ids: int, bits: int) -> nn.Module:

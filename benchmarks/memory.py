@@ -82,7 +82,7 @@ def _measure(name: str, num_ids: int, optimizer_name: str) -> dict[str, Any]:
     import cce
     from benchmarks.side_by_side import resident
 
-    warm = cce.create_embedding("cce", 1000, DIM, num_params=1600, preset="paper", seed=0)
+    warm = cce.create_embedding("cce-paper", 1000, DIM, num_params=1600, seed=0)
     warm(torch.arange(300)).sum().backward()
     torch.optim.Adam(warm.parameters()).step()
     codes = cce.QuantizedEmbedding(1000, DIM, bits=16 if "16" in name else 8)
@@ -115,7 +115,7 @@ def _make_table(name: str, num_ids: int) -> Any:
     import cce
 
     if name == "cce":
-        return cce.create_embedding("cce", num_ids, DIM, num_params=NUM_PARAMS, preset="paper", seed=0)
+        return cce.create_embedding("cce-paper", num_ids, DIM, num_params=NUM_PARAMS, seed=0)
     if name.startswith("quantized"):
         return cce.QuantizedEmbedding(num_ids, DIM, bits=16 if "16" in name else 8)
     return torch.nn.Embedding(num_ids, DIM, sparse=name.endswith("sparse"))

@@ -45,9 +45,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     sizes = tuple(min(size, 10_000) for size in CRITEO_SIZES) if options.quick else CRITEO_SIZES
     rounds, cap = (3, 8000) if options.quick else (61, CAP)
     features = {f"C{index}": size for index, size in enumerate(sizes)}
-    tables = cce.EmbeddingCollection(
-        features, DIM, method="cce", cap=cap, options={"cce": {"preset": "paper"}}, sparse=True, seed=0
-    )
+    tables = cce.EmbeddingCollection(features, DIM, method="cce-paper", cap=cap, sparse=True, seed=0)
     figures: list[dict[str, Any]] = []
     num_threads = torch.get_num_threads()
     for batch in (128,) if options.quick else (128, 2048, 16_384):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from cce import Budget, ClusteredEmbedding, EmbeddingCollection, PreparedData, Refit
+from cce import Budget, CCEEmbedding, EmbeddingCollection, PreparedData, Refit
 from cce.models import create_model
 from cce.reclustering import cross_entropy
 from cce.training import count_ids
@@ -46,14 +46,14 @@ class OwnRows:
 
 def make_model(data: PreparedData, cap: int) -> nn.Module:
     """A model with the tables of a run that is refitted."""
-    defaults = ClusteredEmbedding.training_defaults().with_refits(1)
+    defaults = CCEEmbedding.training_defaults()
     learned = {name: defaults.num_learned(counts) for name, counts in count_ids(data).items()}
     tables = EmbeddingCollection(
         data.schema.vocabulary_sizes,
         DIM,
         method="cce",
         budget=Budget(cap=cap, num_learned=learned),
-        options={"cce": defaults.options_for(DIM)},
+        options={"cce": dict(defaults.options)},
         seed=0,
     )
     return create_model("gmf", data.schema, tables)

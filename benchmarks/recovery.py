@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import cce
+import cce_lab.methods  # noqa: F401  # registers the second method
 from benchmarks.side_by_side import keep
 from cce.data import Sample, SyntheticClicks
 from cce.evaluation import binary_cross_entropy
@@ -33,7 +34,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     num_rows, seeds = (20_000, 1) if options.quick else (400_000, 3)
     figures = [
         _average([_run(start, policy, num_rows, seed) for seed in range(seeds)])
-        for start in ("zero", "residual")
+        for start in ("cce-paper", "cce-residual-helpers")
         for policy in POLICIES
     ]
     headers = ("helper start", "optimizer", "before", *(f"+{moment}" for moment in MOMENTS))
@@ -44,13 +45,12 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     return figures
 
 
-def _run(helper_start: str, policy: str, num_rows: int, seed: int) -> dict[str, Any]:
+def _run(method: str, policy: str, num_rows: int, seed: int) -> dict[str, Any]:
     g = torch.Generator().manual_seed(seed)
     clicks = SyntheticClicks((20_000, 5_000), num_clusters=32, generator=g)
     train, test = clicks.sample(num_rows, generator=g), clicks.sample(num_rows // 8, generator=g)
     tables = nn.ModuleList(
-        cce.create_embedding("cce", size, DIM, num_params=8_000, generator=g, preset="paper", helper_start=helper_start)
-        for size in (20_000, 5_000)
+        cce.create_embedding(method, size, DIM, num_params=8_000, generator=g) for size in (20_000, 5_000)
     )
     optimizer = torch.optim.Adam(tables.parameters(), lr=RATE)
     batches = torch.split(torch.randperm(num_rows, generator=g), BATCH)
@@ -62,7 +62,7 @@ def _run(helper_start: str, policy: str, num_rows: int, seed: int) -> dict[str, 
         if index in MOMENTS:
             curve[str(index)] = _score(tables, test)
         _train_step(tables, optimizer, train, rows)
-    return {"helper_start": helper_start, "policy": policy, "curve": curve}
+    return {"method": method, "policy": policy, "curve": curve}
 
 
 def _logits(tables: nn.ModuleList, ids: torch.Tensor) -> torch.Tensor:
@@ -88,7 +88,7 @@ def _average(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _row(figure: dict[str, Any]) -> tuple[str, ...]:
-    return (figure["helper_start"], figure["policy"], *(f"{value:.4f}" for value in figure["curve"].values()))
+    return (figure["method"], figure["policy"], *(f"{value:.4f}" for value in figure["curve"].values()))
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ class DLRM(nn.Module):
 def main() -> None:
     model = DLRM(num_dense=4, dim=16)
     print("Plan:")
-    print(cce.compress(model, method="cce", compression=100, dry_run=True))
+    print(cce.compress(model, method="cce-paper", compression=100, dry_run=True))
 
-    cce.compress(model, method="cce", compression=100, seed=0)
+    cce.compress(model, method="cce-paper", compression=100, seed=0)
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.01)  # made after compress, not before
 
     g = torch.Generator().manual_seed(0)

@@ -44,7 +44,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         options = {"model_root": folder, "metrics": ["AUC"], "verbose": 0}
         model = WideAndDeep(make_feature_map(folder), model_id="wide_and_deep", **options)
-        plan = cce.compress(model, cap=4_000, seed=0)
+        plan = cce.compress(model, method="cce-paper", cap=4_000, seed=0)
         print(f"{len(plan.compressed)} tables compressed, {plan.total.compression:.0f} times fewer parameters")
         model.compile("adam", "binary_crossentropy", 0.01)  # again: the first optimizer holds the old tables
         schedule = cce.ClusterSchedule(model, model.optimizer, every=20, times=2)

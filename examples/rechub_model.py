@@ -40,7 +40,7 @@ def main() -> None:
     sparse = [SparseFeature(name, vocab_size=8_000, embed_dim=16) for name in ("user", "item")]
     network = {"dims": [16], "dropout": 0, "activation": "relu"}
     model = WideDeep(sparse, [*sparse, DenseFeature("age")], mlp_params=network)
-    plan = cce.compress(model, cap=4_000, seed=0)
+    plan = cce.compress(model, method="cce-paper", cap=4_000, seed=0)
     print(f"{len(plan.compressed)} tables compressed, {plan.total.compression:.0f} times fewer parameters")
     trainer = ClusteringTrainer(model, optimizer_params={"lr": 0.01}, n_epoch=2, device="cpu")
     trainer.fit(torch.utils.data.DataLoader(Clicks(), batch_size=100))

@@ -45,7 +45,7 @@ def main() -> None:
     g = torch.Generator().manual_seed(0)
     world = SyntheticClicks((1_000, 300), num_clusters=8, generator=g)
     clicks, test = world.sample(24_000, generator=g), world.sample(8_000, generator=g)
-    for method in ("hash", "cce"):
+    for method in ("hash", "cce-paper"):
         model = train(method, world.vocabulary_sizes, clicks)
         with torch.no_grad():
             bce = binary_cross_entropy_with_logits(model(test.ids), test.labels).item()

@@ -100,7 +100,7 @@ def test_every_public_name_is_on_the_page_of_names():
 
 
 def test_every_option_of_cce_is_explained():
-    page = (ROOT / "docs" / "methods" / "cce.md").read_text()
+    page = (ROOT / "docs" / "methods" / "cce-paper.md").read_text()
     sizes = {"num_rows"}
     for option in set(cce.ClusteredEmbedding.complete_options({})) - sizes:
         assert f"`{option}`" in page

@@ -33,8 +33,7 @@ LINEAR = {product.method: product for product in PRODUCTS}
 
 def table_of(method):
     budget = {} if method in FULL_SIZED else {"num_params": BUDGET}
-    options = {}
-    return cce.create_embedding(method, NUM_IDS, DIM, seed=0, **budget, **options)
+    return cce.create_embedding(method, NUM_IDS, DIM, seed=0, **budget)
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -73,7 +72,7 @@ def test_a_drawn_codebook_has_the_shape_of_the_real_one(method):
 
 @pytest.mark.parametrize("method", LINEAR)
 def test_every_value_of_a_drawn_table_has_as_many_terms_as_its_formula(method):
-    terms = {"hash-embedding": 2, "ce-sum": 2, "cce": 2}.get(method, 1)
+    terms = {"hash-embedding": 2, "ce-sum": 2, "cce-paper": 2}.get(method, 1)
     cells = [paints for row in multiply(LINEAR[method].h, LINEAR[method].m) for paints in row]
     assert len(cells) == NUM_IDS * DIM
     assert {len(paints) for paints in cells} == {terms}

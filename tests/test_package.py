@@ -24,7 +24,7 @@ LAB = SRC / "cce_lab"
 TESTS = ROOT / "tests"
 STOREYS = {  # a package imports only packages above it, and so a storey only storeys above it
     "library": (
-        *("version", "arguments", "checks", "text", "budget", "footprint", "schema", "files", "signals"),
+        *("version", "lazy", "arguments", "checks", "text", "budget", "footprint", "schema", "files", "signals"),
         *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection", "distributed", "optim"),
         *("reclustering", "compression", "saving", "diagnostics", "integrations", "testing"),
     ),
@@ -32,7 +32,7 @@ STOREYS = {  # a package imports only packages above it, and so a storey only st
         *("records", "run_folder", "plugins", "workers", "data", "models", "evaluation", "training", "runs"),
         *("serving", "experiments", "report", "cli", "calls", "__init__", "__main__"),
     ),
-    "lab": tuple(f"cce_lab.{name}" for name in ("citations", "variants", "theory", "verbs", "__init__")),
+    "lab": tuple(f"cce_lab.{name}" for name in ("citations", "variants", "methods", "theory", "verbs", "__init__")),
 }
 PACKAGES = tuple(chain.from_iterable(STOREYS.values()))
 
@@ -164,7 +164,18 @@ def test_training_knows_no_method():
 
 
 def test_files_and_records_and_text_and_checks_do_without_torch():
-    for name in ("version", "arguments", "checks", "text", "files", "signals", "records", "run_folder", "plugins"):
+    for name in (
+        "version",
+        "lazy",
+        "arguments",
+        "checks",
+        "text",
+        "files",
+        "signals",
+        "records",
+        "run_folder",
+        "plugins",
+    ):
         assert {n for n in imports(SOURCE / f"{name}.py") if n.startswith("torch")} == set()
 
 
@@ -270,7 +281,7 @@ def test_a_public_name_is_the_one_of_its_package():
 def test_type_checkers_see_the_same_names_as_users():
     tree = ast.parse((SOURCE / "__init__.py").read_text())
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert imported - {"annotations", "import_module", "TYPE_CHECKING", "Any"} == set(cce.__all__)
+    assert imported - {"annotations", "lazy_names", "TYPE_CHECKING"} == set(cce.__all__)
 
 
 def test_what_torch_names_too_says_how_its_constructor_differs():

@@ -1,4 +1,4 @@
-"""T = H · M for the methods that are exactly that: full, hash, hash-embedding, ce-concat, ce-sum, pq and cce.
+"""T = H · M for the methods that are exactly that: full, hash, hash-embedding, ce-concat, ce-sum, pq, cce, cce-paper.
 
 T is computed from H and M, so a drawing cannot show another formula than the one its H and M have.
 """
@@ -212,6 +212,18 @@ PRODUCTS = (
     ),
     Product(
         "cce",
+        pointers(INTO_4, "learned", 4),
+        narrow(4, STRENGTHS_4),
+        "a 1 in each of c blocks",
+        "block-diagonal",
+        "T[x] = [ M₁[h₁(x)] | M₂[h₂(x)] | M₃[h₃(x)] | M₄[h₄(x)] ]",
+        "Rows of 8 bits while training; then weighted k-means of each column, and refits of H and M.",
+        ("learned",),
+        ("M₁", "M₂", "M₃", "M₄"),
+        trained=True,
+    ),
+    Product(
+        "cce-paper",
         learned_and_hashed(),
         narrow(4, STRENGTHS_4),
         "a learned and a random 1 for each column",

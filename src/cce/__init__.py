@@ -5,9 +5,9 @@ Names are loaded when they are first used, so that `cce --help` does not wait fo
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from cce.lazy import lazy_names
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -132,62 +132,5 @@ __all__ = [
     "train",
 ]
 
-_HOMES = {
-    "DLRM": "cce.models",
-    "GMF": "cce.models",
-    "MLP": "cce.models",
-    "Batch": "cce.schema",
-    "Budget": "cce.budget",
-    "ClusterSchedule": "cce.reclustering",
-    "ClusterSettings": "cce.clustering",
-    "Collapse": "cce.diagnostics",
-    "DCNv2": "cce.models",
-    "DeepFM": "cce.models",
-    "EmbeddingCollection": "cce.collection",
-    "Feature": "cce.schema",
-    "FinalMLP": "cce.models",
-    "Footprint": "cce.footprint",
-    "Footprints": "cce.footprint",
-    "LoadedRun": "cce.runs",
-    "PreparedData": "cce.data",
-    "Refit": "cce.reclustering",
-    "RunRecord": "cce.records",
-    "Schema": "cce.schema",
-    "TrainConfig": "cce.training",
-    "Trainer": "cce.training",
-    "compress": "cce.compression",
-    "create_model": "cce.models",
-    "diagnose_collapse": "cce.diagnostics",
-    "freeze": "cce.serving",
-    "load": "cce.saving",
-    "load_plugins": "cce.plugins",
-    "load_run": "cce.runs",
-    "make_report": "cce.calls",
-    "plan_tables": "cce.collection",
-    "pointer_entropies": "cce.diagnostics",
-    "prepare": "cce.calls",
-    "register_metric": "cce.evaluation",
-    "register_model": "cce.models",
-    "register_source": "cce.data",
-    "repair_optimizer": "cce.reclustering",
-    "restart_average": "cce.reclustering",
-    "save": "cce.saving",
-    "summary": "cce.diagnostics",
-    "sweep": "cce.calls",
-    "train": "cce.calls",
-}
-_SUBPACKAGES = ("optim",)  # used by their own names, as torch.optim is
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'cce' has no attribute {name!r}")
-    if name in _SUBPACKAGES:
-        return import_module(f"cce.{name}")
-    value = getattr(import_module(_HOMES.get(name, "cce.embeddings")), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy_names(__name__)

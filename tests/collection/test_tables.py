@@ -15,6 +15,7 @@ from cce.budget import Budget
 from cce.collection import EmbeddingCollection
 from cce_lab.variants import CountedEmbedding
 from helpers.linear_tables import seeded
+from helpers.variants import registered  # noqa: F401
 
 FEATURES = {"user": 700, "item": 300, "day": 7}
 METHODS = {"user": "cce", "item": "robe", "day": "hash"}

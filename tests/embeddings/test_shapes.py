@@ -6,6 +6,7 @@ import cce
 from cce.budget import FULL_SIZED
 from cce.embeddings.shapes import Shapes
 from cce_lab.variants import VARIANTS
+from helpers.variants import registered  # noqa: F401
 
 
 def test_parameters_pointers_seeds_and_counters_by_hand():

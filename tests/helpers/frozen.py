@@ -37,7 +37,8 @@ LINEAR = [case for case in CASES if case[0] not in ("dhe", "tt", "collide", "mix
 
 
 def make_table(method: str, options: dict[str, Any], num_params: int = 3_000) -> cce.Embedding:
-    return cce.create_embedding(method, NUM_IDS, DIM, num_params=BUDGETS.get(method, num_params), seed=1, **options)
+    kind = {kind.method: kind for kind in VARIANTS}.get(method, method)
+    return cce.create_embedding(kind, NUM_IDS, DIM, num_params=BUDGETS.get(method, num_params), seed=1, **options)
 
 
 def make_schema(*, multi_hot: bool) -> Schema:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+import cce_lab.methods  # noqa: F401
 from cce.collection import EmbeddingCollection
 from cce.distributed import broadcast, check_same, gather_rows, init_distributed, sum_over_ranks
 from cce.reclustering import ClusterSchedule, Refit, cross_entropy

@@ -25,7 +25,7 @@ from cce.training.checkpoint import open_checkpoint
 from cce.training.loading import load_model
 from cce.training.optimizers import create_optimizers
 from cce.training.options import make_config, read_toml
-from helpers.runs import tiny_config
+from helpers.runs import CODES, tiny_config
 
 
 def built(data, **changes):
@@ -52,19 +52,18 @@ def test_budgets_and_options_reach_the_tables(data):
 
 @pytest.mark.parametrize("rule", ["cap", "proportional"])
 def test_a_budget_in_bytes_and_its_rule_reach_the_tables(data, rule):
-    config, model = built(data, cap=None, nbytes=5_000, budget_rule=rule, preset="paper")
+    config, model = built(data, cap=None, nbytes=5_000, budget_rule=rule)
     assert config.budget == cce.Budget(nbytes=5_000, rule=rule)
     assert 4_500 < model.tables.nbytes <= 5_000
-    options = {"cce": {"preset": "paper"}}
-    planned = cce.plan_tables(model.tables.features, 8, budget=config.budget, options=options)
+    planned = cce.plan_tables(model.tables.features, 8, method=config.method, budget=config.budget)
     assert [table.nbytes for table in model.tables.tables.values()] == [table.nbytes for table in planned.tables]
 
 
 @pytest.mark.parametrize(
     ("changes", "num_columns"),
-    [({}, 8), ({"preset": "paper"}, 4), ({"method_options": {"num_columns": 2}}, 2), ({"embedding_dim": 12}, 4)],
+    [({}, 4), ({"method_options": {"num_columns": 2}}, 2), ({"embedding_dim": 10}, 5)],
 )
-def test_columns_are_tuned_unless_told(data, changes, num_columns):
+def test_columns_are_the_paper_s_unless_told(data, changes, num_columns):
     _, model = built(data, **changes)
     assert model.tables.tables["c0"].num_columns == num_columns
 
@@ -76,14 +75,12 @@ def steps(data, steps_per_epoch=100, **changes):
 
 
 @pytest.mark.slow
-def test_schedules_are_chosen_by_the_epochs_and_the_preset(data):
-    assert steps(data, epochs=10) is None  # refits come after the epochs
-    assert steps(data, epochs=1, refits=0) == {25, 50}
-    assert steps(data, epochs=10, refits=0) == {50 * (index + 1) for index in range(12)}
-    assert steps(data, epochs=10, cluster_times=3) == {50, 100, 150}
-    assert steps(data, epochs=1, preset="paper") == {25, 50}
-    assert steps(data, epochs=10, method="collide", cap=480) == {100, 200, 300, 400, 500, 600}  # not tuned for cce
-    assert steps(data, epochs=10, preset="paper") == {100, 200, 300, 400, 500, 600}
+def test_schedules_are_chosen_by_the_epochs_and_the_method(data):
+    assert steps(data, epochs=10, method="cce") is None  # refits come after the epochs
+    assert steps(data, epochs=1) == {25, 50}
+    assert steps(data, epochs=10, cluster_times=3) == {100, 200, 300}
+    assert steps(data, epochs=10, method="collide", cap=480) == {100, 200, 300, 400, 500, 600}
+    assert steps(data, epochs=10, method="cce", preset="paper") == {100, 200, 300, 400, 500, 600}
     assert steps(data, cluster_schedule="strategy-1", cluster_times=1) == {50}
     assert steps(data, cluster_every=3, cluster_times=2) == {3, 6}
     assert steps(data, cluster_schedule="none") is None
@@ -163,7 +160,7 @@ UNTOLD = {"code_bits": None, "refits": None}  # what a run chooses
 
 @pytest.mark.parametrize(
     "changes",
-    [{"preset": "paper"}, {"learned_min_count": 1}, {"method": "hash"}, {"method_options": {"num_learned": 7}}],
+    [{}, CODES | {"learned_min_count": 1}, {"method": "hash"}, CODES | {"method_options": {"num_learned": 7}}],
 )
 def test_otherwise_nothing_is_counted(data, changes):
     config = tiny_config(data, **changes)
@@ -175,20 +172,18 @@ def test_what_was_given_is_kept(data):
     assert replace(with_defaults(config, PreparedData.open(data)), **UNTOLD) == config
 
 
-PLAIN = {"cluster_every": None, "cluster_times": None}  # nothing is said about clustering
-
-
-def test_cce_trains_as_codes_and_is_refitted_if_nothing_is_said_about_clustering(data):
-    config = with_defaults(tiny_config(data, **PLAIN), PreparedData.open(data))
-    defaults = cce.ClusteredEmbedding.training_defaults()
+def test_cce_trains_as_codes_and_is_refitted(data):
+    config = with_defaults(tiny_config(data, **CODES), PreparedData.open(data))
+    defaults = cce.CCEEmbedding.training_defaults()
     assert config.refits == defaults.refits > 0
     assert config.code_bits == defaults.code_bits > 0
     table = build_model(config, PreparedData.open(data).schema).tables.tables["c0"]
-    assert (table.num_helpers, table.assignments.share_tail) == (0, True)
+    assert isinstance(table, cce.CCEEmbedding)
+    assert table.assignments.share_tail
 
 
 def test_without_a_budget_a_table_of_cce_has_as_many_values_as_256_vectors(data):
-    bare, prepared = tiny_config(data, cap=None, **PLAIN), PreparedData.open(data)
+    bare, prepared = tiny_config(data, cap=None, **CODES), PreparedData.open(data)
     assert with_defaults(bare, prepared).cap == 256 * bare.embedding_dim
     assert with_defaults(replace(bare, nbytes=5000), prepared).cap is None
     assert with_defaults(replace(bare, method="full"), prepared).cap is None
@@ -196,62 +191,67 @@ def test_without_a_budget_a_table_of_cce_has_as_many_values_as_256_vectors(data)
 
 @pytest.mark.parametrize("changes", [{"method": "hash"}, {"preset": "paper"}])
 def test_other_methods_and_the_paper_s_need_a_budget(data, changes):
-    bare = tiny_config(data, cap=None, **PLAIN, **changes)
+    bare = tiny_config(data, cap=None, **CODES | changes)
     rule = "give one of cap, num_params, nbytes and compression with method"
-    with pytest.raises(ValueError, match=f"{rule} '{bare.method}' and preset '{bare.preset}', got none."):
+    with pytest.raises(ValueError, match=f"{rule} '{bare.method}', got none."):
         with_defaults(bare, PreparedData.open(data))
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"cluster_every": 7},
-        {"cluster_times": 2},
-        {"cluster_at_epochs": [0.5]},
-        {"cluster_schedule": "one-epoch"},
-        {"cluster_schedule": "none"},
-        {"method_options": {"num_helpers": 2}},
-        {"method_options": {"combine": "circular"}},
-        {"method_options": {"settings": {"max_iter": 3}}},
         {"preset": "paper"},
+        {"method": "cce-paper"},
         {"start_from": "runs/full"},
         {"method": "hash"},
-        {"refits": 0},
     ],
 )
-def test_it_is_clustered_if_anything_is_said_about_it(data, changes):
-    config = tiny_config(data, **(PLAIN | changes))
+def test_other_methods_and_tables_that_start_from_others_have_no_codes(data, changes):
+    config = tiny_config(data, **(CODES | changes))
     assert not num_refits(config)
     assert not code_bits(config)
     found = with_defaults(config, PreparedData.open(data))
     assert (found.refits or 0, found.code_bits or 0) == (0, 0)
 
 
-def test_codes_are_made_without_refits_only_if_asked(data):
-    config = with_defaults(tiny_config(data, **PLAIN, refits=0, code_bits=16), PreparedData.open(data))
-    assert (config.code_bits, config.refits) == (16, 0)
+@pytest.mark.parametrize(("given", "bits"), [({}, 8), ({"code_bits": 16}, 16)])
+def test_without_refits_there_are_codes_all_the_same(data, given, bits):
+    config = with_defaults(tiny_config(data, **CODES, refits=0, **given), PreparedData.open(data))
+    assert (config.code_bits, config.refits) == (bits, 0)
 
 
-def test_methods_without_pointers_have_no_codes(data):
-    config = tiny_config(data, **PLAIN, method="hash", code_bits=8)
-    with pytest.raises(ValueError, match=r"^code_bits must be 0 where no table learns pointers, got 8 with method 'ha"):
-        with_defaults(config, PreparedData.open(data))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"code_bits": 0}, "^code_bits must be 8 or 16 with method 'cce', got 0"),
+        ({"cluster_every": 7}, "^method 'cce' is clustered once, .* leave out when to cluster, or take method 'cce-p"),
+        ({"cluster_schedule": "one-epoch"}, "^method 'cce' is clustered once"),
+        (
+            {"method": "cce-paper", "refits": 2},
+            "^refits must be left out where .* refits=2 with method 'cce-paper'",
+        ),
+        ({"method": "hash", "code_bits": 8}, "^code_bits must be left out where .* got code_bits=8 with method 'hash'"),
+    ],
+)
+def test_options_that_a_method_has_no_use_for_are_rejected(data, changes, message):
+    with pytest.raises(ValueError, match=message):
+        with_defaults(tiny_config(data, **CODES | changes), PreparedData.open(data))
 
 
 def test_so_many_ids_that_a_refit_would_be_dear_are_refitted_if_asked(data, monkeypatch):
-    plain, prepared = tiny_config(data, **PLAIN), PreparedData.open(data)
+    plain, prepared = tiny_config(data, **CODES), PreparedData.open(data)
     found = with_defaults(plain, prepared).num_learned
     learned = found["c0"] + found["c1"]  # the table of c2 is full
     monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim)
     assert with_defaults(plain, prepared).refits > 0
     monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim - 1)
-    assert with_defaults(plain, prepared) == with_defaults(replace(plain, refits=0, code_bits=8), prepared)
+    assert with_defaults(plain, prepared) == with_defaults(replace(plain, refits=0), prepared)
     assert with_defaults(replace(plain, refits=2), prepared).refits == 2
 
 
 def test_many_tables_are_refitted_if_asked(data, monkeypatch):
     """Of three tables two have pointers."""
-    plain, prepared = tiny_config(data, **PLAIN), PreparedData.open(data)
+    plain, prepared = tiny_config(data, **CODES), PreparedData.open(data)
     monkeypatch.setattr("cce.training.building.ROWS_PER_ID", 10**9)
     monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 2)
     assert with_defaults(plain, prepared).refits > 0
@@ -262,7 +262,7 @@ def test_many_tables_are_refitted_if_asked(data, monkeypatch):
 
 
 def test_many_tables_are_refitted_where_ids_have_rows_enough(data, monkeypatch):
-    plain, prepared = tiny_config(data, **PLAIN), PreparedData.open(data)
+    plain, prepared = tiny_config(data, **CODES), PreparedData.open(data)
     found = with_defaults(plain, prepared).num_learned
     monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 1)
     enough = 800 // (found["c0"] + found["c1"])  # training rows for each id; the table of c2 is full
@@ -274,7 +274,7 @@ def test_many_tables_are_refitted_where_ids_have_rows_enough(data, monkeypatch):
 
 
 def test_a_run_whose_tables_are_all_small_has_nothing_to_refit(data, tmp_path):
-    record = Trainer(tiny_config(data, cap=10**6, epochs=1, **PLAIN), tmp_path / "run").run()
+    record = Trainer(tiny_config(data, cap=10**6, epochs=1, **CODES), tmp_path / "run").run()
     assert {table.method for table in record.tables} == {"full"}
     assert len(record.curve) == 3  # validations of the epoch, and none of a refit
 
@@ -283,22 +283,19 @@ def shapes(table):
     return {name: value.shape for name, value in table.state_dict().items() if hasattr(value, "shape")}
 
 
-@pytest.mark.parametrize("preset", ["tuned", "paper"])
-def test_a_table_of_a_run_is_the_table_that_is_made_by_hand(data, preset):
-    """All that a run adds is what it counts in its data, and a table by hand can be given the same counts."""
-    prepared, options = PreparedData.open(data), {"cap": 320, "preset": preset}
-    config = with_defaults(tiny_config(data, **options), prepared)
-    assert bool(config.num_learned) == (preset == "tuned")
+@pytest.mark.parametrize("method", ["cce", "cce-paper"])
+def test_a_table_of_a_run_is_the_table_that_is_made_by_hand(data, method):
+    """All that a run adds is what it counts in its data, and tables by hand can be given the same counts."""
+    prepared, options = PreparedData.open(data), {"cap": 320, "method": method}
+    config = with_defaults(tiny_config(data, **CODES | options), prepared)
+    assert bool(config.num_learned) == (method == "cce")
     tables, counts = build_model(config, prepared.schema).tables, count_ids(prepared)
     table = tables.tables["c0"]
-    num_ids, own = table.num_embeddings, counts["c0"]
-    by_class = cce.ClusteredEmbedding(num_ids, 8, num_rows=table.num_rows, preset=preset, counts=own)
-    model = torch.nn.ModuleDict({"c0": torch.nn.Embedding(num_ids, 8)})
-    cce.compress(model, min_params=1, counts={"c0": own}, **options)
-    together = cce.EmbeddingCollection(tables.features, 8, cap=320, options={"cce": {"preset": preset}}, counts=counts)
-    for mine in (by_class, cce.create_embedding("cce", num_ids, 8, counts=own, **options), model["c0"]):
-        assert shapes(mine) == shapes(table)
-        assert mine.assignments.num_learned == table.assignments.num_learned
+    model = torch.nn.ModuleDict({"c0": torch.nn.Embedding(table.num_embeddings, 8)})
+    cce.compress(model, min_params=1, counts={"c0": counts["c0"]}, **options)
+    together = cce.EmbeddingCollection(tables.features, 8, counts=counts, **options)
+    assert shapes(model["c0"]) == shapes(table)
+    assert model["c0"].assignments.num_learned == table.assignments.num_learned
     assert shapes(together) == shapes(tables)
     assert together.plan.nbytes == together.nbytes == tables.nbytes
 
@@ -309,21 +306,21 @@ def spread(model):
 
 def test_the_start_of_a_run_is_that_of_all_its_tables_unless_the_method_s_options_say_otherwise(data):
     uniform, dlrm = (1 / 24) ** 0.5, {"c0": (1 / 363) ** 0.5, "c1": (1 / 183) ** 0.5, "c2": (1 / 93) ** 0.5}
-    for name, (_, deviation) in spread(built(data)[1]).items():
+    for name, (_, deviation) in spread(built(data, start_scale="uniform")[1]).items():
         assert deviation == pytest.approx(uniform, rel=0.25), name
     for name, (_, deviation) in spread(built(data, start_scale="dlrm")[1]).items():
         assert deviation == pytest.approx(dlrm[name], rel=0.25), name
     found = spread(built(data, start_scale=0.5, method_options={"start_scale": 0.01})[1])
     for method, deviation in found.values():
-        assert deviation == pytest.approx(0.01 if method == "cce" else 0.5, rel=0.25)
-    assert {method for method, _ in found.values()} == {"cce", "full"}
+        assert deviation == pytest.approx(0.01 if method == "cce-paper" else 0.5, rel=0.25)
+    assert {method for method, _ in found.values()} == {"cce-paper", "full"}
 
 
 def test_the_paper_s_full_tables_start_as_dlrm_s_and_its_cce_tables_do_not(data):
     dlrm = {"c0": (1 / 363) ** 0.5, "c1": (1 / 183) ** 0.5, "c2": (1 / 93) ** 0.5}
     for changes in ({}, {"method": "full", "cap": None}):
         for name, (method, deviation) in spread(built(data, preset="paper", **changes)[1]).items():
-            expected = dlrm[name] if method == "full" else (1 / 24) ** 0.5
+            expected = dlrm[name] if method == "full" else (2 / 24) ** 0.5
             assert deviation == pytest.approx(expected, rel=0.25), name
     for method, deviation in spread(built(data, preset="paper", start_scale="uniform")[1]).values():
         assert deviation == pytest.approx((1 / 24) ** 0.5, rel=0.25), method

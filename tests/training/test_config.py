@@ -5,8 +5,9 @@ import tomllib
 
 import pytest
 
-from cce.embeddings import presets as embedding_presets
-from cce.embeddings.training_defaults import PAPER_SCHEDULES, TWICE_AN_EPOCH
+from cce.budget import DEFAULT_METHOD, PAPER_METHOD
+from cce.embeddings import METHODS
+from cce.embeddings.training_defaults import PAPER_SCHEDULES
 from cce.training import Trainer
 from cce.training.config import NOT_METHOD_OPTIONS, PRESETS, SCHEDULES, TrainConfig
 from cce.training.options import make_config, read_toml, to_toml
@@ -106,14 +107,22 @@ def test_the_papers_preset_does_not_ignore_a_count():
 
 
 def test_choices_that_are_listed_without_torch_are_those_of_the_tables():
-    assert (*SCHEDULES[:2], *sorted(SCHEDULES[2:])) == ("auto", "none", *sorted((TWICE_AN_EPOCH, *PAPER_SCHEDULES)))
-    assert list(PRESETS) == list(embedding_presets.PRESETS)
+    assert ("auto", "none", *PAPER_SCHEDULES) == SCHEDULES
+
+
+def test_the_papers_preset_has_the_papers_method():
+    assert [TrainConfig(data="x", cap=100, preset=preset).method for preset in PRESETS] == [
+        DEFAULT_METHOD,
+        PAPER_METHOD,
+    ]
+    assert {DEFAULT_METHOD, PAPER_METHOD} <= set(METHODS)
+    assert TrainConfig(data="x", cap=100, preset="paper", method="hash").method == "hash"
 
 
 def test_options_of_a_method_that_belong_to_the_run_are_rejected():
-    assert set(NOT_METHOD_OPTIONS) == {"pointer_file", "preset"}
-    with pytest.raises(ValueError, match="method_options must leave out preset: it is an option of the run, got 'pape"):
-        TrainConfig(data="x", cap=100, method_options={"preset": "paper"})
+    assert set(NOT_METHOD_OPTIONS) == {"pointer_file"}
+    with pytest.raises(ValueError, match="method_options must leave out pointer_file: tables of a run share none, got"):
+        TrainConfig(data="x", cap=100, method_options={"pointer_file": "paper"})
 
 
 def test_any_name_of_a_feature_survives_a_file(tmp_path):

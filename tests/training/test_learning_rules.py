@@ -29,7 +29,6 @@ def _rejected(**options):
         ({"cluster_at_epochs": []}, "cluster_at_epochs must be a list of numbers above 0, got []."),
         ({"cluster_at_epochs": [0.5, -1]}, "cluster_at_epochs must be a list of numbers above 0, got [0.5, -1]."),
         ({"code_bits": 5}, "code_bits must be 0, 8 or 16, got 5."),
-        ({"code_bits": 8, "cluster_every": 10}, "code_bits must be 0 where options say when to cluster, got 8."),
         ({"code_epochs": 0.0}, "code_epochs must be above 0, got 0.0."),
     ],
 )

@@ -18,7 +18,7 @@ from cce.records import read_records
 from cce.run_folder import RunFolder
 from cce.training.outcome import best_model, environment, keep_record
 from cce.training.session import Session
-from helpers.runs import tiny_config
+from helpers.runs import CODES, tiny_config
 
 
 def test_the_best_model_is_that_of_the_best_checkpoint(data, tmp_path):
@@ -77,7 +77,7 @@ def test_the_record_tells_what_clusterings_held_of_the_tables_that_were_clustere
 
 
 def test_the_record_tells_what_refits_held_if_there_were_any(data, tmp_path):
-    session = Session(tiny_config(data, refits=1), PreparedData.open(data), ranks=Ranks())
+    session = Session(tiny_config(data, **CODES, refits=1), PreparedData.open(data), ranks=Ranks())
     before = keep_record(session, session.model, {}, RunFolder(tmp_path))
     assert {table.clustering_nbytes for table in before.tables} == {0}
     session.num_refits = 1

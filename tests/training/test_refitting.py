@@ -13,17 +13,10 @@ from cce.training import Trainer, refitting
 from cce.training.building import count_ids
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from cce.training.inspection import inspect_checkpoint
-from helpers.runs import tiny_config
+from helpers.runs import CODES, tiny_config
 
 pytestmark = pytest.mark.slow
-REFITS = {
-    "code_bits": 0,
-    "refits": 3,
-    "epochs": 1,
-    "cluster_every": None,
-    "cluster_times": None,
-    "refit_network": "always",
-}
+REFITS = {**CODES, "refits": 3, "epochs": 1, "refit_network": "always"}
 
 
 def model_bits(out):
@@ -140,7 +133,7 @@ def test_more_epochs_are_followed_by_refits_again(whole, data, tmp_path):
 
 
 def test_tables_without_pointers_are_rejected(data, tmp_path):
-    with pytest.raises(ValueError, match="refits must be 0 where no table learns pointers, got 1 with method 'hash'"):
+    with pytest.raises(ValueError, match="refits must be left out where no table trains as codes, got refits=1"):
         Trainer(tiny_config(data, method="hash", refits=1), tmp_path / "run")
 
 
@@ -158,7 +151,7 @@ def test_rows_lack_no_decay_when_they_are_refitted(data, tmp_path):
 
 
 def test_a_run_that_is_cut_short_is_refitted_too(data, tmp_path):
-    record = Trainer(tiny_config(data, refits=2, max_steps=5), tmp_path / "run").run()
+    record = Trainer(tiny_config(data, **CODES, refits=2, max_steps=5), tmp_path / "run").run()
     assert [scores["step"] for scores in record.curve] == [4, 6, 7]
 
 

@@ -6,8 +6,9 @@ Names are loaded when they are first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cce.data.loader import Loader
@@ -37,37 +38,6 @@ if TYPE_CHECKING:
     from cce.data.synthetic import Sample, SyntheticClicks
     from cce.data.verify import Verification, verify_data
     from cce.data.vocabulary import Texts, Vocabulary
-
-_HOMES = {
-    "loader": ("Loader",),
-    "manifest": ("MANIFEST", "checksum", "has_labels", "read_manifest"),
-    "prepare.arrow": ("TableWriter",),
-    "prepare.columns": ("Columns", "Reading"),
-    "prepare.inputs": ("Input",),
-    "prepare.job": ("Job", "Splitting", "VocabularyRule"),
-    "prepare.pipeline": ("prepare_data",),
-    "prepare.synthetic": ("SyntheticConfig", "prepare_synthetic"),
-    "prepare.vocabulary": ("index_vocabulary", "vocabulary_file"),
-    "prepare.writer": ("check_new",),
-    "prepared": ("PreparedData",),
-    "raw_format": ("FORMATS", "JSON", "STANDARD", "check_pyarrow", "find_format"),
-    "raw_rows": ("RawRows",),
-    "row_encoder": ("RowEncoder",),
-    "shuffle": ("EpochShuffle",),
-    "sources": ("SOURCES", "Option", "Source", "register_source"),
-    "sources.criteo_kaggle": ("criteo_kaggle_job",),
-    "sources.criteo_terabyte": ("criteo_terabyte_job",),
-    "sources.criteo_text": ("write_criteo_text",),
-    "sources.movielens": ("movielens_job",),
-    "sources.recbole": ("recbole_job",),
-    "sources.reczoo": ("reczoo_job",),
-    "sources.reuse": ("raw_options", "reuse_vocabulary"),
-    "sources.table": ("table_job",),
-    "synthetic": ("Sample", "SyntheticClicks"),
-    "verify": ("Verification", "verify_data"),
-    "vocabulary": ("Texts", "Vocabulary"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "FORMATS",
@@ -118,8 +88,4 @@ __all__ = [
     "write_criteo_text",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'cce.data' has no attribute {name!r}")
-    return getattr(import_module(f"cce.data.{_HOME_OF[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__)

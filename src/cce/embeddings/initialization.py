@@ -1,7 +1,8 @@
 """The start of every table: values of mean 0, and of a variance that `start_scale` names, the same for every method.
 
-- `"uniform"`: variance `1 / (3 · embedding_dim)` for every id, that of U(±1/√dim), from which the published CCE results
-  were trained. (The N(0, 1) of the paper's pseudo-code would start dot products at a scale of `√dim`.)
+- `"uniform"`: variance `1 / (3 · embedding_dim)` for every id, that of U(±1/√dim). The CCE paper's start is another:
+  its code draws both of the tables that add up from U(±1/√dim), so that vectors have twice that variance, and its
+  pseudo-code draws both from N(0, 1). The method `cce-paper` offers these two (`init`), and this one if it is told.
 - `"dlrm"`: variance `1 / (3 · num_embeddings)`, that of U(±1/√n), as DLRM starts the table of a feature with `n` ids.
   Ids that are seen once or never keep their start, and in a large table such ids are many: a small start is less noise.
 - `"zero"`: every vector is exactly zero.

@@ -5,8 +5,7 @@ Names that need torch are loaded when they are first used: metrics can be named 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cce.evaluation.registry import (
     DEFAULT_BEST_BY,
@@ -22,6 +21,7 @@ from cce.evaluation.registry import (
     list_metrics,
     register_metric,
 )
+from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cce.evaluation.calibration import ExpectedCalibrationError
@@ -53,19 +53,5 @@ __all__ = [
     "register_metric",
 ]
 
-_HOMES = {
-    "ExpectedCalibrationError": "calibration",
-    "Metric": "metric",
-    "ScoredRows": "rows",
-    "SummedMetric": "metric",
-    "WholeMetric": "metric",
-    "auc": "roc",
-    "binary_cross_entropy": "cross_entropy",
-    "check_rows": "rows",
-}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'cce.evaluation' has no attribute {name!r}")
-    return getattr(import_module(f"cce.evaluation.{_HOMES[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import BudgetTooSmallError
 from cce.experiments.recipe import file_name
 from cce.training import TrainConfig, make_config, plan_run
 
@@ -74,11 +73,7 @@ def _run(recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: d
     config = make_config(
         recipe.options_of(series) | {name: value for name, value in values.items() if value is not None}
     )
-    try:
-        num_params = plan_run(config, vocabularies).tables.num_params
-    except BudgetTooSmallError as error:
-        config = replace(config, cap=error.least)
-        num_params = plan_run(config, vocabularies).tables.num_params
+    num_params = plan_run(config, vocabularies).tables.num_params
     return Run(_name(series, cap, seed), series, config, num_params, values.get("start_from"))
 
 

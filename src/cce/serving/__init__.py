@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cce.serving import numpy_reader
@@ -15,17 +16,6 @@ if TYPE_CHECKING:
 CODEBOOK_NAMES = ("float32", "float16", "bfloat16", "int8")
 FORMAT_NAMES = ("safetensors", "pt2", "onnx", "dense")
 POINTER_NAMES = ("packed", "bytes")
-
-_HOMES = {
-    "Export": "exporting",
-    "Freezing": "freezing",
-    "FrozenTable": "frozen_tables",
-    "export_model": "exporting",
-    "export_run": "run_export",
-    "freeze": "freezing",
-    "freeze_table": "freezing",
-    "frozen_sizes": "freezing",
-}
 
 __all__ = [
     "CODEBOOK_NAMES",
@@ -42,10 +32,4 @@ __all__ = [
     "numpy_reader",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "numpy_reader":
-        return import_module("cce.serving.numpy_reader")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'cce.serving' has no attribute {name!r}")
-    return getattr(import_module(f"cce.serving.{_HOMES[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__)

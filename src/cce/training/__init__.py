@@ -5,8 +5,9 @@ Names are loaded when they are first used: the options of a run can be listed wi
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cce.training.building import count_ids
@@ -20,21 +21,6 @@ if TYPE_CHECKING:
     from cce.training.scoring import Scores, group_column, score
     from cce.training.stopping import DivergedError
     from cce.training.trainer import Trainer
-
-_HOMES = {
-    "building": ("count_ids",),
-    "checkpoint": ("Checkpoint", "DamagedCheckpointError", "list_checkpoints", "open_checkpoint"),
-    "config": ("MAY_CHANGE", "TrainConfig"),
-    "inspection": ("inspect_checkpoint", "verify_run"),
-    "loading": ("load_model", "read_schema"),
-    "options": ("check_names", "make_config", "parse_pairs", "read_toml"),
-    "planning": ("RunPlan", "plan_run"),
-    "scoring": ("Scores", "group_column", "score"),
-    "random_numbers": ("kept_random_state",),
-    "stopping": ("DivergedError",),
-    "trainer": ("Trainer",),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "MAY_CHANGE",
@@ -62,8 +48,4 @@ __all__ = [
     "verify_run",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'cce.training' has no attribute {name!r}")
-    return getattr(import_module(f"cce.training.{_HOME_OF[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -1,10 +1,8 @@
 """Variants of the paper's CCE, most of them from its appendix "What didn't work", as methods of their own.
 
-A plug-in like any other: `cce.load_plugins(["cce_lab.variants"])`, `--plugin cce_lab.variants` in the shell, `plugins` in
-a recipe. No entry point announces it: verbs that do without torch would have to load it.
+`cce_lab.methods` registers them.
 """
 
-from cce import register_method
 from cce_lab.variants.circular import CircularEmbedding
 from cce_lab.variants.counted import CountedEmbedding
 from cce_lab.variants.first_rows import FirstRowsEmbedding
@@ -22,9 +20,6 @@ VARIANTS = (
     SettlingEmbedding,
     SummedEmbedding,
 )
-for kind in VARIANTS:
-    register_method(kind)
-
 __all__ = [
     "VARIANTS",
     "CircularEmbedding",

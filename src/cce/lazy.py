@@ -1,0 +1,35 @@
+"""Names of a package that are loaded when they are first used (PEP 562), each listed where type checkers see it."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package, by the imports under `if TYPE_CHECKING:` in its `__init__.py`."""
+    module = sys.modules[package]
+
+    @cache
+    def homes() -> dict[str, str]:
+        tree = ast.parse(Path(str(module.__file__)).read_bytes())
+        blocks = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        imports = (line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom))
+        return {alias.name: str(line.module) for line in imports for alias in line.names}
+
+    def load(name: str) -> Any:
+        if name not in module.__all__ or name not in homes():
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = homes()[name]
+        value = import_module(f"{home}.{name}") if home == package else getattr(import_module(home), name)
+        setattr(module, name, value)
+        return value
+
+    return load, lambda: list(module.__all__)
