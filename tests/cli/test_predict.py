@@ -45,7 +45,8 @@ def test_standard_input_and_output_are_streams(alone, expected, capsys, monkeypa
 
 
 BAD = [
-    (("predict", "one.ccez", "new.csv", "--out", "p.xls"), "p.xls must end in one of csv, tsv, txt, parquet, jsonl"),
+    (("predict", "one.ccez", "new.csv", "--out", "p.xls"), "p.xls must end in one of .csv, .tsv, .txt, .jsonl"),
+    (("predict", "one.ccez", "new.csv", "--out", "p.csv.xz"), "out must be plain or end in .gz, got 'p.csv.xz'."),
     (("predict", "one.ccez", "-", "--out", "p.csv"), "standard input and output need a format of csv, tsv,"),
     (("predict", "one.ccez", "none.csv", "--out", "p.csv"), "none.csv must be a file, and there is none."),
     (("predict", "one.ccez", "new.csv", "--out", "./new.csv"), "--out must be another file than that of the rows, got"),

@@ -9,13 +9,13 @@ OF_DATA = Reading(names=("y", "a", "b"), delimiter=";")
 
 
 def test_formats_are_known_by_ending_or_by_name():
-    assert [find_format(name) for name in ("a.csv", "b.tsv.gz", "c.parquet", "d.ndjson")] == [
-        *("csv", "tsv", "parquet", "ndjson"),
+    assert [find_format(name) for name in ("a.csv", "b.txt.gz", "c.pq", "d.ndjson.zst")] == [
+        *("csv", "tsv", "parquet", "jsonl"),
     ]
     assert find_format("a.csv", "jsonl") == "jsonl"
-    assert find_format("a.dat", default="txt") == "txt"
+    assert find_format("a.dat", default="tsv") == "tsv"
     with pytest.raises(
-        ValueError, match=r"^a\.dat must end in one of csv, tsv, txt, parquet, jsonl, ndjson: give --form"
+        ValueError, match=r"^a\.dat must end in one of \.csv, \.tsv, \.txt, \.jsonl, \.ndjson, \.parquet, \.pq: give --"
     ):
         find_format("a.dat")
     with pytest.raises(ValueError, match=r"^standard input and output need a format of csv, .*: give --format\.$"):

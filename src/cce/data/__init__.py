@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cce.data.prepare.vocabulary import index_vocabulary, vocabulary_file
     from cce.data.prepare.writer import check_new
     from cce.data.prepared import PreparedData
-    from cce.data.raw_format import FORMATS, JSON, STANDARD, check_pyarrow, find_format
+    from cce.data.raw_format import FORMATS, STANDARD, check_pyarrow, find_format
     from cce.data.raw_rows import RawRows
     from cce.data.row_encoder import RowEncoder
     from cce.data.shuffle import EpochShuffle
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMATS",
-    "JSON",
     "MANIFEST",
     "SOURCES",
     "STANDARD",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,26 @@ if TYPE_CHECKING:
     from cce.data.prepare.columns import Reading
 
 STANDARD = "-"  # standard input, or output
-FORMATS = {"csv": ",", "tsv": "\t", "txt": "\t", "parquet": "", "jsonl": "", "ndjson": ""}  # with what separates fields
-JSON = ("jsonl", "ndjson")
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format of raw rows."""
+
+    endings: tuple[str, ...]  # of names of files
+    delimiter: str = ""  # between the fields of a line of text
+    is_json: bool = False  # an object a line
+    by_columns: bool = False  # it is read by columns, not by lines
+
+
+FORMATS = {
+    "csv": FileFormat((".csv",), ","),
+    "tsv": FileFormat((".tsv", ".txt"), "\t"),
+    "jsonl": FileFormat((".jsonl", ".ndjson"), is_json=True),
+    "parquet": FileFormat((".parquet", ".pq"), by_columns=True),
+}
+ENDINGS = {ending: name for name, each in FORMATS.items() for ending in each.endings}
 
 
 def check_pyarrow() -> None:
@@ -27,17 +45,17 @@ def check_pyarrow() -> None:
 
 
 def find_format(path: str | Path, given: str | None = None, *, default: str | None = None) -> str:
-    """The format that is given, or that the end of a name says, apart from `.gz`."""
+    """The format that is given, or that the end of a name says, apart from what it is compressed by."""
     if given is not None:
         check_choice("format", given, FORMATS)
         return given
-    name = Path(path).name.removesuffix(".gz")
-    ending = Path(name).suffix.removeprefix(".")
-    if ending in FORMATS:
-        return ending
+    path = Path(path)
+    ending = path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
+    if ending in ENDINGS:
+        return ENDINGS[ending]
     if default is None:
         what = "standard input and output need a format" if str(path) == STANDARD else f"{path} must end in one"
-        raise ValueError(f"{what} of {', '.join(FORMATS)}: give --format.")
+        raise ValueError(f"{what} of {', '.join(FORMATS if str(path) == STANDARD else ENDINGS)}: give --format.")
     return default
 
 

@@ -26,7 +26,7 @@ from cce.data.prepare.arrow import (
 )
 from cce.data.prepare.inputs import Input, line_blocks
 from cce.data.prepare.reading import PARQUET_ROWS, well_formed
-from cce.data.raw_format import FORMATS, JSON, STANDARD, check_columns, find_format, text_reading
+from cce.data.raw_format import FORMATS, STANDARD, check_columns, find_format, text_reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,12 +86,13 @@ class RawRows:
 
     def _file_blocks(self, path: str | Path, form: str | None) -> Iterator[RawBlock]:
         is_standard = str(path) == STANDARD
-        form = find_format(path, form, default=None if self.has_names else "txt")
+        form = find_format(path, form, default=None if self.has_names else "tsv")
+        by_columns = FORMATS[form].by_columns
         if not is_standard:
-            Input(Path(path)).check(as_lines=form != "parquet")
+            Input(Path(path)).check(as_lines=not by_columns)
         try:
             with _standard_input() if is_standard else Input(Path(path)).open() as stream:
-                if form == "parquet":
+                if by_columns:
                     with _on_disk(stream, None if is_standard else Path(path)) as file:
                         yield from self._parquet_blocks(file)
                 else:
@@ -109,14 +110,14 @@ class RawRows:
         first = next(texts, b"")
         if not first:
             raise ValueError("it must hold rows, and it is empty.")
-        if form in JSON:
+        if FORMATS[form].is_json:
             check_columns("JSON lines", self.columns.used, json_names(first))
             for text in itertools.chain([first], texts):
                 yield parse_json_lines(text, self.columns, self.reading)
             return
         head, line_end, rest = first.partition(b"\n")
         reading = text_reading(
-            *(head, FORMATS[form], self.columns.used, self.reading),
+            *(head, FORMATS[form].delimiter, self.columns.used, self.reading),
             label=self.of_data.label,
             has_names=self.has_names,
         )

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 import torch
 from tqdm import tqdm
 
-from cce.data import JSON, STANDARD, find_format
+from cce.data import FORMATS, STANDARD, find_format
 from cce.files import check_target, replace_file
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def write_predictions(blocks: Iterable[np.ndarray], out: str | Path, form: str |
     form = find_format(out, form)
     if str(out) != STANDARD:
         check_target("out", Path(out))
+        if Path(out).suffix in (".bz2", ".xz", ".zst"):
+            raise ValueError(f"out must be plain or end in .gz, got {str(out)!r}.")
     num_rows = 0
     with _writer(out, form) as write:
         for block in blocks:
@@ -56,7 +58,7 @@ def write_predictions(blocks: Iterable[np.ndarray], out: str | Path, form: str |
 
 @contextmanager
 def _writer(out: str | Path, form: str) -> Iterator[Callable[[np.ndarray], None]]:
-    if form == "parquet":
+    if FORMATS[form].by_columns:
         from cce.data import TableWriter
 
         if str(out) == STANDARD or _is_compressed(out):
@@ -66,8 +68,8 @@ def _writer(out: str | Path, form: str) -> Iterator[Callable[[np.ndarray], None]
             yield lambda block: table.write({COLUMN: block})
         return
     with _text_file(out) as file:
-        file.write("" if form in JSON else f"{COLUMN}\n")
-        yield lambda block: _write_lines(file, block, as_json=form in JSON)
+        file.write("" if FORMATS[form].is_json else f"{COLUMN}\n")
+        yield lambda block: _write_lines(file, block, as_json=FORMATS[form].is_json)
 
 
 def _write_lines(file: IO[str], block: np.ndarray, *, as_json: bool) -> None:

@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from cce.data.raw_format import COMPRESSED, ENDINGS, FORMATS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 BLOCK_BYTES = 1 << 25
 HEAD_BYTES = 1 << 16  # enough to see how lines end
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Input:
     @property
     def is_parquet(self) -> bool:
         """Whether the file is read by columns."""
-        return self.by_columns or (self.member is None and self.path.suffix in (".parquet", ".pq"))
+        return self.by_columns or (self.member is None and _is_by_columns(self.path.suffix))
 
     @property
     def is_plain(self) -> bool:
@@ -104,6 +105,10 @@ class Input:
             stop = _first_line_at(stream, (index + 1) * block_bytes)
             stream.seek(start)
             return start, stream.read(stop - start)
+
+
+def _is_by_columns(ending: str) -> bool:
+    return ending in ENDINGS and FORMATS[ENDINGS[ending]].by_columns
 
 
 def line_blocks(stream: IO[bytes], block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from cce.data.prepare.columns import Columns, Reading
 from cce.data.prepare.job import Job, Splitting
+from cce.data.raw_format import FORMATS
 from cce.data.sources.registry import Option, Source
 from cce.data.sources.table_columns import read_columns
-from cce.data.sources.table_files import FORMATS, Header, find_inputs, read_header
+from cce.data.sources.table_files import Header, find_inputs, read_header
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,7 +132,7 @@ TABLE = Source(
         Option("weight", "the column of row weights", metavar="COLUMN"),
         Option("threshold", "labels from here on are 1, and below 0", type=float),
         Option("missing", "words that stand for a missing value, besides the empty one", metavar="VALUE", is_list=True),
-        Option("format", "what files are, where their names do not say", choices=FORMATS),
+        Option("format", "what files are, where their names do not say", choices=tuple(FORMATS)),
         Option("split_column", "the column of --split column", metavar="COLUMN"),
         Option("validation_values", "its values for validation", metavar="VALUE", is_list=True),
         Option("test_values", "its values for the test; others are for training", metavar="VALUE", is_list=True),

@@ -8,22 +8,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cce.data.prepare.inputs import COMPRESSED, Input
+from cce.data.prepare.inputs import Input
+from cce.data.raw_format import COMPRESSED, ENDINGS, FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FORMATS = ("csv", "tsv", "jsonl", "parquet")
-ENDINGS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".txt": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
-DELIMITERS = {"csv": ",", "tsv": "\t", "jsonl": "", "parquet": ""}
 JSON_LINES = 1000  # that are looked at for the names of columns
 
 
@@ -69,7 +59,7 @@ def _input(path: Path, form: str | None) -> Input:
             f"{path} must end in {', '.join(ENDINGS)} (or with {', '.join(COMPRESSED)}, .zip), to say what it is, "
             "or format must be given."
         )
-    return Input(path, _member(path) if path.suffix == ".zip" else None, form == "parquet")
+    return Input(path, _member(path) if path.suffix == ".zip" else None, form is not None and FORMATS[form].by_columns)
 
 
 def _member(path: Path) -> str:
@@ -102,13 +92,13 @@ def read_header(inputs: Sequence[Input], form: str | None) -> Header:
 
 
 def _header(input_: Input, form: str) -> Header:
-    if form == "parquet":
+    found = FORMATS[form]
+    if found.by_columns:
         from cce.data.prepare.arrow import parquet_columns
 
         return Header(tuple(parquet_columns(input_.path)), "", is_json=False)
-    if form == "jsonl":
-        return Header(_keys(input_), "", is_json=True)
-    return Header(input_.header(DELIMITERS[form]), DELIMITERS[form], is_json=False)
+    names = _keys(input_) if found.is_json else input_.header(found.delimiter)
+    return Header(names, found.delimiter, is_json=found.is_json)
 
 
 def _keys(input_: Input) -> tuple[str, ...]:
