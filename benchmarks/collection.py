@@ -65,18 +65,15 @@ def _candidates(sizes: tuple[int, ...], cap: int) -> dict[str, Callable[[Tensor,
     bags = nn.ModuleList(nn.EmbeddingBag(size, DIM, sparse=True, mode="sum") for size in sizes)
     ours = cce.EmbeddingCollection(names, DIM, method="cce-paper", cap=cap, seed=0)
     ours_sparse = cce.EmbeddingCollection(names, DIM, method="cce-paper", cap=cap, seed=0, sparse=True)
-    ours_stepped = cce.EmbeddingCollection(names, DIM, method="cce-paper", cap=cap, seed=0)
-    for copy in (ours_sparse, ours_stepped):
-        for mine, other in zip(copy.tables.values(), ours.tables.values(), strict=True):
-            if isinstance(mine, cce.ClusteredEmbedding):  # one copy of the pointers will do
-                mine.assignments.pointers = other.assignments.pointers  # type: ignore[union-attr]
+    for mine, other in zip(ours_sparse.tables.values(), ours.tables.values(), strict=True):
+        if isinstance(mine, cce.ClusteredEmbedding):  # one copy of the pointers will do
+            mine.assignments.pointers = other.assignments.pointers  # type: ignore[union-attr]
     candidates: dict[str, Any] = {
         PEER: (bags, lambda ids: torch.stack([bag(ids[:, f, None]) for f, bag in enumerate(bags)], dim=1), "torch"),
         "cce, one call, sparse, cce.optim.SGD": (ours_sparse, ours_sparse, "cce"),
         "cce, one call, sparse, torch SGD": (ours_sparse, ours_sparse, "torch"),
         "cce, one call, dense, torch SGD": (ours, ours, "torch"),
         "cce, one call, dense, cce.optim.SGD": (ours, ours, "cce"),
-        "cce, one call, SGD in backward": (ours_stepped, ours_stepped, "in backward"),
         "cce, 26 calls, sparse, torch SGD": (
             ours_sparse,
             lambda ids: torch.stack([table(ids[:, f]) for f, table in enumerate(ours_sparse.tables.values())], dim=1),
@@ -94,9 +91,7 @@ def _maker(tables: nn.Module, look_up: Any, kind: str) -> Callable[[Tensor, Tens
     if kind == "torch":
         optimizer = torch.optim.SGD(tables.parameters(), lr=0.01)
     else:
-        optimizer = ours = cce.optim.SGD(tables.parameters(), lr=0.01)
-        if kind == "in backward":
-            cce.optim.apply_in_backward(ours)
+        optimizer = cce.optim.SGD(tables.parameters(), lr=0.01)
 
     def make(ids: Tensor, grad: Tensor) -> Callable[[], None]:
         def run() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import cce
-from cce.optim import SGD, LazyAdam, RowwiseAdagrad, apply_in_backward, decay
+from cce.optim import SGD, LazyAdam, RowwiseAdagrad, decay
 from helpers.optimizers import copies, equal, give_gradients, make_parameters
 
 KINDS = {"sgd": SGD, "adagrad": RowwiseAdagrad}  # a row without gradient stays where it is, dense or sparse
@@ -241,23 +241,6 @@ def test_momentum_moves_all_rows_and_decays_them_at_once():
             optimizer.step()
     assert equal(parameters, twins)
     assert decay.ROWS not in optimizers[0].state[parameters[0]]
-
-
-@pytest.mark.parametrize("name", [*KINDS, "adam"])
-def test_steps_during_backward_are_the_ordinary_ones(path, name):
-    made = []
-    for in_backward in (False, True):
-        table = cce.create_embedding("cce", 200, 8, num_params=400, sparse=True, seed=0)
-        optimizer = (KINDS | {"adam": LazyAdam})[name](table.parameters(), lr=0.05, weight_decay=0.5)
-        if in_backward:
-            apply_in_backward(optimizer)
-        for step in range(6):
-            optimizer.zero_grad()
-            table(torch.randint(200, (9,), generator=torch.Generator().manual_seed(step))).square().mean().backward()
-            optimizer.step()
-        optimizer.catch_up()
-        made.append(table.codebook.detach())
-    assert torch.equal(*made)
 
 
 @pytest.mark.slow

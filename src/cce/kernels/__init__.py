@@ -1,11 +1,9 @@
 """The primitive that multiplies by M: rows of the codebook in, summed vectors out."""
 
 from cce.kernels.cpu import (
-    AttachedStep,
     Bags,
     CodeRows,
     LaunchPlan,
-    RowSums,
     bind_int8,
     is_eager,
     look_up_codes,
@@ -17,13 +15,11 @@ from cce.kernels.gather_sum import gather_rows, gather_sum
 from cce.kernels.layout import Layout
 
 __all__ = [
-    "AttachedStep",
     "Bags",
     "CodeRows",
     "LaunchPlan",
     "Layout",
     "Lookup",
-    "RowSums",
     "bind_int8",
     "gather_rows",
     "gather_sum",

@@ -19,9 +19,8 @@ from cce.compiled import parallel_for
 from cce.optim import compiled_steps as loops
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from cce.kernels import RowSums
 
 TYPES: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
 PLAIN = (Parameter, Tensor)
@@ -84,27 +83,6 @@ class Tables:
         self.columns: list[int] = []
         self.num_entries = self.size = 0
         self._held: list[Tensor] = []  # what the lines point to, where nobody else holds on to it
-
-    @classmethod
-    def of_sums(cls, codebooks: Sequence[Tensor], sums: RowSums) -> Tables:
-        """Codebooks with their sums of gradients."""
-        tables = cls(TYPES[codebooks[0].dtype])
-        counts, item = np.diff(sums.first_rows), sums.values.itemsize
-        shapes = np.array([codebook.shape for codebook in codebooks], np.int64)
-        lines = np.zeros((len(codebooks), loops.NUM_COLUMNS), np.int64)
-        lines[:, loops.PARAMETER] = [codebook.data_ptr() for codebook in codebooks]
-        lines[:, loops.VALUES] = sums.values.data_ptr() + item * sums.first_values[:-1]
-        lines[:, loops.NUM_ROWS], lines[:, loops.WIDTH] = shapes[:, 0], shapes[:, 1]
-        lines[:, loops.SIZE], lines[:, loops.COUNT] = shapes.prod(1), counts
-        if sums.rows is None:
-            lines[:, loops.WIDTH] = np.minimum(BLOCK, lines[:, loops.SIZE])
-            lines[:, loops.COUNT] = np.where(counts > 0, -(-lines[:, loops.SIZE] // BLOCK), 0)
-        else:
-            lines[:, loops.INDICES] = sums.rows.data_ptr() + 8 * sums.first_rows[:-1]
-        tables.lines, tables.size = lines, len(sums.values)
-        tables.num_entries = int(lines[:, loops.COUNT].sum())
-        tables.parameters = [codebook for codebook, count in zip(codebooks, counts, strict=True) if count]
-        return tables
 
     def check(self) -> None:
         """Make the lines. Rejects rows that a parameter has not."""

@@ -1,6 +1,5 @@
 """Dense, sparse and differentiable gradients are the same sums."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -8,11 +7,9 @@ from cce import compiled
 from cce.kernels import Bags
 from cce.kernels.cpu import LaunchPlan
 from cce.kernels.cpu.gradients import (
-    ROWS_PER_USE,
     dense_gradients,
     differentiable_gradients,
     sparse_gradients,
-    sum_rows,
 )
 from helpers.linear_tables import TABLES, run_forward, seeded, some_ids
 
@@ -39,21 +36,3 @@ def test_all_three_ways_agree(jagged, num_ids, needed):
             continue
         torch.testing.assert_close(one, other.to_dense(), rtol=0, atol=0)
         torch.testing.assert_close(one, third, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("more", [-1, 0])
-def test_sums_are_of_used_rows_alone_where_those_are_few(more):
-    table = TABLES["cce"]()  # 160 rows, 8 for each id
-    plan, codebook = LaunchPlan([table.layout()]), table.codebook.detach()
-    num_ids = len(codebook) // (8 * ROWS_PER_USE) + more
-    vectors, saved = run_forward(plan.bind([codebook]), some_ids(num_ids), None)
-    grad = torch.randn(vectors.shape, generator=seeded(1))
-    sums, (expected,) = sum_rows(saved, grad, [True]), dense_gradients(saved, grad, [True])
-    values = sums.values.view(-1, codebook.shape[1])
-    assert (sums.rows is None) is (more == 0)
-    assert sums.first_values.tolist() == (sums.first_rows * codebook.shape[1]).tolist() == [0, len(sums.values)]
-    if sums.rows is None:
-        assert torch.equal(values, expected)
-    else:
-        assert torch.equal(sums.rows, torch.from_numpy(np.unique(saved.rows_by_id(0))).long())
-        assert torch.equal(values, expected[sums.rows])

@@ -4,16 +4,13 @@ from cce.kernels.cpu.codes import CodeRows, look_up_codes
 from cce.kernels.cpu.int8_rows import bind_int8, look_up_int8
 from cce.kernels.cpu.lookup import is_eager, look_up, look_up_ids
 from cce.kernels.cpu.plan import Launch, LaunchPlan
-from cce.kernels.cpu.row_steps import AttachedStep, RowSums
 from cce.kernels.cpu.saved import Bags
 
 __all__ = [
-    "AttachedStep",
     "Bags",
     "CodeRows",
     "Launch",
     "LaunchPlan",
-    "RowSums",
     "bind_int8",
     "is_eager",
     "look_up",

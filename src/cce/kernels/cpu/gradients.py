@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cce.compiled import KINDS, parallel_for, scratch
 from cce.kernels.cpu import loops
 from cce.kernels.cpu.deduplicate import CHUNK
-from cce.kernels.cpu.row_steps import RowSums
 from cce.kernels.cpu.rows import BLOCK
 from cce.kernels.cpu.saved import into_blocks, zeros
 from cce.kernels.cpu.used_rows import list_features, renumber_features
@@ -19,15 +18,12 @@ from cce.kernels.cpu.used_rows import list_features, renumber_features
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torch import Tensor
-
     from cce.kernels.cpu.plan import WorkShare
     from cce.kernels.cpu.saved import Bags, SavedForBackward
 
 Array = np.ndarray[Any, Any]
 
 PARALLEL_SLOTS = 1 << 18  # below so many rows to fetch, handing work to threads costs more than it saves
-ROWS_PER_USE = 4  # rows of all codebooks for each row used, up to which a step on all rows is less work
 SPARSEST = 1 << 10  # rows of a codebook for each row used, beyond which the used rows are sorted instead of marked
 
 
@@ -43,7 +39,6 @@ def dense_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool
 def sparse_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> list[Tensor | None]:
     """Coalesced: the rows that were used, and their sums."""
     sums = _sum_used_rows(saved, grad, needed)
-    assert sums.rows is not None
     indices = torch.split(sums.rows.unsqueeze(0), np.diff(sums.first_rows).tolist(), dim=1)
     values = torch.split(sums.values.to(saved.dtype), np.diff(sums.first_values).tolist())
     return [
@@ -54,18 +49,16 @@ def sparse_gradients(saved: SavedForBackward, grad: Tensor, needed: Sequence[boo
     ]
 
 
-def sum_rows(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> RowSums:
-    """Sums of gradients for a step on all rows that were used, or on all there are where that is less work."""
-    num_rows = [rows if need else 0 for (rows, _), need in zip(saved.plan.shapes, needed, strict=True)]
-    num_uses = sum(count * slots for count, slots in zip(saved.counts, saved.plan.num_slots, strict=True))
-    if num_uses * ROWS_PER_USE < sum(num_rows):
-        return _sum_used_rows(saved, grad, needed)
-    first_rows = np.array([0, *accumulate(num_rows)], np.int64)
-    values, first_values = _sum_into(saved, grad, saved.rows, first_rows, needed)
-    return RowSums(None, first_rows, values, first_values)
+class _RowSums(NamedTuple):
+    """Sums of gradients of the rows that were used, of all features one after the other."""
+
+    rows: Tensor  # int64, increasing for each feature
+    first_rows: Array  # (features + 1): where the rows of each feature start
+    values: Tensor
+    first_values: Array  # (features + 1)
 
 
-def _sum_used_rows(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> RowSums:
+def _sum_used_rows(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]) -> _RowSums:
     """The rows that were used are numbered, and gradients summed in a table of those rows alone."""
     numbered = np.empty_like(saved.rows)
     sorts = [need and _is_huge(saved, place) for place, need in enumerate(needed)]
@@ -80,7 +73,7 @@ def _sum_used_rows(saved: SavedForBackward, grad: Tensor, needed: Sequence[bool]
     first_rows = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=first_rows[1:])
     values, first_values = _sum_into(saved, grad, numbered, first_rows, needed)
-    return RowSums(rows, first_rows, values, first_values)
+    return _RowSums(rows, first_rows, values, first_values)
 
 
 def _sum_into(

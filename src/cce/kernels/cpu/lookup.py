@@ -23,10 +23,8 @@ from cce.kernels.cpu.gradients import (
     dense_gradients,
     differentiable_gradients,
     sparse_gradients,
-    sum_rows,
 )
 from cce.kernels.cpu.plan import row_starts
-from cce.kernels.cpu.row_steps import find_step
 from cce.kernels.cpu.rows import BLOCK
 from cce.kernels.cpu.saved import NO_NAMES, NO_ROWS, NOTHING_LISTED, SavedForBackward, count_ids, zeros
 
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cce.kernels.cpu.plan import Launch, LaunchPlan
-    from cce.kernels.cpu.row_steps import RowStep
     from cce.kernels.cpu.saved import Bags
 
 Array = np.ndarray[Any, Any]
@@ -44,14 +41,13 @@ NOT_SAVED = np.empty(0, np.int64)
 _requires_grad = attrgetter("requires_grad")
 NUM_OTHERS = 5  # arguments of the lookup before the codebooks
 NO_GRADIENTS = (None,) * NUM_OTHERS
-_ANCHOR = torch.zeros((), device="cpu", requires_grad=True)  # that lets autograd call a backward pass
 
 
 def is_eager() -> bool:
     """Whether nobody records or transforms what torch does, as tracers, `torch.func` and dispatch modes do."""
     return not (
         torch.compiler.is_compiling()
-        or torch._C._is_tracing()
+        or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
         or peek_interpreter_stack() is not None
         or torch._C._len_torch_dispatch_stack()
     )
@@ -75,12 +71,7 @@ def look_up(
     is_dual = forward_ad._current_level >= 0
     if not is_dual and not (torch.is_grad_enabled() and any(map(_requires_grad, codebooks))):
         return forward(launch, ids, bags, shape, save=False)[0]
-    step = None if launch.copies or is_dual else find_step(codebooks)
-    vectors: Tensor
-    if step is None:
-        vectors = _look_up(launch, ids, bags, shape, sparse, *codebooks)
-    else:
-        vectors = _look_up_and_step(launch, ids, bags, shape, step, codebooks, _ANCHOR)
+    vectors: Tensor = _LookUp.apply(launch, ids, bags, shape, sparse, *codebooks)  # type: ignore[no-untyped-call]
     return vectors
 
 
@@ -121,46 +112,6 @@ class _LookUp(torch.autograd.Function):
             for tangent, shape in zip(tangents[NUM_OTHERS:], saved.plan.shapes, strict=True)
         ]
         return forward(saved.plan.bind(moved), ctx.ids, saved.bags, saved.shape, save=False)[0]
-
-
-class _LookUpAndStep(torch.autograd.Function):
-    """A lookup whose backward pass is the step of an optimizer. For autograd its only input is an anchor."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        launch: Launch,
-        ids: Tensor,
-        bags: Bags | None,
-        shape: Sequence[int],
-        step: RowStep,
-        codebooks: Sequence[Tensor],
-        anchor: Tensor,
-    ) -> Tensor:
-        del anchor
-        vectors, ctx.saved = forward(launch, ids, bags, shape, save=True)
-        ctx.step, ctx.codebooks = step, codebooks
-        if bags is not None:
-            ctx.save_for_backward(bags.offsets, bags.weights)
-        return vectors
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, ...]:
-        saved: SavedForBackward = ctx.saved
-        if (torch.is_grad_enabled() and grad.requires_grad) or not is_eager() or is_legacy_batchedtensor(grad):
-            raise RuntimeError("gradients of gradients need ordinary steps, got a step that is applied in backward.")
-        if saved.bags is not None:
-            _ = ctx.saved_tensors
-        if not saved.plan.fits(ctx.codebooks):
-            raise RuntimeError("the tables changed their shapes between forward and backward.")
-        needed = [codebook.requires_grad for codebook in ctx.codebooks]
-        ctx.step.take(ctx.codebooks, sum_rows(saved, grad, needed))
-        return (None,) * 7
-
-
-# `apply` without its preparations for `torch.func`, which take longer than all the rest of it: this is eager code
-_look_up: Callable[..., Tensor] = super(torch.autograd.Function, _LookUp).apply
-_look_up_and_step: Callable[..., Tensor] = super(torch.autograd.Function, _LookUpAndStep).apply
 
 
 # -- forward -----------------------------------------------------------------------------------------------------------
