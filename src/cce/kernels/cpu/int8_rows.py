@@ -90,13 +90,12 @@ def _look_up(
 ) -> Any:
     """Vectors of examples `first` to `last` of all features; False if an id is out of range."""
     mixed = np.empty((3, BLOCK), np.uint64)
-    for f in range(len(features)):
-        feature = features[f]
-        own_slots = slots[feature[FIRST_SLOT] : feature[FIRST_SLOT] + feature[COLUMNS] * feature[TERMS]]
-        source = ids + feature[PLACE] * feature_stride
-        for begin in range(first, last, BLOCK):
-            count = min(BLOCK, last - begin)
-            at = source + begin * id_stride
+    for begin in range(first, last, BLOCK):  # the vectors of a block of examples stay in the cache
+        count = min(BLOCK, last - begin)
+        for f in range(len(features)):
+            feature = features[f]
+            own_slots = slots[feature[FIRST_SLOT] : feature[FIRST_SLOT] + feature[COLUMNS] * feature[TERMS]]
+            at = ids + begin * id_stride + feature[PLACE] * feature_stride
             limits = (feature[NUM_EMBEDDINGS], feature[PADDING])
             if fill_rows(own_slots, *limits, at, id_bytes, id_stride, 0, count, rows, 0, mixed) >= 0:
                 return False
@@ -114,14 +113,13 @@ def _sum(feature: Array, rows: Array, count: Any, into: Any, stride: Any, run: A
             for k in range(feature[COLUMNS] * width):
                 write_float32(here + 4 * k, np.float32(0))
             continue
-        for slot in range(feature[COLUMNS] * terms):
-            row, scale = values + np.int64(rows[slot * BLOCK + i]) * width, scales + slot * 4 * width
-            to = here + slot // terms * 4 * width
-            if slot % terms == 0:
+        at, scale = np.uint64(i), scales
+        for _ in range(feature[COLUMNS]):
+            for term in range(terms):
+                row = values + np.int64(rows[at]) * width
                 for k in range(width):
                     value = np.float32(np.int8(read_uint8(row + k))) * read_float32(scale + 4 * k)
-                    write_float32(to + 4 * k, value)
-            else:
-                for k in range(width):
-                    value = np.float32(np.int8(read_uint8(row + k))) * read_float32(scale + 4 * k)
-                    write_float32(to + 4 * k, read_float32(to + 4 * k) + value)
+                    write_float32(here + 4 * k, value if term == 0 else read_float32(here + 4 * k) + value)
+                at += np.uint64(BLOCK)
+                scale += 4 * width
+            here += 4 * width
