@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import sync_playwright
 
-from cce.report import collect, write_report
+from cce_lab.report import collect, write_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,8 @@ def registries():
     """Registries and plug-ins as they were, when a test is over: pages and examples register names of their own."""
     before = [(registry, dict(registry)) for registry in (METHODS, MODELS, METRICS, SOURCES, plugins._loaded)]
     yield
+    for name in plugins._loaded.keys() - before[-1][1].keys():
+        sys.modules.pop(name, None)  # a module registers again when it is loaded again
     for registry, names in before:
         registry.clear()
         registry.update(names)

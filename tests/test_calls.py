@@ -1,7 +1,5 @@
 """The verbs of the shell from Python: the same results, objects back, and errors as exceptions."""
 
-import json
-
 import pytest
 
 import cce
@@ -12,19 +10,6 @@ from helpers.raw_files import write_csv
 ROWS = [(row % 2, f"u{row % 7}", f"i{row % 5}", "a|b" if row % 3 else "", row) for row in range(300)]
 HEADER = ("y", "user", "item", "tags", "age")
 SMALL = {"embedding_dim": 4, "batch_size": 32, "model_options": {"bottom": [4], "top": [4]}, "threads": 1}
-RECIPE = """
-[data]
-name = "tiny"
-prepare = "synthetic --rows 400 --vocabulary-sizes 40 20 --num-dense 1"
-[train]
-embedding_dim = 4
-batch_size = 64
-threads = 1
-model_options = { bottom = [4], top = [4] }
-[sweep]
-methods = ["full", "hash"]
-caps = [40, 80]
-"""
 
 
 @pytest.fixture
@@ -88,33 +73,8 @@ def test_train_returns_the_record_of_its_run(data, tmp_path, monkeypatch):
         cce.train(data, method="full", epoch=2)
 
 
-@pytest.mark.slow
-def test_a_sweep_and_its_report_are_at_hand(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tiny.toml").write_text(RECIPE)
-    result = cce.sweep("tiny.toml", progress=False)
-    assert [(row["series"], row["cap"]) for row in result.rows()] == [("full", None), ("hash", 40), ("hash", 80)]
-    assert cce.sweep("tiny.toml", progress=False).records == result.records  # nothing is run again
-    assert capsys.readouterr().out == ""
-    with pytest.raises(ValueError, match="dry_run belongs to the shell"):
-        cce.sweep("tiny.toml", dry_run=True)
-    report = cce.make_report(result.folder, figures=False)
-    assert report.page == result.folder / "report" / "index.html"
-    assert report.page.exists()
-    assert len(report.rows()) == 3
-    json.dumps(report.rows("ledger"))
-    assert "bce-bytes" in report.figure_names()
-    assert report.figure("bce-bytes")._repr_svg_().startswith("<svg")
-    with pytest.raises(ValueError, match="runs must name at least one folder or file of records, got none"):
-        cce.make_report()
-
-
 def test_functions_stay_functions_when_packages_are_imported():
     import cce.cli.prepare
-    import cce.cli.sweep
     import cce.cli.train
-    import cce.experiments.sweep
-    import cce.report
 
-    assert all(callable(getattr(cce, name)) for name in ("prepare", "train", "sweep", "make_report"))
-    assert not callable(cce.report)
+    assert all(callable(getattr(cce, name)) for name in ("prepare", "train"))

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from cce.report import can_draw, collect, write_report
+from cce_lab.report import can_draw, collect, write_report
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [

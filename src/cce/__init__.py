@@ -13,7 +13,7 @@ from cce.version import __version__
 if TYPE_CHECKING:
     from cce import optim
     from cce.budget import Budget
-    from cce.calls import make_report, prepare, sweep, train
+    from cce.calls import prepare, train
     from cce.clustering import ClusterSettings
     from cce.collection import EmbeddingCollection, plan_tables
     from cce.compression import compress
@@ -114,7 +114,6 @@ __all__ = [
     "load",
     "load_plugins",
     "load_run",
-    "make_report",
     "optim",
     "paper_schedule",
     "plan_tables",
@@ -128,7 +127,6 @@ __all__ = [
     "restart_average",
     "save",
     "summary",
-    "sweep",
     "train",
 ]
 

@@ -19,7 +19,17 @@ from dataclasses import dataclass, fields
 
 from cce.checks import check_choice, check_number, check_range, check_type, shown
 
-__all__ = ["DEFAULT_METHOD", "FULL", "FULL_SIZED", "MEASURES", "RULES", "Budget", "check_given", "make_budget"]
+__all__ = [
+    "DEFAULT_METHOD",
+    "FULL",
+    "FULL_SIZED",
+    "MEASURES",
+    "PAPER_METHOD",
+    "RULES",
+    "Budget",
+    "check_given",
+    "make_budget",
+]
 
 FULL = "full"  # the method of a table that is not made smaller
 FULL_SIZED = (FULL, "qat")  # methods whose only size is that of the full table: they need no budget

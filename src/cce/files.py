@@ -21,13 +21,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "FULL_DISK",
     "FolderInUseError",
     "check_target",
     "clear_folder",
     "lock_folder",
+    "named_full_disk",
+    "no_folder",
+    "read_text",
     "replace_file",
+    "replace_folder",
     "usual_permissions",
     "write_atomic",
+    "write_together",
 ]
 
 LOCK = ".lock"

@@ -1,4 +1,32 @@
-"""cce_lab: what studies embedding tables, beside the library: the paper's theory, and citations of methods.
+"""cce_lab: studies of embedding tables, beside the library: recipes, sweeps, tuning, reports, theory and citations.
 
-It uses public names of `cce` only, and reaches the command line by the entry points that any plug-in has.
+It uses public names of `cce` only, and reaches the command line by the entry points that any plug-in has. Names are
+loaded when they are first used, so that help does not wait for torch.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cce.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from cce_lab.citations import cite, read_citations
+    from cce_lab.report import compression_factor, factor_over_seeds, make_report, write_run_page
+    from cce_lab.sweeps import Experiment, list_recipes, read_recipe, sweep, tune
+
+__all__ = [
+    "Experiment",
+    "cite",
+    "compression_factor",
+    "factor_over_seeds",
+    "list_recipes",
+    "make_report",
+    "read_citations",
+    "read_recipe",
+    "sweep",
+    "tune",
+    "write_run_page",
+]
+
+__getattr__, __dir__ = lazy_names(__name__)

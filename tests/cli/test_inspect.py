@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from cce.cli import main
-from cce.report import can_draw
 from cce.training import Trainer
 from helpers.runs import tiny_config, tiny_data
 
@@ -46,30 +45,7 @@ def test_what_is_no_run_is_one_line_and_exit_2(tmp_path, capsys):
     assert capsys.readouterr() == ("", message)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not can_draw(), reason="without vl-convert there is no page")
-def test_a_page_is_written_into_the_run_or_beside_a_pack_or_where_it_is_asked_for(raw_run, alone, capsys):
-    assert main(["inspect", str(raw_run / "run"), "--page"]) == 0
-    assert capsys.readouterr().out == f"page: {raw_run / 'run' / 'page.html'}\n"
-    assert "<h2>Nearest values</h2>" in (raw_run / "run" / "page.html").read_text()
-    assert main(["inspect", "one.ccez", "--page", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["page"] == "one.html"
-    assert told["left_out"][0] == "Scores: the training loss: a pack has no log."
-    assert main(["inspect", "one.ccez", "--page", "here.html", "--data", "gone"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "left out: Calibration: the data set is not at 'gone': --data says where it is.",
-        "page: here.html",
-    ]
-    for page in ("one.html", "here.html"):
-        (alone / page).unlink()
-
-
-@pytest.mark.slow
-def test_bad_input_of_a_page_is_one_line_and_nothing_is_left_behind(raw_run, rejected):
-    run = str(raw_run / "run")
-    assert rejected(["inspect", run, "--data", "data"]) == "cce inspect: data goes with --page, got 'data' without.\n"
-    assert "gone must be a run or a checkpoint" in rejected(["inspect", "gone", "--page"])
-    assert "a pack goes with --page, got the file 'one.ccez' without." in rejected(["inspect", "one.ccez"])
-    assert "new.csv must be a whole pack made by `cce pack`" in rejected(["inspect", "new.csv", "--page"])
-    assert "page must be a file, got the folder '.'" in rejected(["inspect", run, "--page", "."])
+def test_a_pack_is_rejected(tmp_path, capsys):
+    (tmp_path / "one.ccez").touch()
+    assert main(["inspect", str(tmp_path / "one.ccez")]) == 2
+    assert "RUN must be a folder, got the file " in capsys.readouterr().err

@@ -18,13 +18,13 @@ def test_a_line_for_each_name(capsys):
 def test_without_a_kind_it_says_which_there_are(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["list"])
-    kinds = "methods|models|metrics|sources|recipes"
+    kinds = "methods|models|metrics|sources"
     assert (
         capsys.readouterr().err == f"cce list: the following arguments are required: {kinds}; see `cce list --help`.\n"
     )
 
 
-@pytest.mark.parametrize("what", ["models", "metrics", "sources", "recipes"])
+@pytest.mark.parametrize("what", ["models", "metrics", "sources"])
 def test_every_name_has_a_description(what, capsys):
     assert main(["list", what, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -49,7 +49,7 @@ def test_a_data_set_that_moved_with_its_run_is_found(raw_run, tmp_path, monkeypa
         shutil.rmtree("all/runs/one/inputs")
         assert main(["predict", "all/runs/one", rows, "--out", "p.csv", "--data", "nowhere"]) == 2
         assert main(["predict", "all/runs/one", rows, "--out", "p.csv"]) == 0
-        assert main(["inspect", "all/runs/one", "--page", "one.html"]) == 0
+        assert main(["page", "all/runs/one", "one.html"]) == 0
         assert "left out" not in capsys.readouterr().out
     finally:
         (raw_run / "gone").rename(raw_run / "data")

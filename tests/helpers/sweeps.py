@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cce.data import PreparedData
-from cce.experiments.recipe import make_recipe
-from cce.experiments.runs import list_runs
+from cce_lab.sweeps.recipe import make_recipe
+from cce_lab.sweeps.runs import list_runs
 from helpers.runs import OPTIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cce.experiments.runs import Run
+    from cce_lab.sweeps.runs import Run
 
 TRAIN = {name: value for name, value in OPTIONS.items() if name not in ("cap", "threads")}
 PQ = {"method": "pq", "start_from": "full", "epochs": 0}

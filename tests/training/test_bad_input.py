@@ -15,12 +15,12 @@ from torch import nn
 from cce import paper_schedule
 from cce.cli import main
 from cce.embeddings import create_embedding
-from cce.experiments.recipe import read_recipe
 from cce.reclustering import ClusterSchedule
 from cce.training import TrainConfig, Trainer
 from cce.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint
 from cce.training.inspection import verify_run
 from cce.training.optimizers import create_optimizers, learning_rate_factor
+from cce_lab.sweeps.recipe import read_recipe
 from helpers.runs import tiny_config
 
 NAN, INF = float("nan"), float("inf")
@@ -213,7 +213,7 @@ WORDS = [
     (("train", "DATA", "--resume", "RUN"), "data does not go with resume"),
     (("inspect",), "the following arguments are required: RUN|CHECKPOINT; see `cce inspect --help`."),
     (("inspect", "nowhere"), "nowhere must be a run or a checkpoint, got no whole checkpoint there."),
-    (("inspect", "good.py"), "RUN must be a folder; a pack goes with --page, got the file 'good.py' without."),
+    (("inspect", "good.py"), "RUN must be a folder, got the file 'good.py'."),
     (("inspect", "RUN", "--model", "bad.py:X"), "cce inspect: model must name a Python file that can be run, got"),
     (("evaluate", "RUN"), "the following arguments are required: DATA|RAW"),
     (("evaluate", "RUN", "nowhere"), "data must be the folder of a data set or a file of raw rows, got 'nowhere'."),

@@ -20,10 +20,7 @@ from cce.cli import (
     plan,
     predict,
     prepare,
-    report,
-    sweep,
     train,
-    tune,
     verify,
 )
 from cce.cli.plugin_verbs import add_plugin_verbs
@@ -33,6 +30,8 @@ from cce.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+__all__ = ["main", "run_verb"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -128,15 +127,12 @@ def _parser(kind: type[argparse.ArgumentParser], typed: str | None) -> argparse.
         prepare,
         plan,
         train,
-        tune,
-        sweep,
         evaluate,
         predict,
         embed,
         pack,
         export,
         inspect,
-        report,
         verify,
         list_names,
         demo,

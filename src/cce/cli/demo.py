@@ -19,7 +19,7 @@ def add_verb(verbs: Any) -> None:
         "demo",
         help="make a click log, train DLRM with three kinds of table, and compare them",
         description="Make a synthetic click log with hidden clusters, train DLRM on it with full tables, with the "
-        "hashing trick and with CCE at the same budgets, and compare their sizes and scores: a table, and a page.",
+        "hashing trick and with CCE at the same budgets, and compare their sizes and scores.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -37,8 +37,7 @@ def add_verb(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Train, print, and write the report."""
-    from cce.experiments import DemoConfig, demo_table, run_demo, write_report
-    from cce.report import HINT
+    from cce.demo import DemoConfig, demo_table, run_demo, write_report
 
     given = {"num_rows": options.rows, "epochs": options.epochs, "caps": options.caps and tuple(options.caps)}
     config = DemoConfig(seed=options.seed, **{name: value for name, value in given.items() if value is not None})
@@ -47,21 +46,10 @@ def run(options: argparse.Namespace) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     records, oracle_bce = run_demo(config, options.out, progress=not options.json)
     report = write_report(records, oracle_bce, options.out)
-    page = _write_page(options.out)
     if options.json:
-        paths = {"report": str(report), "page": page and str(page)}
-        print(strict_json({"oracle_bce": oracle_bce, **paths, "runs": [record.to_dict() for record in records]}))
+        runs = [record.to_dict() for record in records]
+        print(strict_json({"oracle_bce": oracle_bce, "report": str(report), "runs": runs}))
         return
     print(demo_table(records, oracle_bce))
     print(f"report: {report}")
-    print(f"page: {page}" if page else f"no page: {HINT}")
-
-
-def _write_page(out: Path) -> Path | None:
-    """The page of `cce report`, where it can be drawn."""
-    from cce.report import can_draw, collect, write_report
-
-    if not can_draw():
-        return None
-    write_report(collect([out / "records.jsonl"]), out / "report", figures=False)
-    return out / "report" / "index.html"
+    print(f"a page with charts: cce report {options.out / 'records.jsonl'}")

@@ -1,11 +1,10 @@
-"""`cce list`: the methods, models, metrics, sources and recipes that there are, those of plug-ins among them."""
+"""`cce list`: the methods, models, metrics and sources that there are, those of plug-ins among them."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
 import json
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = """examples:
   cce list methods
-  cce list recipes --json
+  cce list metrics --json
   cce list methods --plugin ours.py"""
 
 
@@ -21,7 +20,7 @@ def add_verb(verbs: Any) -> None:
     """Add the verb to the parser."""
     parser = verbs.add_parser(
         "list",
-        help="show the methods, models, metrics, sources or recipes that there are",
+        help="show the methods, models, metrics or sources that there are",
         description="Show the names that other verbs take, a line each, with those that plug-ins registered.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -66,12 +65,6 @@ def _sources() -> dict[str, str]:
     return {name: source.about for name, source in SOURCES.items()}
 
 
-def _recipes() -> dict[str, str]:
-    from cce.experiments import list_recipes
-
-    return {name: tomllib.loads(path.read_text("utf-8")).get("about", "") for name, path in list_recipes().items()}
-
-
 def _first_line(thing: object) -> str:
     """The first sentence of what it says about itself, without marks of code."""
     return (inspect.getdoc(thing) or "").partition("\n")[0].replace("`", "")
@@ -82,5 +75,4 @@ KINDS: dict[str, Callable[[], dict[str, str]]] = {
     "models": _models,
     "metrics": _metrics,
     "sources": _sources,
-    "recipes": _recipes,
 }

@@ -9,7 +9,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from cce.data import SOURCES, Option, check_pyarrow
 
@@ -67,18 +67,6 @@ def run(options: argparse.Namespace) -> None:
     """Prepare, and say what came of it."""
     summary = prepare(options)
     print(json.dumps(summary) if options.json else as_text(summary))
-
-
-def parse(words: list[str]) -> argparse.Namespace:
-    """The options of `cce prepare WORDS`, as a recipe has them; wrong ones are a ValueError."""
-    parser = _RecipeParser(prog="cce")
-    add_verb(parser.add_subparsers())
-    return parser.parse_args(["prepare", *words])
-
-
-class _RecipeParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; see `{self.prog} --help`.")
 
 
 def prepare(options: argparse.Namespace) -> dict[str, Any]:

@@ -110,16 +110,11 @@ def run(options: argparse.Namespace) -> None:
             trust = options.trust_model
             trainer = Trainer.resume(options.resume, ranks=ranks, progress=shown, trust_model=trust, **given)
         else:
-            trainer = Trainer(config, options.out or default_folder(config), ranks=ranks, progress=shown)
+            trainer = Trainer(config, options.out or config.default_folder, ranks=ranks, progress=shown)
         record, out = trainer.run(), trainer.folder.path
         del trainer
         if ranks.is_main:
             print(strict_json({"out": str(out), **record.to_dict()}) if options.json else _as_text(record, out))
-
-
-def default_folder(config: TrainConfig) -> Path:
-    """The folder of a run that is given none: `runs/DATA-METHOD`."""
-    return Path("runs") / f"{Path(config.data).resolve().name}-{config.method}"
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from cce.budget import DEFAULT_METHOD, PAPER_METHOD, RULES, Budget
@@ -228,6 +229,11 @@ class TrainConfig:
         self._check_numbers()
         self._check_pairs()
         check_learning(self)
+
+    @property
+    def default_folder(self) -> Path:
+        """The folder of a run that is given none: `runs/DATA-METHOD`."""
+        return Path("runs") / f"{Path(self.data).resolve().name}-{self.method}"
 
     def _check_types(self) -> None:
         kinds: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,), "float": (int, float)}

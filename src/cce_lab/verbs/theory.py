@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from cce.checks import check_range
-    from cce.report import HINT, can_draw
+    from cce_lab.report import HINT, can_draw
 
     check_range("seed", options.seed, 0, 2**63)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _make(name: str, options: argparse.Namespace) -> tuple[Figure, list[Path]]:
     """A figure and its files."""
-    from cce.report import can_draw, draw_figure
+    from cce_lab.report import can_draw, draw_figure
     from cce_lab.theory import FIGURES
 
     figure = FIGURES[name](seed=options.seed, quick=options.quick, progress=not options.json)

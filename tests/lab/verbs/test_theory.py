@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cce.cli import main
-from cce.report import vega
+from cce_lab.report import vega
 from cce_lab.theory import FIGURES, Claim, Figure
 from cce_lab.theory.figure import steps
 from cce_lab.verbs.theory import NAMES

@@ -1,0 +1,258 @@
+"""Records → groups that may be compared (data set, model, epochs) → series → budgets with seeds."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cce.evaluation import DEFAULT_BEST_BY, Better, describe_metric
+from cce.footprint import Footprints
+from cce_lab.report.factors import Factor, Kind, Spread, factor_over_seeds, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cce.evaluation import MetricInfo
+    from cce.records import RunRecord
+    from cce_lab.report.reading import LiveRun
+
+SOURCE_EPOCHS = "source_epochs"  # beside a run's options: those of the run that it started from
+SOURCE_TRAINING = "source_training_nbytes"  # the same: bytes that it held in training
+FULL = "full"
+NOT_SCORES = ("kind", "step", "epoch", "best_step")  # of a validation
+MEASURES = ("training", "bytes", "params", "largest bytes", "largest params")
+WORDS = {  # of each measure
+    "training": "training bytes",
+    "bytes": "served bytes",
+    "params": "params",
+    "largest bytes": "largest table: served bytes",
+    "largest params": "largest table: params",
+}
+Key = tuple[str, str, int]  # data set, model, epochs
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Runs of one series under one budget: they differ in their seeds only."""
+
+    series: str
+    label: str  # "cap 8,000"
+    records: tuple[RunRecord, ...]
+
+    @property
+    def first(self) -> RunRecord:
+        """The run that stands for all: the one of the lowest seed."""
+        return self.records[0]
+
+    def size(self, measure: str) -> float | None:
+        """Its size by one of `MEASURES`, the mean over seeds; None where records have no ledger."""
+        found = spread(size for record in self.records if (size := size_of(record, measure)) is not None)
+        return None if found is None else found.mean
+
+    def over_seeds(self, metric: str) -> Spread | None:
+        """The spread of a score."""
+        return spread(record.scores.get(metric, math.nan) for record in self.records)
+
+    def by_seed(self, metric: str) -> dict[int, float]:
+        """The score of each seed; NaN where it has none. Of several runs of a seed the mean."""
+        found = {}
+        for seed in dict.fromkeys(record.seed for record in self.records):
+            scores = spread(record.scores.get(metric, math.nan) for record in self.records if record.seed == seed)
+            found[seed] = math.nan if scores is None else scores.mean
+        return found
+
+
+@dataclass(frozen=True)
+class Group:
+    """What may be compared."""
+
+    key: Key
+    budgets: tuple[Budget, ...]  # by series, then by size
+    live: tuple[LiveRun, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Words for people."""
+        data, model, epochs = self.key
+        return f"{data}, {Path(model).name}, {epochs} epoch{'' if epochs == 1 else 's'}"
+
+    @property
+    def slug(self) -> str:
+        """Words for the names of files."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+    @cached_property
+    def series(self) -> dict[str, list[Budget]]:
+        """The budgets of each series, by size."""
+        found: dict[str, list[Budget]] = {}
+        for budget in self.budgets:
+            found.setdefault(budget.series, []).append(budget)
+        return found
+
+    @cached_property
+    def baseline(self) -> Budget | None:
+        """The full tables, of which a group may have none: the series of that name or, of several others, the best."""
+        full = [budget for budget in self.budgets if budget.first.method == FULL]
+        named = [budget for budget in full if budget.series == FULL]
+        return min(named or full, key=self.mean_loss, default=None)
+
+    def mean_loss(self, budget: Budget) -> float:
+        """The mean over seeds of the leading score, as a loss; infinite without one."""
+        found = budget.over_seeds(self.leading.name)
+        return math.inf if found is None else self.leading.loss(found.mean)
+
+    @property
+    def full_series(self) -> str | None:
+        """The series of the full tables that the others are compared with."""
+        return self.baseline.series if self.baseline else None
+
+    @cached_property
+    def metrics(self) -> list[MetricInfo]:
+        """Everything that runs were scored by, the leading metric first."""
+        infos = [describe_metric(name) for name in self._metric_names]
+        return sorted(infos, key=lambda info: info.name != self.leading.name)
+
+    @cached_property
+    def leading(self) -> MetricInfo:
+        """The metric that most runs were stopped by, if it has a direction; it decides compression factors."""
+        configs = [record.config for budget in self.budgets for record in budget.records]
+        configs += [run.config for run in self.live]
+        wanted = Counter(str(config.get("best_by") or DEFAULT_BEST_BY) for config in configs).most_common()
+        tested = {name for budget in self.budgets for record in budget.records for name in record.scores}
+        known = [name for name in self._metric_names if name in tested] or self._metric_names
+        names = [*(name for name, _ in wanted if name in known), *known, DEFAULT_BEST_BY]
+        infos = [describe_metric(name) for name in names]
+        return next(info for info in infos if info.better is not Better.UNKNOWN)
+
+    @cached_property
+    def _metric_names(self) -> list[str]:
+        records = [record for budget in self.budgets for record in budget.records]
+        lines = [line for run in self.live for line in run.of_kind("validation")]
+        found = [*(record.scores for record in records), *(each for record in records for each in record.curve), *lines]
+        return [name for name in dict.fromkeys(name for scores in found for name in scores) if name not in NOT_SCORES]
+
+    @property
+    def baseline_score(self) -> float | None:
+        """The mean score of the full tables, by the leading metric."""
+        found = self.baseline.over_seeds(self.leading.name) if self.baseline else None
+        return None if found is None else found.mean
+
+    def against_full(self, budget: Budget) -> float | None:
+        """The leading score less that of the full table of the same seed, or their mean, over seeds."""
+        if self.baseline is None or self.baseline_score is None:
+            return None
+        scores = self.baseline.by_seed(self.leading.name)
+        full = {seed: score for seed, score in scores.items() if math.isfinite(score)}
+        own = budget.by_seed(self.leading.name)
+        found = spread(score - full.get(seed, self.baseline_score) for seed, score in own.items())
+        return None if found is None else found.mean
+
+    @property
+    def lead(self) -> str:
+        """The measure that leads: bytes held in training, or bytes served where records have no ledger."""
+        return "training" if self.full_size("training") else "bytes"
+
+    def full_size(self, measure: str) -> float | None:
+        """The size of the full tables: of the baseline, or from the ledgers."""
+        if self.baseline is not None and (size := self.baseline.size(measure)) is not None:
+            return size
+        sizes = (full_size_of(record, measure) for budget in self.budgets for record in budget.records)
+        return next((size for size in sizes if size is not None), None)
+
+    def factor(self, series: str, measure: str) -> Factor:
+        """The compression factor of a series."""
+        full_size, loss = self.full_size(measure), self.leading.loss
+        if self.baseline is None or self.baseline_score is None:
+            return Factor(Kind.UNKNOWN, notes=("there is no full table to compare with",))
+        curves: dict[int, list[tuple[float, float]]] = {}
+        for budget in self.series[series]:
+            if (size := budget.size(measure)) is not None:
+                for seed, score in budget.by_seed(self.leading.name).items():
+                    curves.setdefault(seed, []).append((size, loss(score)))
+        if full_size is None or not curves:
+            return Factor(Kind.UNKNOWN, notes=("the records have no ledger of tables",))
+        full = self.baseline.by_seed(self.leading.name)
+        return factor_over_seeds(curves, {seed: loss(score) for seed, score in full.items()}, full_size)
+
+
+def group_records(records: Iterable[RunRecord], live: Iterable[LiveRun] = ()) -> list[Group]:
+    """Groups by name, each with its series; the full table comes first, the rest by name."""
+    records, live = list(records), list(live)
+    epochs = {run.name: int(run.config.get("epochs") or 0) for run in records}
+    epochs |= {run.name: int(run.config.get("epochs") or 0) for run in live}
+    found: dict[Key, dict[tuple[str, str], list[RunRecord]]] = {}
+    running: dict[Key, list[LiveRun]] = {}
+    for record in records:
+        budgets = found.setdefault(key_of(record.config, epochs), {})
+        budgets.setdefault((series_of(record), budget_label(record)), []).append(record)
+    for run in live:
+        running.setdefault(key_of(run.config, epochs), []).append(run)
+    groups = []
+    for key in sorted(found | running):
+        mine = [_budget(name, label, runs) for (name, label), runs in found.get(key, {}).items()]
+        mine.sort(key=lambda budget: (budget.first.method != FULL, budget.series, budget.size("params") or 0))
+        groups.append(Group(key, tuple(mine), tuple(running.get(key, ()))))
+    return groups
+
+
+def _budget(series: str, label: str, records: Iterable[RunRecord]) -> Budget:
+    return Budget(series, label, tuple(sorted(records, key=lambda record: record.seed)))
+
+
+def key_of(config: dict[str, Any], epochs_of: Mapping[str, int] | None = None) -> Key:
+    """What runs must have in common to be compared. A run that starts from another one belongs to that one's epochs."""
+    data = Path(str(config.get("data") or "unknown data")).name
+    epochs = int(config.get(SOURCE_EPOCHS) or config.get("epochs") or 0)
+    if config.get("start_from") and SOURCE_EPOCHS not in config and epochs_of is not None:
+        epochs = epochs_of.get(Path(str(config["start_from"])).name, epochs)
+    return data, str(config.get("model") or "unknown model"), epochs
+
+
+def series_of(record: RunRecord) -> str:
+    """The line of a plot that a record is a point of."""
+    return record.series or record.method
+
+
+def budget_label(record: RunRecord) -> str:
+    """The budget in words; of records without one, their number of parameters."""
+    if record.method == FULL:
+        return FULL
+    return budget_words(record.config) or f"{record.num_params:,} params"
+
+
+def budget_words(config: dict[str, Any]) -> str:
+    """The budget of a configuration; empty if it has none."""
+    words = {"cap": "cap {:,}", "num_params": "{:,} params", "nbytes": "{:,} bytes", "compression": "{:,g}×"}
+    for name, word in words.items():
+        if config.get(name) is not None:
+            return word.format(config[name])
+    return ""
+
+
+def size_of(record: RunRecord, measure: str) -> float | None:
+    """Bytes held in training, bytes served or parameters, of all tables or of the largest."""
+    if measure == "training":
+        own, source = record.training_nbytes, record.config.get(SOURCE_TRAINING)
+        return own if own is None or source is None else max(own, source)  # who starts from a table held it once
+    if measure == "params":
+        return record.num_params
+    if measure == "bytes":
+        return record.nbytes
+    if not record.tables:
+        return None
+    largest = Footprints(record.tables).largest
+    return largest.num_params if measure == "largest params" else largest.nbytes
+
+
+def full_size_of(record: RunRecord, measure: str) -> float | None:
+    """The same for the full tables that a record's tables stand for; None where that is not known."""
+    if not record.tables or measure == "training":
+        return None
+    tables = Footprints(record.tables)
+    table = tables.largest if measure.startswith("largest") else tables.total
+    return table.full_params if measure.endswith("params") else table.full_nbytes

@@ -1,0 +1,149 @@
+"""A report on disk: the page, the figures and the tables, which are all written or none is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cce.checks import check_choice
+from cce.files import write_together
+from cce_lab.report.inline import Report
+from cce_lab.report.overview import overview_table
+from cce_lab.report.page import make_page
+from cce_lab.report.paper import FORMATS, as_latex, as_markdown, scores_table
+from cce_lab.report.reading import collect
+from cce_lab.report.sections import make_sections
+from cce_lab.report.tables import environment_table
+from cce_lab.report.vega import can_draw, picture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cce_lab.report.reading import Collected
+    from cce_lab.report.sections import Section
+
+    Write = Callable[[Path, str | bytes], None]
+
+
+def make_report(
+    *runs: Path | str,
+    out: Path | str | None = None,
+    format: str = "html",  # noqa: A002 - the shell's name
+    figures: bool = True,
+) -> Report:
+    """Write the report of runs, as `cce report` does, and return it: its tables as rows, its figures to be shown.
+
+    runs: files of records (.jsonl), or folders of sweeps and runs.
+    out: the folder of the report (default: report, inside the first of `runs`, or beside it if that is a file).
+    format: `html`, or a document for a paper: `latex` or `markdown`.
+    figures: write files of all figures as well.
+    """
+    if not runs:
+        raise ValueError("runs must name at least one folder or file of records, got none.")
+    paths = [Path(run) for run in runs]
+    folder = default_folder(paths[0]) if out is None else Path(out)
+    return write_report(collect(paths), folder, form=format, figures=figures)
+
+
+def default_folder(runs: Path) -> Path:
+    """`report` inside a folder, or beside a file."""
+    return (runs if runs.is_dir() else runs.parent) / "report"
+
+
+def write_report(
+    found: Collected, out: Path, *, form: str = "html", figures: bool = True, reload_seconds: float | None = None
+) -> Report:
+    """Write everything to `out`; without vl-convert no figures and no page.
+
+    form: one of `FORMATS`: a page, or a document for a paper.
+    """
+    check_choice("format", form, FORMATS)
+    sections, kinds = make_sections(found), FORMATS[form]
+    with write_together() as write:
+        paths = _write_tables(found, sections, out / "tables", kinds.tables, write)
+        pictures = _write_figures(sections, out / "figures", kinds.figures, write) if figures and can_draw() else []
+        if form != "html" or can_draw():
+            page = out / kinds.document
+            write(page, _document(form, found, sections, pictures, out, reload_seconds))
+            paths.insert(0, page)
+    return Report(out, tuple(sections), (*paths, *pictures), found)
+
+
+def _document(
+    form: str,
+    found: Collected,
+    sections: list[Section],
+    pictures: list[Path],
+    out: Path,
+    reload_seconds: float | None,
+) -> str:
+    if form == "html":
+        return make_page(found, sections, reload_seconds=reload_seconds)
+    names = [path.relative_to(out).as_posix() for path in pictures if path.suffix != ".png"]
+    return as_latex(sections, names) if form == "latex" else as_markdown(sections, names)
+
+
+def _write_tables(
+    found: Collected, sections: list[Section], folder: Path, kinds: Sequence[str], write: Write
+) -> list[Path]:
+    paths = []
+    tables = [table for section in sections for table in (scores_table(section.group), *section.tables) if table.rows]
+    overview = overview_table([section.group for section in sections])
+    for table in [*tables, *([overview] if overview.rows else []), environment_table(found.records)]:
+        texts = {"csv": table.as_csv, "md": table.as_markdown, "tex": table.as_latex}
+        for kind in kinds:
+            write(folder / f"{table.name}.{kind}", texts[kind]())
+            paths.append(folder / f"{table.name}.{kind}")
+    return paths
+
+
+def _write_figures(sections: list[Section], folder: Path, kinds: Sequence[str], write: Write) -> list[Path]:
+    paths = []
+    for section in sections:
+        for plot in section.plots:
+            for kind in kinds:
+                title = f"{plot.title}: {section.group.title}"
+                path = folder / f"{section.group.slug}-{plot.name}.{kind}"
+                write(path, picture(plot.spec, title=title, kind=kind))
+                paths.append(path)
+    return paths
+
+
+PATIENCE = 120.0  # seconds; between two runs of a sweep there are a few
+
+
+def watch(
+    paths: Sequence[Path],
+    out: Path | None = None,
+    *,
+    seconds: float,
+    figures: bool = True,
+    report: Callable[[Collected], None] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Report:
+    """Write the page every `seconds`; at the end, or at Ctrl-C, write the whole report.
+
+    It ends when nothing more can come, or when no run is under way and nothing has changed for `PATIENCE` seconds.
+    """
+    out = default_folder(paths[0]) if out is None else out
+    try:
+        found, last, quiet = collect(paths, may_be_empty=True), "", 0.0
+        while not (found.num_runs and (found.is_finished or quiet > PATIENCE)):
+            now = _state(found)
+            quiet = quiet + seconds if now == last and not found.num_running else 0.0
+            if now != last and found.num_runs:
+                write_report(found, out, figures=False, reload_seconds=seconds)
+                if report is not None:
+                    report(found)
+            last = now
+            sleep(seconds)
+            found = collect(paths, may_be_empty=True)
+    except KeyboardInterrupt:
+        found = collect(paths)
+    return write_report(found, out, figures=figures)
+
+
+def _state(found: Collected) -> str:
+    """What a page depends on: nothing is written while it stays the same."""
+    return repr((len(found.records), [(run.name, len(run.lines), run.is_running) for run in found.live]))

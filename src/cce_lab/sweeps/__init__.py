@@ -1,0 +1,37 @@
+"""A recipe in, run records out: its runs, the tuning of their options, the sweep of them all.
+
+Names are loaded when they are first used: a recipe can be read without torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cce.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from cce_lab.sweeps.choices import Choice, Choices
+    from cce_lab.sweeps.experiment import Experiment, SweepResult, sweep, tune
+    from cce_lab.sweeps.recipe import Recipe, find_recipe, list_recipes, read_recipe
+    from cce_lab.sweeps.running import Sweep
+    from cce_lab.sweeps.runs import Run, list_runs
+    from cce_lab.sweeps.tuning import Tuning
+
+__all__ = [
+    "Choice",
+    "Choices",
+    "Experiment",
+    "Recipe",
+    "Run",
+    "Sweep",
+    "SweepResult",
+    "Tuning",
+    "find_recipe",
+    "list_recipes",
+    "list_runs",
+    "read_recipe",
+    "sweep",
+    "tune",
+]
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -1,0 +1,284 @@
+"""A recipe: which runs make up an experiment, and what its paper found. TOML in, plain values out; no torch here.
+
+about = "one line on what it shows"
+plugins = ["ours.py"]                       # beside the recipe: loaded first, in every process
+
+[data]
+name = "bookcrossing"                       # of the prepared folder
+prepare = "table bookcrossing.parquet --label label --categorical c0 c1"     # words after `cce prepare`
+
+[train]                                     # options of every run, as of `cce train`
+model = "dlrm"
+epochs = 10
+
+[sweep]
+methods = ["full", "hash", "cce"]           # each is a series of runs: a line of the plot
+caps = [500, 8000]                          # or, in a [series]: nbytes = 300_000
+seeds = [0, 1, 2]
+
+[series."pq"]                               # more series, each with its own options
+method = "pq"
+start_from = "full"                         # another series: the run of the same seed
+epochs = 0
+
+[tune]                                      # what to try for each series before the sweep: see tune_grid.py
+lr = [0.01, 0.02]
+
+[expected]                                  # what a paper found
+source = "Table 1"
+full_bce = 0.4500                           # of the full tables
+[expected.compression]                      # by series: how many times fewer parameters reach it, or from and to
+cce = 8500
+[expected.largest]                          # the same, of the largest table only
+[expected.bce]                              # by series: the score itself, by any metric
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from cce.budget import FULL_SIZED, MEASURES
+from cce.checks import check_range
+from cce.evaluation import METRICS, describe_metric
+from cce.plugins import load_plugins
+from cce.training import check_names
+from cce_lab.sweeps.tune_grid import DEFAULT_GRID, TuneGrid, make_grid
+
+# in a wheel beside the code, in a checkout beside `src`
+HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")
+PARTS = ("about", "plugins", "data", "train", "sweep", "series", "tune", "expected")
+OF_DATA = ("name", "prepare")
+OF_SWEEP = ("methods", "caps", "seeds")
+OF_EXPECTED = ("source", "compression", "largest")  # besides METRIC and full_METRIC
+SET_BY_SWEEP = ("data", *MEASURES, "seed", "plugins")
+SET_BY_SERIES = ("method", "start_from")
+WHEN = ("cluster_schedule", "cluster_every", "cluster_at_epochs", "cluster_times")  # of the first three a run has one
+OF_TABLES = (  # options of [train] that a study keeps: they are what studies are about
+    *("preset", "method_options", "learned_min_count", "num_learned", "budget_rule", "start_scale"),
+    *("codebook_dtype", *WHEN, "cluster_policy", "refits"),
+)
+TOTALS = tuple(measure for measure in MEASURES if measure != "cap")  # one may be a series' own, instead of caps
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What was read, and checked."""
+
+    name: str
+    about: str = ""
+    plugins: tuple[str, ...] = ()  # as `load_plugins` has them
+    data: dict[str, str] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+    methods: tuple[str, ...] = ()
+    caps: tuple[int, ...] = ()
+    seeds: tuple[int, ...] = (0,)
+    series: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tune: TuneGrid | None = None
+    expected: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def grid(self) -> TuneGrid:
+        """What `cce tune` tries, by default if the recipe does not say."""
+        return self.tune or DEFAULT_GRID
+
+    def options_of(self, series: str) -> dict[str, Any]:
+        """Those of [train] and its own; if its own say when to cluster, what [train] says of it is left out."""
+        own = {name: value for name, value in self.all_series()[series].items() if name not in ("caps", "start_from")}
+        replaced = WHEN if "cluster_at_epochs" in own else WHEN[:3] if any(name in own for name in WHEN[:3]) else ()
+        return {name: value for name, value in self.train.items() if name not in replaced} | own
+
+    def caps_of(self, series: str) -> tuple[int | None, ...]:
+        """The budgets of a series; None for tables that have one size, such as the full one."""
+        own = self.all_series()[series]
+        return (None,) if own["method"] in FULL_SIZED or has_total(own) else tuple(own.get("caps", self.caps))
+
+    def all_series(self) -> dict[str, dict[str, Any]]:
+        """Every line of the plot, with the options that are its own."""
+        return {method: {"method": method} for method in self.methods} | self.series
+
+
+def list_recipes() -> dict[str, Path]:
+    """Names, such as `quick` or `studies/columns`, and their files."""
+    home = next((home for home in HOMES if home.is_dir()), None)
+    files = sorted(home.rglob("*.toml")) if home is not None else []
+    return {path.relative_to(home).with_suffix("").as_posix(): path for path in files if home is not None}
+
+
+def find_recipe(name: str | Path) -> Path:
+    """The file of a recipe: a path, or a name of `list_recipes`."""
+    path, shipped = Path(name), list_recipes()
+    if path.is_file() or str(name) not in shipped:
+        _check_there(path, shipped)
+        return path
+    return shipped[str(name)]
+
+
+def _check_there(path: Path, shipped: dict[str, Path]) -> None:
+    if not path.is_file():
+        near = difflib.get_close_matches(path.name.removesuffix(".toml"), shipped, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]!r}?" if near else "`cce recipes` shows those that come with the package."
+        raise FileNotFoundError(f"recipe must name a file that is there, or one of ours, got {str(path)!r}: {hint}")
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe of a TOML file, whose names are checked."""
+    if not path.is_file():
+        raise FileNotFoundError(f"recipe must name a file that is there, got {str(path)!r}.")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} must be TOML: {error}.") from error
+    values["plugins"] = _load(values.get("plugins", []), path)
+    return make_recipe(path.stem, values, where=str(path))
+
+
+def _load(plugins: Any, path: Path) -> list[str]:
+    """Load the plug-ins of a recipe, files beside it or modules; they may register what it names."""
+    if not isinstance(plugins, list) or not all(isinstance(name, str) for name in plugins):
+        raise TypeError(f"{path} must have a list of files or modules for plugins, got {plugins!r}.")
+    return load_plugins(path.parent / name if name.endswith(".py") else name for name in plugins)
+
+
+def take_ground(recipe: Recipe, other: Recipe) -> Recipe:
+    """`recipe` with the data, [train] and caps of `other`, but for the options about tables that it sets itself."""
+    own = {name: value for name, value in recipe.train.items() if name in OF_TABLES}
+    theirs = dict(other.train)
+    if any(name in own for name in WHEN):  # there is one way to say when
+        theirs = {name: value for name, value in theirs.items() if name not in WHEN}
+    return replace(
+        recipe,
+        name=f"{recipe.name}-{other.name}",
+        data=other.data,
+        train=theirs | own,
+        caps=other.caps or recipe.caps,
+        plugins=tuple(dict.fromkeys((*recipe.plugins, *other.plugins))),
+        expected={},  # was of the study's own ground
+    )
+
+
+def make_recipe(name: str, values: dict[str, Any], *, where: str = "the recipe") -> Recipe:
+    """The recipe of these values; what is not known is rejected."""
+    _check_keys(values, PARTS, where)
+    data, train, sweep, expected = (_part(values, part, where) for part in ("data", "train", "sweep", "expected"))
+    _check_keys(data, OF_DATA, f"{where} [data]")
+    _check_keys(sweep, OF_SWEEP, f"{where} [sweep]")
+    _check_options(train, (*SET_BY_SWEEP, *SET_BY_SERIES), f"{where} [train]")
+    if not isinstance(values.get("about", ""), str):
+        raise TypeError(f"{where} must have a line of text for about, got {values['about']!r}.")
+    recipe = Recipe(
+        name=name,
+        about=values.get("about", ""),
+        data={"name": name} | data,
+        plugins=tuple(values.get("plugins", ())),
+        train=train,
+        methods=_list(sweep, "methods", str, where),
+        caps=_list(sweep, "caps", int, where),
+        seeds=_list({"seeds": [0]} | sweep, "seeds", int, where),
+        series=_part(values, "series", where),
+        tune=make_grid(_part(values, "tune", where), where) if "tune" in values else None,
+        expected=expected,
+    )
+    _check_series(recipe, where)
+    _check_tune(recipe, f"{where} [tune]")
+    _check_expected(recipe, f"{where} [expected]")
+    return recipe
+
+
+def _part(values: dict[str, Any], part: str, where: str) -> dict[str, Any]:
+    found = values.get(part, {})
+    if not isinstance(found, dict):
+        raise TypeError(f"{where} must have a table [{part}], got {part} = {found!r}.")
+    return found
+
+
+def _list(values: dict[str, Any], name: str, kind: type, where: str) -> tuple[Any, ...]:
+    """A list of distinct words or numbers; caps are at least 1, and seeds at least 0."""
+    found = values.get(name, [])
+    if not isinstance(found, list) or not all(type(each) is kind for each in found):
+        raise TypeError(f"{where} must have a list of {kind.__name__} for {name}, got {found!r}.")
+    for each in found if kind is int else ():
+        check_range(name, each, int(name == "caps"), 2**63)
+    if len(set(found)) < len(found):
+        raise ValueError(f"{where} must name each of {name} once, got {found!r}.")
+    return tuple(found)
+
+
+def _check_options(options: dict[str, Any], not_here: tuple[str, ...], where: str) -> None:
+    check_names((name for name in options if name != "caps"), where)
+    for name in not_here:
+        if name in options:
+            raise ValueError(f"{where} must leave {name} to the sweep and its series, got {name} = {options[name]!r}.")
+
+
+def _check_series(recipe: Recipe, where: str) -> None:
+    every = recipe.all_series()
+    if not every:
+        raise ValueError(f"{where} must name methods in [sweep], or have a [series], got none.")
+    names: dict[str, str] = {}
+    for name in chain(recipe.methods, recipe.series):
+        if names.setdefault(file_name(name), name) != name or (name in recipe.methods and name in recipe.series):
+            raise ValueError(f"{where} must give every series a distinct name, got {name!r} twice.")
+    for name in recipe.series:
+        here = f'{where} [series."{name}"]'
+        options = _part(recipe.series, name, here)
+        _check_options(options, tuple(each for each in SET_BY_SWEEP if each not in TOTALS), here)
+        _list(options, "caps", int, here)
+        if "caps" in options and has_total(options):
+            raise ValueError(f"{here} must have caps or one of {', '.join(TOTALS)}, got both.")
+        if "method" not in options:
+            raise ValueError(f"{here} must name its method.")
+        source = options.get("start_from")
+        if source is not None and (source not in every or "start_from" in every[source]):
+            raise ValueError(f"{here} must start from a series of the recipe that starts from none, got {source!r}.")
+    for name, options in every.items():
+        if options["method"] not in FULL_SIZED and not has_total(options) and not options.get("caps", recipe.caps):
+            raise ValueError(f"{where} must have caps for {name}, in [sweep] or in its [series], got none.")
+
+
+def _check_tune(recipe: Recipe, where: str) -> None:
+    """Reject a series or a budget that the sweep does not have."""
+    caps = sorted({cap for name in recipe.all_series() for cap in recipe.caps_of(name) if cap is not None})
+    for cap in recipe.grid.caps:
+        if cap not in caps:
+            raise ValueError(f"{where} caps must be among those of the sweep ({', '.join(map(str, caps))}), got {cap}.")
+    for name in recipe.grid.series:
+        if name not in recipe.all_series():
+            known = ", ".join(recipe.all_series())
+            raise ValueError(f"{where} series must be those of the recipe ({known}), got {name!r}.")
+
+
+def _check_expected(recipe: Recipe, where: str) -> None:
+    scores = [key for key in recipe.expected if describe_metric(key.removeprefix("full_")).home]
+    _check_keys(recipe.expected, (*OF_EXPECTED, *METRICS, *scores), where)
+    for measure in ("compression", "largest", *(name for name in scores if not name.startswith("full_"))):
+        for name, value in _part(recipe.expected, measure, where).items():
+            if name not in recipe.all_series():
+                known = ", ".join(recipe.all_series())
+                raise ValueError(f"{where} {measure} must name series of the recipe ({known}), got {name!r}.")
+            numbers = value if isinstance(value, list) else [value]
+            if len(numbers) not in (1, 2) or not all(type(number) in (int, float) for number in numbers):
+                raise ValueError(f"{where} {measure} of {name} must be a number, or from and to, got {value!r}.")
+
+
+def _check_keys(values: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}."
+            raise ValueError(f"{where} has a part that is not known, {key!r}: {hint}")
+
+
+def has_total(options: dict[str, Any]) -> bool:
+    """Whether a series has a budget of its own for all tables together, and so one run for each seed."""
+    return any(name in options for name in TOTALS)
+
+
+def file_name(series: str) -> str:
+    """The name of a series in names of runs."""
+    return re.sub(r"[^a-z0-9.]+", "-", series.lower()).strip("-")

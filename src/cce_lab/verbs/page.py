@@ -1,0 +1,63 @@
+"""`cce page`: one HTML file about a trained run."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cce.records import strict_json
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "write a page about a trained run: scores, tables, nearest values, calibration"
+EXAMPLE = """examples:
+  cce page runs/clicks-cce
+  cce page clicks.ccez clicks.html --data data/clicks"""
+PAGE = "page.html"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the verb."""
+    parser.description = (
+        "Write one HTML file, which needs no network, about the best model of a run: scores, tables, clusterings, "
+        "nearest values, calibration, frozen sizes."
+    )
+    parser.epilog = EXAMPLE
+    parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint, or a pack (.ccez)")
+    about = f"where to (default: {PAGE} in the folder of the run, or beside a pack, under its name)"
+    parser.add_argument("out", type=Path, nargs="?", metavar="FILE", default=None, help=about)
+    about = "the data set that the run was trained on, if it is not where it was"
+    parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, help=about)
+    parser.add_argument("--model", default=None, help="the model again, if it is a file of your own: FILE.py:NAME")
+    about = "run the code that a saved run names as its model; only for runs of people you trust"
+    parser.add_argument("--trust-model", action="store_true", help=about)
+    parser.add_argument("--json", action="store_true", help="print where it is and what it leaves out as JSON")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Load the run and write its page."""
+    from cce.runs import load_run
+    from cce_lab.report import write_run_page
+
+    with warnings.catch_warnings(action="ignore"):  # of damage, which is printed
+        found = load_run(
+            options.path, data=options.data, device="cpu", model=options.model, trust_model=options.trust_model
+        )
+    for line in found.damage:
+        print(f"cce page: {line}", file=sys.stderr)
+    page = options.out or default_page(options.path)
+    left_out = write_run_page(found, page, data=options.data)
+    if options.json:
+        print(strict_json({"page": str(page), "left_out": left_out}))
+    else:
+        print("\n".join([*(f"left out: {line}" for line in left_out), f"page: {page}"]))
+
+
+def default_page(path: Path) -> Path:
+    """`page.html` in the folder of a run, or what a pack is called, beside it."""
+    from cce.runs import run_folder
+
+    return path.with_suffix(".html") if path.is_file() else run_folder(path).path / PAGE

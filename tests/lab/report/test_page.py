@@ -1,0 +1,253 @@
+"""The page as text: everything is in it, nothing is fetched, nothing of a record is taken for HTML."""
+
+import argparse
+import json
+import re
+import shlex
+from dataclasses import asdict, replace
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from cce.cli import train
+from cce.training.config import TrainConfig
+from cce.training.options import make_config
+from cce_lab.report import vega
+from cce_lab.report.page import make_page, progress_text, sweep_command, train_command
+from cce_lab.report.reading import Collected, LiveRun
+from cce_lab.report.sections import make_sections
+from cce_lab.report.tables import LEDGER_NUMBERS
+from helpers.made_records import made_record, made_records
+
+needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
+EVIL = '<script>alert("x")</script>'
+
+
+def page_of(found, **options):
+    return make_page(found, make_sections(found), **options)
+
+
+def without_vega(page):
+    return page.replace(vega.javascript(), "")
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def live_run(name="hash-1", idle=3.0, failure=""):
+    config = {"data": "data/clicks", "model": "dlrm", "epochs": 10, "method": "hash", "cap": 500}
+    lines = [{"kind": "train", "step": 50, "loss": 0.61}, {"kind": "validation", "step": 100, "bce": 0.52, "auc": 0.7}]
+    return LiveRun(name, config, lines, idle, failure=failure)
+
+
+@pytest.mark.slow
+@needs_vega
+def test_every_part_is_there():
+    expected = {("clicks", "dlrm", 10): {"source": "Tsang & Ahle", "full_bce": 0.45, "compression": {"cce": 8500}}}
+    found = Collected(
+        records=made_records(), recipes={"sweeps/a.toml": "caps = [1]"}, expected=expected, notes=["a note"]
+    )
+    page = without_vega(page_of(found))
+    for heading in ("Compression factors", "Summary", "Training", "Memory ledger", "Commands", "Environment"):
+        assert f">{heading}</h3>" in page
+    for words in (
+        "<h2>clicks, dlrm, 10 epochs</h2>",
+        "hash reaches the full table&#x27;s BCE with",
+        "Expected: Tsang &amp; Ahle. Full table there: BCE 0.4500, here 0.4519.",
+        "cce sweep sweeps/a.toml",
+        "cce train data/clicks --method cce --cap 500 --epochs 10 --seed 1",
+        "123 commands of single runs",
+        "<li>a note</li>",
+        "0123456789ab",
+        "123 runs",
+    ):
+        assert words in page, words
+    assert page.count("<figure") == 12
+    assert page.count(" hidden><figcaption>") == 6  # of AUC, and against other sizes
+    assert "Not finished" not in page
+    assert "{{" not in page
+
+
+@pytest.mark.slow
+@needs_vega
+def test_metrics_are_a_list_to_choose_from_where_there_are_several():
+    page = without_vega(page_of(Collected(records=made_records())))
+    assert '<select class="metric"><option value="bce">BCE</option><option value="auc">AUC</option></select>' in page
+    one = [made_record("cce", 500, scores={"auc": 0.7}, curve=[])]
+    page = without_vega(page_of(Collected(records=one)))
+    assert '<select class="metric">' not in page
+    assert page.count(" hidden><figcaption>") == 2
+    assert page.count('data-size="training"><figcaption>') == 1
+    assert "Best: cce, cap 500, AUC 0.7000." in page
+
+
+def test_the_ledger_of_the_script_has_the_columns_of_the_ledger():
+    script = files("cce_lab.report").joinpath("page.js").read_text(encoding="utf-8")
+    (columns,) = re.findall(r"^const LEDGER = \[(.*?)^\];", script, re.MULTILINE | re.DOTALL)
+    assert re.findall(r'^  \["(.+?)", \(table\) =>', columns, re.MULTILINE) == ["table", "method", *LEDGER_NUMBERS]
+
+
+@needs_vega
+def test_what_is_expected_of_the_full_table_is_that_of_the_leading_metric():
+    expected = {("clicks", "dlrm", 10): {"source": "a paper", "full_bce": 0.45, "full_auc": 0.71}}
+    records = [made_record("full", None, scores={"auc": 0.7}, curve=[])]
+    assert "Full table there: AUC 0.7100, here 0.7000." in page_of(Collected(records=records, expected=expected))
+
+
+@needs_vega
+def test_nothing_is_fetched():
+    page = page_of(Collected(records=made_records()))
+    own = without_vega(page)
+    assert "http://" not in own
+    assert "https://" not in own
+    assert not re.findall(r"""(?:src|href)=["'](?!#|data:)""", own)
+    assert page.count("window.vegaEmbed =") + page.count("window.vegaEmbed=") == 1  # one script for all charts
+
+
+@needs_vega
+def test_nothing_of_a_record_is_taken_for_html():
+    record = made_record("cce", 500, series=EVIL, name=EVIL, environment={EVIL: EVIL})
+    record.config.update(data=f"data/{EVIL}", model=EVIL)
+    tables = tuple(replace(table, name=EVIL, method=EVIL) for table in record.tables)
+    bad = made_record("cce", 1000, series=EVIL, tables=tables)
+    page = page_of(
+        Collected(records=[record, bad], live=[live_run(EVIL, failure=EVIL)], recipes={EVIL: EVIL}, notes=[EVIL])
+    )
+    assert "<script>alert" not in page
+    assert "alert(" in page
+    assert len(data_of(page)["sections"]) == 2
+
+
+@needs_vega
+def test_data_for_the_script_is_json_without_words_for_what_is_no_number():
+    records = [made_record("cce", 500, bce=float("nan"), auc=float("inf")), *made_records(("hash",))]
+    (section,) = data_of(page_of(Collected(records=records)))["sections"]
+    assert list(section["plots"]) == [
+        "factors",
+        *("bce-training", "bce-bytes", "bce-params"),
+        *("auc-training", "auc-bytes", "auc-params"),
+        "bce-curves",
+        "auc-curves",
+        "churn",
+        "h1",
+        "h2",
+    ]
+    assert section["ledger"][0]["label"] == "full"
+    assert section["plots"]["bce-curves"]["budgets"] is True
+    assert section["plots"]["bce-curves"]["rows"] == section["plots"]["auc-curves"]["rows"]
+    assert len(section["rows"]) == len(section["plots"]) - 1
+
+
+@needs_vega
+def test_records_of_old_make_a_page():
+    bare = made_record("cce", 500, tables=(), events=[], environment={}, curve=[], config={}, name="")
+    page = page_of(Collected(records=[bare]))
+    assert "unknown data, unknown model, 0 epochs" in page
+    assert "Memory ledger" not in without_vega(page)
+
+
+@pytest.mark.slow
+def with_more_tables(record):
+    tables = [replace(table, name=f"{table.name}{index}") for index in range(5) for table in record.tables]
+    return replace(record, tables=tuple(tables))
+
+
+@pytest.mark.slow
+@needs_vega
+def test_a_page_of_hundreds_of_runs_stays_small():
+    methods = ("cce", "hash", "ce-concat", "robe", "dhe", "hash-embedding", "tt", "ce-sum", "ce-mult", "collide")
+    caps = [500 * 2**index for index in range(13)] + [700 * 2**index for index in range(13)]
+    records = [with_more_tables(record) for record in made_records(methods, caps)]
+    assert len(records) == 783
+    for record in records:
+        record.curve[:] = [scores | {"step": scores["step"] + index} for index in range(5) for scores in record.curve]
+    assert len(records[5].curve) == 60
+    assert len(page_of(Collected(records=records)).encode()) < 3_000_000
+
+
+@pytest.mark.slow
+@needs_vega
+def test_several_groups_have_a_navigation():
+    other = made_record("cce", 500)
+    other.config["epochs"] = 1
+    page = page_of(Collected(records=[made_record("cce", 500, 1), other]))
+    assert '<a href="#clicks-dlrm-1-epoch">clicks, dlrm, 1 epoch</a>' in page
+    assert "<nav>" not in page_of(Collected(records=[other]))
+
+
+@needs_vega
+def test_runs_under_way_are_listed_and_the_page_loads_itself_again():
+    found = Collected(records=made_records(("cce",)), live=[live_run(), live_run("b", failure="OSError: full")])
+    page = page_of(found, reload_seconds=7.5)
+    assert data_of(page)["reload"] == 7.5
+    assert 'class="progress live"' in page
+    for words in ("hash-1", "0.6100", "0.5200", "under way", "OSError: full"):
+        assert words in page
+    assert data_of(page_of(found))["reload"] is None
+
+
+def test_progress_in_words():
+    records = made_records(("cce",))
+    assert progress_text(Collected(records=records)) == "27 runs"
+    assert progress_text(Collected(records=records[:1])) == "1 run"
+    assert progress_text(Collected(records=records, live=[live_run()])) == "27 of 28 runs finished, 1 under way"
+    mixed = [live_run(), live_run(idle=1e5), live_run(failure="x")]
+    text = progress_text(Collected(records=records, live=mixed, num_planned=40))
+    assert text == "27 of up to 40 runs finished, 1 under way, 1 silent, 1 failed"
+
+
+CONFIG = TrainConfig(
+    data="/data/my clicks",
+    method="robe",
+    method_options={"start": "k-means++", "sizes": [1, 2]},
+    model_options={"bottom": [64, 32]},
+    cap=8000,
+    epochs=3,
+    lr=0.05,
+    early_stopping=False,
+    cluster_at_epochs=[0.25, 0.5],
+    metrics=["auc", "ndcg@10"],
+    best_by="auc",
+    group_by="user",
+    sparse=True,
+    seed=2,
+)
+
+
+def parsed(command):
+    """The configuration that `cce train` makes of a command."""
+    parser = argparse.ArgumentParser()
+    train.add_verb(parser.add_subparsers())
+    words = shlex.split(command)[1:]
+    return make_config(train._given(parser.parse_args(words, argparse.Namespace(plugins=[]))))
+
+
+def test_a_command_says_what_differs_and_nothing_else():
+    assert train_command(asdict(CONFIG)) == (
+        "cce train '/data/my clicks' --model-options 'bottom=[64,32]' --method robe --method-options "
+        "start=k-means++ 'sizes=[1,2]' --cap 8000 --sparse --epochs 3 --lr 0.05 "
+        "--cluster-at-epochs 0.25 0.5 --metrics auc ndcg@10 --best-by auc --group-by user --no-early-stopping --seed 2"
+    )
+
+
+def test_plug_ins_are_named_as_the_command_line_has_them():
+    words = shlex.split(train_command(asdict(CONFIG) | {"plugins": ["/ours/one.py", "two"]}))
+    assert words[-4:] == ["--plugin", "/ours/one.py", "--plugin", "two"]
+
+
+def test_a_command_is_the_run_again():
+    assert parsed(train_command(asdict(CONFIG))) == CONFIG
+    plain = TrainConfig(data=str(Path("/data")), cap=100)
+    assert train_command(asdict(plain)) == "cce train /data --method cce --cap 100"
+    assert parsed(train_command(asdict(plain))) == plain
+
+
+def test_a_configuration_of_another_version_does_not_matter():
+    note = "  # without unheard_of, which this version does not have"
+    assert train_command({"method": "full", "unheard_of": 1, "unset": None}) == f"cce train DATA --method full{note}"
+
+
+def test_a_sweep():
+    assert sweep_command("my recipe.toml") == "cce sweep 'my recipe.toml'"

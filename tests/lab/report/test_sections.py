@@ -1,0 +1,177 @@
+"""Sections: all that is told about a group."""
+
+import json
+
+import pytest
+
+from cce.cli import main
+from cce.records import write_records
+from cce_lab.report.groups import group_records
+from cce_lab.report.page import make_page
+from cce_lab.report.reading import Collected, LiveRun
+from cce_lab.report.sections import caution, headline, make_sections, mixed_code
+from cce_lab.report.vega import can_draw
+from helpers.made_records import made_record, made_records
+
+
+def test_a_section_for_each_group_with_the_same_colours():
+    other = made_record("cce", 500, bce=0.3)
+    other.config["data"] = "data/books"
+    books, clicks = make_sections(Collected(records=[*made_records(), other]))
+    assert (books.group.key[0], clicks.group.key[0]) == ("books", "clicks")
+    assert books.styles == clicks.styles
+    assert [table.name for table in clicks.tables] == [
+        f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "columns", "settings", "ledger")
+    ]
+    assert books.headline.startswith("No run with full tables")
+
+
+def test_what_is_expected_goes_to_its_group():
+    expected = {("clicks", "dlrm", 10): {"compression": {"cce": 77}}}
+    (section,) = make_sections(Collected(records=made_records(("cce",)), expected=expected))
+    assert section.factors.as_dicts()[0]["expected"] == 77
+
+
+def test_runs_under_way_alone_make_a_section():
+    run = LiveRun("x", {"data": "d", "method": "robe"}, [{"kind": "validation", "step": 5, "bce": 0.5}], 1.0)
+    (section,) = make_sections(Collected(live=[run]))
+    assert [plot.name for plot in section.plots] == ["bce-curves"]
+    assert section.headline == "No run is finished yet; 1 under way."
+
+
+def test_plain_data_is_json():
+    records = [made_record("cce", 500, bce=float("nan")), *made_records(("hash",))]
+    (section,) = make_sections(Collected(records=records))
+    told = json.loads(json.dumps(section.to_dict(), allow_nan=False))
+    assert (told["data"], told["model"], told["epochs"]) == ("clicks", "dlrm", 10)
+    assert (told["metric"], round(told["baseline"], 3)) == ("bce", 0.452)
+    assert {row["series"] for row in told["factors"]} == {"cce", "hash"}
+    assert len(told["summary"]) == 1 + 1 + 8
+
+
+def sentence(*records):
+    (group,) = group_records(records)
+    return headline(group)
+
+
+FULL = made_record("full", None, bce=0.45)
+
+
+def test_the_best_and_the_next():
+    text = sentence(*made_records(("cce", "hash")))
+    assert text.startswith(
+        "hash reaches the full table's BCE with 26.4× fewer training bytes "
+        "(26.4× fewer served bytes, 26.4× fewer params); next best, cce: 18.8×."
+    )
+
+
+def test_when_another_wins_that_is_said():
+    hash_runs = [made_record("hash", 500, bce=0.46), made_record("hash", 1000, bce=0.44)]
+    robe_runs = [made_record("robe", 1000, bce=0.46), made_record("robe", 2000, bce=0.44)]
+    cce_runs = [made_record("cce", 2000, bce=0.46), made_record("cce", 4000, bce=0.44)]
+    text = sentence(FULL, *hash_runs, *robe_runs, *cce_runs)
+    assert text.startswith("hash reaches the full table's BCE with ")
+    assert "next best, robe: " in text
+    assert text.endswith(" cce: 22.0×. One seed.")
+
+
+def test_one_that_stands_alone():
+    reaching = [made_record("hash", 500, bce=0.46), made_record("hash", 1000, bce=0.44)]
+    assert sentence(FULL, *reaching).endswith("fewer params). One seed.")
+    again = [made_record("hash", 500, 1, bce=0.46), made_record("hash", 1000, 1, bce=0.44)]
+    assert sentence(FULL, *reaching, *again).endswith("fewer params).")
+    others = [made_record(method, cap, bce=0.5) for method in ("cce", "robe") for cap in (500, 1000)]
+    assert sentence(FULL, *reaching, *others).endswith("; none of the other 2 does within the sizes tried. One seed.")
+
+
+def test_when_nobody_gets_there():
+    text = sentence(FULL, made_record("cce", 500, bce=0.5), made_record("cce", 1000, bce=0.48))
+    assert text.startswith(
+        "No method reaches the full table's BCE of 0.4500 within the sizes tried. Best: cce, cap 1,000, "
+    )
+    assert "By extrapolation cce would, at ≤ " in text
+    flat = sentence(FULL, made_record("cce", 500, bce=0.5), made_record("cce", 1000, bce=0.5))
+    assert "By extrapolation" not in flat
+
+
+def test_without_a_full_table():
+    assert sentence(made_record("cce", 500, bce=0.5)) == (
+        "No run with full tables, so no size is known that reaches their score; "
+        "factors compare sizes only. Best: cce, cap 500, BCE 0.5000."
+    )
+    assert sentence(made_record("cce", 500, bce=float("nan"))).endswith("None has a score.")
+
+
+def test_only_a_full_table():
+    assert sentence(FULL) == "Only the full table has been run: BCE 0.4500."
+
+
+def test_before_the_first_run_is_finished():
+    (group,) = group_records([], [LiveRun("x", {}, [], 0.0)])
+    assert headline(group) == "No run is finished yet; 1 under way."
+
+
+def test_the_sentence_is_about_the_leading_metric():
+    scored = [("full", None, 0.71), ("cce", 500, 0.70), ("cce", 2_000, 0.72), ("hash", 500, 0.6), ("hash", 2_000, 0.65)]
+    records = [made_record(method, cap, scores={"auc": auc}) for method, cap, auc in scored]
+    assert sentence(*records).startswith("cce reaches the full table's AUC with ")
+    assert "Best: hash, cap 2,000, AUC 0.6500." in sentence(records[0], *records[3:])
+    assert sentence(records[0]) == "Only the full table has been run: AUC 0.7100."
+
+
+def warning(*curves, epochs=10, **config):
+    """What is said of full tables with these validations, one for each seed."""
+    records = [made_record("full", None, seed, bce=min(curve)) for seed, curve in enumerate(curves)]
+    for record, curve in zip(records, curves, strict=True):
+        record.curve[:] = [{"step": 10 * step, "epoch": 1, "bce": bce} for step, bce in enumerate(curve, start=1)]
+        record.config.update(epochs=epochs, **config)
+    (group,) = group_records(records)
+    return caution(group)
+
+
+def test_a_full_table_that_was_still_improving_is_a_weak_rival():
+    done, not_done = (0.5, 0.4, 0.6), (0.5, 0.4, 0.3)
+    assert warning(done, done) == ""
+    assert warning(not_done).startswith("The full table was best at its last validation in its only run: it may not")
+    assert "in 1 of its 2 runs" in warning(not_done, done)
+    assert warning(not_done, epochs=1) == ""
+    assert warning(not_done, lr_schedule="cosine") == ""
+    assert warning((0.5,)) == ""
+    assert warning((0.5, float("nan"))) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not can_draw(), reason="vl-convert is not installed")
+def test_the_warning_is_on_the_page_in_the_data_and_in_the_terminal(tmp_path, capsys):
+    found = Collected(records=made_records(("cce",)))
+    (section,) = make_sections(found)
+    assert section.caution.startswith("The full table was best at its last validation")
+    assert section.to_dict()["caution"] == section.caution
+    assert f'<p class="caution">{section.caution}</p>' in make_page(found, [section])
+    write_records(found.records, tmp_path / "records.jsonl")
+    assert main(["report", str(tmp_path), "--no-figures"]) == 0
+    assert section.caution in capsys.readouterr().out
+
+
+def test_runs_of_several_versions_of_the_code_are_said_to_be():
+    records = made_records(("cce",))
+    (group,) = group_records(records)
+    assert mixed_code(group) == ""
+    others = [made_record("hash", cap, environment={"cce": "0.1.0", "commit": None}) for cap in (500, 1000)]
+    (section,) = make_sections(Collected(records=[*records, *others, made_record("robe", 500, environment={})]))
+    assert section.caution.endswith(
+        "These runs come from 3 versions of the code: 27 of 0123456789ab, 2 of 0.1.0, 1 of a version that is not known."
+    )
+
+
+def test_a_factor_that_not_all_seeds_reach_is_not_quoted_as_if_they_did():
+    full = [made_record("full", None, seed, bce=0.45) for seed in range(2)]
+    some = [made_record("hash", 500, seed, bce=0.47) for seed in range(2)]
+    some += [made_record("hash", 900, seed, bce=bce) for seed, bce in enumerate((0.41, 0.455))]
+    text = sentence(*full, *some)
+    assert text.startswith("hash reaches the full table's BCE with ")
+    assert text.endswith("fewer params), in the mean: 1 of 2 seeds do.")
+    every = [made_record("robe", cap, seed, bce=bce) for cap, bce in ((900, 0.47), (4000, 0.44)) for seed in range(2)]
+    text = sentence(*full, *some, *every)
+    assert text.startswith("robe reaches")  # a smaller factor, but both seeds
+    assert text.endswith(", in the mean: 1 of 2 seeds do.")

@@ -1,0 +1,46 @@
+"""A table as CSV, Markdown, HTML and plain data."""
+
+import csv
+import io
+import math
+
+from cce_lab.report.table import Cell, Column, Table, ratio_cell
+
+TABLE = Table(
+    "name",
+    "Title",
+    (Column("series", is_text=True), Column("BCE", about="a <score>"), Column("least", shown=False)),
+    (
+        (Cell("cce"), Cell(0.451234, "0.4512", "more & more"), Cell(0.45)),
+        (Cell("<b>|x"), Cell(math.nan), Cell(None)),
+    ),
+)
+
+
+def test_csv_has_every_column_and_whole_numbers():
+    rows = list(csv.reader(io.StringIO(TABLE.as_csv())))
+    assert rows == [["series", "BCE", "least"], ["cce", "0.451234", "0.45"], ["<b>|x", "", ""]]
+
+
+def test_markdown_has_what_is_shown():
+    assert TABLE.as_markdown() == "| series | BCE |\n| :-- | --: |\n| cce | 0.4512 |\n| <b>\\|x | – |\n"
+
+
+def test_html_is_escaped_and_sorts_by_values():
+    html = TABLE.as_html()
+    assert html.startswith('<div class="wide" tabindex="0">')  # scrolls by keyboard
+    assert '<td data-value="0.451234" title="more &amp; more">0.4512</td>' in html
+    assert '<td class="text" data-value="&lt;b&gt;|x">&lt;b&gt;|x</td>' in html
+    assert "<td>–</td>" in html
+    assert 'title="a &lt;score&gt;"' in html
+    assert html.count('aria-sort="none"') == 2
+    assert "<b>" not in html
+
+
+def test_plain_data_has_nothing_where_there_is_no_number():
+    assert TABLE.as_dicts()[1] == {"series": "<b>|x", "BCE": None, "least": None}
+
+
+def test_ratios():
+    assert str(ratio_cell(1000, 8)) == "125×"
+    assert str(ratio_cell(None, 8)) == str(ratio_cell(8, 0)) == "–"

@@ -1,0 +1,72 @@
+"""The names of cce_lab: a sweep and its report from Python, and what there is."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+import cce_lab
+
+RECIPE = """
+[data]
+name = "tiny"
+prepare = "synthetic --rows 400 --vocabulary-sizes 40 20 --num-dense 1"
+[train]
+embedding_dim = 4
+batch_size = 64
+threads = 1
+model_options = { bottom = [4], top = [4] }
+[sweep]
+methods = ["full", "hash"]
+caps = [40, 80]
+"""
+
+
+def test_all_public_names_are_there_and_type_checkers_see_the_same():
+    assert dir(cce_lab) == sorted(cce_lab.__all__)
+    for name in cce_lab.__all__:
+        assert callable(getattr(cce_lab, name))
+    tree = ast.parse(Path(cce_lab.__file__).read_text())
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert imported - {"annotations", "TYPE_CHECKING", "lazy_names"} == set(cce_lab.__all__)
+    with pytest.raises(AttributeError, match="module 'cce_lab' has no attribute 'colour'"):
+        cce_lab.colour  # noqa: B018
+
+
+@pytest.mark.slow
+def test_a_sweep_and_its_report_are_at_hand(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.toml").write_text(RECIPE)
+    result = cce_lab.sweep("tiny.toml", progress=False)
+    assert [(row["series"], row["cap"]) for row in result.rows()] == [("full", None), ("hash", 40), ("hash", 80)]
+    assert cce_lab.sweep("tiny.toml", progress=False).records == result.records  # nothing is run again
+    assert capsys.readouterr().out == ""
+    report = cce_lab.make_report(result.folder, figures=False)
+    assert report.page == result.folder / "report" / "index.html"
+    assert report.page.exists()
+    assert len(report.rows()) == 3
+    json.dumps(report.rows("ledger"))
+    assert "bce-bytes" in report.figure_names()
+    assert report.figure("bce-bytes")._repr_svg_().startswith("<svg")
+    with pytest.raises(ValueError, match="runs must name at least one folder or file of records, got none"):
+        cce_lab.make_report()
+
+
+@pytest.mark.slow
+def test_what_failed_is_raised(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wrong = '[series.wrong]\nmethod = "cce"\nmodel_options = { colour = 3 }\n'
+    (tmp_path / "tiny.toml").write_text(RECIPE + wrong)
+    with pytest.raises(ValueError, match=r"2 of 2 runs failed, see their error\.txt: wrong-cap40-seed0: TypeError"):
+        cce_lab.sweep("tiny.toml", only=["wrong"], progress=False)
+    with pytest.raises(ValueError, match="engine must be local, ray or ray://host:port, got 'spark'"):
+        cce_lab.tune("tiny.toml", engine="spark", progress=False)
+
+
+def test_functions_stay_functions_when_packages_are_imported():
+    import cce_lab.sweeps.running
+    import cce_lab.verbs.sweep
+
+    assert callable(cce_lab.sweep)
+    assert callable(cce_lab.sweeps.tune)

@@ -1,0 +1,5 @@
+"""What tests of the lab's verbs may ask for."""
+
+from helpers.cli_fixtures import alone, raw_run, rejected
+
+__all__ = ["alone", "raw_run", "rejected"]
