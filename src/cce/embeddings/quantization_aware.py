@@ -98,7 +98,8 @@ class QuantizationAwareEmbedding(RowEmbedding):
 
     def embed(self, ids: Tensor) -> Tensor:
         """The rows, rounded."""
-        if self.training and torch.is_grad_enabled() and is_eager() and self.fitted.is_due():
+        is_fitted = self.training and torch.is_grad_enabled() and is_eager() and not self.codebook.is_meta
+        if is_fitted and self.fitted.is_due():
             self.fit_scale()
         rows = self.look_up(ids)
         values = rows.detach()

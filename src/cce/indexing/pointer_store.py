@@ -82,7 +82,7 @@ class PointerStore:
 
     def read(self, ids: Tensor) -> Tensor:
         """Rows `(*s, num_columns)`, int64 and on the device of the ids `(*s)`."""
-        rows = gather(self.words, ids.reshape(-1).cpu(), self.num_columns, self.bits)
+        rows = gather(self.words, ids.reshape(-1).to(self.words.device), self.num_columns, self.bits)
         return rows.view(*ids.shape, self.num_columns).to(ids.device)
 
     def write(self, first: int, rows: Tensor) -> None:

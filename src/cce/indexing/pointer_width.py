@@ -59,7 +59,7 @@ def gather(words: Tensor, ids: Tensor, num_columns: int, bits: int) -> Tensor:
     if bits >= BYTE:
         rows = words.view(-1, num_columns).index_select(0, ids).long()
         return rows & 0xFFFF if bits == 16 else rows
-    at = (ids.long().unsqueeze(-1) * num_columns + torch.arange(num_columns, device="cpu")) * bits
+    at = (ids.long().unsqueeze(-1) * num_columns + torch.arange(num_columns, device=words.device)) * bits
     rows = words.index_select(0, (at >> 3).view(-1)).view(at.shape).long()
     return torch.bitwise_right_shift(rows, at & BYTE - 1) & (1 << bits) - 1  # ONNX has no `>>` by a tensor
 

@@ -52,6 +52,7 @@ class ModuleTests(ContractBase):
         with torch.device("meta"):
             table = self.make()
         assert all(tensor.is_meta for tensor in table.state_dict().values())
+        assert table(self.ids(2, 3).to("meta")).shape == (2, 3, DIM)
         assert {tensor.dtype for tensor in table.parameters()} == {torch.float32}
 
     def test_reset_parameters_draws_what_the_constructor_does(self) -> None:
