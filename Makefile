@@ -8,7 +8,7 @@ SETTINGS ?=
 KILLS ?= 60
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 
-.PHONY: demo test test-fast test-settings soak lint bench docs figures clean
+.PHONY: demo test test-fast test-settings soak lint bench docs clean
 
 demo: $(VENV)/installed  ## train a small recommender with three kinds of table; print a table, write a page
 	$(BIN)/cce demo --out $(DEMO_OUT)
@@ -37,9 +37,6 @@ bench: $(VENV)/installed-dev  ## speed and memory, side by side with peers; JSON
 docs: $(VENV)/installed-docs  ## docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
-
-figures:  ## the drawings of the documentation, docs/figures; plain Python draws them
-	PYTHONPATH=docs $(PYTHON) -m drawings
 
 # torch goes in first and exactly as pinned: a looser request would resolve to a CUDA build of several gigabytes.
 $(VENV)/torch: constraints.txt

@@ -28,7 +28,7 @@ version = release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "drawings"]
+exclude_patterns = ["_build"]
 
 html_theme = "furo"
 html_title = f"cce {version}"

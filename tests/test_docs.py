@@ -94,6 +94,22 @@ def test_every_method_has_a_page_that_is_linked_and_shows_its_use():
         assert "**Budget.**" in page or "## Budget" in page
 
 
+def test_every_method_has_a_drawing_on_its_page_and_in_the_index():
+    folder = DOCS / "methods"
+    assert len(cce.list_methods()) >= 13
+    for method in cce.list_methods():
+        assert (DOCS / "figures" / f"method-{method}.svg").is_file()
+        for page in (f"{method}.md", "index.md"):
+            assert f"](../figures/method-{method}.svg)" in (folder / page).read_text(), page
+
+
+def test_every_figure_is_shown_somewhere():
+    text = "".join(page.read_text() for page in PAGES)
+    figures = [path.name for path in (DOCS / "figures").iterdir()]
+    assert len(figures) >= 30
+    assert not [name for name in figures if f"figures/{name}" not in text]
+
+
 def test_every_public_name_is_on_the_page_of_names():
     names = set(re.findall(r"auto(?:class|function):: cce\.(\w+)", (ROOT / "docs" / "api.md").read_text()))
     assert names == set(cce.__all__) - {"__version__"}
