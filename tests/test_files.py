@@ -125,7 +125,7 @@ def test_files_are_written_together_or_not_at_all(tmp_path):
 
 
 def test_a_folder_replaces_the_old_one_or_leaves_it(tmp_path):
-    folder = tmp_path / "new" / "inputs"
+    folder = tmp_path / "inputs"
     for content in ("one", "two"):
         with replace_folder(folder) as temporary:
             (temporary / content).write_text(content)
@@ -136,7 +136,7 @@ def test_a_folder_replaces_the_old_one_or_leaves_it(tmp_path):
         replace_folder(folder) as temporary,
     ):
         (temporary / "three").write_text("x" * 100)
-    assert [path.name for path in tmp_path.rglob("*")] == ["new", "inputs", "two"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["inputs", "two"]
 
 
 def test_what_is_no_text_is_told_by_name(tmp_path):

@@ -87,7 +87,7 @@ def replace_folder(path: Path) -> Iterator[Path]:
     """Give a temporary folder to fill, which becomes `path` at the end of the block; an error leaves the old one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    temporary.mkdir()
     try:
         with named_full_disk(path, temporary):
             yield temporary

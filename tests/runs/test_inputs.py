@@ -69,6 +69,16 @@ def test_a_full_disk_leaves_nothing_half_written(reference, schema):
     assert os.listdir(reference.folder) == []
 
 
+def test_a_flipped_byte_of_a_vocabulary_is_told_by_its_file(reference, schema):
+    find_inputs(reference, schema)
+    path = reference.folder / "inputs" / "001.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"inputs/001\.safetensors must be as it was written, and it is damaged"):
+        find_inputs(reference, schema)
+
+
 def test_damage_is_one_line(reference, schema, tmp_path):
     find_inputs(reference, schema)
     folder = reference.folder / "inputs"

@@ -7,10 +7,10 @@ needed, and from then on the run can do without; a pack holds the same files.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import weakref
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -96,12 +96,15 @@ def read_inputs(files: Files, schema: Schema, where: Path) -> RunInputs:
     vocabularies = {}
     for index, feature in enumerate(schema.features):
         try:
-            found = Vocabulary.open(*files.locate(input_file(index)))
+            path, start = files.locate(input_file(index))
+            found = Vocabulary.open(path, start)
         except OSError as error:
             raise ValueError(f"{where} must hold the vocabulary of {feature.name!r}, got none: {error}.") from error
         if (found.feature, len(found)) != (feature.name, feature.num_embeddings - 1):
             got = f"{len(found)} of {found.feature!r}"
             raise ValueError(f"{where} must hold {feature.num_embeddings - 1} values of {feature.name!r}, got {got}.")
+        if start == 0 and checksum(path) != options.get("files", {}).get(path.name):  # a pack has checksums of its own
+            raise ValueError(f"{path} must be as it was written, and it is damaged: remove its folder to make it anew.")
         vocabularies[feature.name] = found
     return RunInputs(columns, reading, options["kind"] == "table", vocabularies, files)
 
@@ -167,11 +170,13 @@ def _make_inputs(reference: DataReference, schema: Schema) -> FolderFiles:
     columns, reading = raw_options(reference.data / MANIFEST, manifest)
     options = {"format": FORMAT, "data": reference.checksum, "kind": manifest["kind"]}
     options["options"] = {"columns": asdict(columns), "reading": asdict(reading)}
-    if not os.access(folder, os.W_OK):
-        elsewhere = FolderFiles.temporary()
-        _write_inputs(elsewhere.folder, reference, options, schema)
-        return elsewhere
-    with replace_folder(folder / INPUTS) as temporary:  # an old one is that of another data set
+    with ExitStack() as stack:
+        try:
+            temporary = stack.enter_context(replace_folder(folder / INPUTS))  # an old one is that of another data set
+        except OSError:
+            elsewhere = FolderFiles.temporary()
+            _write_inputs(elsewhere.folder, reference, options, schema)
+            return elsewhere
         _write_inputs(temporary, reference, options, schema)
     return FolderFiles(folder / INPUTS)
 
@@ -180,11 +185,12 @@ def _write_inputs(folder: Path, reference: DataReference, options: Mapping[str, 
     check_pyarrow()
     from cce.data import index_vocabulary, vocabulary_file
 
-    files = read_manifest(reference.data)["files"]
+    files, sums = read_manifest(reference.data)["files"], dict[str, str]()
     features = tqdm(schema.features, "vocabularies", leave=False, disable=None if reference.progress else True)
     for index, feature in enumerate(features):
         path = reference.data / vocabulary_file(index)
         if not path.is_file() or checksum(path) != files.get(vocabulary_file(index), {}).get("sha256"):
             raise ValueError(f"{path} must be as `cce prepare` wrote it, and it is missing or damaged.")
         index_vocabulary(path, feature.name, feature.num_embeddings).save(folder / input_file(index))
-    (folder / OPTIONS).write_text(json.dumps(options, indent=1) + "\n", encoding="utf-8")
+        sums[input_file(index)] = checksum(folder / input_file(index))
+    (folder / OPTIONS).write_text(json.dumps({**options, "files": sums}, indent=1) + "\n", encoding="utf-8")
