@@ -25,7 +25,7 @@ TESTS = ROOT / "tests"
 STOREYS = {  # a package imports only packages above it, and so a storey only storeys above it
     "library": (
         *("version", "lazy", "arguments", "checks", "text", "budget", "footprint", "schema", "files", "signals"),
-        *("compiled", "indexing", "clustering", "kernels", "embeddings", "collection", "distributed", "optim"),
+        *("compiled", "distributed", "indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
         *("reclustering", "compression", "saving", "diagnostics", "integrations", "testing"),
     ),
     "product": (

@@ -10,4 +10,4 @@ def test_a_process_that_is_alone_keeps_what_it_has():
     assert broadcast(value, Ranks()) is value
     assert gather_rows(value["a"], Ranks()) is value["a"]
     assert sum_over_ranks(torch.ones(2), Ranks()).tolist() == [1, 1]
-    check_same(value, Ranks())
+    check_same(value)

@@ -1,4 +1,4 @@
-"""Two processes of Lightning train and cluster one table: `lightning_ranks.py OUT`."""
+"""Two processes of Lightning train and cluster one table, three times: `lightning_ranks.py OUT`."""
 
 import json
 import sys
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import lightning.pytorch as lightning
 import torch
+from torch import distributed
 
 import cce
 from cce.integrations.lightning import ClusterCallback
@@ -16,9 +17,9 @@ NUM_IDS, DIM = 300, 8
 class Clicks(lightning.LightningModule):
     """A table and a linear layer."""
 
-    def __init__(self):
+    def __init__(self, seed=None):
         super().__init__()
-        self.table = cce.create_embedding("cce", NUM_IDS, DIM, num_params=256, seed=0)
+        self.table = cce.create_embedding(cce.ClusteredEmbedding.method, NUM_IDS, DIM, num_params=256, seed=seed)
         self.out = torch.nn.Linear(DIM, 1)
 
     def training_step(self, batch, _):
@@ -29,23 +30,47 @@ class Clicks(lightning.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=0.05)
 
 
-def main(out):
-    torch.set_num_threads(1)
+class LateClicks(Clicks):
+    """The same, with another table that is made where the processes know each other, without a seed."""
+
+    def __init__(self):
+        super().__init__(seed=0)
+
+    def configure_model(self):
+        self.table = cce.create_embedding(cce.ClusteredEmbedding.method, NUM_IDS, DIM, num_params=256)
+
+
+def fit(model, out):
+    """What a rank has after the fit."""
     ids = torch.randint(NUM_IDS, (640,), generator=torch.Generator().manual_seed(0))
     rows = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(ids, (ids % 3 == 0).float()), batch_size=16)
-    callback, model = ClusterCallback(every=8), Clicks()
+    callback = ClusterCallback(every=8)
     trainer = lightning.Trainer(
         accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, logger=False, callbacks=[callback],
         enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, default_root_dir=out,
     )  # fmt: skip
     trainer.fit(model, rows)
     dense = model.table.to_dense().double()
-    found = {
+    return {
         "clustered": callback.schedule.num_steps // 8,
         "sum": dense.sum().item(),
         "square": dense.square().sum().item(),
     }
-    (out / f"{trainer.global_rank}.json").write_text(json.dumps(found))
+
+
+def main(out):
+    torch.set_num_threads(1)
+    lightning.seed_everything(1)
+    found = {"seeded": fit(Clicks(), out)}  # made before the processes know each other
+    torch.seed()
+    found["late"] = fit(LateClicks(), out)
+    rank = distributed.get_rank()
+    (out / f"{rank}.json").write_text(json.dumps(found))
+    distributed.barrier()
+    try:
+        fit(Clicks(seed=rank), out)
+    except RuntimeError as error:
+        (out / f"{rank}.txt").write_text(str(error))  # Lightning ends the other process as soon as one has failed
 
 
 if __name__ == "__main__":

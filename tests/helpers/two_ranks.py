@@ -15,7 +15,7 @@ import torch
 
 import cce_lab.methods  # noqa: F401
 from cce.collection import EmbeddingCollection
-from cce.distributed import broadcast, check_same, gather_rows, init_distributed, sum_over_ranks
+from cce.distributed import Ranks, broadcast, check_same, gather_rows, init_distributed, sum_over_ranks
 from cce.reclustering import ClusterSchedule, Refit, cross_entropy
 from cce.training import Trainer
 from cce.training.stopping import DivergedError
@@ -37,20 +37,23 @@ def send(ranks, data, out):
     assert sum_over_ranks(torch.tensor([ranks.rank + 1]), ranks).tolist() == [3]
     rows = torch.full((2 + ranks.rank, 1), float(ranks.rank))
     assert gather_rows(rows, ranks).flatten().tolist() == [0, 0, 1, 1, 1]
-    check_same({"one": torch.ones(3), "pointers": torch.ones(2, dtype=torch.uint16)}, ranks)
-    check_same({}, ranks)
-    message = r"other must be the same on all processes, but it is not \(1 such tensors\)"
-    with pytest.raises(RuntimeError, match=message):
-        check_same({"one": torch.ones(3), "other": torch.tensor(float(ranks.rank))}, ranks)
+    check_same({"one": torch.ones(3), "pointers": torch.ones(2, dtype=torch.uint16)})
+    check_same({})
+    differs = r"^other must be the same on all ranks, but ranks 0 and 1 differ\. Mend it\.$"
+    with pytest.raises(RuntimeError, match=differs):
+        check_same({"one": torch.ones(3), "other": torch.tensor(float(ranks.rank))}, advice="Mend it.")
+    missing = r"^b must be the same on all ranks, but ranks 0 and 1 differ \(2 such tensors\)\.$"
+    with pytest.raises(RuntimeError, match=missing):
+        check_same({"a": torch.ones(3), "c" if ranks.rank else "b": torch.ones(3)})
 
 
 def train(ranks, data, out):
     """Runs of tables that keep, replace and resize their parameters, and of one that counts its ids."""
     curves = {}
     for name, changes in RUNS.items():
-        trainer = Trainer(tiny_config(data, **changes), out / name, ranks=ranks)
+        trainer = Trainer(tiny_config(data, **changes), out / name)
         curves[name] = run_in_step(trainer)
-    trainer = Trainer.resume(out / "alone", ranks=ranks, max_steps=None)  # what one process began
+    trainer = Trainer.resume(out / "alone", max_steps=None)  # what one process began
     curves["alone"] = run_in_step(trainer)
     if ranks.is_main:
         (out / "curves.json").write_text(json.dumps(curves))
@@ -63,14 +66,14 @@ def run_in_step(trainer):
     def checked(num_rows):
         nonlocal num_checks
         num_checks += 1
-        check_same(everything(trainer.session), trainer.ranks)
+        check_same(everything(trainer.session))
         after_step(num_rows)
 
     refit = trainer.refit
 
     def checked_refit():
         refit()
-        check_same(everything(trainer.session), trainer.ranks)
+        check_same(everything(trainer.session))
 
     trainer._after_step, trainer.refit = checked, checked_refit
     curve = trainer.run().curve
@@ -121,9 +124,9 @@ def refit(ranks, data, out):
             return super().fetch(numbers)
 
     alone = copy.deepcopy(model)
-    Refit(alone, rows, folds=1).round(generator=torch.Generator().manual_seed(0))
-    Refit(model, Watched(2_000), folds=1).round(generator=torch.Generator().manual_seed(0), ranks=ranks)
-    check_same(model.state_dict(), ranks)
+    Refit(alone, rows, folds=1).round(generator=torch.Generator().manual_seed(0), ranks=Ranks())
+    Refit(model, Watched(2_000), folds=1).round(generator=torch.Generator().manual_seed(0))
+    check_same(model.state_dict())
     mine = np.unique(np.concatenate(read))
     assert mine.tolist() == list(range(ranks.rank, 2_000, 2))
     batch = rows.fetch(np.arange(2_000))
@@ -134,7 +137,7 @@ def refit(ranks, data, out):
 
 def die(ranks, data, out):
     """The second process is killed while it trains."""
-    trainer = Trainer(tiny_config(data, checkpoint_every=1), out / "died", ranks=ranks)
+    trainer = Trainer(tiny_config(data, checkpoint_every=1), out / "died")
     train_step = trainer.train_step
 
     def step(*args):
@@ -148,7 +151,7 @@ def die(ranks, data, out):
 
 def diverge(ranks, data, out):
     """The loss of the second process alone is not finite: both end, at the same step."""
-    trainer = Trainer(tiny_config(data, checkpoint_every=1), out / "diverged", ranks=ranks)
+    trainer = Trainer(tiny_config(data, checkpoint_every=1), out / "diverged")
     loss = trainer._loss
     trainer._loss = lambda batch: loss(batch) * (float("inf") if (ranks.rank, trainer.session.step) == (1, 5) else 1.0)
     with pytest.raises(DivergedError) as raised:
@@ -162,7 +165,7 @@ def refuse(ranks, data, out):
     with torch.no_grad():
         model.tables["item"].codebook[0] = torch.nan
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    schedule = ClusterSchedule(model, every=1, ranks=ranks)
+    schedule = ClusterSchedule(model, every=1)
     with pytest.raises(
         (ValueError, RuntimeError), match=r"^table 'tables\.item' of feature 'item' cannot be clustered"
     ):

@@ -118,7 +118,10 @@ def test_two_processes_hold_the_same_table(tmp_path):
     script = Path(__file__).parents[1] / "helpers" / "lightning_ranks.py"
     words = [sys.executable, "-W", "ignore", str(script), str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert (tmp_path / "0.txt").exists(), done.stderr[-2000:]
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert first == second
-    assert first["clustered"] == 2
+    assert first["seeded"]["clustered"] == first["late"]["clustered"] == 2
+    assert first["seeded"]["sum"] != first["late"]["sum"]
+    different_seeds = (tmp_path / "0.txt").read_text()
+    assert " of table 'table' must be the same on all ranks, but ranks 0 and 1 differ" in different_seeds

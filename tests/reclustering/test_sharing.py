@@ -46,7 +46,7 @@ def test_nothing_to_cluster_is_nothing_to_do():
 
 def test_alone_counts_are_what_they_are():
     table = CountedEmbedding(10, 4, num_rows=2)
-    shared = SharedCounts([table], Ranks())
+    shared = SharedCounts([table])
     table(torch.arange(4))
-    shared.add_up()
+    shared.add_up(Ranks())
     assert int(table.counts.counts.sum()) == 4

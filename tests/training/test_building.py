@@ -7,7 +7,6 @@ import torch
 
 import cce
 from cce.data import PreparedData
-from cce.distributed import Ranks
 from cce.embeddings import ClusteredEmbedding
 from cce.runs import load_run
 from cce.schema import Feature, Schema
@@ -70,7 +69,7 @@ def test_columns_are_the_paper_s_unless_told(data, changes, num_columns):
 
 def steps(data, steps_per_epoch=100, **changes):
     config, model = built(data, **({"cluster_every": None, "cluster_times": None} | changes))
-    schedule = build_schedule(config, model, create_optimizers("sgd", model, lr=0.1), steps_per_epoch, Ranks())
+    schedule = build_schedule(config, model, create_optimizers("sgd", model, lr=0.1), steps_per_epoch)
     return schedule if schedule is None else schedule.steps
 
 

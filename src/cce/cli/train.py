@@ -108,9 +108,9 @@ def run(options: argparse.Namespace) -> None:
         shown = not options.json
         if options.resume is not None:
             trust = options.trust_model
-            trainer = Trainer.resume(options.resume, ranks=ranks, progress=shown, trust_model=trust, **given)
+            trainer = Trainer.resume(options.resume, progress=shown, trust_model=trust, **given)
         else:
-            trainer = Trainer(config, options.out or config.default_folder, ranks=ranks, progress=shown)
+            trainer = Trainer(config, options.out or config.default_folder, progress=shown)
         record, out = trainer.run(), trainer.folder.path
         del trainer
         if ranks.is_main:

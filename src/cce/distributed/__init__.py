@@ -3,13 +3,14 @@
 from cce.distributed.collectives import broadcast, check_same, gather_rows, is_lost_peer, sum_over_ranks
 from cce.distributed.packing import pack, unpack
 from cce.distributed.parallel import ParallelModel
-from cce.distributed.ranks import Ranks, init_distributed, partition_work
+from cce.distributed.ranks import Ranks, current_ranks, init_distributed, partition_work
 
 __all__ = [
     "ParallelModel",
     "Ranks",
     "broadcast",
     "check_same",
+    "current_ranks",
     "gather_rows",
     "init_distributed",
     "is_lost_peer",

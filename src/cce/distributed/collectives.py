@@ -1,6 +1,7 @@
 """What processes send each other: values from one to all, sums, rows, and fingerprints that must agree.
 
-Tensors travel as bytes, since gloo knows neither uint16 nor bfloat16 everywhere. With one process nothing is sent.
+Tensors are sent as bytes, since gloo knows neither uint16 nor bfloat16 everywhere. With one process nothing is sent.
+All are collectives: every rank must call them.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import torch
 from torch import Tensor, distributed
 
 from cce.distributed.packing import pack, unpack
+from cce.distributed.ranks import current_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from torch.distributed import ProcessGroup
 
     from cce.distributed.ranks import Ranks
 
@@ -43,16 +47,19 @@ def broadcast(value: Any, ranks: Ranks, *, source: int = 0) -> Any:
 
 def _broadcast_tensor(tensor: Tensor, source: int) -> Tensor:
     if tensor.numel():
-        flat = tensor.contiguous().reshape(-1).view(torch.uint8)
+        flat = _sendable(tensor.contiguous().reshape(-1).view(torch.uint8))
         distributed.broadcast(flat, src=source)
-        return flat.view(tensor.dtype).view(tensor.shape)
+        return flat.cpu().view(tensor.dtype).view(tensor.shape)
     return tensor
 
 
 def sum_over_ranks(tensor: Tensor, ranks: Ranks) -> Tensor:
     """The sum of all ranks' tensors, in place."""
     if ranks.world_size > 1:
-        distributed.all_reduce(tensor)
+        sent = _sendable(tensor)
+        distributed.all_reduce(sent)
+        if sent is not tensor:
+            tensor.copy_(sent)
     return tensor
 
 
@@ -65,26 +72,38 @@ def gather_rows(rows: Tensor, ranks: Ranks) -> Tensor:
     most = int(sum_over_ranks(counts, ranks).max())
     mine = torch.zeros((most, *rows.shape[1:]), dtype=rows.dtype)
     mine[: len(rows)] = rows
+    mine = _sendable(mine)
     all_rows = [torch.empty_like(mine) for _ in range(ranks.world_size)]
     distributed.all_gather(all_rows, mine)
-    return torch.cat([some[:count] for some, count in zip(all_rows, counts.tolist(), strict=True)])
+    return torch.cat([some[:count].cpu() for some, count in zip(all_rows, counts.tolist(), strict=True)])
 
 
-def check_same(tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
-    """Raise if a tensor is not the same, to the bit, on every rank."""
-    if ranks.world_size == 1 or not tensors:
+def _sendable(tensor: Tensor) -> Tensor:
+    """The tensor, on the current GPU if the group sends nothing from the CPU (`init_process_group("nccl")`)."""
+    if tensor.is_cpu and "cpu:" not in distributed.get_backend_config():
+        return tensor.to(torch.accelerator.current_accelerator())
+    return tensor
+
+
+def check_same(tensors: Mapping[str, Tensor], *, advice: str = "", group: ProcessGroup | None = None) -> None:
+    """Raise on every rank if a tensor is not the same, to the bit, on all; `advice` says what to do about it."""
+    world_size = distributed.get_world_size(group) if current_ranks().world_size > 1 else 1
+    if world_size == 1:
         return
-    prints = torch.tensor([list(_fingerprint(tensor)) for tensor in tensors.values()], dtype=torch.uint8)
-    everywhere = gather_rows(prints.unsqueeze(0), ranks)
-    differs = (everywhere != everywhere[:1]).any(0).any(-1)
-    wrong = [name for name, differ in zip(tensors, differs.tolist(), strict=True) if differ]
-    if wrong:
-        raise RuntimeError(f"{wrong[0]} must be the same on all processes, but it is not ({len(wrong)} such tensors).")
+    found: list[dict[str, str]] = [{} for _ in range(world_size)]
+    distributed.all_gather_object(found, {name: _fingerprint(tensor) for name, tensor in tensors.items()}, group=group)
+    for rank, theirs in enumerate(found):
+        wrong = [name for name in found[0] | theirs if found[0].get(name) != theirs.get(name)]
+        if wrong:
+            more = f" ({len(wrong)} such tensors)" if wrong[1:] else ""
+            problem = f"{wrong[0]} must be the same on all ranks, but ranks 0 and {rank} differ{more}."
+            raise RuntimeError(f"{problem} {advice}".rstrip())
 
 
-def _fingerprint(tensor: Tensor) -> bytes:
+def _fingerprint(tensor: Tensor) -> str:
     content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return hashlib.sha256(np.ascontiguousarray(content).data).digest()
+    form = f"{tensor.dtype} {tuple(tensor.shape)} "
+    return form + hashlib.sha256(np.ascontiguousarray(content).data).hexdigest()
 
 
 def is_lost_peer(error: RuntimeError) -> bool:

@@ -1,4 +1,4 @@
-"""The processes that train one model together, as `torchrun` starts them."""
+"""The processes that train one model together: those of torch's default process group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE = timedelta(minutes=30)  # a clustering or a checkpoint of one process 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among all: `rank` of `world_size`. Without `torchrun` it is the only one."""
+    """This process among all: `rank` of `world_size`. `Ranks()` is a process alone; `current_ranks()` finds them."""
 
     rank: int = 0
     world_size: int = 1
@@ -45,18 +45,23 @@ class Ranks:
         return device
 
 
+def current_ranks() -> Ranks:
+    """The processes of the default group where `torch.distributed` is initialised, else this one alone."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return Ranks()
+    return Ranks(distributed.get_rank(), distributed.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
+
+
 @contextmanager
 def init_distributed() -> Iterator[Ranks]:
     """Join the processes that `torchrun` started, and leave them at the end; alone where it did not."""
-    names = {"rank": "RANK", "world_size": "WORLD_SIZE", "local_rank": "LOCAL_RANK"}
-    ranks = Ranks(**{field: int(os.environ[name]) for field, name in names.items() if name in os.environ})
-    if ranks.world_size == 1:
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Ranks()
         return
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"  # pointers lie on the CPU at all times
     distributed.init_process_group(backend, timeout=PATIENCE)
     try:
-        yield ranks
+        yield current_ranks()
     finally:
         gc.collect()  # a data-parallel model that outlives its group may abort the process
         distributed.destroy_process_group()

@@ -16,7 +16,7 @@ from cce.embeddings.sizing import most_within
 from cce.embeddings.tracing import TracedWhole, is_symbolic
 from cce.embeddings.training_defaults import TrainingDefaults
 from cce.footprint import Footprint
-from cce.indexing import IndexModule, blocks, check_generator, check_ids
+from cce.indexing import IndexModule, blocks, check_generator, check_ids, common_generator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         """Draw hash functions, pointers and parameters again, as the constructor does; on the meta device, nothing.
 
         A table in another form than at the start, such as a clustered one, keeps its form. Without a generator the
-        values come from torch's global one.
+        values come from torch's global one; of several ranks, all take rank 0's.
         """
         device = next(self.parameters()).device
         check_generator(generator)
@@ -85,6 +85,7 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
             if device.type == "meta" or any(tensor.is_meta for tensor in module.state_dict().values()):
                 module.to_empty(device=device)
         if device.type != "meta":
+            generator = common_generator(generator)
             for module in index_modules:
                 module.reset_parameters(generator)
             self.init_parameters(generator)

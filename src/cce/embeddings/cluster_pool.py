@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from cce.compiled import parallel_for
-from cce.indexing import check_generator
+from cce.indexing import check_index_state, common_generator
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
@@ -22,12 +22,13 @@ SMALL_IDS = 1 << 18  # tables of fewer ids are clustered side by side, each on o
 def cluster_all(tables: Mapping[str, Clusterable], generator: torch.Generator | None = None) -> list[ClusterEvent]:
     """Cluster every table, each with its own random numbers; if one cannot be, none is.
 
-    The keys say in an error which table it was.
+    The keys say in an error which table it was. Where several ranks train, all must call this.
     """
     staged = stage_all(tables, generator)
     with uninterrupted():
         for each in staged.values():
             each.apply()
+    check_index_state(tables)
     return [each.event for each in staged.values()]
 
 
@@ -44,7 +45,7 @@ def stage_all(
     clustered it. Large tables come one after another, as each of them uses all cores; small ones run side by side.
     The result does not depend on that.
     """
-    check_generator(generator)
+    generator = common_generator(generator)
     drawn = torch.randint(2**62, (len(tables),), generator=generator, device="cpu").tolist()
     seeds = dict(zip(tables, drawn, strict=True))
     staged: dict[str, StagedClustering] = {}

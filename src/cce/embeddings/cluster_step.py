@@ -27,7 +27,7 @@ from cce.clustering import (
     vectors_of,
 )
 from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StagedClustering, StepTimer, clean_interrupts
-from cce.indexing import MultiplyShift, PointerStore, stack_rows
+from cce.indexing import MultiplyShift, PointerStore, common_generator, stack_rows
 from cce.kernels import gather_sum
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ClusterStep:
         self.table = table
         self.settings = table.settings if settings is None else settings
         self.source = source
-        self.generator = generator
+        self.generator = common_generator(generator)
         self.timer = StepTimer()
 
     @torch.no_grad()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cce.checks import check_type
 from cce.embeddings.base import Embedding
-from cce.indexing import check_generator
+from cce.indexing import check_generator, check_index_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,9 +79,13 @@ class Clusterable(Embedding):
     counts: IdCounts | None  # how often ids occurred, where the table keeps count
 
     def cluster(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> ClusterEvent:
-        """Learn H from the table as it is now, in place, all or nothing; `counts` say how often each id occurs."""
+        """Learn H from the table as it is now, in place, all or nothing; `counts` say how often each id occurs.
+
+        Where several ranks train, all must call this, and it raises if they learned different pointers.
+        """
         staged = self.stage(counts=counts, generator=generator)
         staged.apply()
+        check_index_state({"the table": self})
         return staged.event
 
     @abstractmethod

@@ -35,7 +35,7 @@ from cce.embeddings.initialization import StartScale, new_parameter, normal_, pr
 from cce.embeddings.low_rank import largest_rank, low_rank_factors
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
-from cce.indexing import Assignments, PointerStore
+from cce.indexing import Assignments, PointerStore, common_generator
 from cce.kernels import gather_rows
 from cce.signals import uninterrupted
 
@@ -117,6 +117,7 @@ class CollidingEmbedding(Clusterable):
         if self.projection is None:
             raise ValueError("a 'collide' table can be clustered once, and this one has been.")
         check_clustering(self, counts, self.num_embeddings, generator)
+        generator = common_generator(generator)
         timer = StepTimer()
         quantizer = ProductQuantizer(1, self.num_rows, self.settings)
         with timer("sample"):
@@ -180,7 +181,7 @@ class CollidingEmbedding(Clusterable):
         return float((after - before).norm() / before.norm())
 
     def _learned(
-        self, rows: Tensor, pointers: PointerStore | None, generator: torch.Generator | None = None
+        self, rows: Tensor, pointers: PointerStore | None, generator: torch.Generator | None
     ) -> tuple[nn.Parameter, Assignments]:
         """What replaces the thin table: a codebook and pointers to it."""
         assignments = Assignments(self.num_embeddings, 1, self.num_rows, generator=generator, device=rows.device)
@@ -198,5 +199,6 @@ class CollidingEmbedding(Clusterable):
         clustered = prefix + "codebook" in state_dict and prefix + "projection" not in state_dict
         if clustered and self.assignments is None:
             zeros = self.codebook.new_zeros(self.num_rows, self.embedding_dim).detach()
-            self._become_clustered(*self._learned(zeros, None))
+            any_seed = torch.Generator().manual_seed(0)  # that of the checkpoint follows
+            self._become_clustered(*self._learned(zeros, None, any_seed))
         super()._load_from_state_dict(state_dict, prefix, *args)

@@ -27,7 +27,7 @@ from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
-from cce.indexing import Assignments, LearnedRows
+from cce.indexing import Assignments, LearnedRows, common_generator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,6 +95,7 @@ class ProductQuantizedEmbedding(LinearEmbedding):
         self._fit(source, counts if self.settings.needs_counts else None, generator)
 
     def _fit(self, source: Source, counts: Tensor | None, generator: torch.Generator | None) -> None:
+        generator = common_generator(generator)
         kind = ResidualQuantizer if self.residual else ProductQuantizer
         quantizer = kind(self.assignments.num_columns, self.assignments.num_rows, self.settings)
         size, settings = (self.num_embeddings, quantizer.num_rows), self.settings

@@ -1,5 +1,6 @@
 """H: which rows of the codebook an id points to, by hashing, by arithmetic, or learned."""
 
+from cce.indexing.agreement import check_index_state, index_tensors
 from cce.indexing.assignments import Assignments
 from cce.indexing.counts import IdCounts
 from cce.indexing.frequency_groups import group_of, group_starts
@@ -8,7 +9,7 @@ from cce.indexing.multiply_shift import MIX_1, MIX_2, SEED_BYTES, MultiplyShift,
 from cce.indexing.pointer_store import PointerStore
 from cce.indexing.pointer_width import pointer_nbytes
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
-from cce.indexing.randomness import check_generator, make_generator
+from cce.indexing.randomness import check_generator, common_generator, make_generator
 from cce.indexing.sources import (
     CircularPlaces,
     DigitRows,
@@ -50,10 +51,13 @@ __all__ = [
     "check_generator",
     "check_id_type",
     "check_ids",
+    "check_index_state",
+    "common_generator",
     "describe",
     "group_of",
     "group_starts",
     "hash32",
+    "index_tensors",
     "make_generator",
     "mixed_radix_digits",
     "pointer_nbytes",

@@ -15,6 +15,7 @@ class IdCounts(IndexModule):
     """A counter for each of the ids below `num_ids`, four bytes each, on the CPU; saved with the table."""
 
     index_state = ("counts",)
+    same_on_all_ranks = False  # each counts the ids that it looks up, until a clustering adds the counts up
 
     def __init__(self, num_ids: int) -> None:
         super().__init__()

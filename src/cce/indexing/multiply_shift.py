@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from cce.checks import check_range
-from cce.indexing.randomness import check_generator
+from cce.indexing.randomness import common_generator
 from cce.indexing.state import IndexModule
 
 MASK32 = 0xFFFF_FFFF
@@ -32,7 +32,7 @@ MAX_ROWS = 2**31  # (h · num_rows) must fit in 63 bits
 
 def draw_seeds(num_hashes: int, generator: torch.Generator | None = None) -> Tensor:
     """Three random 64-bit integers for each hash function, `(num_hashes, 3)`."""
-    check_generator(generator)
+    generator = common_generator(generator)
     halves = torch.randint(0, 2**32, (2, num_hashes, 3), generator=generator, device="cpu", dtype=torch.int64)
     return (halves[0] << 32) | halves[1]
 

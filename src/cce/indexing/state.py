@@ -58,11 +58,18 @@ class IndexModule(Versioned):
 
     index_state: ClassVar[tuple[str, ...]]
     device_tensors: ClassVar[tuple[str, ...]] = ()
+    same_on_all_ranks: ClassVar[bool] = True  # and compared: see `agreement`
 
     @property
     def nbytes(self) -> int:
         """Bytes of the index state of this module alone."""
         return sum(tensor.nbytes for tensor in self._index_state().values())
+
+    def saved_state(self) -> dict[str, Tensor]:
+        """What this module alone saves beside parameters and buffers, be it in `index_state` or by a way of its own."""
+        saved: dict[str, Any] = {}
+        self._save_to_state_dict(saved, "", keep_vars=False)
+        return {name: value for name, value in saved.items() if name not in self._parameters | self._buffers}
 
     def _index_state(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in self.index_state}

@@ -8,7 +8,6 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import nn
 
-from cce.distributed import Ranks
 from cce.reclustering import ClusterSchedule
 
 if TYPE_CHECKING:
@@ -36,13 +35,12 @@ class ClusterCallback(Callback):  # type: ignore[misc]
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Look for the tables, and go on where a checkpoint was taken."""
         when = _with_steps(self.when, _steps_per_epoch(trainer))
-        ranks = Ranks(trainer.global_rank, trainer.world_size, trainer.local_rank)
         averages = [
             callback._average_model  # Lightning has no public name for it
             for callback in trainer.callbacks
             if isinstance(callback, WeightAveraging) and callback._average_model is not None
         ]
-        self.schedule = ClusterSchedule(pl_module, trainer.optimizers, averages=averages, ranks=ranks, **when)
+        self.schedule = ClusterSchedule(pl_module, trainer.optimizers, averages=averages, **when)
         if self._saved is not None:
             self.schedule.load_state_dict(self._saved)
         self._last_step = trainer.global_step

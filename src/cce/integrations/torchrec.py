@@ -29,8 +29,8 @@ class CompressedEmbeddingBagCollection(EmbeddingBagCollectionInterface):  # type
     is_weighted: whether ids come with weights.
     method, budget, cap, …, options: as of `cce.create_embedding`; see `cce.Budget`.
 
-    Under data parallelism it is replicated, as any module is. Pointers are not buffers: `cce.ClusterSchedule` with its
-    `ranks` keeps them equal.
+    Under data parallelism it is replicated, as any module is. Made after `init_process_group`, it has the same hash
+    seeds and pointers on all ranks, and `cce.ClusterSchedule` keeps them equal.
     """
 
     def __init__(

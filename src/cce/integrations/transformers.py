@@ -9,7 +9,6 @@ from torch import nn
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
-from cce.distributed import Ranks
 from cce.reclustering import ClusterSchedule
 
 if TYPE_CHECKING:
@@ -35,9 +34,8 @@ class ClusterCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **parts: Any
     ) -> None:
         """Look for the tables, and go on where a checkpoint was taken."""
-        del control
-        ranks = Ranks(args.process_index, args.world_size, args.local_process_index)
-        self.schedule = ClusterSchedule(parts["model"], _plain(parts["optimizer"]), ranks=ranks, **self.when)
+        del args, control
+        self.schedule = ClusterSchedule(parts["model"], _plain(parts["optimizer"]), **self.when)
         self.schedule.num_steps = state.global_step
         if self.generator is not None and state.global_step:
             self.schedule.generator.set_state(torch.tensor(self.generator, dtype=torch.uint8))

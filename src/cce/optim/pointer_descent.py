@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from cce.checks import check_choice, check_number, check_range, check_type
-from cce.distributed import Ranks, gather_rows
+from cce.distributed import Ranks, current_ranks, gather_rows
 from cce.embeddings import QuantizedEmbedding, RowGradients
 from cce.optim.code_moments import Moments, Settings, follow_moments, group_sizes
 from cce.optim.code_steps import RowSums, move_codes, refit_scales, sum_rows
@@ -73,7 +73,7 @@ class PointerDescent(Optimizer):
         check_choice("normalize_by", normalize_by, NORMALIZE_BY)
         check_range("refit_every", refit_every, 1, 2**63)
         check_range("seed", seed, 0, 2**63)
-        self.ranks = Ranks() if ranks is None else ranks
+        self.ranks = ranks or current_ranks()
         self.tables = _tables_of(model)
         if not self.tables:
             raise ValueError("model must have tables of method 'quantized', got none.")

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from cce.checks import check_choice, check_range, check_type
 from cce.collection import TableDict, feature_name, readable_path
-from cce.distributed import Ranks
+from cce.distributed import current_ranks
 from cce.embeddings import Clusterable, check_plain_parameters, naming
 from cce.optim import RowOptimizer
 from cce.reclustering.averages import paired_tables, restart_average
@@ -21,6 +21,7 @@ from cce.reclustering.repair import POLICIES
 from cce.reclustering.sharing import SharedCounts, cluster_tables
 
 if TYPE_CHECKING:
+    from cce.distributed import Ranks
     from cce.embeddings import ClusterEvent
 
 
@@ -36,6 +37,7 @@ class ClusterSchedule:
     averages: averaged copies of the model (EMA, SWA), whose clustered tables restart: see `restart_average`.
     seed: of the clusterings' own random numbers, which do not disturb those of training.
     ranks: the processes that train this model together: each clusters some of the tables, and all get the results.
+        By default those of torch's process group, if there is one; `Ranks()` is this process alone.
     """
 
     def __init__(
@@ -74,11 +76,16 @@ class ClusterSchedule:
         self.progress = progress
         check_range("seed", seed, 0, 2**64)
         self.generator = torch.Generator().manual_seed(seed)
-        self.ranks = Ranks() if ranks is None else ranks
+        self._ranks = ranks
         self.num_steps = 0
         self.clustered: list[str] = []  # names of the tables of the last clustering, in the order of its events
         self._check_tables()
-        self._counts = SharedCounts(self.tables(), self.ranks)
+        self._counts = SharedCounts(self.tables())
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that train this model, looked for when they are needed: a schedule may be made before them."""
+        return self._ranks or current_ranks()
 
     def step(self) -> list[ClusterEvent]:
         """Count one optimizer step; cluster if it is time, and say what happened to each table."""
@@ -142,7 +149,7 @@ class ClusterSchedule:
 
     def add_up_counts(self) -> None:
         """Sum the id counts over all ranks; call this before a checkpoint, too."""
-        self._counts.add_up()
+        self._counts.add_up(self.ranks)
 
     def tables(self) -> list[Clusterable]:
         """The tables that are clustered: all of the model that can be, and are trained."""

@@ -51,7 +51,8 @@ def cluster_tables(
                 repair_optimizer(optimizer, each.event, policy=policy)
     events = {name: each.event for name, each in staged.items()}
     found = [_take_over(table, optimizers, events.get(name), ranks, owners[name]) for name, table in tables.items()]
-    check_same(_everything(list(tables.values())), ranks)
+    if ranks.world_size > 1:
+        check_same({f"{name} of {key}": t for key, table in tables.items() for name, t in table.state_dict().items()})
     return found
 
 
@@ -127,26 +128,17 @@ def _lies_beside(value: object, parameter: Tensor) -> bool:
     return hasattr(value, "dim") and value.dim() > 0 and parameter.device.type != "cpu"
 
 
-def _everything(tables: Sequence[Clusterable]) -> dict[str, Tensor]:
-    return {
-        f"{name} of table {index}": tensor
-        for index, table in enumerate(tables)
-        for name, tensor in table.state_dict().items()
-    }
-
-
 class SharedCounts:
     """Id counts that every process keeps for its rows, added up before they are needed."""
 
-    def __init__(self, tables: Sequence[Clusterable], ranks: Ranks) -> None:
-        self.ranks = ranks
+    def __init__(self, tables: Sequence[Clusterable]) -> None:
         self.counts = [table.counts.counts for table in tables if table.counts is not None]
         self.known = [counts.clone() for counts in self.counts]  # what all ranks know already
 
-    def add_up(self) -> None:
+    def add_up(self, ranks: Ranks) -> None:
         """Sum the counts of all ranks, on every rank."""
-        if self.ranks.world_size == 1:
+        if ranks.world_size == 1:
             return
         for counts, known in zip(self.counts, self.known, strict=True):
-            known.add_(sum_over_ranks(counts - known, self.ranks))
+            known.add_(sum_over_ranks(counts - known, ranks))
             counts.copy_(known)

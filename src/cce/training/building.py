@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from cce.data import PreparedData
-    from cce.distributed import Ranks
     from cce.schema import Batch, Schema
     from cce.training.config import TrainConfig
 
@@ -286,7 +285,6 @@ def build_schedule(
     model: nn.Module,
     optimizers: list[Optimizer],
     steps_per_epoch: int,
-    ranks: Ranks,
 ) -> ClusterSchedule | None:
     """When tables are clustered; None for never."""
     when: dict[str, Any] = {"every": config.cluster_every, "times": config.cluster_times}
@@ -297,7 +295,7 @@ def build_schedule(
         if not at_epochs:
             return None
         when = {"at_epochs": at_epochs, "steps_per_epoch": steps_per_epoch}
-    return ClusterSchedule(model, optimizers, policy=config.cluster_policy, seed=config.seed, ranks=ranks, **when)
+    return ClusterSchedule(model, optimizers, policy=config.cluster_policy, seed=config.seed, **when)
 
 
 def _at_epochs(config: TrainConfig) -> list[float]:

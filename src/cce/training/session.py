@@ -105,7 +105,7 @@ class Session:
         self.parallel = ParallelModel(self.model, self.ranks)  # after optimizers: one may take parameters over
         self.schedule, self.refit = None, None
         if not self.is_coded:
-            self.schedule = build_schedule(config, self.model, self.optimizers, self.steps_per_epoch, self.ranks)
+            self.schedule = build_schedule(config, self.model, self.optimizers, self.steps_per_epoch)
             self.refit = build_refit(config, self.model, self.data)
 
     def new_optimizers(self) -> list[Optimizer]:

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from cce.data import MANIFEST, PreparedData
-from cce.distributed import Ranks, broadcast, sum_over_ranks
+from cce.distributed import broadcast, current_ranks, sum_over_ranks
 from cce.evaluation import format_scores
 from cce.files import write_atomic
 from cce.models import model_note
@@ -49,11 +49,10 @@ class Trainer(TableEvents):
         config: TrainConfig,
         out: Path | str,
         *,
-        ranks: Ranks | None = None,
         progress: bool = False,
         lock: bool = True,
     ) -> None:
-        with self._alone(RunFolder(Path(out)), Ranks() if ranks is None else ranks, lock=lock):
+        with self._alone(RunFolder(Path(out)), lock=lock):
             if self.ranks.is_main and self.folder.is_begun:
                 raise FileExistsError(
                     f"{out} holds a run: give another folder, or resume with {how_to_resume(self.folder)}."
@@ -72,7 +71,6 @@ class Trainer(TableEvents):
         cls,
         out: Path | str,
         *,
-        ranks: Ranks | None = None,
         progress: bool = False,
         lock: bool = True,
         trust_model: bool = False,
@@ -85,7 +83,7 @@ class Trainer(TableEvents):
         changes: options that may change, such as `epochs`.
         """
         self = cls.__new__(cls)
-        with self._alone(RunFolder(Path(out)), Ranks() if ranks is None else ranks, lock=lock):
+        with self._alone(RunFolder(Path(out)), lock=lock):
             values = read_run_options(self.folder, changes, trust_model=trust_model) if self.ranks.is_main else None
             self._open(make_config(broadcast(values, self.ranks)))
             session, damage = Session.restore(self.config, self.data, self.folder, ranks=self.ranks)
@@ -219,11 +217,11 @@ class Trainer(TableEvents):
     # -- small steps ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _alone(self, folder: RunFolder, ranks: Ranks, *, lock: bool) -> Iterator[None]:
+    def _alone(self, folder: RunFolder, *, lock: bool) -> Iterator[None]:
         """Hold the lock of the run's folder: until the run is closed, or only here if the block fails."""
-        self.folder, self.ranks = folder, ranks
+        self.folder, self.ranks = folder, current_ranks()
         with ExitStack() as stack:
-            if lock and ranks.is_main:
+            if lock and self.ranks.is_main:
                 stack.enter_context(folder.lock())
             yield
             self._lock = stack.pop_all()

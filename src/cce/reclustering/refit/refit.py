@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
+from cce.distributed import current_ranks
 from cce.embeddings import CCEEmbedding, StagedClustering
+from cce.indexing import check_index_state, common_generator
 from cce.reclustering.refit.group import GroupFit
 from cce.reclustering.refit.packing import packed_size
 from cce.reclustering.refit.posterior import SOLVED, Prior
@@ -160,7 +162,7 @@ class Refit:
         use_all_rows: bool = False,
         generator: torch.Generator | None = None,
         done: Callable[[str, ClusterEvent], object] | None = None,
-        ranks: Ranks = ALONE,
+        ranks: Ranks | None = None,
     ) -> dict[str, ClusterEvent]:
         """Refit every table, group by group, each with what the others have become; say what happened to each.
 
@@ -168,9 +170,10 @@ class Refit:
             network nor a table should be trained on the same rows.
         done: called after each table.
         ranks: processes that all call this, with equal models, rows and generators: each passes over a share of the
-            rows, and all get the same tables.
+            rows, and all get the same tables. By default those of torch's process group, if there is one.
         """
-        events = {}
+        events, generator = {}, common_generator(generator)
+        ranks = ranks or current_ranks()
         for turn, group in enumerate(self.groups):
             fold = ALL_ROWS if use_all_rows else Fold(turn % self._num_folds, self.folds)
             for feature, staged in self.stage(*group, fold=fold, generator=generator, ranks=ranks).items():
@@ -178,6 +181,8 @@ class Refit:
                 events[feature] = staged.event
                 if done is not None:
                     done(feature, staged.event)
+        if ranks.world_size > 1:
+            check_index_state({f"table of feature {feature!r}": self._table(feature) for feature in events})
         return events
 
     def stage(

@@ -1,0 +1,289 @@
+"""What several processes do with torch alone, as users start them: `agreeing_ranks.py OUT RANK WORLD_SIZE JOB ...`.
+
+Every process has another global seed, as it has by itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import sys
+import traceback
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import cce
+from cce.distributed import check_same, current_ranks
+from cce.indexing import Assignments, IndexModule, index_tensors
+
+CLUSTERED = cce.ClusteredEmbedding.method
+METHODS = ("hash", "robe", "dhe", "cce", CLUSTERED)
+IDS = torch.arange(400)
+SIZE = {"num_params": 640}
+DIFFERS = r"^\S+ of {} must be the same on all ranks, but ranks 0 and 1 differ.* give them the same seed on every rank"
+
+
+class Clicks(nn.Module):
+    """A table and a linear layer."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.table, self.out = table, nn.Linear(16, 1)
+
+    def forward(self, ids):
+        return self.out(self.table(ids)).squeeze(-1)
+
+
+def table_of(method, **options):
+    return cce.create_embedding(method, 400, 16, **SIZE, **options)
+
+
+def my_ids(step=0):
+    """Other ids on each rank."""
+    return torch.randint(400, (32,), generator=torch.Generator().manual_seed(100 * step + current_ranks().rank))
+
+
+def train(parallel, optimizer, num_steps=3, schedule=None):
+    for step in range(num_steps):
+        optimizer.zero_grad()
+        parallel(my_ids(step)).square().sum().backward()
+        optimizer.step()
+        if schedule is not None:
+            schedule.step()
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def no_seed():
+    """Tables, collections and swapped tables are the same on all ranks, to the bit."""
+    for method in METHODS:
+        table = table_of(method)
+        check_same(table.state_dict())
+        table.reset_parameters()
+        check_same(table.state_dict())
+        model = nn.Sequential(nn.Embedding(400, 16))
+        cce.compress(model, method=method, names="*", **SIZE)
+        check_same(model.state_dict())
+        check_same(cce.EmbeddingCollection({"user": 400, "item": 300}, 16, method=method, cap=640).state_dict())
+    for direct in (cce.HashingTrickEmbedding, cce.ClusteredEmbedding):
+        check_same(index_tensors(direct(400, 16, num_rows=8)))
+    assignments = Assignments(50, 2, 8)
+    check_same(assignments.state_dict())
+    assignments.reset_parameters()
+    check_same(assignments.state_dict())
+
+
+def manual_seed():
+    """The same global seed gives the same tables again, and leaves the same global generator."""
+    made = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        made.append([table_of(method).to_dense() for method in METHODS])
+        check_same({"global generator": torch.get_rng_state()})
+    for first, second in zip(*made, strict=True):
+        assert torch.equal(first, second)
+    torch.manual_seed(6)
+    assert not torch.equal(table_of("hash").to_dense(), made[0][0])
+
+
+def one_global_seed_decides():
+    """Rank 0's global seed is the one that counts."""
+    torch.manual_seed(5 + current_ranks().rank)
+    found = table_of("hash").to_dense()
+    torch.manual_seed(5)
+    assert torch.equal(table_of("hash").to_dense(), found)
+
+
+def parallel_training():
+    """Without a seed, data-parallel training keeps parameters and index state equal."""
+    for method in METHODS:
+        parallel = DistributedDataParallel(Clicks(table_of(method)))
+        assert len(parallel._forward_pre_hooks) == 1
+        train(parallel, torch.optim.Adam(parallel.parameters(), lr=0.1))
+        assert not parallel._forward_pre_hooks
+        check_same(parallel.state_dict())
+
+
+def different_seeds():
+    """Different seeds on purpose: the first forward in training raises on all ranks, and names the table."""
+    rank = current_ranks().rank
+    for method in METHODS:
+        parallel = DistributedDataParallel(Clicks(table_of(method, seed=rank)))
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=DIFFERS.format("table 'table'")):
+                parallel(my_ids())
+        parallel.load_state_dict(DistributedDataParallel(Clicks(table_of(method, seed=0))).state_dict())
+        parallel(my_ids()).sum().backward()
+    tables = cce.EmbeddingCollection({"user": 400, "a.b": 300}, 16, method="hash", cap=640, seed=0)
+    tables.tables["a.b"].hash.reset_parameters(torch.Generator().manual_seed(rank))
+    with pytest.raises(RuntimeError, match=DIFFERS.format(r"table 'tables\.%a%2Eb'")):
+        DistributedDataParallel(tables)(torch.zeros(2, 2, dtype=torch.long))
+
+
+def a_bare_table():
+    """A table that is itself wrapped has no name."""
+    with pytest.raises(RuntimeError, match=DIFFERS.format("the table")):
+        DistributedDataParallel(table_of("hash", seed=current_ranks().rank))(IDS)
+
+
+def rank_zero_alone():
+    """A forward in evaluation, without gradients or without reduction is one rank's own and waits for nobody."""
+    parallel = DistributedDataParallel(Clicks(table_of(CLUSTERED)))
+    if current_ranks().is_main:
+        with torch.no_grad():
+            parallel(IDS)
+        parallel.eval()(IDS)
+        with parallel.train().no_sync():
+            parallel(IDS)
+        parallel.module(IDS)
+        assert len(parallel._forward_pre_hooks) == 1
+        loaded = cce.CollidingEmbedding(40, 4, num_rows=4, thin_dim=2, generator=torch.Generator())
+        codebook, assignments = torch.zeros(4, 4), Assignments(40, 1, 4, generator=torch.Generator())
+        loaded.load_state_dict(
+            {"codebook": codebook} | {f"assignments.{name}": t for name, t in assignments.state_dict().items()}
+        )
+        table_of("hash", seed=3).fit_to(torch.zeros(400, 16))
+    distributed.barrier()
+    parallel(IDS).sum().backward()
+    assert not parallel._forward_pre_hooks
+
+
+def uneven_inputs():
+    """Where ranks join with uneven inputs, the last has no forward at all."""
+    from torch.distributed.algorithms.join import Join
+
+    parallel = DistributedDataParallel(Clicks(table_of("hash")))
+    with Join([parallel]):
+        for step in range(current_ranks().world_size - 1 - current_ranks().rank):
+            parallel(my_ids(step)).sum().backward()
+
+
+def compiled():
+    """A compiled model is compared as well, inside or outside of the wrapper."""
+    for wrapped in (
+        lambda seed: torch.compile(DistributedDataParallel(Clicks(table_of("hash", seed=seed))), backend="eager"),
+        lambda seed: DistributedDataParallel(torch.compile(Clicks(table_of("hash", seed=seed)), backend="eager")),
+    ):
+        with pytest.raises(RuntimeError, match=DIFFERS.format("table '(_orig_mod.)?table'")):
+            wrapped(current_ranks().rank)(my_ids())
+        model = wrapped(0)
+        for step in range(3):
+            model(my_ids(step)).sum().backward()
+        check_same(model.state_dict())
+
+
+def saved_before_the_first_forward():
+    """A wrapped model can be pickled."""
+    parallel = DistributedDataParallel(Clicks(table_of("hash")))
+    copied = pickle.loads(pickle.dumps(parallel))
+    copied(my_ids()).sum().backward()
+
+
+def schedule():
+    """A schedule finds the processes by itself: it adds counts up and sends its results, whatever seeds it has."""
+    rank = current_ranks().rank
+    cce.load_plugins(["cce_lab.methods"])
+    options = {"cce-counts": {"settings": cce.ClusterSettings(sampling="frequency")}}
+    tables = cce.EmbeddingCollection({"user": 400, "item": 300}, 16, method="cce-counts", cap=640, options=options)
+    model = nn.Sequential(tables, nn.Flatten(), nn.Linear(32, 1))
+    parallel = DistributedDataParallel(model)
+    optimizer = torch.optim.Adam(parallel.parameters(), lr=0.1)
+    when = cce.ClusterSchedule(parallel, optimizer, every=2, seed=rank)
+    for step in range(4):
+        optimizer.zero_grad()
+        parallel(torch.stack([my_ids(step), my_ids(step) % 300], dim=1)).square().sum().backward()
+        optimizer.step()
+        assert len(when.step()) == 2 * (step % 2)
+        check_same(index_tensors(model))
+    check_same(model.state_dict())
+    check_same({f"moment {index}": state["exp_avg"] for index, state in optimizer.state_dict()["state"].items()})
+    assert int(tables.tables["user"].counts.counts.sum()) == 4 * 32 * current_ranks().world_size
+
+
+def bare_clusterings():
+    """Clusterings without a schedule agree on a seed; with different generators they raise."""
+    rank = current_ranks().rank
+    table = table_of(CLUSTERED)
+    table.cluster()
+    check_same(table.state_dict())
+    tables = cce.EmbeddingCollection({"user": 400, "item": 300}, 16, method=CLUSTERED, cap=640)
+    tables.cluster()
+    check_same(tables.state_dict())
+    with pytest.raises(RuntimeError, match=DIFFERS.format("the table")):
+        table.cluster(generator=torch.Generator().manual_seed(rank))
+    with pytest.raises(RuntimeError, match=DIFFERS.format("table of feature 'user'")):
+        tables.cluster(generator=torch.Generator().manual_seed(rank))
+    collide = cce.CollidingEmbedding(400, 16, num_rows=8, thin_dim=4, generator=torch.Generator().manual_seed(0))
+    collide.cluster()
+    check_same(collide.state_dict())
+
+
+def trained_start():
+    """Tables that are fitted to the same weights become the same, without a seed."""
+    weight = torch.randn(400, 16, generator=torch.Generator().manual_seed(0))
+    for method in (*METHODS[:2], "pq", CLUSTERED):
+        model = nn.Sequential(nn.Embedding.from_pretrained(weight, freeze=False))
+        cce.compress(model, method=method, names="*", start="trained", **SIZE)
+        check_same(model.state_dict())
+
+
+class Rows(IndexModule):
+    """Index state that is stored in a way of its own, beside a parameter and a buffer."""
+
+    index_state = ()
+
+    def __init__(self, value):
+        super().__init__()
+        self.rows = torch.full((3,), value, dtype=torch.int8)
+        self.scale = nn.Parameter(torch.ones(1))
+        self.register_buffer("steps", torch.tensor(float(current_ranks().rank)))
+
+    def forward(self, ids):
+        return self.scale * self.rows[ids]
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "rows"] = self.rows
+
+
+def new_kinds_of_state():
+    """Whatever an `IndexModule` saves is compared; parameters and buffers are torch's own to send."""
+    assert list(index_tensors(nn.ModuleDict({"a": Rows(1)}))) == ["a.rows of the table"]
+    DistributedDataParallel(nn.Sequential(Rows(1)))(torch.tensor([0])).sum().backward()
+    with pytest.raises(RuntimeError, match=r"^0\.rows of the table must be the same on all ranks"):
+        DistributedDataParallel(nn.Sequential(Rows(current_ranks().rank)))(torch.tensor([0]))
+
+
+def other_models():
+    """A model without tables of ours sends nothing."""
+    parallel = DistributedDataParallel(nn.Linear(2, 1))
+    parallel(torch.ones(1, 2)).sum().backward()
+    assert not parallel._forward_pre_hooks
+
+
+def main(out, rank, world_size, *jobs):
+    torch.set_num_threads(1)
+    store = f"file://{out}/store"
+    distributed.init_process_group(
+        "gloo", init_method=store, rank=int(rank), world_size=int(world_size), timeout=timedelta(seconds=120)
+    )
+    for job in jobs:
+        torch.seed()
+        try:
+            globals()[job]()
+            message = ""
+        except BaseException:  # noqa: BLE001  the test shows it
+            message = traceback.format_exc()
+        Path(out, f"{job}-{rank}.txt").write_text(message)
+    gc.collect()  # a data-parallel model that outlives its group may abort the process
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
