@@ -40,6 +40,14 @@ RULES = ("cap", "proportional", "power")
 LARGEST = 2**63
 
 
+class BudgetTooSmallError(ValueError):
+    """A budget below the smallest tables of a method; `least` is one that works."""
+
+    def __init__(self, message: str, least: int) -> None:
+        super().__init__(message)
+        self.least = least
+
+
 @dataclass(frozen=True)
 class Budget:
     """One of `cap`, `num_params`, `nbytes` and `compression`, and how a total is shared out; none: full tables.

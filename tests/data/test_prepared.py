@@ -1,10 +1,14 @@
 """A prepared data set: opened if it is whole, rejected by the name of the file if not."""
 
+import json
 import re
 
+import numpy as np
 import pytest
 
-from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
+from cce.cli import main
+from cce.data import PreparedData, SyntheticConfig, checksum, prepare_synthetic
+from helpers.raw_files import table_with_everything
 
 
 @pytest.fixture
@@ -48,11 +52,50 @@ def test_a_file_that_lost_its_end_is_told_by_name(data):
         PreparedData.open(data.path)
 
 
+def changed_byte(path, index=5):
+    content = bytearray(path.read_bytes())
+    content[index] ^= 1
+    path.write_bytes(content)
+
+
+def test_rows_are_verified_once_before_they_are_first_used(data):
+    changed_byte(data.path / "train.rows")
+    again = PreparedData.open(data.path)
+    for use in (again.rows, lambda split: again.loader(split, batch_size=2)):
+        with pytest.raises(ValueError, match=r"train\.rows must have the SHA-256 .*: it was damaged or changed\.$"):
+            use("train")
+    assert len(again.rows("test")) == 20
+    changed_byte(data.path / "test.rows")
+    assert len(again.rows("test")) == 20  # it was right when it was first used
+    assert len(PreparedData.open(data.path, verify=False).rows("train")) == 160
+
+
+def test_values_out_of_range_are_one_line_though_the_checksum_is_right(data):
+    rows = data.rows("train")
+    records = np.fromfile(data.path / "train.rows", rows._dtype)
+    records["id0"][7] = 21
+    records.tofile(data.path / "train.rows")
+    manifest = json.loads((data.path / "manifest.json").read_bytes())
+    manifest["files"]["train.rows"]["sha256"] = checksum(data.path / "train.rows")
+    (data.path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=r"train\.rows, row 7: c0 must be in \[0, 21\), got 21\.$"):
+        PreparedData.open(data.path).loader("train", batch_size=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vocabulary/000.parquet", "test.rows", "train.1.values"])
+def test_training_verifies_every_file_first_unless_it_is_told_not_to(tmp_path, name, capsys):
+    folder = table_with_everything(tmp_path)
+    changed_byte(folder / name, -1)
+    words = ["train", str(folder), "--out", str(tmp_path / "run"), "--method", "hash", "--cap", "64", "--epochs", "1"]
+    assert main(words) == 2
+    assert f"{name} must have the SHA-256" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    PreparedData.open(folder, verify=False).verify_first()
+
+
 def test_verify_finds_a_changed_byte(data):
     data.verify()
-    path = data.path / "train.rows"
-    changed = bytearray(path.read_bytes())
-    changed[5] ^= 1
-    path.write_bytes(changed)
+    changed_byte(data.path / "train.rows")
     with pytest.raises(ValueError, match=r"train\.rows must have the SHA-256 [0-9a-f]{64}, got "):
         PreparedData.open(data.path).verify()

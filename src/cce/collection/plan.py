@@ -46,7 +46,7 @@ def plan_tables(
     counts: by feature, how often each id occurs in training: see `share_out`.
     itemsize: bytes of a parameter.
 
-    A feature whose full table fits in its share keeps its full table. None gets less than its method's smallest table.
+    A feature whose full table fits in its share keeps its full table. A budget below the smallest tables is rejected.
     Without a budget all tables are full, or as large, and the plan, when printed, says why.
     """
     check_vocabularies("vocabularies", vocabularies)
@@ -78,11 +78,11 @@ def share_out(
     if budget.is_full:
         return [_unlimited(request) for request in requests]
     requests = [replace(request, fixed=_learned(request, budget)) for request in requests]
-    if len(requests) < 2:
+    if budget.cap is not None:  # the table that needs the largest cap says so
+        max(requests, key=lambda request: request.least(budget)).for_budget(budget)
+    if len(requests) < 2 or budget.cap is not None:
         return [request.for_budget(budget) for request in requests]
     limit = budget.total(sum(request.full.num_params for request in requests))
-    if budget.cap is not None:
-        return [request.within(limit) for request in requests]
     measure = "nbytes" if budget.nbytes else "num_params"
     has_pointers = any(request.fixed and issubclass(request.kind, Clusterable) for request in requests)
     shared = "num_params" if budget.rule == "cap" and has_pointers else measure

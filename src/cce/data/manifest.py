@@ -15,6 +15,7 @@ from cce.data.record_format import OFFSET, offsets_file, record_dtype, rows_file
 from cce.schema import Schema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 FORMAT = 1
@@ -48,7 +49,7 @@ def check_files(folder: Path, manifest: dict[str, Any]) -> None:
             raise ValueError(f"{folder / name} must have {entry['bytes']} bytes, got {size}: it was damaged.")
 
 
-def has_labels(manifest: dict[str, Any]) -> bool:
+def has_labels(manifest: Mapping[str, Any]) -> bool:
     """Whether rows have labels: new rows that were prepared without have NaN."""
     columns = manifest.get("options", {}).get("columns", {})
     return "label" not in columns or columns["label"] is not None

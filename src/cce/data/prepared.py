@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cce.checks import check_choice
 from cce.data.loader import Loader
 from cce.data.manifest import check_files, has_labels, read_manifest
+from cce.data.record_format import split_files
 from cce.data.split_rows import SplitRows
-from cce.data.verify import verify_data
+from cce.data.verify import verify_checksums, verify_data, verify_split
 from cce.schema import Schema
 
 
@@ -21,14 +22,20 @@ class PreparedData:
     path: Path
     schema: Schema
     manifest: dict[str, Any]
+    _unverified: set[str] = field(default_factory=set, repr=False, compare=False)  # splits
 
     @classmethod
-    def open(cls, path: Path | str) -> PreparedData:
-        """The data set in a folder; rejected with the name of the file if one is missing or truncated."""
+    def open(cls, path: Path | str, *, verify: bool = True) -> PreparedData:
+        """The data set in a folder; rejected with the name of the file if one is missing or truncated.
+
+        verify: compare the files of a split with their checksums, and its values with their ranges, before its rows are
+            first used.
+        """
         folder = Path(path)
         manifest = read_manifest(folder)
         check_files(folder, manifest)
-        return cls(folder, Schema.from_dict(manifest["schema"]), manifest)
+        unverified = set(manifest["splits"]) if verify else set()
+        return cls(folder, Schema.from_dict(manifest["schema"]), manifest, unverified)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -48,6 +55,7 @@ class PreparedData:
     def rows(self, split: str) -> SplitRows:
         """The rows of a split, by index."""
         check_choice("split", split, self.splits)
+        self._verify(split)
         return SplitRows(self.path, split, self.schema)
 
     def loader(
@@ -71,6 +79,21 @@ class PreparedData:
             world_size=world_size,
             drop_last=drop_last,
         )
+
+    def verify_first(self) -> None:
+        """Verify now what `open` promised to verify when it is first used, and the checksums of vocabularies."""
+        if self._unverified:
+            of_splits = {name for split in self.splits for name in split_files(self.schema, split)}
+            verify_checksums(
+                self.path, self.manifest, [name for name in self.manifest["files"] if name not in of_splits]
+            )
+        for split in self.splits:
+            self._verify(split)
+
+    def _verify(self, split: str) -> None:
+        if split in self._unverified:
+            verify_split(self.path, self.manifest, split)
+            self._unverified.remove(split)
 
     def verify(self) -> None:
         """Read every file and raise the first problem: a wrong checksum, shape or value."""

@@ -63,6 +63,12 @@ def offsets_file(split: str, index: int) -> str:
     return f"{split}.{index}.offsets"
 
 
+def split_files(schema: Schema, split: str) -> list[str]:
+    """The names of all files of a split."""
+    bags = [index for index, feature in enumerate(schema.features) if feature.multi_hot]
+    return [rows_file(split), *(name(split, index) for index in bags for name in (values_file, offsets_file))]
+
+
 def map_file(path: Path, dtype: np.dtype[Any]) -> np.ndarray:
     """The values of a file, read when they are accessed."""
     if path.stat().st_size == 0:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cce.data.manifest import checksum, has_labels, read_manifest
-from cce.data.record_format import OFFSET, id_dtype, map_file, offsets_file, record_dtype, rows_file, values_file
+from cce.data.record_format import (
+    OFFSET,
+    id_dtype,
+    map_file,
+    offsets_file,
+    record_dtype,
+    rows_file,
+    split_files,
+    values_file,
+)
 from cce.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-CHUNK = 1 << 18  # rows or ids that are checked together
+CHUNK = 1 << 14  # rows or ids that are checked together: they stay in the cache of one core
 
 
 @dataclass
@@ -45,14 +56,37 @@ def verify_data(folder: Path) -> Verification:
     }
     whole = {name for name, entry in files.items() if _check_file(folder / name, entry, found.problems)}
     for split in splits:
-        if rows_file(split) in whole:
-            found.problems += _row_problems(folder / rows_file(split), schema, has_labels=has_labels(manifest))
-        for index, feature in enumerate(schema.features):
-            if feature.multi_hot and {values_file(split, index), offsets_file(split, index)} <= whole:
-                found.problems += _bag_problems(folder, split, index, feature.num_embeddings)
+        found.problems += _split_problems(folder, manifest, split, whole)
     bits = manifest.get("options", {}).get("rule", {}).get("hash_bits")
     found.problems += _vocabulary_problems(folder, schema, whole, None if bits is None else 2**bits)
     return found
+
+
+def verify_split(folder: Path, manifest: Mapping[str, Any], split: str) -> None:
+    """Raise the first problem of a split: a wrong checksum, shape or value."""
+    names = split_files(Schema.from_dict(manifest["schema"]), split)
+    verify_checksums(folder, manifest, names)
+    for problem in _split_problems(folder, manifest, split, set(names)):
+        raise ValueError(problem)
+
+
+def verify_checksums(folder: Path, manifest: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raise the first problem of these files: one that is missing, or has another size or checksum."""
+    problems: list[str] = []
+    for name in names:
+        _check_file(folder / name, manifest["files"][name], problems)
+        if problems:
+            raise ValueError(problems[0])
+
+
+def _split_problems(folder: Path, manifest: Mapping[str, Any], split: str, whole: set[str]) -> Iterator[str]:
+    """One line for each column with values that are out of range, of the files that are whole."""
+    schema = Schema.from_dict(manifest["schema"])
+    if rows_file(split) in whole:
+        yield from _row_problems(folder / rows_file(split), schema, has_labels=has_labels(manifest))
+    for index, feature in enumerate(schema.features):
+        if feature.multi_hot and {values_file(split, index), offsets_file(split, index)} <= whole:
+            yield from _bag_problems(folder, split, index, feature.num_embeddings)
 
 
 def _check_file(path: Path, entry: dict[str, Any], problems: list[str]) -> bool:
@@ -66,49 +100,67 @@ def _check_file(path: Path, entry: dict[str, Any], problems: list[str]) -> bool:
         return False
     digest = checksum(path)
     if digest != entry["sha256"]:
-        problems.append(f"{path} must have the SHA-256 {entry['sha256']}, got {digest}.")
+        problems.append(f"{path} must have the SHA-256 {entry['sha256']}, got {digest}: it was damaged or changed.")
     return True
 
 
+class _Check(NamedTuple):
+    """The rule of a column: which of some records is it, and where is it right?"""
+
+    name: str
+    rule: str
+    select: Callable[[np.ndarray], np.ndarray]
+    is_right: Callable[[np.ndarray], np.ndarray]
+
+
 def _row_problems(path: Path, schema: Schema, *, has_labels: bool) -> Iterator[str]:
-    """One line for each column with values that are out of range."""
-    records = map_file(path, record_dtype(schema))
-    if has_labels:
-        yield from _first_wrong(path, "label", "0 or 1", records["label"], lambda x: (x == 0) | (x == 1))
-    else:
-        yield from _first_wrong(path, "label", "NaN where rows have none", records["label"], np.isnan)
+    rule = "0 or 1" if has_labels else "NaN where rows have none"
+    checks = [_Check("label", rule, itemgetter("label"), _is_label if has_labels else np.isnan)]
     if schema.has_weights:
         rule = "a finite number of at least 0"
-        yield from _first_wrong(path, "weight", rule, records["weight"], lambda x: np.isfinite(x) & (x >= 0))
-    for column, name in enumerate(schema.dense):
-        yield from _first_wrong(path, name, "a finite number", records["dense"][:, column], np.isfinite)
+        checks.append(_Check("weight", rule, itemgetter("weight"), lambda x: np.isfinite(x) & (x >= 0)))
+    for index, name in enumerate(schema.dense):
+        checks.append(_Check(name, "a finite number", partial(_dense, index=index), np.isfinite))
     for index, feature in enumerate(schema.features):
         if not feature.multi_hot:
-            yield from _wrong_ids(path, feature.name, records[f"id{index}"], feature.num_embeddings)
+            checks.append(_id_check(feature.name, feature.num_embeddings, itemgetter(f"id{index}")))
+    return _wrong_values(path, map_file(path, record_dtype(schema)), checks)
 
 
 def _bag_problems(folder: Path, split: str, index: int, num_embeddings: int) -> Iterator[str]:
     path = folder / values_file(split, index)
     ids = map_file(path, id_dtype(num_embeddings))
-    yield from _wrong_ids(path, "ids", ids, num_embeddings)
+    yield from _wrong_values(path, ids, [_id_check("ids", num_embeddings, lambda ids: ids)])
     path = folder / offsets_file(split, index)
     offsets = map_file(path, OFFSET)
     if offsets[0] != 0 or offsets[-1] != len(ids) or np.any(np.diff(offsets) < 0):
         yield f"{path} must rise from 0 to {len(ids)}, got {offsets[0]} to {offsets[-1]}."
 
 
-def _wrong_ids(path: Path, name: str, ids: np.ndarray, num_embeddings: int) -> Iterator[str]:
-    rule = f"in [0, {num_embeddings})"
-    yield from _first_wrong(path, name, rule, ids, lambda x: (x >= 0) & (x < num_embeddings))
+def _wrong_values(path: Path, records: np.ndarray, checks: Sequence[_Check]) -> Iterator[str]:
+    """A line for the first wrong value of each column; chunks of all columns, since these lie side by side."""
+    left = list(checks)
+    for start in range(0, len(records), CHUNK):
+        chunk = records[start : start + CHUNK]
+        for check in tuple(left):
+            column = check.select(chunk)
+            right = check.is_right(column)
+            if not right.all():
+                row = int(np.flatnonzero(~right)[0])
+                yield f"{path}, row {start + row}: {check.name} must be {check.rule}, got {column[row]}."
+                left.remove(check)
 
 
-def _first_wrong(path: Path, name: str, rule: str, column: np.ndarray, is_right: Any) -> Iterator[str]:
-    for start in range(0, len(column), CHUNK):
-        chunk = column[start : start + CHUNK]
-        wrong = np.flatnonzero(~is_right(chunk))
-        if len(wrong):
-            yield f"{path}, row {start + wrong[0]}: {name} must be {rule}, got {chunk[wrong[0]]}."
-            return
+def _id_check(name: str, num_embeddings: int, select: Callable[[np.ndarray], np.ndarray]) -> _Check:
+    return _Check(name, f"in [0, {num_embeddings})", select, lambda ids: (ids >= 0) & (ids < num_embeddings))
+
+
+def _is_label(labels: np.ndarray) -> np.ndarray:
+    return np.asarray((labels == 0) | (labels == 1))
+
+
+def _dense(records: np.ndarray, index: int) -> np.ndarray:
+    return np.asarray(records["dense"][:, index])
 
 
 def _vocabulary_problems(folder: Path, schema: Schema, whole: set[str], hashed: int | None) -> Iterator[str]:

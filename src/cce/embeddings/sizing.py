@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import FULL_SIZED
+from cce.budget import FULL_SIZED, BudgetTooSmallError
 from cce.footprint import Footprint
 
 if TYPE_CHECKING:
@@ -94,17 +94,25 @@ class TableRequest:
         return self._footprint(sizes)
 
     def for_budget(self, budget: Budget) -> Footprint:
-        """The table that its own budget gives it; a total below the smallest table is rejected."""
+        """The table that its own budget gives it; a budget below the smallest table is rejected."""
         if budget.is_full:
             return self.largest
         measure, limit = ("nbytes" if budget.nbytes else "num_params"), budget.total(self.full.num_params)
-        smallest = self.fewest if measure == "num_params" else self.fewest_bytes.nbytes
-        if limit < smallest and budget.cap is None:
-            method = self.kind.method
-            raise ValueError(
-                f"{measure} must be at least {smallest} for method {method!r} of these sizes, got {limit}."
-            )
+        least = self.least(budget)
+        if limit < least:
+            given = "cap" if budget.cap is not None else measure
+            of = f"the table of {self.name!r}" if self.name and given == "cap" else "these sizes"
+            message = f"{given} must be at least {least} for method {self.kind.method!r} of {of}, got {limit}."
+            raise BudgetTooSmallError(message, least)
         return self.within(limit, measure)
+
+    def least(self, budget: Budget) -> int:
+        """The smallest budget of this kind, in its measure; a cap does not hold for methods of full size."""
+        if budget.nbytes is not None:
+            return min(self.fewest_bytes.nbytes, self.largest.nbytes)
+        if budget.cap is not None and self.kind.method in FULL_SIZED:
+            return 0
+        return min(self.fewest, self.largest.num_params)
 
     @cached_property
     def _complete(self) -> dict[str, Any]:

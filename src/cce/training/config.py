@@ -24,7 +24,7 @@ PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
 CODEBOOK_DTYPES = ("float32", "float16", "bfloat16")
 MAX_THREADS = 2**16
-MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "logger")  # of a run that is resumed
+MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "keep_last", "logger", "verify")  # of a run that is resumed
 MAY_MOVE = ("data", "start_from", "model", "plugins")  # files and folders, which may have another name
 SCHEDULES = ("auto", "none", "best-of-10-epochs", "one-epoch", "strategy-1", "strategy-2", "strategy-3")
 
@@ -43,6 +43,9 @@ class TrainConfig:
     """
 
     data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
+    verify: bool = field(
+        default=True, metadata=_about("compare the data set with its checksums first: about a second a GB")
+    )
     model: str = field(
         default="dlrm",
         metadata=_about("dlrm, gmf, mlp, deepfm, dcnv2, finalmlp, or path/to/file.py:Name; see docs/models.md"),

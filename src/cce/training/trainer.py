@@ -229,7 +229,8 @@ class Trainer(TableEvents):
     def _open(self, config: TrainConfig) -> None:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
-        self.data = PreparedData.open(config.data)
+        self.data = PreparedData.open(config.data, verify=config.verify)
+        self.data.verify_first()  # damage of what is validated or tested on would be found after hours
         self.config = with_defaults(config, self.data)
 
     def _begin(self, session: Session, *, progress: bool) -> None:

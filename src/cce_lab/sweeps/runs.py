@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from cce.budget import BudgetTooSmallError
 from cce.training import TrainConfig, make_config, plan_run
 from cce_lab.sweeps.recipe import file_name
 
@@ -73,7 +74,11 @@ def _run(recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: d
     config = make_config(
         recipe.options_of(series) | {name: value for name, value in values.items() if value is not None}
     )
-    num_params = plan_run(config, vocabularies).tables.num_params
+    try:
+        num_params = plan_run(config, vocabularies).tables.num_params
+    except BudgetTooSmallError as error:
+        config = replace(config, cap=error.least)
+        num_params = plan_run(config, vocabularies).tables.num_params
     return Run(_name(series, cap, seed), series, config, num_params, values.get("start_from"))
 
 
