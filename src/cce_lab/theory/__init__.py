@@ -1,16 +1,28 @@
 """The paper's theory, run: dense and sparse CCE for least squares, noise, bounds, the lemma, and figures of them."""
 
-from cce_lab.theory.bounds import corollary_bound, ideal_bound, lies_under, rho, steps_needed, theorem_bound
-from cce_lab.theory.dense import dense_cce
-from cce_lab.theory.factor import SparseFactor, count_sketch
-from cce_lab.theory.factorise import factorise
+from cce_lab.theory.bounds import (
+    corollary_bound,
+    exact_ratio,
+    ideal_bound,
+    lies_under,
+    rho,
+    simulate_ratio,
+    steps_needed,
+    theorem_bound,
+)
+from cce_lab.theory.dense import Examples, StreamedRun, dense_cce, streamed_cce
 from cce_lab.theory.figure import Claim, Figure, Series
 from cce_lab.theory.figures import FIGURES
 from cce_lab.theory.least_squares import LeastSquares, Run
-from cce_lab.theory.lemma import exact_ratio, simulate_ratio
-from cce_lab.theory.refit import refit_cce
-from cce_lab.theory.sparse import SparseRun, clustered_optimum, sparse_cce
-from cce_lab.theory.streamed import Examples, StreamedRun, streamed_cce
+from cce_lab.theory.sparse import (
+    SparseFactor,
+    SparseRun,
+    clustered_optimum,
+    count_sketch,
+    factorise,
+    refit_cce,
+    sparse_cce,
+)
 
 __all__ = [
     "FIGURES",

@@ -5,6 +5,29 @@ From `T_0 = 0` on, every step clusters the last table, sets a count sketch besid
     H_i = [A | C],   A = kmeans(T_{i−1}),   C ~ countsketch(),   M_i = argmin_M ‖X H_i M − Y‖²,   T_i = H_i M_i
 
 `A` and `C` have k columns each, so the codebook has 2k rows.
+
+`H`, d1 × k, with a few nonzero values in each row: stored as their column indices, never as a matrix.
+
+Count sketch is a random one with signs (Charikar, Chen and Farach-Colton, 2002; the paper's appendix "Hashing"): row
+`i` has `s(i)` in column `h(i)`. With several values in a row, columns are split into equal segments with a hash
+function into each, as the analysis of sparse Johnson–Lindenstrauss advises (Cohen, Jayram and Nelson, 2018).
+
+A table as `A · M` with sparse A: k-means as a factorisation of matrices (the paper's appendix, "K-means as matrix
+factorization").
+
+k-means gives an `A` with a single 1 in each row. For more ones, columns are split into equal segments and each segment
+is fitted to what the ones before leave over (residual quantisation). The other way is a random codebook: k random
+vectors, of which every id takes the nearest. The authors' notes have it for runs of many steps.
+
+Sparse CCE with exact refits for least squares: clusters of what ids want, instead of clusters and a sketch.
+
+With all other ids fixed, the row that id `i` wants, the one that minimises `‖XT − Y‖²`, is known exactly:
+
+    w_i = t_i + x_iᵀ(Y − XT) / ‖x_i‖²        x_i: the column of X that belongs to the id
+
+A step asks every id, clusters the answers, `A = kmeans(W)`, and fits the codebook, `M = argmin_M ‖X A M − Y‖²`. There
+is no sketch: ids of one cluster are told apart by what they want, not by what random buckets learn of them. This is the
+refit of `cce.Refit`, on a problem where it has a closed form.
 """
 
 from __future__ import annotations
@@ -12,15 +35,116 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cce.checks import check_range, check_type
-from cce_lab.theory.factor import count_sketch
-from cce_lab.theory.factorise import factorise
+import torch
+
+from cce.checks import check_choice, check_divides, check_range, check_type
+from cce.clustering import kmeans, nearest_centroid
+from cce.indexing import MultiplyShift
+from cce.kernels import gather_sum
 from cce_lab.theory.least_squares import LeastSquares, Run
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
-    from cce_lab.theory.factor import SparseFactor
+
+@dataclass(frozen=True)
+class SparseFactor:
+    """Row `i` of H has `weights[i, t]` in column `rows[i, t]`, for each term t; terms with the same column add up."""
+
+    rows: Tensor  # (num_embeddings, terms), int64: which rows of the codebook an id uses
+    weights: Tensor  # (num_embeddings, terms), float64
+    num_rows: int  # of the codebook, k
+
+    def times(self, codebook: Tensor) -> Tensor:
+        """`H · M`: a sum of rows of the codebook for each id."""
+        return gather_sum(codebook, self.rows.unsqueeze(1), self.weights.unsqueeze(1))
+
+    def after(self, x: Tensor) -> Tensor:
+        """`X · H`, `(n, num_rows)`: every column of X is added to the columns its id points to."""
+        summed = x.new_zeros(self.num_rows, x.shape[0])
+        for rows, weights in zip(self.rows.unbind(1), self.weights.unbind(1), strict=True):
+            summed.index_add_(0, rows, x.T * weights.unsqueeze(1))
+        return summed.T
+
+    def gram(self) -> Tensor:
+        """`HᵀH`, `(num_rows, num_rows)`."""
+        product = self.weights.new_zeros(self.num_rows, self.num_rows)
+        for rows, weights in zip(self.rows.unbind(1), self.weights.unbind(1), strict=True):
+            for others, other_weights in zip(self.rows.unbind(1), self.weights.unbind(1), strict=True):
+                product.index_put_((rows, others), weights * other_weights, accumulate=True)
+        return product
+
+    def beside(self, other: SparseFactor) -> SparseFactor:
+        """`[H | other]`."""
+        return SparseFactor(
+            torch.cat([self.rows, other.rows + self.num_rows], dim=1),
+            torch.cat([self.weights, other.weights], dim=1),
+            self.num_rows + other.num_rows,
+        )
+
+
+def ones_at(rows: Tensor, num_rows: int) -> SparseFactor:
+    """A factor of ones at these rows, `(num_embeddings, terms)`."""
+    return SparseFactor(rows, torch.ones(rows.shape, dtype=torch.float64, device=rows.device), num_rows)
+
+
+def count_sketch(
+    num_embeddings: int, num_rows: int, *, num_ones: int = 1, generator: Generator | None = None
+) -> SparseFactor:
+    """`num_ones` random signs in each row, one in each segment of the `num_rows` columns."""
+    check_range("num_embeddings", num_embeddings, 1, 2**31)
+    check_range("num_rows", num_rows, 1, 2**31)
+    check_divides("num_ones", num_ones, "num_rows", num_rows)
+    ids = torch.arange(num_embeddings)
+    rows = MultiplyShift(num_ones, num_rows // num_ones, generator=generator).stacked(ids)
+    signs = MultiplyShift(num_ones, 2, generator=generator).signs(ids)
+    return SparseFactor(rows, signs.double(), num_rows)
+
+
+WAYS = ("k-means", "random-codebook")
+BLOCK = 1024  # ids compared with a random codebook at a time
+
+
+def factorise(
+    table: Tensor,
+    num_rows: int,
+    *,
+    num_ones: int = 1,
+    way: str = "k-means",
+    num_iterations: int = 50,  # paper, "K-means"
+    generator: Generator | None = None,
+) -> SparseFactor:
+    """`A`, `(num_embeddings, num_rows)`, with `num_ones` ones in each row: which rows ids of `table` should share."""
+    check_choice("way", way, WAYS)
+    check_range("num_rows", num_rows, 1, 2**31)
+    check_divides("num_ones", num_ones, "num_rows", num_rows)
+    if way == "random-codebook":
+        return ones_at(_nearest_random(table, num_rows, num_ones, generator), num_rows)
+    left, rows = table, []
+    for first in range(0, num_rows, num_rows // num_ones):
+        assigned, means = _cluster(left, num_rows // num_ones, num_iterations, generator)
+        left = left - means[assigned]
+        rows.append(assigned + first)
+    return ones_at(torch.stack(rows, dim=1), num_rows)
+
+
+def _cluster(table: Tensor, num_rows: int, num_iterations: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
+    """The cluster of every row, and the centroids in float64."""
+    size = float(table.abs().max()) or 1.0  # clustering works in float32: no value should be tiny there
+    points = (table / size).float()
+    fit = kmeans(points, num_rows, max_iter=num_iterations, generator=generator)
+    return nearest_centroid(points, fit.centroids), fit.centroids.double() * size
+
+
+def _nearest_random(table: Tensor, num_rows: int, num_ones: int, generator: Generator | None) -> Tensor:
+    """The `num_ones` nearest of `num_rows` normal vectors, which are as large as the rows of the table are on average.
+
+    The paper does not say how large; with vectors far larger than the table, all ids would choose the shortest one.
+    """
+    scale = table.square().mean().sqrt()
+    codebook = scale * torch.randn(num_rows, table.shape[1], generator=generator, dtype=table.dtype)
+    nearest = [torch.cdist(ids, codebook).topk(num_ones, largest=False).indices for ids in torch.split(table, BLOCK)]
+    return torch.cat(nearest)
 
 
 @dataclass(frozen=True)
@@ -73,3 +197,28 @@ def clustered_optimum(
     codebook = small.solve(factor.after(small.x))
     table = factor.times(codebook)
     return SparseRun(table, (small.excess(table),), small.floor, factor, codebook)
+
+
+SMALLEST = 1e-300  # of a squared norm: an id that no example has wants what it has
+
+
+def refit_cce(problem: LeastSquares, num_rows: int, *, num_steps: int, generator: Generator | None = None) -> SparseRun:
+    """Run `num_steps` steps from `T_0 = 0` on, with `num_rows` clusters, which are all rows of the codebook."""
+    check_type("problem", problem, LeastSquares, "LeastSquares")
+    check_range("num_rows", num_rows, 1, 2**31)
+    check_range("num_steps", num_steps, 1, 2**31)
+    small = problem.reduced
+    table = small.x.new_zeros(small.num_embeddings, small.embedding_dim)
+    excesses = [small.excess(table)]
+    for _ in range(num_steps):
+        factor = factorise(wanted_rows(small, table), num_rows, generator=generator)
+        codebook = small.solve(factor.after(small.x))
+        table = factor.times(codebook)
+        excesses.append(small.excess(table))
+    return SparseRun(table, tuple(excesses), small.floor, factor, codebook)
+
+
+def wanted_rows(problem: LeastSquares, table: Tensor) -> Tensor:
+    """The row that each id would choose if all others stayed as they are in `table`, `(num_embeddings, dim)`."""
+    sizes = problem.x.square().sum(0).clamp(min=SMALLEST)
+    return table + (problem.x.T @ (problem.y - problem.x @ table)) / sizes.unsqueeze(1)

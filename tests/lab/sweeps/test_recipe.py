@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from cce import load_plugins
 from cce.cli import _parse, _Parser
 from cce.collection import EmbeddingCollection
 from cce.data import PreparedData
@@ -192,7 +193,7 @@ def test_the_papers_recipes_have_its_setup_and_its_numbers():
         assert recipe.series["pq"] == {"method": "pq", "start_from": "full", "epochs": 0}
         assert recipe.data["prepare"].endswith("--vocabulary-from all")
         assert {"robe", "hash-embedding", "tt", "dhe"} <= set(recipe.methods)
-    assert [recipe.expected["compression"]["cce"] for recipe in (kaggle, one, tera)] == [8500, 212, 101]
+    assert [recipe.expected["compression"]["cce-paper"] for recipe in (kaggle, one, tera)] == [8500, 212, 101]
     assert [recipe.train["epochs"] for recipe in (kaggle, one, tera)] == [10, 1, 1]
     assert [recipe.train["validations_per_epoch"] for recipe in (kaggle, one, tera)] == [6, 6, 1]
     assert (kaggle.seeds, tera.seeds, kaggle.train["batch_size"]) == ((0, 1, 2), (0,), 128)
@@ -209,6 +210,7 @@ def test_every_idea_that_did_not_work_can_be_run(tmp_path):
     values["train"] |= {"batch_size": 64, "epochs": 2, "model_options": {"bottom": [8], "top": [8]}}
     values["series"]["seeded with PQ"]["epochs"] = 1
     data = tiny_data(tmp_path / "data", vocabulary_sizes=(900, 300))
+    load_plugins(values["plugins"])
     recipe = make_recipe("didnt-work", values)
     runs = list_runs(recipe, data, PreparedData.open(data).schema.vocabulary_sizes)
     outcome = Sweep(runs, tmp_path / "out").run()
@@ -216,11 +218,11 @@ def test_every_idea_that_did_not_work_can_be_run(tmp_path):
     records = {record.series: record for record in outcome.records}
     assert set(records) == set(recipe.all_series())
     events = {series: len({event["step"] for event in record.events}) for series, record in records.items()}
-    assert (events["cce"], events["continuous clustering"], events["after an epoch, once"]) == (1, 19, 1)
+    assert (events["cce-paper"], events["continuous clustering"], events["after an epoch, once"]) == (1, 19, 1)
     assert events["seeded with PQ"] == events["full"] == 0
     assert (
         len({record.scores["bce"] for record in records.values()}) == len(records) - 1
     )  # no two variants are the same, but:
     assert (
-        records["cce"].scores == records["after an epoch, once"].scores
+        records["cce-paper"].scores == records["after an epoch, once"].scores
     )  # in two epochs there is no second clustering

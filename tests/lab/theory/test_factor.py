@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cce_lab.theory import SparseFactor, count_sketch
-from cce_lab.theory.factor import ones_at
+from cce_lab.theory.sparse import ones_at
 from helpers.theory import dense_matrix, normal
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cce_lab.theory import exact_ratio, simulate_ratio
-from cce_lab.theory.lemma import DISTRIBUTIONS
+from cce_lab.theory.bounds import DISTRIBUTIONS
 
 
 def integrate(p, distribution, count=200_000):

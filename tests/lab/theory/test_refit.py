@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cce_lab.theory import clustered_optimum, refit_cce, sparse_cce
-from cce_lab.theory.refit import wanted_rows
+from cce_lab.theory.sparse import wanted_rows
 from helpers.theory import normal, problem_of
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from cce_lab.theory.factor import SparseFactor, ones_at
-from cce_lab.theory.factorise import factorise
 from cce_lab.theory.figure import Claim, Figure, Series
 from cce_lab.theory.least_squares import square
+from cce_lab.theory.sparse import SparseFactor, factorise, ones_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable

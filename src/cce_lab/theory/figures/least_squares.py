@@ -15,8 +15,7 @@ from tqdm import tqdm
 from cce_lab.theory.dense import dense_cce
 from cce_lab.theory.figure import Claim, Figure, Series, level, steps
 from cce_lab.theory.least_squares import LeastSquares
-from cce_lab.theory.refit import refit_cce
-from cce_lab.theory.sparse import clustered_optimum, sparse_cce
+from cce_lab.theory.sparse import clustered_optimum, refit_cce, sparse_cce
 
 DENSE, ONE, TWO, RANDOM = "dense", "sparse, one 1", "sparse, two 1s", "sparse, random codebook"
 FROM_OPTIMUM = "sparse, one 1, from T*"

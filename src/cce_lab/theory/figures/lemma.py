@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from cce_lab.theory.bounds import DISTRIBUTIONS, Estimate, exact_ratio, simulate_ratio
 from cce_lab.theory.figure import Claim, Figure, Series
-from cce_lab.theory.lemma import DISTRIBUTIONS, Estimate, exact_ratio, simulate_ratio
 
 GRID = tuple(round(0.05 * step, 2) for step in range(1, 20))
 NUM_VARIABLES = (3, 10, 50)  # of the general lemma, with random weights

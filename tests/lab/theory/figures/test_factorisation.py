@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from cce_lab.theory import factorise
-from cce_lab.theory.factor import ones_at
 from cce_lab.theory.figures import FIGURES
 from cce_lab.theory.figures.factorisation import CLUSTERS, CODEBOOK, TABLE, best_codebook, left_over
+from cce_lab.theory.sparse import ones_at
 from helpers.theory import dense_matrix, normal
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from cce_lab.theory.bounds import exact_ratio
 from cce_lab.theory.figures import FIGURES
-from cce_lab.theory.lemma import exact_ratio
 
 
 @pytest.fixture(scope="module")
