@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cce.calls import prepare, train
     from cce.clustering import ClusterSettings
     from cce.collection import EmbeddingCollection, plan_tables
-    from cce.compression import compress
+    from cce.compression import compress, finalize
     from cce.data import PreparedData, register_source
     from cce.diagnostics import Collapse, diagnose_collapse, pointer_entropies, summary
     from cce.embeddings import (
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         QuantizedEmbedding,
         RobeEmbedding,
         TensorTrainEmbedding,
-        cluster_table,
         create_embedding,
         list_methods,
         paper_schedule,
@@ -104,11 +103,11 @@ __all__ = [
     "TrainConfig",
     "Trainer",
     "__version__",
-    "cluster_table",
     "compress",
     "create_embedding",
     "create_model",
     "diagnose_collapse",
+    "finalize",
     "freeze",
     "list_methods",
     "load",

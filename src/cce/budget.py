@@ -26,6 +26,7 @@ __all__ = [
     "MEASURES",
     "PAPER_METHOD",
     "RULES",
+    "SIZED_LATER",
     "Budget",
     "check_given",
     "make_budget",
@@ -33,6 +34,7 @@ __all__ = [
 
 FULL = "full"  # the method of a table that is not made smaller
 FULL_SIZED = (FULL, "qat")  # methods whose only size is that of the full table: they need no budget
+SIZED_LATER = ("cce",)  # methods whose size is chosen after training: without a budget they have their usual one
 DEFAULT_METHOD = "cce"  # of tables that do not fit in full
 PAPER_METHOD = "cce-paper"  # of such tables in a run that follows the paper
 MEASURES = ("cap", "num_params", "nbytes", "compression")
@@ -54,9 +56,6 @@ class Budget:
 
     power: exponent of the vocabulary, or of the traffic, with rule="power".
     traffic: by feature, with rule="power": what the shares are in proportion to, instead of vocabularies.
-    num_learned: by feature, how many ids (the first, which are the most frequent) have learned pointers, where the
-        method has any; the rest stay hashed and cost nothing. By default all have, or with `nbytes` as many
-        as half of a table's bytes hold.
     """
 
     cap: int | None = None
@@ -66,7 +65,6 @@ class Budget:
     rule: str = "cap"
     power: float = 0.5
     traffic: Mapping[str, float] | None = None
-    num_learned: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
         given = [name for name in MEASURES if getattr(self, name) is not None]
@@ -100,8 +98,7 @@ class Budget:
     def _check_rule(self) -> None:
         check_choice("rule", self.rule, RULES)
         check_number("power", self.power)
-        for name in ("traffic", "num_learned"):
-            check_type(name, getattr(self, name), (Mapping, type(None)), "a dictionary by feature")
+        check_type("traffic", self.traffic, (Mapping, type(None)), "a dictionary by feature")
         if self.rule != "cap" and self.measure in (None, "cap"):
             got = "none" if self.measure is None else f"cap={self.cap}"
             raise ValueError(f"rule {self.rule!r} needs a total: give num_params, nbytes or compression, got {got}.")
@@ -144,9 +141,9 @@ def make_budget(
     return budget
 
 
-def check_given(budget: Budget) -> None:
-    """Reject a budget without a limit, where tables are to become smaller."""
-    if budget.is_full:
+def check_given(budget: Budget, method: str) -> None:
+    """Reject a budget without a limit, where tables are to become smaller and their method needs to be told."""
+    if budget.is_full and method not in (*FULL_SIZED, *SIZED_LATER):
         raise ValueError(f"give one of {_listed(MEASURES)}, or a budget, got none.")
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import DEFAULT_METHOD, FULL_SIZED, MEASURES, RULES, Budget
+from cce.budget import DEFAULT_METHOD, MEASURES, RULES, SIZED_LATER, Budget
 from cce.checks import check_choice
 from cce.cli.typed import typed_bytes
 from cce.text import format_table
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from cce.footprint import Footprint
     from cce.training import RunPlan
 
 EXAMPLE = """examples:
@@ -26,14 +25,10 @@ EXAMPLE = """examples:
   cce plan 6000000 800000 1500 --dim 16 --cap 128000
   cce plan user=6000000 item=800000 --nbytes 50MB --rule power
 
-Of a data set, the tables are those that `cce train` with the same options makes: ids are counted in the training rows,
-as it counts them. Of sizes alone nobody knows which ids are rare, and no more ids share a vector than the budget asks.
-
-Below the tables it says how many ids of each feature have rows of their own (tables kept in full), learned pointers,
-one vector that they share, or hashes only; of a data set, in percent of occurrences too.
+Of a data set, the tables are those that `cce train` with the same options makes: ids are counted in the training rows.
+Below the tables it says how many ids of each feature will have rows, and what share of occurrences has none.
 
 Which method scores best in a budget is not predicted: `cce sweep` measures it on your data."""
-SPLIT = ("own rows", "learned", "shared", "hashed")
 NOT_COUNTED = "Ids are not counted: give the folder of a data set to see the tables of `cce train`."
 
 
@@ -61,8 +56,8 @@ def add_verb(verbs: Any) -> None:
         "--method-options", nargs="+", metavar="NAME=VALUE", default=[], help="as for `cce train`, such as bits=8"
     )
     parser.add_argument("--preset", choices=("tuned", "paper"), default="tuned", help="as for `cce train`")
-    parser.add_argument("--refits", type=int, default=None, help="as for `cce train`: 0 for tables that are clustered")
-    parser.add_argument("--code-bits", type=int, default=None, help="as for `cce train`")
+    parser.add_argument("--refits", type=int, default=None, help="as for `cce train`")
+    parser.add_argument("--min-count", type=int, default=None, help="as for `cce train`")
     _add_budget(parser)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON instead of a table")
     parser.set_defaults(run=run)
@@ -89,15 +84,12 @@ def run(options: argparse.Namespace) -> None:
     """Plan and print."""
     vocabularies, counts = _features(options.features)
     plan = _plan(options, vocabularies, counts)
-    split = {table.name: parts for table in plan.tables.tables if (parts := _split(table, plan)) is not None}
+    rows = _rows(plan, counts)
     if options.json:
-        more = {
-            "run": {"options": plan.options, "code_bits": plan.code_bits, "refits": plan.refits},
-            "split": _as_dicts(split, counts),
-        }
+        more = {"run": {"options": plan.options, "refits": plan.refits}, "rows": rows}
         print(json.dumps(plan.tables.to_dict() | more))
         return
-    below = [_split_table(split, counts) if split else "", _made_with(plan) if counts else NOT_COUNTED]
+    below = [_rows_table(rows) if rows else "", _made_with(plan) if counts else NOT_COUNTED]
     print("\n\n".join(filter(None, [str(plan.tables), *below])))
 
 
@@ -137,7 +129,7 @@ def _plan(options: argparse.Namespace, vocabularies: Mapping[str, int], counts: 
         method_options=parse_pairs("method_options", options.method_options),
         preset=options.preset,
         refits=options.refits,
-        code_bits=options.code_bits,
+        min_count=options.min_count,
         embedding_dim=options.dim,
         budget_rule=options.rule,
         **limits,
@@ -145,56 +137,28 @@ def _plan(options: argparse.Namespace, vocabularies: Mapping[str, int], counts: 
     return plan_run(config, vocabularies, counts or None, power=options.power)
 
 
-def _split(table: Footprint, plan: RunPlan) -> tuple[int, int, int, int] | None:
-    """How many ids of a feature are of each kind of `SPLIT`, from the first, which are the most frequent, on.
-
-    None for methods that do not tell ids apart so, such as networks of hashes.
-    """
-    from cce.embeddings import METHODS, Clusterable, ProductQuantizedEmbedding, QuantizedEmbedding, RandomEmbedding
-
-    kind, num_ids = METHODS[table.method], table.num_embeddings
-    told = table.sizes.get("num_learned")
-    num_learned = num_ids if told is None else told
-    if table.method in FULL_SIZED:
-        return num_ids, 0, 0, 0
-    if issubclass(kind, QuantizedEmbedding):
-        return num_learned, 0, 0, num_ids - num_learned
-    if issubclass(kind, (Clusterable, ProductQuantizedEmbedding)):
-        rest = num_ids - num_learned
-        return (0, num_learned, rest, 0) if plan.options.get("share_tail") else (0, num_learned, 0, rest)
-    return (0, 0, 0, num_ids) if issubclass(kind, RandomEmbedding) else None
+def _rows(plan: RunPlan, counts: Mapping[str, Tensor]) -> dict[str, dict[str, float]]:
+    """By feature whose ids earn rows: how many will have one, and the share of occurrences without."""
+    found = {}
+    for table in plan.tables.tables:
+        if table.name in counts and plan.min_count and table.method in SIZED_LATER:
+            own = counts[table.name]
+            without = float(own[own < plan.min_count].sum()) / max(1, int(own.sum()))
+            num_rows = int((own >= plan.min_count).sum())
+            found[table.name] = {"ids": len(own), "ids_with_rows": num_rows, "occurrences_without": without}
+    return found
 
 
-def _as_dicts(split: Mapping[str, tuple[int, ...]], counts: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The split by feature; with counts, what share of the occurrences falls to each part."""
-    return {
-        name: {"ids": dict(zip(SPLIT, parts, strict=True))}
-        | ({"occurrences": dict(zip(SPLIT, _shares(parts, counts[name]), strict=True))} if counts else {})
-        for name, parts in split.items()
-    }
-
-
-def _shares(parts: tuple[int, ...], counts: Tensor) -> list[float]:
-    import torch
-
-    total = max(int(counts.sum()), 1)
-    return [float(part.sum()) / total for part in torch.split(counts, list(parts))]
-
-
-def _split_table(split: Mapping[str, tuple[int, ...]], counts: Mapping[str, Tensor]) -> str:
-    """The split with a column for every kind of ids that there is."""
-    found = [index for index in range(len(SPLIT)) if any(parts[index] for parts in split.values())]
-    headers = ["ids", *(SPLIT[index] for index in found), *(f"{SPLIT[index]}, %" for index in found if counts)]
-    rows = []
-    for name, parts in split.items():
-        shares = _shares(parts, counts[name]) if counts else []
-        percents = [f"{100 * shares[index]:.1f}" for index in found if counts]
-        rows.append([name, *(f"{parts[index]:,}" for index in found), *percents])
-    return format_table(headers, rows)
+def _rows_table(rows: Mapping[str, Mapping[str, float]]) -> str:
+    lines = [
+        [name, f"{own['ids']:,}", f"{own['ids_with_rows']:,}", f"{100 * own['occurrences_without']:.1f}"]
+        for name, own in rows.items()
+    ]
+    return format_table(["feature", "ids", "ids with a row", "occurrences without, %"], lines)
 
 
 def _made_with(plan: RunPlan) -> str:
     """The arguments of the tables that are not full."""
     words = [f"{name}={value}" for name, value in plan.options.items()]
-    words += [f"code_bits={plan.code_bits}", f"refits={plan.refits}"]
+    words += [f"refits={plan.refits}"]
     return f"Tables of `cce train`: {', '.join(words)}."

@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from cce.budget import DEFAULT_METHOD, Budget, make_budget
+from cce.budget import DEFAULT_METHOD, SIZED_LATER, Budget, make_budget
 from cce.checks import check_choice, check_range, check_type, shown
-from cce.embeddings import MAX_IDS, METHODS, Clusterable, TableRequest
+from cce.embeddings import MAX_IDS, METHODS, TableRequest
 from cce.footprint import Footprint, Footprints
 
 if TYPE_CHECKING:
@@ -36,14 +34,12 @@ def plan_tables(
     nbytes: int | None = None,
     compression: float | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    counts: Mapping[str, Tensor] | None = None,
     itemsize: int = 4,
 ) -> Footprints:
     """A table for every feature, within one budget: see `Budget` for what `cap`, `num_params`, … mean.
 
     method: of the tables that do not fit in full: one for all, by feature, or a function of name and vocabulary.
     options: further arguments of a method's class, by method.
-    counts: by feature, how often each id occurs in training: see `share_out`.
     itemsize: bytes of a parameter.
 
     A feature whose full table fits in its share keeps its full table. A budget below the smallest tables is rejected.
@@ -60,31 +56,20 @@ def plan_tables(
         own = (options or {}).get(kind.method, {})
         check_type(f"options of {kind.method!r}", own, Mapping, "a dictionary of arguments")
         requests.append(TableRequest(kind, size, embedding_dim, own, name=name, itemsize=itemsize))
-    return Footprints(tuple(share_out(requests, limit, counts)))
+    return Footprints(tuple(share_out(requests, limit)))
 
 
-def share_out(
-    requests: Sequence[TableRequest], budget: Budget, counts: Mapping[str, Tensor] | None = None
-) -> list[Footprint]:
-    """The tables of a budget, one for each request.
-
-    counts: by name, how often each id occurs in training. Methods that learn pointers then give them to the ids that
-        they would give them to in a training run, instead of `num_learned` of the budget.
-    """
-    _check_names("counts", counts, [request.name for request in requests])
-    if counts is not None:
-        budget = _with_counts(requests, budget, counts)
-    _check_names("num_learned", budget.num_learned, [request.name for request in requests])
+def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprint]:
+    """The tables of a budget, one for each request."""
     if budget.is_full:
         return [_unlimited(request) for request in requests]
-    requests = [replace(request, fixed=_learned(request, budget)) for request in requests]
     if budget.cap is not None:  # the table that needs the largest cap says so
         max(requests, key=lambda request: request.least(budget)).for_budget(budget)
     if len(requests) < 2 or budget.cap is not None:
         return [request.for_budget(budget) for request in requests]
     limit = budget.total(sum(request.full.num_params for request in requests))
     measure = "nbytes" if budget.nbytes else "num_params"
-    has_pointers = any(request.fixed and issubclass(request.kind, Clusterable) for request in requests)
+    has_pointers = any(request.kind.method in SIZED_LATER for request in requests)
     shared = "num_params" if budget.rule == "cap" and has_pointers else measure
     return _largest_within(requests, _shares(budget, requests), limit, measure, shared)
 
@@ -104,31 +89,6 @@ def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
     for name, num_ids in vocabularies.items():
         check_type(f"a name in {argument}", name, str, "a str")
         check_range(f"{argument}: the number of ids of {name!r}", num_ids, 1, MAX_IDS)
-
-
-def _with_counts(requests: Sequence[TableRequest], budget: Budget, counts: Mapping[str, Tensor]) -> Budget:
-    """The budget with the ids that learn pointers, by the defaults of each method in training."""
-    if budget.num_learned is not None:
-        raise ValueError(f"give counts or num_learned of a budget, got counts and {shown(dict(budget.num_learned))}.")
-    found = {}
-    for request in requests:
-        if request.name in counts:
-            own = counts[request.name]
-            check_type(f"counts of {request.name!r}", own, Tensor, "a Tensor")
-            if own.shape != (request.num_embeddings,):
-                expected = f"shape ({request.num_embeddings},)"
-                raise ValueError(f"counts of {request.name!r} must have {expected}, got {tuple(own.shape)}.")
-            found[request.name] = request.kind.training_defaults().num_learned(own)
-    return replace(budget, num_learned=found)
-
-
-def _learned(request: TableRequest, budget: Budget) -> dict[str, int]:
-    """How many ids of a table have learned pointers, if it is given and the method has any."""
-    name, learned = request.name, budget.num_learned or {}
-    if name not in learned or "num_learned" not in request.kind.complete_options(request.options):
-        return {}
-    check_range(f"num_learned of {name!r}", learned[name], 0, request.num_embeddings + 1)
-    return {"num_learned": learned[name]}
 
 
 def _check_names(argument: str, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:

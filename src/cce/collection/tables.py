@@ -25,7 +25,9 @@ from cce.embeddings import (
     ClusterEvent,
     Embedding,
     EmbeddingBag,
+    Finalizable,
     LinearEmbedding,
+    RowTables,
     StartScale,
     TracedWhole,
     check_placement,
@@ -56,7 +58,7 @@ class EmbeddingCollection(TracedWhole):
 
     cap: most parameters of any one table; short for `budget=Budget(cap=cap)`, which has the other limits.
     options: further arguments of a method's class, by method.
-    counts: by feature, how often each id occurs in training: rare ids then learn no pointers, as in a training run.
+    counts: by feature, how often each id occurs in training: ids that occur often enough have rows from the start.
     start_scale: scale of the vectors at the start, of every table whose method has none in `options`.
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
     device, dtype: of the parameters, as in torch; a budget in bytes depends on the dtype.
@@ -90,7 +92,7 @@ class EmbeddingCollection(TracedWhole):
         self.features, self.embedding_dim, self.pooling, self.unified = dict(features), embedding_dim, pooling, unified
         sizes = {"all": sum(features.values())} if unified else self.features
         itemsize = (dtype or torch.get_default_dtype()).itemsize
-        given = dict[str, Any](budget=budget, cap=cap, options=options, counts=counts, itemsize=itemsize)
+        given = dict[str, Any](budget=budget, cap=cap, options=options, itemsize=itemsize)
         self.plan = plan_tables(sizes, embedding_dim, method=method, **given)
         if unified and padding_idx is not None:  # the same of every feature, so not the one of the common table
             for name, size in features.items():
@@ -101,6 +103,7 @@ class EmbeddingCollection(TracedWhole):
         own, start = options or {}, {} if start_scale == "uniform" else {"start_scale": start_scale}
         planned = ((each, {**start, **own.get(each.method, {})}) for each in self.plan.tables)
         self.tables = TableDict({each.name: make_table(each, its, common) for each, its in planned})
+        self._give_rows(counts or {})
         self._fused: _FusedTables | None = None
         self._fused_tables()
 
@@ -108,6 +111,15 @@ class EmbeddingCollection(TracedWhole):
         """Draw index state and parameters of all tables again, as the constructor does."""
         for table in self._tables():
             table.reset_parameters(generator)
+
+    def _give_rows(self, counts: Mapping[str, Tensor]) -> None:
+        for name in counts:
+            check_choice("a name in counts", name, self.tables)
+        for name, table in self.tables.items():
+            if isinstance(table, Finalizable):
+                table.rows.name = f"feature {name!r}"
+                if name in counts:
+                    table.give_rows(counts[name])
 
     @property
     def num_features(self) -> int:
@@ -164,8 +176,10 @@ class EmbeddingCollection(TracedWhole):
             vectors = self._only_table()(self._in_one_vocabulary(ids, lambda values: values.expand_as(ids)))
             return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]
         fused = self._fused_tables()
-        if fused is None or not fused.tables:
+        if fused is None or not (fused.tables or fused.row_tables):
             return torch.stack([table(ids[:, index]) for index, table in enumerate(self._tables())], dim=1)
+        if fused.rows is not None and len(fused.row_tables) == num_features:
+            return fused.look_up_rows(ids)
         if len(fused.tables) < num_features:
             return self._mixed(fused, ids)
         vectors = fused.look_up(ids, shape=(ids.shape[0], num_features, self.embedding_dim))
@@ -175,10 +189,14 @@ class EmbeddingCollection(TracedWhole):
 
     def _mixed(self, fused: _FusedTables, ids: Tensor) -> Tensor:
         """The vectors of tables that are looked up together, and of the others between them."""
-        together = torch.split(fused.look_up(ids[:, fused.indices]), self.embedding_dim, dim=1)
+        columns: dict[int, Tensor] = {}
+        if fused.tables:
+            together = torch.split(fused.look_up(ids[:, fused.indices]), self.embedding_dim, dim=1)
+            columns |= zip(fused.indices, together, strict=True)
+        if fused.row_tables:
+            columns |= zip(fused.row_indices, fused.look_up_rows(ids[:, fused.row_indices]).unbind(1), strict=True)
         for index, table in fused.counting:
             table.count(ids[:, index])
-        columns = dict(zip(fused.indices, together, strict=True))
         tables = enumerate(self._tables())
         return torch.stack([columns[f] if f in columns else table(ids[:, f]) for f, table in tables], dim=1)
 
@@ -272,7 +290,7 @@ class EmbeddingCollection(TracedWhole):
     def _fused_tables(self) -> _FusedTables | None:
         """The tables that are looked up together; noted again when a table was replaced, but not by a tracer."""
         tables: list[Embedding] = list(self.tables._modules.values())  # type: ignore[arg-type]
-        if self._fused is None or self._fused.all_tables != tables:
+        if self._fused is None or self._fused.all_tables != tables or self._fused.has_changed:
             if torch.compiler.is_compiling():
                 return None
             self._fused = _FusedTables.of(tables, list(self.features))
@@ -286,13 +304,32 @@ class EmbeddingCollection(TracedWhole):
 
 @dataclass(frozen=True)
 class _FusedTables:
-    """The linear tables of a collection, and their common lookup."""
+    """The linear tables of a collection, and their common lookup; and those that train as int8 rows, and theirs."""
 
     all_tables: Sequence[Embedding]
     indices: list[int]  # features with linear tables
     tables: list[LinearEmbedding]
     counting: list[tuple[int, LinearEmbedding]]
     look_up: Lookup
+    row_indices: list[int]  # features with int8 rows
+    row_tables: list[Finalizable]
+    rows: RowTables | None
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a table was finalized, or has other rows than it had."""
+        rows = self.rows.tables if self.rows else ()
+        pairs = zip(self.row_tables, rows, strict=True)
+        return any(table.is_final or table.rows is not own for table, own in pairs) or any(map(_has_rows, self.tables))
+
+    def look_up_rows(self, ids: Tensor) -> Tensor:
+        """Vectors `(batch, tables, dim)` of the tables with int8 rows."""
+        assert self.rows is not None
+        for table in self.row_tables:
+            table.check_not_averaged()
+        anchors = [table.anchor for table in self.row_tables]
+        found: Tensor = self.rows.look_up(ids, anchors, check=self.row_tables[0].check_ids)
+        return found
 
     @classmethod
     def of(cls, tables: Sequence[Embedding], names: list[str]) -> _FusedTables:
@@ -300,11 +337,21 @@ class _FusedTables:
         found = [
             (index, table)
             for index, table in enumerate(tables)
-            if isinstance(table, LinearEmbedding) and not table.is_weighted
+            if isinstance(table, LinearEmbedding) and not table.is_weighted and not _has_rows(table)
         ]
+        rowed = [(index, table) for index, table in enumerate(tables) if _has_rows(table)]
+        row_tables = [table for _, table in rowed if isinstance(table, Finalizable)]
+        row_names = [f"feature {names[index]!r}" for index, _ in rowed]
+        rows = RowTables([t.rows for t in row_tables], [t.padding_idx for t in row_tables], row_names)
+        row_parts = ([index for index, _ in rowed], row_tables, rows if row_tables else None)
         counting = [(index, table) for index, table in found if table.keeps_counts]
         indices, linear = [index for index, _ in found], [table for _, table in found]
-        return cls(tables, indices, linear, counting, Lookup(linear, [f"feature {names[i]!r}" for i in indices]))
+        look_up = Lookup(linear, [f"feature {names[i]!r}" for i in indices])
+        return cls(tables, indices, linear, counting, look_up, *row_parts)
+
+
+def _has_rows(table: Embedding) -> bool:
+    return isinstance(table, Finalizable) and not table.is_final
 
 
 def _readable(ids: Tensor) -> bool:

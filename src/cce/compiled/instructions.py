@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from llvmlite import ir
+from numba import carray as array_at  # type: ignore[attr-defined]
 from numba import types
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
@@ -266,3 +267,16 @@ read_uint8, read_uint16, read_int32, read_int64, read_uint64 = map(
 )
 read_float32, read_float64 = map(_reader, (types.float32, types.float64))
 write_float32, write_float64 = map(_writer, (types.float32, types.float64))
+
+
+carray = array_at  # an array at a pointer
+
+
+@intrinsic
+def pointer(typing: Any, address: Any) -> Any:
+    """An address as a pointer, for `numba.carray`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.int64), generate

@@ -9,13 +9,14 @@ from torch.optim import Optimizer
 
 from cce.checks import check_type
 from cce.collection import readable_path
-from cce.embeddings import Clusterable, Embedding, QuantizedEmbedding
+from cce.embeddings import Clusterable, Embedding, Finalizable
 from cce.footprint import Footprint, Footprints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 VECTOR_ITEMSIZE = 4  # vectors are clustered in float32
+FITTED_AT_A_TIME = 1 << 16  # rows of a table that is finalized: its sample, and those that are assigned
 Table = Embedding | nn.Embedding | nn.EmbeddingBag
 
 
@@ -61,7 +62,7 @@ def gradient_nbytes(table: nn.Module, *, sparse: bool) -> int:
     """Bytes of a table's gradients in training: as many as its parameters have; of sparse ones, what is there now."""
     assert isinstance(table, Table)
     parameters = list(table.parameters())
-    if sparse or isinstance(table, QuantizedEmbedding):
+    if sparse or isinstance(table, Finalizable):
         return _gradient_nbytes(table, parameters)
     return sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
 
@@ -74,6 +75,8 @@ def clustering_nbytes(table: nn.Module, *, block_size: int | None = None) -> int
 
     block_size: ids that are assigned at a time, if it is not that of the table's settings.
     """
+    if isinstance(table, Finalizable):
+        return table.nbytes + FITTED_AT_A_TIME * table.embedding_dim * VECTOR_ITEMSIZE
     assert isinstance(table, Clusterable)
     num_rows = max(1, table.num_params // table.embedding_dim)
     sampled = min(table.num_embeddings, table.settings.points_per_row * num_rows)
@@ -89,8 +92,9 @@ def _held(table: Table, parameters: list[nn.Parameter]) -> tuple[int, int]:
 
 
 def _gradient_nbytes(table: Table, parameters: list[nn.Parameter]) -> int:
-    """Bytes of the gradients that are there now, those of codes included."""
-    waiting = table.gradients.nbytes if isinstance(table, QuantizedEmbedding) and table.gradients is not None else 0
+    """Bytes of the gradients that are there now, those of int8 rows included."""
+    pending = table.rows.pending if isinstance(table, Finalizable) else None
+    waiting = 0 if pending is None else pending.nbytes
     return waiting + sum(_nbytes(parameter.grad) for parameter in parameters if parameter.grad is not None)
 
 

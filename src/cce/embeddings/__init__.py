@@ -2,7 +2,7 @@
 
 from cce.embeddings.bag import EmbeddingBag
 from cce.embeddings.base import MAX_IDS, Embedding, check_budget
-from cce.embeddings.cce import FITTED_AT_A_TIME, CCEEmbedding, SharedTailStep
+from cce.embeddings.cce import CCEEmbedding, Compact
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
 from cce.embeddings.ce_mult import CompositionalProductEmbedding
 from cce.embeddings.ce_sum import CompositionalSumEmbedding
@@ -12,6 +12,7 @@ from cce.embeddings.clusterable import Clusterable, ClusterEvent, RowTransfer, S
 from cce.embeddings.clustered import ClusteredEmbedding, CodebookShape
 from cce.embeddings.colliding import CollidingEmbedding
 from cce.embeddings.dhe import DeepHashEmbedding
+from cce.embeddings.finalizable import Finalizable
 from cce.embeddings.full import FullEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding
 from cce.embeddings.hashing_trick import HashingTrickEmbedding
@@ -23,6 +24,7 @@ from cce.embeddings.initialization import (
     output_variance,
     projection_,
 )
+from cce.embeddings.int8_rows import Int8Rows, Pending
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
@@ -39,16 +41,14 @@ from cce.embeddings.registry import (
 )
 from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.rounding import HEADROOM
-from cce.embeddings.row_gradients import RowGradients
+from cce.embeddings.row_lookup import RowTables, merge_pending
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import TableRequest
-from cce.embeddings.table_clustering import cluster_table
 from cce.embeddings.tensor_train import TensorTrainEmbedding
 from cce.embeddings.tracing import TracedWhole, is_symbolic
 from cce.embeddings.training_defaults import TrainingDefaults, paper_schedule
 
 __all__ = [
-    "FITTED_AT_A_TIME",
     "HEADROOM",
     "MAX_IDS",
     "METHODS",
@@ -59,29 +59,32 @@ __all__ = [
     "ClusteredEmbedding",
     "CodebookShape",
     "CollidingEmbedding",
+    "Compact",
     "CompositionalConcatEmbedding",
     "CompositionalProductEmbedding",
     "CompositionalSumEmbedding",
     "DeepHashEmbedding",
     "Embedding",
     "EmbeddingBag",
+    "Finalizable",
     "FullEmbedding",
     "HashEmbedding",
     "HashingTrickEmbedding",
+    "Int8Rows",
     "Learned",
     "LinearEmbedding",
     "LowRankEmbedding",
     "MixedDimensionEmbedding",
+    "Pending",
     "ProductQuantizedEmbedding",
     "QuantizationAwareEmbedding",
     "Quantized",
     "QuantizedEmbedding",
     "RandomEmbedding",
     "RobeEmbedding",
-    "RowGradients",
+    "RowTables",
     "RowTransfer",
     "Shapes",
-    "SharedTailStep",
     "StagedClustering",
     "StartScale",
     "TableRequest",
@@ -92,11 +95,11 @@ __all__ = [
     "check_placement",
     "check_plain_parameters",
     "cluster_all",
-    "cluster_table",
     "create_embedding",
     "is_symbolic",
     "list_methods",
     "make_table",
+    "merge_pending",
     "naming",
     "new_parameter",
     "normal_",

@@ -21,7 +21,6 @@ from cce.indexing import IndexModule, blocks, check_generator, check_ids, common
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cce.clustering import Source
     from cce.embeddings.options import Check
     from cce.embeddings.shapes import Shapes
 
@@ -113,22 +112,6 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
     @abstractmethod
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Become the nearest table to `weight` `(num_embeddings, embedding_dim)` that this method finds."""
-
-    def fit_where_it_counts(self, source: Source, counts: Tensor, *, generator: torch.Generator | None = None) -> None:
-        """The same to vectors that `source` gives for ids, which occur so often; methods that can are nearer there."""
-        del counts
-        self.fit_to(source(torch.arange(self.num_embeddings, device="cpu")), generator=generator)
-
-    def as_codes(self, bits: int, *, generator: torch.Generator | None = None) -> Embedding | None:
-        """A table of codes that may train in place of this one, which is then fitted to it; None if there is none."""
-        del bits, generator
-        return None
-
-    @classmethod
-    def codes_nbytes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any], bits: int) -> int:
-        """Bytes of the codes that a table of these complete arguments trains as; 0 if there are none."""
-        del num_embeddings, embedding_dim, arguments, bits
-        return 0
 
     @classmethod
     @abstractmethod

@@ -1,61 +1,154 @@
-"""CCE as a run trains it by default: int8 rows while training, then pointers and a codebook, then refits.
+"""`cce`: int8 rows while it trains, pointers and codebooks afterwards, in one module.
 
-While it trains, a table is what `as_codes` makes. When training is done, `fit_where_it_counts` finds the pointers of
-frequent ids by weighted k-means of those rows; all other ids share a vector.
+In training a table is `Int8Rows`: an id that has occurred `min_count` times has a row of its own, and all others read
+zeros. `finalize` clusters the rows, weighted by how often their ids occurred, into a codebook for each column, and
+keeps a pointer for each row and column. Product quantisation: Jégou, Douze and Schmid (2011).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from cce.checks import check_flag, check_start_scale
-from cce.clustering import ClusterSettings, vectors_of
-from cce.embeddings.base import MAX_IDS
-from cce.embeddings.cluster_step import ClusterStep, Quantized
-from cce.embeddings.clusterable import check_clustering
-from cce.embeddings.clustered import ClusteredEmbedding, CodebookShape
+from cce.clustering import ClusterSettings, ProductQuantizer, Sample, draw_sample, encode_all
+from cce.embeddings.base import check_budget, check_weight
 from cce.embeddings.compositional import piece_shape
-from cce.embeddings.options import file_name, optional, rules, whole
-from cce.embeddings.quantized import NUM_SHARED, QuantizedEmbedding
-from cce.embeddings.rare_ids import with_rare_vector
+from cce.embeddings.finalizable import Finalizable
+from cce.embeddings.int8_rows import MOST_COUNTED, Int8Rows
+from cce.embeddings.linear import ID_TYPES, LinearEmbedding
+from cce.embeddings.options import choice, optional, rules, whole
+from cce.embeddings.row_lookup import RowTables
+from cce.embeddings.shapes import Shapes
 from cce.embeddings.training_defaults import TrainingDefaults
-from cce.indexing import PointerStore, blocks
+from cce.indexing import IndexModule, PointerStore, RowMap, RowSource, Slot, SlotKind
+from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
-    from cce.clustering import Source
     from cce.embeddings.initialization import StartScale
+    from cce.kernels import Layout
 
-FITTED_AT_A_TIME = 1 << 14  # ids, of another table that this one is fitted to
-NUM_ROWS = 256  # of a column; more are no better, and a pointer would take more than a byte
-SETTINGS = ClusterSettings(tol=1e-3)
+NUM_COLUMNS, NUM_ROWS = 4, 256  # of the codebooks: a byte for each column and id
+SETTINGS = ClusterSettings(tol=1e-3, weighted=True)
+FITTED_AT_A_TIME = 1 << 14  # ids
+Unseen = Literal["neutral", "trained"]
 
 
-class CCEEmbedding(ClusteredEmbedding):
-    """`T[x] = [M_1[h_1(x)] | … | M_c[h_c(x)]]` with learned `h`: columns of `num_rows` rows each, without helpers.
+class RowPointers(IndexModule):
+    """Pointers of rows, in the order of rows; none while a table trains as int8 rows."""
 
-    max_rows: most rows of each column where a budget leaves room for more, be it for the full table, unless that is no
-        larger. After refits more rows score worse: rows that few ids share know these ids' labels by heart
-        (docs/refit.md).
-    num_learned: only ids below it have learned pointers; the rest stay hashed and cost nothing. By default all have.
-    share_tail: all ids from `num_learned` on have one vector, the first rows, instead of hashed rows.
+    index_state: ClassVar[tuple[str, ...]] = ()  # the store saves itself
+
+    def __init__(self, num_columns: int) -> None:
+        super().__init__()
+        self.store = PointerStore(0, num_columns, 1)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pointers."""
+        return self.store.nbytes
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:  # noqa: FBT001
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        sizes = [self.store.num_ids, self.store.num_columns, self.store.num_rows]
+        destination[prefix + "words"] = self.store.words
+        destination[prefix + "sizes"] = torch.tensor(sizes, dtype=torch.int64, device="cpu")
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        found = {name: state_dict.pop(prefix + name, None) for name in ("words", "sizes")}
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        _, _, missing_keys, _, error_msgs = args
+        missing_keys += [prefix + name for name, tensor in found.items() if tensor is None]
+        if any(tensor is None for tensor in found.values()):
+            return
+        store = PointerStore(*found["sizes"].tolist())
+        if store.words.shape != found["words"].shape or store.words.dtype != found["words"].dtype:
+            shape = tuple(found["words"].shape)
+            error_msgs.append(f"words mismatch for {prefix}words: {shape} do not fit their sizes.")
+            return
+        store.words.copy_(found["words"])
+        self.store = store
+
+
+@dataclass(frozen=True)
+class PointedRows(RowSource):
+    """Rows that the pointers of an id's row name, each in the table of its column."""
+
+    store: PointerStore
+
+    @property
+    def slots(self) -> Sequence[int]:  # type: ignore[override]
+        """One for each column."""
+        return range(self.store.num_columns)
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """Each column's row, in its table; `ids` are rows of the table, counted from 0."""
+        return self.store.read(ids) + torch.arange(self.store.num_columns, device=ids.device) * self.store.num_rows
+
+    def describe(self) -> list[Slot]:
+        """One slot for each column."""
+        bits, num_columns = self.store.bits, self.store.num_columns
+        return [
+            Slot(
+                SlotKind.LEARNED,
+                column * self.store.num_rows,
+                self.store.num_rows,
+                column,
+                self.store.words,
+                num_learned=self.store.num_ids,
+                bits=bits,
+                first_bit=column * bits,
+                stride=num_columns * bits,
+            )
+            for column in self.slots
+        ]
+
+
+@dataclass(frozen=True)
+class Compact:
+    """The compact form of a table, before it takes effect."""
+
+    codebooks: Tensor  # (num_columns, num_rows, width)
+    store: PointerStore
+    distortion: float  # mean squared error of a value, weighted by how often ids occurred
+
+    def state(self) -> dict[str, Any]:
+        """Plain values and tensors, to send to another process."""
+        sizes = [self.store.num_ids, self.store.num_columns, self.store.num_rows]
+        return {"codebooks": self.codebooks, "words": self.store.words, "sizes": sizes, "distortion": self.distortion}
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Compact:
+        """What was sent."""
+        store = PointerStore(*state["sizes"])
+        store.words.copy_(state["words"])
+        return cls(state["codebooks"], store, state["distortion"])
+
+
+class CCEEmbedding(LinearEmbedding, Finalizable):
+    """Rows of int8 while it trains; `T[x] = [M_1[h_1(x)] | … | M_c[h_c(x)]]` with learned `h` after `finalize`.
+
+    Ids come in any order. Those that have no row yet, or never get one, have the zero vector, in both forms.
+
+    num_rows, num_columns: of the codebooks that `finalize` makes; 4 columns of 256 rows take 4 bytes an id.
+    min_count: occurrences in training after which an id has a row; 1: from the first on.
+    counts: `(num_embeddings,)`, how often each id occurs in training, if it is known: ids that occur `min_count` times
+        have rows from the start, and no others get any.
+    unseen: what ids without a row read: "neutral", zeros that are never trained, or "trained", one row that they train
+        together. That is a bet that tomorrow's new ids are like yesterday's rare ones.
+    sparse: of the gradients of codebooks, after `finalize`.
     """
 
     method = "cce"
     option_checks = rules(
-        num_rows=whole(1),
-        max_rows=optional(whole(1)),
+        num_rows=whole(1, 1 << 16),
         num_columns=optional(whole(1)),
-        num_learned=optional(whole(0, MAX_IDS)),
-        share_tail=check_flag,
-        start_scale=check_start_scale,
-        pointer_file=optional(file_name),
+        min_count=whole(1, MOST_COUNTED + 1),
+        unseen=choice("neutral", "trained"),
     )
 
     def __init__(
@@ -63,131 +156,266 @@ class CCEEmbedding(ClusteredEmbedding):
         num_embeddings: int,
         embedding_dim: int,
         *,
-        num_rows: int,
-        max_rows: int | None = None,
+        num_rows: int = NUM_ROWS,
         num_columns: int | None = None,
-        num_learned: int | None = None,
-        share_tail: bool = False,
-        settings: ClusterSettings | None = None,
-        pointer_file: Path | str | None = None,
+        min_count: int = 2,
+        counts: Tensor | None = None,
+        unseen: Unseen = "neutral",
         padding_idx: int | None = None,
         sparse: bool = False,
-        start_scale: StartScale = "uniform",
+        start_scale: StartScale = "dlrm",
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(
+        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
+        self.check_options(num_rows=num_rows, num_columns=num_columns, min_count=min_count, unseen=unseen)
+        self.num_columns, self.width = piece_shape(embedding_dim, num_columns)
+        self.num_rows = num_rows
+        self.rows = Int8Rows(
             num_embeddings,
             embedding_dim,
-            num_rows=num_rows,
-            num_columns=num_columns,
-            num_learned=num_learned,
-            settings=SETTINGS if settings is None else settings,
-            pointer_file=pointer_file,
-            padding_idx=padding_idx,
-            sparse=sparse,
-            start_scale=start_scale,
-            generator=generator,
+            min_count=min_count,
+            bound=(3 * self.start_variance) ** 0.5,
+            trains_unseen=unseen == "trained",
+            key=_draw_key(generator),
             device=device,
-            dtype=dtype,
         )
-        if max_rows is not None and num_rows > max_rows:
-            raise ValueError(f"num_rows must be at most max_rows={max_rows}, got {num_rows}.")
-        self.assignments.share_tail = share_tail
+        self.pointers = RowPointers(self.num_columns)
+        self.anchor = nn.Parameter(torch.ones(1, device=device, dtype=dtype))
+        self.codebook = nn.Parameter(torch.empty(0, self.width, device=device, dtype=dtype), requires_grad=False)
+        self._attach()
+        if counts is not None:
+            self.give_rows(counts)
+
+    # -- lookups -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the table has its compact form."""
+        return len(self.codebook) > 0
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
+        """Vectors `(*s, embedding_dim)` of ids `(*s)`."""
+        if self.is_final or not isinstance(input, Tensor) or input.dtype not in ID_TYPES:
+            return super().forward(input)
+        if torch.compiler.is_exporting():  # a program of plain torch, which trains nothing
+            vectors = self.rows.read(input.reshape(-1).long()).to(self.anchor.dtype)
+            padding = input.reshape(-1) == (-1 if self.padding_idx is None else self.padding_idx)
+            return vectors.masked_fill(padding.unsqueeze(-1), 0).view(*input.shape, self.embedding_dim)
+        return self._read_rows(input)  # type: ignore[no-any-return]
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _read_rows(self, ids: Tensor) -> Tensor:
+        self.check_not_averaged()
+        tables = RowTables([self.rows], [self.padding_idx])
+        vectors: Tensor = tables.look_up(ids.reshape(-1, 1), [self.anchor], check=self.check_ids)
+        return vectors.view(*ids.shape, self.embedding_dim)
+
+    def embed(self, ids: Tensor, shape: Sequence[int] | None = None) -> Tensor:
+        """Vectors `(n, embedding_dim)`, or of `shape`."""
+        if self.is_final:
+            return super().embed(ids, shape)
+        vectors = self.forward(ids)
+        return vectors if shape is None else vectors.view(*shape)
+
+    def sources(self) -> tuple[int, int, Sequence[RowSource]]:
+        """H of the compact form: a pointer for each column."""
+        if not self.is_final:
+            raise ValueError("a table that trains as int8 rows has no codebook yet: finalize it first.")
+        return self.num_columns, 1, [PointedRows(self.pointers.store)]
+
+    @property
+    def row_map(self) -> RowMap:
+        """Which ids have rows."""
+        return self.rows.map
+
+    def layout(self) -> Layout:
+        """H as a lookup takes it, behind the map of rows."""
+        return replace(super().layout(), row_map=self.row_map)
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def give_rows(self, counts: Tensor) -> None:
+        """Give rows to ids that occur `min_count` times in training, and to no others from here on."""
+        if counts.shape != (self.num_embeddings,):
+            raise ValueError(f"counts must have shape ({self.num_embeddings},), got {tuple(counts.shape)}.")
+        often = counts >= self.rows.min_count
+        ids = often.nonzero().squeeze(1).to(self.rows.codes.device)
+        self.rows.give_rows(ids[self.rows.find(ids).to(ids.device) == 0])
+        self.rows.is_open, self.rows.seen = False, self.rows.seen.new_zeros(1)
+
+    @torch.no_grad()
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+        """Rows for all ids, rounded from a trained table."""
+        del generator
+        check_weight(self, weight)
+        self.rows.fit(weight)
+
+    # -- the compact form ----------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> Compact:
+        """Compute the compact form of the rows as they are; `become` lets the table have it."""
+        rows = self.rows
+        rows.compact()
+        num_rows = rows.num_rows - 1
+        if not num_rows:
+            raise ValueError(f"{rows.name} must have rows to be finalized, got none: no id occurred often enough.")
+        occurrences = rows.occurrences()[1:] if counts is None else counts[torch.cat(list(rows.map.ids()))]
+        weights = occurrences.cpu().clamp(min=1)
+        quantizer = ProductQuantizer(self.num_columns, self.num_rows, SETTINGS)
+
+        def source(at: Tensor) -> Tensor:
+            return rows.codes[at.to(rows.codes.device) + 1].float() * rows.scale
+
+        drawn, sampled = draw_sample(num_rows, self.num_rows, SETTINGS, counts=weights, generator=generator)
+        quantizer.fit(Sample(source, drawn, self.embedding_dim, sampled), generator)
+        store = encode_all(quantizer, source, num_rows, self.embedding_dim)
+        return Compact(quantizer.codebooks, store, _distortion(quantizer.codebooks, store, source, weights))
+
+    def resize(self, *, num_columns: int | None = None, num_rows: int | None = None) -> None:
+        """Choose other codebooks for the compact form, which the table must not have yet."""
+        self.check_options(num_columns=num_columns, num_rows=self.num_rows if num_rows is None else num_rows)
+        if self.is_final:
+            raise ValueError("a table must train as int8 rows to be resized, got one that is final.")
+        self.num_rows = self.num_rows if num_rows is None else num_rows
+        if num_columns is not None:
+            self.num_columns, self.width = piece_shape(self.embedding_dim, num_columns)
+            self.pointers = RowPointers(self.num_columns)
+            self.codebook.data = self.codebook.new_empty(0, self.width)
+
+    @torch.no_grad()
+    def become(self, compact: Compact) -> None:
+        """Have the compact form, whole or not at all."""
+        with uninterrupted():
+            self.pointers.store = compact.store
+            self.codebook.data = compact.codebooks.flatten(0, 1).to(self.anchor)
+            self.codebook.requires_grad_(self.anchor.requires_grad)
+            self.anchor.requires_grad_(False)  # noqa: FBT003
+            self.anchor.grad = None
+            self.rows.release()
+
+    def finalize(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> float:
+        """Turn int8 rows into pointers and codebooks; the mean squared error of a value, weighted by occurrences."""
+        if self.is_final:
+            return 0.0
+        compact = self.stage(counts=counts, generator=generator)
+        self.become(compact)
+        return compact.distortion
+
+    # -- sizes ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def num_params(self) -> int:
+        """Values of rows, or of codebooks."""
+        return self.codebook.numel() if self.is_final else (self.rows.num_rows - 1) * self.embedding_dim
+
+    @property
+    def codebook_nbytes(self) -> int:
+        """Bytes of rows and of what is kept of each, or of codebooks."""
+        return self.codebook.nbytes if self.is_final else self.rows.row_nbytes
+
+    @property
+    def pointer_nbytes(self) -> int:
+        """Bytes of pointers, and of what says which ids have rows."""
+        return self.row_map.nbytes + self.pointers.nbytes + (0 if self.is_final else self.rows.index_nbytes)
 
     @classmethod
-    def shape_of(cls, embedding_dim: int, arguments: Mapping[str, Any]) -> CodebookShape:
-        """One table for each column."""
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The compact form, if all ids have rows."""
         num_columns, width = piece_shape(embedding_dim, arguments["num_columns"])
-        return CodebookShape(num_columns, 1, arguments["num_rows"], width)
+        pointers = num_embeddings, num_columns, arguments["num_rows"]
+        codebook = {"codebook": (num_columns * arguments["num_rows"], width)}
+        return Shapes(codebook, pointers=pointers, num_mapped=num_embeddings)
 
     @classmethod
     def size_for_budget(
         cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The most rows within the budget, or `max_rows`."""
-        sizes = super().size_for_budget(num_embeddings, embedding_dim, num_params, options)
-        return {"num_rows": min(sizes["num_rows"], options["max_rows"] or sizes["num_rows"])}
-
-    def step(self, source: Source, generator: torch.Generator | None) -> ClusterStep:
-        """A clustering after which ids without pointers share a vector, if they are to."""
-        return SharedTailStep(self, source, generator)
-
-    @torch.no_grad()
-    def fit_where_it_counts(self, source: Source, counts: Tensor, *, generator: torch.Generator | None = None) -> None:
-        """The same, with ids weighed by their counts; those that were never seen are like the rare ones."""
-        check_clustering(self, counts, self.num_embeddings, generator)
-        num_learned, counts = self.assignments.num_learned, counts.cpu()
-        source = with_rare_vector(source, counts, num_learned, share_tail=self.assignments.share_tail)
-        settings = replace(self.settings, weighted=True, block_size=min(self.settings.block_size, FITTED_AT_A_TIME))
-        SharedTailStep(self, source, generator, settings=settings).stage(counts[:num_learned]).apply()
-
-    def as_codes(self, bits: int, *, generator: torch.Generator | None = None) -> QuantizedEmbedding | None:
-        """Codes of the ids that learn pointers, from the same start; the others share a row if they share a vector."""
-        if not self.can_cluster:
-            return None
-        return QuantizedEmbedding(
-            self.num_embeddings,
-            self.embedding_dim,
-            **_code_rows(self.assignments.num_learned, share_tail=self.assignments.share_tail),
-            bits=bits,
-            padding_idx=self.padding_idx,
-            start_scale=self.start_scale,
-            generator=generator,
-            device=self.codebook.device,
-            dtype=self.codebook.dtype,
-        )
-
-    @classmethod
-    def codes_nbytes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any], bits: int) -> int:
-        """Bytes of what `as_codes` makes."""
-        rows = _code_rows(arguments["num_learned"], share_tail=arguments["share_tail"])
-        options = QuantizedEmbedding.complete_options(rows | {"bits": bits})
-        return QuantizedEmbedding.footprint(num_embeddings, embedding_dim, options).nbytes
+        """The most rows of codebooks within the budget, 256 at most."""
+        del num_embeddings, options
+        check_budget(cls.method, num_params, embedding_dim)
+        return {"num_rows": min(num_params // embedding_dim, NUM_ROWS)}
 
     @classmethod
     def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
-        """Codes of 8 bits, then refits; ids that are seen once say too little of themselves, and share a vector."""
+        """Rows for ids that occur twice; pointers after training."""
         del preset
-        options = {"share_tail": True, "start_scale": "dlrm", "max_rows": NUM_ROWS}
-        return TrainingDefaults(options, num_rows=NUM_ROWS, min_count=2, code_bits=8, refits=5)
+        return TrainingDefaults(num_rows=NUM_ROWS, min_count=2, trains_as_rows=True, refits=5)
+
+    # -- copies and devices --------------------------------------------------------------------------------------------
+
+    def _attach(self) -> None:
+        """Let the anchor know its rows: optimizers find them by it."""
+        if getattr(self.anchor, "int8_rows", None) is not self.rows:
+            self.anchor.int8_rows = self.rows  # type: ignore[attr-defined]
+            self.anchor.register_post_accumulate_grad_hook(self.rows.settle)  # type: ignore[no-untyped-call]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._attach()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
+        applied = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._attach()
+        return applied  # type: ignore[no-any-return]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """A checkpoint of either form; the table then has that form."""
+        codebook = state_dict.get(prefix + "codebook")
+        if codebook is not None and codebook.dim() == 2 and self.embedding_dim % codebook.shape[1] == 0:
+            self.width = codebook.shape[1]
+            self.num_columns = self.embedding_dim // self.width
+            self.num_rows = len(codebook) // self.num_columns or self.num_rows
+            was_trained = self.anchor.requires_grad or self.codebook.requires_grad
+            self.codebook.data = self.codebook.new_empty(codebook.shape)
+            self.codebook.requires_grad_(was_trained and len(codebook) > 0)
+            self.anchor.requires_grad_(was_trained and len(codebook) == 0)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        self._attach()
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Let the anchor be that of rows that were never moved."""
+        del generator
+        with torch.no_grad():
+            self.anchor.fill_(1)
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Be as new: no id has a row."""
+        device, dtype = self.anchor.device, self.anchor.dtype
+        self.rows = Int8Rows(
+            self.num_embeddings,
+            self.embedding_dim,
+            min_count=self.rows.min_count,
+            bound=self.rows.bound,
+            trains_unseen=self.rows.trains_unseen,
+            key=_draw_key(generator),
+            device=device,
+        )
+        self.pointers = RowPointers(self.num_columns)
+        self.init_parameters(generator)
+        self.codebook.data = torch.empty(0, self.width, device=device, dtype=dtype)
+        self._attach()
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        form = f"{self.num_columns} columns of {self.num_rows} rows" if self.is_final else "int8 rows"
+        return f"{self.num_embeddings}, {self.embedding_dim}, {form}"
 
 
-class SharedTailStep(ClusterStep):
-    """A cluster step after which ids without pointers share a vector, if the table says so."""
-
-    def learn(self, counts: Tensor | None) -> Quantized:
-        """Codebooks whose first rows are nearest to the vector that those ids share."""
-        quantized = self.quantize(counts)
-        if not self.table.assignments.share_tail:
-            return quantized
-        return _with_tail_first(quantized, self.tail_vector())
-
-    def tail_vector(self) -> Tensor:
-        """The vector that ids without pointers share, or none `(0, embedding_dim)`."""
-        num_learned = self.table.assignments.num_learned
-        first = [num_learned] if num_learned < self.table.num_embeddings else []
-        return vectors_of(self.source, torch.tensor(first, dtype=torch.int64), self.table.embedding_dim)
+def _draw_key(generator: torch.Generator | None) -> int:
+    return int(torch.randint(2**62, (), generator=generator, device="cpu"))
 
 
-def _with_tail_first(quantized: Quantized, tail: Tensor) -> Quantized:
-    """The same, with the rows that are nearest to a vector, if there is one, first in their columns."""
-    codebooks, old = quantized.codebooks.clone(), quantized.pointers
-    if not len(tail):
-        return quantized
-    nearest = (codebooks - tail.to(codebooks).view(len(codebooks), 1, -1)).square().sum(2).argmin(1)  # (num_columns)
-    columns = torch.arange(len(codebooks), device=codebooks.device)
-    firsts = codebooks[:, 0].clone()
-    codebooks[:, 0], codebooks[columns, nearest] = codebooks[columns, nearest].clone(), firsts
-    pointers, nearest = PointerStore(old.num_ids, old.num_columns, old.num_rows), nearest.cpu()
-    for ids in blocks(old.num_ids):
-        rows = old.read(ids)
-        swapped = torch.where(rows == nearest, 0, torch.where(rows == 0, nearest, rows))
-        pointers.write(int(ids[0]), swapped)
-    return Quantized(quantized.sampled, codebooks, pointers, quantized.inertias)
-
-
-def _code_rows(num_learned: int | None, *, share_tail: bool) -> dict[str, Any]:
-    """Own codes for ids that learn pointers; the others share what they share later, or rows by hash."""
-    return {"num_learned": num_learned, "num_shared": 1 if share_tail else NUM_SHARED}
+def _distortion(codebooks: Tensor, store: PointerStore, source: Any, weights: Tensor) -> float:
+    """The mean squared error of a value, weighted by how often ids occurred."""
+    total = 0.0
+    columns = torch.arange(store.num_columns)
+    for first in range(0, store.num_ids, FITTED_AT_A_TIME):
+        at = torch.arange(first, min(first + FITTED_AT_A_TIME, store.num_ids))
+        found = codebooks.cpu()[columns, store.read(at)].flatten(1)
+        errors = (source(at).cpu() - found).square().mean(1).double()
+        total += float((errors * weights[at]).sum())
+    return total / max(1.0, float(weights.sum()))

@@ -291,7 +291,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
     def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
         """Pointers of all ids, clustered by the paper's schedules."""
         del preset
-        return TrainingDefaults(min_count=1)
+        return TrainingDefaults()
 
     def _arguments(self) -> dict[str, Any]:
         """The options that the constructor was given, checked and completed."""

@@ -2,7 +2,7 @@
 
 Low-precision training of embedding tables: Zhang et al., "Training with low-precision embedding tables" (2018); Li et
 al., "Adaptive low-precision training for embeddings in click-through rate prediction" (AAAI 2023). No row exists in
-floating point, in training or after it. `cce.optim.PointerDescent` moves the codes at every step.
+floating point. They are rounded from a trained table, and stay as they are: what trains as int8 rows is `cce`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from cce.embeddings.initialization import StartScale, new_parameter, output_vari
 from cce.embeddings.options import choice, optional, rules, whole
 from cce.embeddings.rounding import FOUR
 from cce.embeddings.shapes import Shapes
-from cce.embeddings.training_defaults import TrainingDefaults
 from cce.indexing import (
     MultiplyShift,
     blocks,
@@ -33,20 +32,16 @@ from cce.kernels import CodeRows, is_eager, look_up_codes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cce.embeddings.row_gradients import RowGradients
-
 ScaleBy = Literal["table", "column", "group"]
 
 BLOCK = 1 << 16  # rows at a time
 NUM_SHARED = 256  # rows of ids that have none of their own
-MIN_COUNT = 3  # ids that training sees less often share rows, where counts are known
 
 
 class QuantizedEmbedding(Embedding):
     """`T[x] = scale · codes[x]` for ids below `num_learned`; the others, which are rare, share rows by hash.
 
-    Ids are to be numbered by falling count, as `cce prepare` does. Codes count as parameters. They learn under
-    `cce.optim.PointerDescent`, which takes the scales over as well; without it, scales are all that has a gradient.
+    Ids are to be numbered by falling count, as `cce prepare` does. Codes count as parameters.
 
     num_learned: ids with a row of their own; by default all.
     num_shared: rows that the other ids share.
@@ -92,7 +87,6 @@ class QuantizedEmbedding(Embedding):
         self.hash = MultiplyShift(1, self.num_shared, device="meta") if self.num_shared else None
         self.codes = Codes(*shapes.codes, bits=bits, device="meta")
         self.scale = new_parameter(shapes.parameters["scale"], device=device, dtype=dtype)
-        self.gradients: RowGradients | None = None  # where an optimizer that moves the codes has them
         self.reset_parameters(generator)
 
     @property
@@ -124,8 +118,6 @@ class QuantizedEmbedding(Embedding):
         else:
             rows = self.rows(ids)
             vectors = self.codes.read(rows).to(self.scale.dtype) * self.scale_of(rows)
-        if self.gradients is not None and torch.is_grad_enabled():
-            self._watch(self.gradients, vectors, ids, rows)
         return vectors
 
     def code_rows(self) -> CodeRows:
@@ -149,11 +141,6 @@ class QuantizedEmbedding(Embedding):
             values = torch.cat([values, self._shared_means(weight)])
         self.scale.copy_(self._fitted_scales(values))
         self._round(0, values)
-
-    @classmethod
-    def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
-        """Ids that training hardly sees share rows, unless the preset is "paper"."""
-        return TrainingDefaults(min_count=1 if preset == "paper" else MIN_COUNT)
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
@@ -191,10 +178,6 @@ class QuantizedEmbedding(Embedding):
         rows = f"num_learned={self.num_learned}, num_shared={self.num_shared}"
         return f"{super().extra_repr()}, {rows}, bits={self.codes.bits}"
 
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy has no optimizer yet."""
-        return self.__dict__ | {"gradients": None}
-
     @classmethod
     def _largest(
         cls,
@@ -221,15 +204,6 @@ class QuantizedEmbedding(Embedding):
         raise ValueError(
             f"{measure} must be at least {weight(one)} for method {cls.method!r} of these sizes, got {limit}."
         )
-
-    def _watch(self, gradients: RowGradients, vectors: Tensor, ids: Tensor, rows: Tensor) -> None:
-        if is_eager():
-            vectors.requires_grad_()  # a leaf: nothing before it has a gradient
-            gradients.watch(vectors, rows if self.padding_idx is None else rows.where(ids != self.padding_idx, -1))
-        elif torch.compiler.is_compiling() and not torch.compiler.is_exporting():
-            raise RuntimeError(
-                "codes of a 'quantized' table cannot be trained inside torch.compile: compile the network behind it."
-            )
 
     def _suits_loops(self, ids: Tensor) -> bool:
         """Whether compiled loops can serve: checked ids on the CPU, float32, and no gradient of the scales."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cce.budget import FULL_SIZED, Budget, check_given, make_budget
-from cce.checks import check_choice, check_range, shown
+from cce.budget import Budget, check_given, make_budget
+from cce.checks import check_choice, check_range
 from cce.embeddings.base import MAX_IDS, Embedding
 from cce.embeddings.cce import CCEEmbedding
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
@@ -108,11 +108,7 @@ def create_embedding(
     check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
     check_placement(device, dtype)
     limit = make_budget(budget, cap, num_params, nbytes, compression)
-    if kind.method not in FULL_SIZED:
-        check_given(limit)
-    if limit.num_learned is not None:
-        got = shown(dict(limit.num_learned))
-        raise ValueError(f"num_learned of a budget goes by feature: give one table num_learned itself, got {got}.")
+    check_given(limit, kind.method)
     itemsize = (dtype or torch.get_default_dtype()).itemsize
     request = TableRequest(kind, num_embeddings, embedding_dim, options, itemsize=itemsize)
     common = {"generator": make_generator(seed, generator), "device": device, "dtype": dtype}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 COUNT_BYTES = 4  # of a counter of one id
+MAP_BYTES = 12  # of a row map, for 64 ids
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Shapes:
     num_counts: int = 0  # ids whose occurrences are counted
     codes: tuple[int, int] = (0, 0)  # rows of trained integers, and their width
     code_row_nbytes: int = 0  # of a row of them
+    num_mapped: int = 0  # ids that have a bit, and a share of a rank, in a row map
     scale_nbytes: int = 0  # of scales that are no parameters, and of what they are fitted by
 
     @property
@@ -38,7 +40,8 @@ class Shapes:
     @property
     def pointer_nbytes(self) -> int:
         """Bytes of pointers, of the seeds of hash functions and of counters."""
-        return pointer_nbytes(*self.pointers) + self.num_hashes * SEED_BYTES + self.num_counts * COUNT_BYTES
+        mapped = -(-self.num_mapped // 64) * MAP_BYTES
+        return pointer_nbytes(*self.pointers) + self.num_hashes * SEED_BYTES + self.num_counts * COUNT_BYTES + mapped
 
     @property
     def _num_floats(self) -> int:

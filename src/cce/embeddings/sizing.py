@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import FULL_SIZED, BudgetTooSmallError
+from cce.budget import FULL_SIZED, SIZED_LATER, BudgetTooSmallError
 from cce.footprint import Footprint
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ class TableRequest:
     num_embeddings: int
     embedding_dim: int
     options: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the class
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # sizes that the budget says for this table
     name: str = ""
     itemsize: int = 4  # bytes of a parameter
 
@@ -42,14 +41,13 @@ class TableRequest:
 
     @cached_property
     def largest(self) -> Footprint:
-        """The table where there is room for everything: the full one, unless the method has its own, or `max_rows`."""
+        """The table where there is room for everything: the full one, unless the method has a size of its own."""
         if self.kind.method in FULL_SIZED:
             return self._footprint({})
-        if self._complete.get("max_rows") is None or self.fewest >= self.full.num_params:
+        if self.kind.method not in SIZED_LATER:
             return self.full
-        size = self.num_embeddings, self.embedding_dim, self.full.num_params, self._complete
-        most = self._footprint(self.kind.size_for_budget(*size))
-        return most if most.nbytes < self.full.nbytes else self.full
+        usual = self._footprint({})
+        return usual if usual.nbytes < self.full.nbytes else self.full
 
     @cached_property
     def fewest_params(self) -> Footprint:
@@ -116,13 +114,12 @@ class TableRequest:
 
     @cached_property
     def _complete(self) -> dict[str, Any]:
-        return self.kind.complete_options(self.options) | dict(self.fixed)
+        return self.kind.complete_options(self.options)
 
     def _sizes_for_bytes(self, size: tuple[int, int, int, Mapping[str, Any]]) -> dict[str, Any]:
         return self.kind.size_for_bytes(*size, itemsize=self.itemsize)
 
     def _footprint(self, sizes: dict[str, Any]) -> Footprint:
-        sizes = dict(self.fixed) | sizes
         arguments = self._complete | sizes
         found = self.kind.footprint(self.num_embeddings, self.embedding_dim, arguments, itemsize=self.itemsize)
         return replace(found, name=self.name, sizes=sizes)

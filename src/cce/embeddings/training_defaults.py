@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
-from cce.checks import check_choice, check_range, check_type
+from cce.checks import check_choice, check_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,39 +22,23 @@ class TrainingDefaults:
 
     options: arguments of the constructor.
     num_rows: as many values a table may have as so many vectors, where there is no budget; None if one must be given.
-    min_count: ids that occur less often in training stay hashed; None if the method has no pointers to learn.
-    code_bits: of the codes that tables train as, to be fitted to them afterwards; 0 for none. Such tables are clustered
-        at no other time.
+    min_count: occurrences in training after which an id has a row; None if the method has no rows to earn.
+    trains_as_rows: whether tables train as int8 rows, to be finalized afterwards, and clustered at no other time.
     refits: rounds of refits after that.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     num_rows: int | None = None
     min_count: int | None = None
-    code_bits: int = 0
+    trains_as_rows: bool = False
     refits: int = 0
 
     def cluster_epochs(self, num_epochs: int, times: int | None = None) -> list[float]:
         """After how many epochs tables are clustered in a run of `num_epochs`, for `ClusterSchedule(at_epochs=…)`."""
         check_range("num_epochs", num_epochs, 0, 2**63)
-        if self.code_bits:
+        if self.trains_as_rows:
             return []
         return paper_schedule("one-epoch" if num_epochs == 1 else "best-of-10-epochs", times)
-
-    def num_learned(self, counts: Tensor, *, min_count: int | None = None) -> int:
-        """How many ids, from the first on, learn pointers where id `x` occurs `counts[x]` times in training.
-
-        As many as occur `min_count` times: ids must be numbered by falling count, as `cce prepare` does, but for 0,
-        "unseen or missing", which always learns.
-        """
-        check_type("counts", counts, Tensor, "a Tensor")
-        if counts.dim() != 1 or not len(counts):
-            raise ValueError(f"counts must have shape (num_embeddings,), got {tuple(counts.shape)}.")
-        least = self.min_count if min_count is None else min_count
-        if least is None:
-            return 0
-        check_range("min_count", least, 1, 2**63)
-        return len(counts) if least == 1 else 1 + int((counts[1:] >= least).sum())
 
 
 def paper_schedule(name: str, times: int | None = None) -> list[float]:

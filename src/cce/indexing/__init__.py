@@ -6,10 +6,12 @@ from cce.indexing.counts import IdCounts
 from cce.indexing.frequency_groups import group_of, group_starts
 from cce.indexing.ids import blocks, check_id_type, check_ids
 from cce.indexing.multiply_shift import MIX_1, MIX_2, SEED_BYTES, MultiplyShift, hash32, scramble, stack_rows
+from cce.indexing.noise import GOLDEN_24, MASK_24, make_key, spread, uniform
 from cce.indexing.pointer_store import PointerStore
 from cce.indexing.pointer_width import pointer_nbytes
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
 from cce.indexing.randomness import check_generator, common_generator, make_generator
+from cce.indexing.row_map import RowMap, count_bits
 from cce.indexing.sources import (
     CircularPlaces,
     DigitRows,
@@ -26,6 +28,8 @@ from cce.indexing.state import IndexModule, Version, Versioned, versions_of
 from cce.indexing.unit_interval import UnitInterval
 
 __all__ = [
+    "GOLDEN_24",
+    "MASK_24",
     "MIX_1",
     "MIX_2",
     "SEED_BYTES",
@@ -40,6 +44,7 @@ __all__ = [
     "OwnRow",
     "PointerStore",
     "QuotientRemainder",
+    "RowMap",
     "RowSource",
     "Slot",
     "SlotKind",
@@ -53,17 +58,21 @@ __all__ = [
     "check_ids",
     "check_index_state",
     "common_generator",
+    "count_bits",
     "describe",
     "group_of",
     "group_starts",
     "hash32",
     "index_tensors",
     "make_generator",
+    "make_key",
     "mixed_radix_digits",
     "pointer_nbytes",
     "radices_within",
     "rows_of",
     "scramble",
+    "spread",
     "stack_rows",
+    "uniform",
     "versions_of",
 ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BLOCK = 1 << 20  # ids per block when the whole vocabulary is walked
 
 
-def check_ids(ids: Tensor, num_embeddings: int, *, always: bool = False) -> None:
+def check_ids(ids: Tensor, num_embeddings: int, *, always: bool = False, what: str = "ids") -> None:
     """Refuse ids of another type or outside `[0, num_embeddings)`.
 
     Looking at the values costs a synchronisation on a GPU, so there it is done only when `always` is set. Inside
@@ -28,7 +28,7 @@ def check_ids(ids: Tensor, num_embeddings: int, *, always: bool = False) -> None
         smallest, largest = (int(bound) for bound in torch.aminmax(ids.reshape(-1)))
         if smallest < 0 or largest >= num_embeddings:
             wrong = smallest if smallest < 0 else largest
-            raise IndexError(f"ids must lie in [0, {num_embeddings}), got {wrong}.")
+            raise IndexError(f"{what} must lie in [0, {num_embeddings}), got {wrong}.")
 
 
 def check_id_type(ids: Tensor, num_embeddings: int) -> None:

@@ -10,7 +10,7 @@ from torchrec.modules.embedding_configs import data_type_to_dtype, pooling_type_
 from torchrec.modules.embedding_modules import EmbeddingBagCollectionInterface, get_embedding_names_by_table
 from torchrec.sparse.jagged_tensor import KeyedTensor
 
-from cce.budget import DEFAULT_METHOD, FULL_SIZED, Budget, check_given, make_budget
+from cce.budget import DEFAULT_METHOD, Budget, check_given, make_budget
 from cce.checks import check_choice
 from cce.collection import share_out
 from cce.embeddings import METHODS, EmbeddingBag, TableRequest, make_table
@@ -52,8 +52,7 @@ class CompressedEmbeddingBagCollection(EmbeddingBagCollectionInterface):  # type
         check_choice("method", method, METHODS)
         _check_names(tables)
         limit = make_budget(budget, cap, num_params, nbytes, compression)
-        if method not in FULL_SIZED:
-            check_given(limit)
+        check_given(limit, method)
         kind, generator = METHODS[method], make_generator(seed)
         requests = [
             TableRequest(kind, table.num_embeddings, table.embedding_dim, options, name=table.name) for table in tables

@@ -9,6 +9,7 @@ from cce.kernels.cpu import (
     look_up_codes,
     look_up_ids,
     look_up_int8,
+    training_rows,
 )
 from cce.kernels.dispatch import Lookup
 from cce.kernels.gather_sum import gather_rows, gather_sum
@@ -27,4 +28,5 @@ __all__ = [
     "look_up_codes",
     "look_up_ids",
     "look_up_int8",
+    "training_rows",
 ]

@@ -177,9 +177,8 @@ def _look_up_one(table: RowTable, ids: Tensor) -> Tensor:
     if table.check_ids is not False:
         check_ids(ids, layout.num_embeddings, always=table.check_ids is True)
     vectors = gather_sum(table.codebook, layout.rows(ids.long()), sparse=table.sparse)
-    if layout.padding_idx is None:
-        return vectors
-    return vectors.masked_fill((ids == layout.padding_idx).unsqueeze(-1), 0)
+    left_out = layout.left_out(ids)
+    return vectors if left_out is None else vectors.masked_fill(left_out.unsqueeze(-1), 0)
 
 
 def _pool_one(table: RowTable, ids: Tensor, bags: Bags, place: int) -> Tensor:

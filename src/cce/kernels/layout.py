@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from cce.indexing import RowSource
+    from cce.indexing import RowMap, RowSource
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Layout:
     num_rows: int  # of the codebook
     sources: Sequence[RowSource]
     padding_idx: int | None = None
+    row_map: RowMap | None = None  # ids that have no row in it have the zero vector; sources take the others' rows
 
     @property
     def dim(self) -> int:
@@ -47,5 +48,15 @@ class Layout:
         return replace(self, columns=self.num_slots, terms=1)
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Rows `(n, columns, terms)` of ids `(n)`, in plain torch."""
+        """Rows `(n, columns, terms)` of ids `(n)`, in plain torch; those of ids without a row mean nothing."""
+        if self.row_map is not None:
+            ids = (self.row_map(ids) - 1).clamp(min=0)
         return rows_of(self.sources, ids).view(-1, self.columns, self.terms)
+
+    def left_out(self, ids: Tensor) -> Tensor | None:
+        """Which ids have the zero vector: the padding, and those without a row; None if there can be none."""
+        without = None if self.row_map is None else self.row_map(ids.long()) == 0
+        if self.padding_idx is None:
+            return without
+        padding = ids == self.padding_idx
+        return padding if without is None else padding | without

@@ -15,7 +15,7 @@ from cce.budget import FULL, FULL_SIZED, PAPER_METHOD
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection, plan_tables
-from cce.embeddings import METHODS, Clusterable, Embedding, TrainingDefaults, paper_schedule
+from cce.embeddings import METHODS, Clusterable, Finalizable, TrainingDefaults, paper_schedule
 from cce.models import create_model
 from cce.reclustering import ClusterSchedule, Refit
 
@@ -31,21 +31,17 @@ if TYPE_CHECKING:
 
 NETWORK_PARAMS = 1000  # a model with fewer beside its tables has no network
 COUNTED_ROWS = 1 << 16  # in which ids are counted at a time
-CODE_STATE_NBYTES = 2  # of an id in codes, besides the codes
-SMALLEST_NBYTES = 1 << 20  # that a refit may hold
 REFITTED_TABLES = 4  # at most, without being asked, unless there are rows enough
 ROWS_PER_ID = 4  # of ids with pointers, that are enough
 REFITTED_VALUES = 1 << 26  # of vectors, that are refitted without being asked: 4 million ids of 16
 
 
-def build_model(config: TrainConfig, schema: Schema, *, coded: bool = False) -> nn.Module:
-    """The model with its tables, or with the codes that they train as, from the seed alone."""
+def build_model(config: TrainConfig, schema: Schema) -> nn.Module:
+    """The model with its tables, from the seed alone."""
     check_choice("method", config.method, METHODS)
     seed_everything(config.seed)
     with explained_memory(config):
         tables = create_tables(config, schema)
-        if coded and isinstance(tables, EmbeddingCollection):
-            _let_be_codes(tables, code_bits(config), seed=config.seed)
     if config.codebook_dtype != "float32":
         tables.register_forward_hook(_as_float32)
     return create_model(config.model, schema, tables, **config.model_options)
@@ -61,16 +57,6 @@ def create_tables(config: TrainConfig, schema: Schema) -> EmbeddingCollection:
         seed=config.seed,
         dtype=getattr(torch, config.codebook_dtype),
     )
-
-
-def _let_be_codes(tables: EmbeddingCollection, bits: int, *, seed: int) -> None:
-    """Put codes in the place of the tables that can train as codes."""
-    generator = torch.Generator().manual_seed(seed)
-    for name, table in tables.tables.items():
-        assert isinstance(table, Embedding)
-        codes = table.as_codes(bits, generator=generator)
-        if codes is not None:
-            tables.tables[name] = codes
 
 
 def table_arguments(config: TrainConfig) -> dict[str, Any]:
@@ -106,28 +92,23 @@ def method_defaults(config: TrainConfig) -> TrainingDefaults:
     return METHODS[config.method].training_defaults(config.preset)
 
 
+def trains_as_rows(config: TrainConfig) -> bool:
+    """Whether tables of the method train as int8 rows, which are finalized afterwards."""
+    return method_defaults(config).trains_as_rows
+
+
 def num_refits(config: TrainConfig) -> int:
     """Rounds of refits: those of the method, unless the options say it, or where tables start."""
     if config.refits is not None:
         return config.refits
-    return method_defaults(config).refits if _trains_as_codes(config) else 0
-
-
-def code_bits(config: TrainConfig) -> int:
-    """Bits of the codes that tables train as; 0 for none."""
-    if config.code_bits is not None:
-        return config.code_bits
-    return method_defaults(config).code_bits if _trains_as_codes(config) else 0
-
-
-def _trains_as_codes(config: TrainConfig) -> bool:
-    """Whether tables of a method with codes train as codes: not where they start from other tables."""
-    return config.start_from is None
+    return method_defaults(config).refits if config.start_from is None and config.max_steps is None else 0
 
 
 def method_options(config: TrainConfig) -> dict[str, Any]:
     """Its `settings`, in a file a table of names and values, are an object here."""
     options = {**_start_options(config, config.method), **config.method_options}
+    if config.min_count is not None:
+        options["min_count"] = config.min_count
     if isinstance(options.get("settings"), dict):
         try:
             options["settings"] = ClusterSettings(**options["settings"])
@@ -143,16 +124,15 @@ def _start_options(config: TrainConfig, method: str) -> dict[str, Any]:
 
 
 def with_defaults(config: TrainConfig, data: PreparedData) -> TrainConfig:
-    """`config` with its budget, its rounds of refits, and the ids of each feature that have learned pointers."""
-    config = with_budget(config)
-    return complete_config(config, data.schema.vocabulary_sizes, cache(lambda: count_ids(data)))
+    """`config` with its budget and its rounds of refits."""
+    return complete_config(with_budget(config), data.schema.vocabulary_sizes, cache(lambda: count_ids(data)))
 
 
 def with_budget(config: TrainConfig) -> TrainConfig:
     """`config` with the cap that the method of its tables would have, if nothing else is said."""
-    num_rows = method_defaults(config).num_rows
     if not config.budget.is_full or config.method in FULL_SIZED:
         return config
+    num_rows = method_defaults(config).num_rows
     if num_rows is None:
         given = f"method {config.method!r}"
         raise ValueError(f"give one of cap, num_params, nbytes and compression with {given}, got none.")
@@ -170,31 +150,27 @@ def complete_config(
     count: how often each id occurs, asked for where it matters; None if nobody knows.
     """
     check_learning_of(config)
-    if not method_defaults(config).code_bits:
-        return _with_num_learned(config, count)
+    if not trains_as_rows(config):
+        return config
     is_told = config.refits is not None
-    config = _with_num_learned(replace(config, refits=num_refits(config), code_bits=code_bits(config)), count)
+    config = replace(config, refits=num_refits(config))
     if is_told or not config.refits or _is_worth_refits(config, vocabularies, count):
         return config
     return replace(config, refits=0)
 
 
 def check_learning_of(config: TrainConfig) -> None:
-    """Reject options of codes and refits for a method without them, and of clusterings for one that has them."""
-    learns_from_codes = method_defaults(config).code_bits > 0
-    for name in () if learns_from_codes else ("code_bits", "code_epochs", "refits"):
-        if getattr(config, name):
-            got = f"{name}={getattr(config, name)} with method {config.method!r}"
-            raise ValueError(f"{name} must be left out where no table trains as codes, got {got}.")
-    if learns_from_codes and config.says_when_to_cluster and config.cluster_schedule != "none":
+    """Reject options of int8 rows and refits for a method without them, and of clusterings for one that has them."""
+    if not trains_as_rows(config):
+        for name in ("row_lr", "refits", "min_count"):
+            if getattr(config, name):
+                got = f"{name}={getattr(config, name)} with method {config.method!r}"
+                raise ValueError(f"{name} must be left out where no table trains as int8 rows, got {got}.")
+    elif config.says_when_to_cluster and config.cluster_schedule != "none":
         raise ValueError(
-            f"method {config.method!r} is clustered once, after its codes are trained: leave out when to cluster, or "
+            f"method {config.method!r} is clustered once, after its rows are trained: leave out when to cluster, or "
             f"take method {PAPER_METHOD!r}."
         )
-    if learns_from_codes and config.code_bits == 0 and _trains_as_codes(config):
-        raise ValueError(f"code_bits must be 8 or 16 with method {config.method!r}, got 0.")
-    if config.code_epochs is not None and not code_bits(config):
-        raise ValueError(f"code_epochs must be left out where no table trains as codes, got {config.code_epochs}.")
 
 
 def _is_worth_refits(
@@ -207,7 +183,7 @@ def _is_worth_refits(
     """
     planned = plan_tables(vocabularies, config.embedding_dim, **table_arguments(config)).tables
     learned = {table.name for table in planned if table.method == config.method}
-    num_ids = sum(config.num_learned.get(name, vocabularies[name]) for name in learned)
+    num_ids = sum(_num_rows(config, name, vocabularies, count) for name in learned)
     if num_ids * config.embedding_dim > REFITTED_VALUES:
         return False
     if len(learned) <= REFITTED_TABLES:
@@ -216,20 +192,26 @@ def _is_worth_refits(
     return ROWS_PER_ID * num_ids <= num_rows
 
 
-def _with_num_learned(config: TrainConfig, count: Callable[[], Mapping[str, Tensor]] | None) -> TrainConfig:
-    """`config` with the number of ids of each feature that have learned pointers, if their counts are known.
+def _num_rows(
+    config: TrainConfig,
+    name: str,
+    vocabularies: Mapping[str, int],
+    count: Callable[[], Mapping[str, Tensor]] | None,
+) -> int:
+    """How many ids of a feature will have rows."""
+    least = config.min_count or method_defaults(config).min_count or 1
+    return vocabularies[name] if count is None else int((count()[name] >= least).sum())
 
-    The vector of an id that was seen twice says little about it, so clustering it adds nothing, takes centroids from
-    ids that matter, and its pointer costs as much as any: such ids stay hashed, or share a vector.
-    `docs/results.md` has the measurement.
-    """
-    defaults = method_defaults(config)
-    min_count = config.learned_min_count or defaults.min_count or 1
-    is_given = bool(config.num_learned) or "num_learned" in config.method_options
-    if count is None or defaults.min_count is None or min_count == 1 or is_given:
-        return config
-    num_learned = {name: defaults.num_learned(counts, min_count=min_count) for name, counts in count().items()}
-    return replace(config, num_learned=num_learned)
+
+def give_rows(model: nn.Module, data: PreparedData) -> None:
+    """Give rows to the ids that occur often enough in the training rows, if tables train as int8 rows."""
+    for collection in model.modules():
+        if isinstance(collection, EmbeddingCollection):
+            tables = {name: table for name, table in collection.tables.items() if isinstance(table, Finalizable)}
+            counts = count_ids(data) if tables else {}
+            for name, table in tables.items():
+                table.rows.name = f"feature {name!r}"
+                table.give_rows(counts[name])
 
 
 def count_ids(data: PreparedData) -> dict[str, Tensor]:
@@ -259,24 +241,15 @@ def build_refit(config: TrainConfig, model: nn.Module, data: PreparedData) -> Re
         data.rows("train"),
         folds=2 + has_network,
         spare_fold=has_network,
-        max_nbytes=config.refit_nbytes or _codes_nbytes(config, data.schema),
+        max_nbytes=config.refit_nbytes,
     )
     return refit if refit.features else None  # None: every table is small enough to be full
 
 
-def _codes_nbytes(config: TrainConfig, schema: Schema) -> int | None:
-    """About what codes hold in training; None if there are none."""
-    bits = code_bits(config)
-    if not bits:
-        return None
-    row = config.embedding_dim * bits // 8 + CODE_STATE_NBYTES
-    num_ids = sum(config.num_learned.get(name, size) for name, size in schema.vocabulary_sizes.items())
-    return max(num_ids * row, SMALLEST_NBYTES)
-
-
 def _has_network(model: nn.Module) -> bool:
     """Whether there is more to train between refits than a few factors."""
-    of_tables = {id(p) for module in model.modules() if isinstance(module, Clusterable) for p in module.parameters()}
+    tables = (module for module in model.modules() if isinstance(module, Clusterable | Finalizable))
+    of_tables = {id(parameter) for table in tables for parameter in table.parameters()}
     return sum(p.numel() for p in model.parameters() if id(p) not in of_tables) >= NETWORK_PARAMS
 
 

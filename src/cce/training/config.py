@@ -17,7 +17,7 @@ from cce.training.optimizer_rules import check_optimizer
 
 NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none"}
 LR_SCHEDULES = ("constant", "linear", "cosine")
-MAY_BE_ZERO = ("seed", "warmup_steps", "refits", "code_bits")
+MAY_BE_ZERO = ("seed", "warmup_steps", "refits")
 PRESETS = ("tuned", "paper")
 NETWORKS = ("auto", "always", "never")
 PRECISIONS = ("float32", "bf16")
@@ -68,13 +68,12 @@ class TrainConfig:
             *PRESETS,
         ),
     )
-    learned_min_count: int | None = field(
+    min_count: int | None = field(
         default=None,
-        metadata=_about("ids that training sees less often stay hashed, whatever the preset has for it"),
-    )
-    num_learned: dict[str, int] = field(
-        default_factory=dict,
-        metadata=_about("how many ids of a feature have learned pointers, instead of learned_min_count"),
+        metadata=_about(
+            f"occurrences in training after which an id has a row of its own; others read zeros (default for "
+            f"{DEFAULT_METHOD}: 2; 1 for all)"
+        ),
     )
     cap: int | None = field(
         default=None,
@@ -126,9 +125,9 @@ class TrainConfig:
         default_factory=dict, metadata=_about("further arguments of the optimizer, such as momentum=0.9")
     )
     lr: float = field(default=0.1, metadata=_about("learning rate"))
-    code_lr: float | None = field(
+    row_lr: float | None = field(
         default=None,
-        metadata=_about("learning rate of codes, which move as by Adam; left out: lr with Adam or its kin, else 0.003"),
+        metadata=_about("learning rate of int8 rows, which move as by Adam (default: lr with adam, adamw, else 0.003)"),
     )
     lr_schedule: str = field(default="constant", metadata=_about("what becomes of it after the warm-up", *LR_SCHEDULES))
     warmup_steps: int = field(default=0, metadata=_about("steps in which the learning rate rises to its value"))
@@ -141,7 +140,7 @@ class TrainConfig:
         default="auto",
         metadata=_about(
             "when tables are clustered; auto: after each of the first 6 epochs, one-epoch if there is one; "
-            "never if they train as codes",
+            "never if they train as int8 rows",
             *SCHEDULES,
         ),
     )
@@ -154,17 +153,6 @@ class TrainConfig:
     cluster_times: int | None = field(default=None, metadata=_about("cluster so many times"))
     cluster_policy: str = field(
         default="transfer", metadata=_about("what becomes of the optimizer's state", "transfer", "reset", "keep")
-    )
-    code_bits: int | None = field(
-        default=None,
-        metadata=_about(
-            f"8 or 16: bits of the codes that tables of {DEFAULT_METHOD} train as, until they are clustered after the "
-            "last epoch (default: 8)"
-        ),
-    )
-    code_epochs: float | None = field(
-        default=None,
-        metadata=_about("cluster codes after so many epochs, and train on; left out: after the last, or at the best"),
     )
     refits: int | None = field(
         default=None,
@@ -223,7 +211,7 @@ class TrainConfig:
             object.__setattr__(self, "method", PAPER_METHOD)
         self._check_types()
         check_plugins(self.plugins)
-        for name in ("model_options", "method_options", "optimizer_options", "num_learned"):
+        for name in ("model_options", "method_options", "optimizer_options"):
             if not isinstance(getattr(self, name), dict):
                 raise TypeError(f"{name} must be a table of names and values, got {getattr(self, name)!r}.")
         for each in fields(self):
@@ -257,10 +245,8 @@ class TrainConfig:
             check_range("threads", self.threads, 1, MAX_THREADS)
         if self.compression is not None and not 1 <= self.compression < math.inf:
             raise ValueError(f"compression must be finite and at least 1, got {self.compression}.")
-        for name, count in self.num_learned.items():
-            check_range(f"num_learned of {name!r}", count, 0, 2**63)
         check_start_scale("start_scale", self.start_scale, ("auto", *START_SCALES))
-        for name in ("lr", "code_lr", "weight_decay", "network_weight_decay"):
+        for name in ("lr", "row_lr", "weight_decay", "network_weight_decay"):
             if not 0 <= (getattr(self, name) or 0) < float("inf"):
                 raise ValueError(f"{name} must be finite and at least 0, got {getattr(self, name)}.")
 
@@ -275,9 +261,6 @@ class TrainConfig:
         for name, why in NOT_METHOD_OPTIONS.items():
             if name in self.method_options:
                 raise ValueError(f"method_options must leave out {name}: {why}, got {self.method_options[name]!r}.")
-        if self.preset == "paper" and self.learned_min_count not in (None, 1):
-            got = f"learned_min_count={self.learned_min_count}"
-            raise ValueError(f"preset 'paper' learns pointers of all ids: leave out learned_min_count, got {got}.")
         if self.logger is not None:
             check_choice("logger", self.logger, LOGGERS)
         check_metrics(self.metrics, group_by=self.group_by)
@@ -294,5 +277,4 @@ class TrainConfig:
         """What the tables may hold."""
         return Budget(
             *(self.cap, self.num_params, self.nbytes, self.compression, self.budget_rule),
-            num_learned=self.num_learned or None,
         )

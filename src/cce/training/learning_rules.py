@@ -1,4 +1,4 @@
-"""When and how tables learn pointers, said in one way: clusterings, codes and refits. No torch here."""
+"""When and how tables learn pointers, said in one way: clusterings and refits. No torch here."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cce.training.config import TrainConfig
 
-CODE_BITS = (0, 8, 16)
-
 
 def check_learning(config: TrainConfig) -> None:
     """Reject options that contradict each other, or themselves."""
     _check_when(config)
-    _check_codes(config)
 
 
 def _check_when(config: TrainConfig) -> None:
@@ -31,10 +28,3 @@ def _check_when(config: TrainConfig) -> None:
     epochs = config.cluster_at_epochs if isinstance(config.cluster_at_epochs, list) else []
     if not epochs or not all(type(epoch) in (int, float) and 0 < epoch < math.inf for epoch in epochs):
         raise ValueError(f"cluster_at_epochs must be a list of numbers above 0, got {config.cluster_at_epochs!r}.")
-
-
-def _check_codes(config: TrainConfig) -> None:
-    if config.code_bits not in (None, *CODE_BITS):
-        raise ValueError(f"code_bits must be 0, 8 or 16, got {config.code_bits}.")
-    if config.code_epochs is not None and not 0 < config.code_epochs < math.inf:
-        raise ValueError(f"code_epochs must be above 0, got {config.code_epochs}.")

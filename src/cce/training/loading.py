@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cce.collection import EmbeddingCollection
 from cce.embeddings import Embedding
 from cce.models import MODELS, find_model
 from cce.schema import Schema
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from torch import Tensor, nn
+    from torch import nn
 
     from cce.run_folder import RunFolder
     from cce.training.checkpoint import Checkpoint
@@ -39,7 +38,7 @@ def load_model(
     config = replace(config, model=trusted_model(config.model, model, checkpoint.path, trust_model=trust_model))
     find_model(config.model)  # what is wrong with its file is not the checkpoint's fault
     with explained_misfits(checkpoint.path):
-        made = build_model(config, read_schema(checkpoint), coded=checkpoint.state.get("is_coded", False))
+        made = build_model(config, read_schema(checkpoint))
         made.load_state_dict(checkpoint.model)
     return config, made
 
@@ -76,14 +75,10 @@ def read_schema(checkpoint: Checkpoint) -> Schema:
         return Schema.from_dict(checkpoint.get("schema", dict))
 
 
-def start_from(
-    model: nn.Module, run: Path, schema: Schema, *, name: str, seed: int, counts: Mapping[str, Tensor] | None = None
-) -> None:
+def start_from(model: nn.Module, run: Path, schema: Schema, *, name: str, seed: int) -> None:
     """Make `model`, whose name is `name`, as near as it gets to the best checkpoint of a run, or to a checkpoint.
 
     Both must be of the same kind of model, so no code is run that the user did not name.
-
-    counts: by feature, how often each id occurs in training, where it is known.
     """
     try:
         checkpoint, damage = open_checkpoint(run, best=True)
@@ -96,7 +91,7 @@ def start_from(
     if read_schema(checkpoint) != schema:
         raise ValueError(f"start_from must name a run on the same data set, got {str(run)!r}, which had other columns.")
     _, trained = load_model(checkpoint, model=name)
-    take_over(model, trained, generator=torch.Generator().manual_seed(seed), counts=counts)
+    take_over(model, trained, generator=torch.Generator().manual_seed(seed))
 
 
 @torch.no_grad()
@@ -105,15 +100,12 @@ def take_over(
     trained: nn.Module,
     *,
     generator: torch.Generator,
-    counts: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Copy what is the same in both models, and fit the tables that are not, the better the more an id counts."""
-    collections = [module for module in model.modules() if isinstance(module, EmbeddingCollection)]
-    own = {table: counts[name] for each in collections for name, table in each.tables.items()} if counts else {}
+    """Copy what is the same in both models, and fit the tables that are not."""
     sources = dict(trained.named_modules())
     tables = {name: table for name, table in model.named_modules() if isinstance(table, Embedding)}
     for name, table in tables.items():
-        _take_over_table(table, sources.get(name), name, generator, own.get(table))
+        _take_over_table(table, sources.get(name), name, generator)
     weights = {name: weight for name, weight in trained.state_dict().items() if not _is_inside(name, tables)}
     missing, unexpected = model.load_state_dict(weights, strict=False)
     missing = [name for name in missing if not _is_inside(name, tables)]
@@ -123,17 +115,13 @@ def take_over(
         )
 
 
-def _take_over_table(
-    table: Embedding, source: nn.Module | None, name: str, generator: torch.Generator, counts: Tensor | None
-) -> None:
+def _take_over_table(table: Embedding, source: nn.Module | None, name: str, generator: torch.Generator) -> None:
     if not isinstance(source, Embedding) or source.embedding_dim != table.embedding_dim:
         raise ValueError(f"start_from must name a run with a table {name!r} of embedding_dim={table.embedding_dim}.")
     if _shapes(source) == _shapes(table) and type(source) is type(table):
         table.load_state_dict(source.state_dict())
-    elif counts is None:
-        table.fit_to(source.to_dense(), generator=generator)
     else:
-        table.fit_where_it_counts(source.to_dense, counts, generator=generator)
+        table.fit_to(source.to_dense(), generator=generator)
 
 
 def _shapes(table: Embedding) -> dict[str, tuple[int, ...]]:

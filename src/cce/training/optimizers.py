@@ -11,16 +11,14 @@ import torch
 from torch.optim import Optimizer
 
 from cce.checks import check_choice
-from cce.embeddings import Embedding
-from cce.optim import SGD, LazyAdam, PointerDescent, RowwiseAdagrad, has_codes
+from cce.embeddings import Embedding, Finalizable
+from cce.optim import SGD, Adagrad, Adam, AdamW, LazyAdam, RowwiseAdagrad
 from cce.training.config import LR_SCHEDULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from torch import nn
-
-    from cce.distributed import Ranks
 
 
 def _snake(name: str) -> str:
@@ -35,8 +33,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     if inspect.isclass(kind) and issubclass(kind, Optimizer) and kind not in (Optimizer, torch.optim.LBFGS)
 }
 OPTIMIZERS |= {"sgd": SGD, "rowwise_adagrad": RowwiseAdagrad, "lazy_adam": LazyAdam}  # ours
-LIKE_ADAM = ("adam", "adamw", "adamax", "nadam", "radam", "lazy_adam", "sparse_adam")  # a step is of the size of lr
-CODE_LR = 0.003  # where the learning rate is that of another kind of step
+WITH_INT8_ROWS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "adagrad": Adagrad, "sgd": SGD}
 TABLES_ONLY = {"sparse_adam": "adam"}  # these take sparse gradients only: the rest of a model is trained by another
 
 
@@ -45,37 +42,34 @@ def create_optimizers(
     model: nn.Module,
     *,
     lr: float,
-    code_lr: float | None = None,
+    row_lr: float | None = None,
     weight_decay: float = 0.0,
     network_weight_decay: float = 0.0,
     options: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    ranks: Ranks | None = None,
 ) -> list[Optimizer]:
-    """One optimizer for all parameters, or one for the tables and one for the rest; another for codes, if there are.
+    """One optimizer for all parameters, int8 rows included, or one for the tables and one for the rest.
 
-    code_lr: of codes, if it is not `default_code_lr`.
+    row_lr: of int8 rows, if it is not the optimizer's own choice.
     weight_decay: of the tables; network_weight_decay: of the rest.
-    seed, ranks: for codes, which are rounded at random, and of which the optimizer itself adds up the gradients.
     """
     check_choice("optimizer", name, sorted(OPTIMIZERS))
-    codes: list[Optimizer] = []
-    if has_codes(model):
-        own = default_code_lr(name, lr) if code_lr is None else code_lr
-        codes = [PointerDescent(model, own, weight_decay=weight_decay, seed=seed, ranks=ranks)]
-    decays = (weight_decay, network_weight_decay)
-    return [*_create_all(name, model, decays, {"lr": lr, **(options or {})}), *codes]
-
-
-def default_code_lr(name: str, lr: float) -> float:
-    """The learning rate of codes beside an optimizer: its own, if its steps are as those of codes."""
-    return lr if name in LIKE_ADAM else CODE_LR
+    arguments: dict[str, Any] = {"lr": lr, **(options or {})}
+    has_rows = any(isinstance(module, Finalizable) and not module.is_final for module in model.modules())
+    if has_rows:
+        check_choice("optimizer of int8 rows", name, WITH_INT8_ROWS)
+        arguments |= {} if row_lr is None else {"row_lr": row_lr}
+    kinds = OPTIMIZERS | (WITH_INT8_ROWS if has_rows else {})
+    return _create_all(name, model, (weight_decay, network_weight_decay), arguments, kinds)
 
 
 def _create_all(
-    name: str, model: nn.Module, decays: tuple[float, float], arguments: Mapping[str, Any]
+    name: str,
+    model: nn.Module,
+    decays: tuple[float, float],
+    arguments: Mapping[str, Any],
+    optimizers: Mapping[str, type[Optimizer]],
 ) -> list[Optimizer]:
-    """Those of all that requires gradients, which scales of codes do not; `decays` are of the tables and the rest."""
+    """Those of all that requires gradients; `decays` are of the tables and the rest."""
     of_tables = {id(p) for table in model.modules() if isinstance(table, Embedding) for p in table.parameters()}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     tables = [parameter for parameter in trained if id(parameter) in of_tables]
@@ -83,21 +77,26 @@ def _create_all(
     if name in TABLES_ONLY:
         kinds = (name, TABLES_ONLY[name])
         parts = zip(kinds, (tables, rest), decays, strict=True)
-        return [_create(kind, some, decay, arguments) for kind, some, decay in parts if some]
+        return [_create(optimizers[kind], kind, some, decay, arguments) for kind, some, decay in parts if some]
     if decays[0] == decays[1] or not tables:
-        return [_create(name, trained, decays[1], arguments)]
+        return [_create(optimizers[name], name, trained, decays[1], arguments)]
     groups = [{"params": tables}, {"params": rest, "weight_decay": decays[1]}]
-    return [_create(name, groups, decays[0], arguments, decays=True)]
+    return [_create(optimizers[name], name, groups, decays[0], arguments, decays=True)]
 
 
 def _create(
-    name: str, parameters: list[Any], weight_decay: float, arguments: Mapping[str, Any], *, decays: bool = False
+    kind: type[Optimizer],
+    name: str,
+    parameters: list[Any],
+    weight_decay: float,
+    arguments: Mapping[str, Any],
+    *,
+    decays: bool = False,
 ) -> Optimizer:
     """An optimizer; `decays` says that some group has weight decay. 0 is none, whatever the optimizer's default is."""
-    kind = OPTIMIZERS[name]
-    if decays or weight_decay or "weight_decay" in inspect.signature(kind).parameters:
+    known = [parameter for parameter in _parameters_of(kind) if parameter != "params"]
+    if decays or weight_decay or "weight_decay" in known:
         arguments = {**arguments, "weight_decay": weight_decay}
-    known = [parameter for parameter in inspect.signature(kind).parameters if parameter != "params"]
     for argument in arguments:
         if argument not in known:
             raise ValueError(f"optimizer {name!r} has no option {argument!r}; its options are {', '.join(known)}.")
@@ -106,6 +105,11 @@ def _create(
     except (TypeError, ValueError, RuntimeError) as error:
         given = ", ".join(f"{argument}={value!r}" for argument, value in arguments.items())
         raise ValueError(f"optimizer {name!r} could not be made with {given}: {error}") from error
+
+
+def _parameters_of(kind: type[Optimizer]) -> list[str]:
+    """The arguments of an optimizer, and of those that it extends."""
+    return list(dict.fromkeys(name for base in kind.__mro__[:3] for name in inspect.signature(base).parameters))
 
 
 def learning_rate_factor(step: int, *, schedule: str, warmup_steps: int, total_steps: int) -> float:
@@ -122,8 +126,8 @@ def learning_rate_factor(step: int, *, schedule: str, warmup_steps: int, total_s
     return 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
 
 
-def set_learning_rate(optimizers: Iterable[Optimizer], lr: float, code_lr: float | None = None) -> None:
+def set_learning_rate(optimizers: Iterable[Optimizer], lr: float) -> None:
     """Set the learning rate of every group. It follows from the step, so a resumed run has nothing to remember."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = lr if code_lr is None or not isinstance(optimizer, PointerDescent) else code_lr
+            group["lr"] = lr

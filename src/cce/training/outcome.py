@@ -15,7 +15,6 @@ import torch
 from cce.collection import readable_path
 from cce.diagnostics import clustering_nbytes, gradient_nbytes, summary
 from cce.distributed import broadcast
-from cce.embeddings import FITTED_AT_A_TIME
 from cce.records import RunRecord
 from cce.training.building import build_model
 from cce.training.checkpoint import read_best
@@ -49,7 +48,7 @@ def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, int, lis
     best, damage = broadcast(found, session.ranks)
     if best is None:
         return session.model, session.step, damage
-    model = build_model(session.config, session.data.schema, coded=session.is_coded)
+    model = build_model(session.config, session.data.schema)
     model.load_state_dict(best[0])
     return model.to(session.device), best[1], damage
 
@@ -87,7 +86,7 @@ def keep_record(
 
 def _curve_before_finalize(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     """The validations that the log has of tables before their int8 rows became pointers."""
-    end = max((index for index, line in enumerate(lines) if line["kind"] == "codes"), default=0)
+    end = max((index for index, line in enumerate(lines) if line["kind"] == "finalize"), default=0)
     return [
         {name: math.nan if value is None else value for name, value in line.items() if name != "kind"}
         for line in lines[:end]
@@ -105,7 +104,7 @@ def _tables(ledger: Footprints, session: Session, clustered: Collection[str]) ->
     peaks = _peaks(session, modules, clustered)
     found = []
     for table in ledger.tables:
-        codes = session.codes.get(table.name)
+        codes = session.trained_nbytes.get(table.name)
         held = codes or {
             "codes": 0,
             "gradients": gradient_nbytes(modules[table.name], sparse=session.config.sparse),
@@ -129,13 +128,13 @@ def _peaks(session: Session, modules: Mapping[str, nn.Module], clustered: Collec
     Tables are clustered side by side, but codes one after the other. When tables are refitted their codes are gone.
     """
     peaks = {name: clustering_nbytes(modules[name]) for name in clustered}
-    coded = {name: clustering_nbytes(modules[name], block_size=FITTED_AT_A_TIME) for name in session.codes}
+    coded = {name: clustering_nbytes(modules[name]) for name in session.trained_nbytes}
     if coded:
         largest = max(coded, key=lambda name: coded[name])
         peaks[largest] = max(peaks.get(largest, 0), coded[largest])
     names = {module: name for name, module in modules.items()}
     refitted = {names[module]: nbytes for module, nbytes in _refitted(session).items()}
-    freed = sum(sum(codes.values()) for codes in session.codes.values())
+    freed = sum(sum(codes.values()) for codes in session.trained_nbytes.values())
     more = max(0, sum(refitted.values()) - freed)
     if more > sum(peaks.values()):
         peaks = {name: more * nbytes // sum(refitted.values()) for name, nbytes in refitted.items()}

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cce.collection import plan_tables
-from cce.embeddings import METHODS
 from cce.footprint import Footprint, Footprints
-from cce.training.building import code_bits, complete_config, method_options, num_refits, table_arguments, with_budget
+from cce.training.building import (
+    complete_config,
+    method_defaults,
+    method_options,
+    num_refits,
+    table_arguments,
+    trains_as_rows,
+    with_budget,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,15 +26,17 @@ if TYPE_CHECKING:
 
     from cce.training.config import TrainConfig
 
+ROW_STATE_NBYTES = 4  # of an id with an int8 row, besides its values
+
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The tables of a run, and what makes them: arguments of the method's class, codes that they train as, refits."""
+    """The tables of a run, and what makes them: arguments of the method's class, rounds of refits."""
 
     tables: Footprints
     options: dict[str, Any]
     refits: int = 0
-    code_bits: int = 0
+    min_count: int = 0  # occurrences after which an id has a row; 0 where none are earned
 
 
 def plan_run(
@@ -46,25 +55,25 @@ def plan_run(
     config = with_budget(config)
     budget = replace(config.budget, power=power)  # or say first that it is wrong
     config = _completed(config, vocabularies, counts)
-    budget = replace(budget, num_learned=config.num_learned or None)
     given = config.method_options
     settings = {"settings": given["settings"]} if "settings" in given else {}  # no size depends on them
     config = replace(config, method_options={name: value for name, value in given.items() if name not in settings})
     arguments = table_arguments(config) | {"budget": budget}
     itemsize = getattr(torch, config.codebook_dtype).itemsize
     tables = plan_tables(vocabularies, config.embedding_dim, **arguments, itemsize=itemsize)
-    bits, options = code_bits(config), method_options(config)
-    coded = tuple(
-        replace(table, codes_nbytes=_codes_nbytes(table, options, bits)) if table.method == config.method else table
-        for table in tables.tables
-    )
-    return RunPlan(Footprints(coded), options | settings, num_refits(config), bits)
+    options, least = method_options(config), 0
+    if trains_as_rows(config):
+        least = config.min_count or method_defaults(config).min_count or 1
+        planned = (_with_rows(t, counts, least) if t.method == config.method else t for t in tables.tables)
+        tables = Footprints(tuple(planned))
+    return RunPlan(tables, options | settings, num_refits(config), least)
 
 
-def _codes_nbytes(table: Footprint, options: Mapping[str, Any], bits: int) -> int:
-    """Bytes of the codes that a table trains as; 0 for none."""
-    kind, size = METHODS[table.method], (table.num_embeddings, table.embedding_dim)
-    return kind.codes_nbytes(*size, kind.complete_options(options) | table.sizes, bits) if bits else 0
+def _with_rows(table: Footprint, counts: Mapping[str, Tensor] | None, least: int) -> Footprint:
+    """What a table holds as int8 rows, and as pointers of the ids that have rows."""
+    num_rows = table.num_embeddings if counts is None else int((counts[table.name] >= least).sum())
+    pointers = table.pointer_nbytes * num_rows // table.num_embeddings
+    return replace(table, pointer_nbytes=pointers, codes_nbytes=num_rows * (table.embedding_dim + ROW_STATE_NBYTES))
 
 
 def _completed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import torch
 from cce.distributed import broadcast
 from cce.optim import RowOptimizer
 from cce.reclustering import Fold, cross_entropy
-from cce.training.monitoring import event_values
 from cce.training.optimizers import learning_rate_factor, set_learning_rate
 from cce.training.outcome import best_model
 
@@ -44,7 +44,7 @@ def refit_tables(session: Session) -> dict[str, dict[str, Any]]:
     if ranks.is_main:
         if refit.network_fold is not None and not is_last:
             train_network(session, refit.network_fold, seed)
-        values = {name: event_values(event) for name, event in events.items()}
+        values = {name: asdict(event) for name, event in events.items()}
         sent = values, session.model.state_dict(), refit.state_dict()
     if ranks.world_size > 1:
         sent = broadcast(sent, ranks)

@@ -12,10 +12,11 @@ import torch
 
 from cce.data import MANIFEST
 from cce.distributed import ParallelModel, Ranks, broadcast
+from cce.embeddings import Finalizable
 from cce.models import find_model
-from cce.optim import RowOptimizer, has_codes
+from cce.optim import RowOptimizer
 from cce.run_folder import CONFIG, RunFolder
-from cce.training.building import build_model, build_refit, build_schedule, code_bits, count_ids
+from cce.training.building import build_model, build_refit, build_schedule, give_rows
 from cce.training.checkpoint import (
     Checkpoint,
     checkpoint_path,
@@ -29,7 +30,7 @@ from cce.training.checkpoint import (
 from cce.training.config import MAY_CHANGE, MAY_MOVE
 from cce.training.loading import start_from
 from cce.training.monitoring import Stopwatch
-from cce.training.optimizers import create_optimizers, default_code_lr, learning_rate_factor, set_learning_rate
+from cce.training.optimizers import create_optimizers, learning_rate_factor, set_learning_rate
 from cce.training.options import make_config
 from cce.training.random_numbers import random_state, restore_random_state
 from cce.training.scoring import group_column, score
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Everything that changes during a run. `weights` are those of a saved model, whose tables are coded or not."""
+    """Everything that changes during a run. `weights` are those of a saved model."""
 
     def __init__(
         self,
@@ -57,7 +58,6 @@ class Session:
         *,
         ranks: Ranks,
         weights: dict[str, Tensor] | None = None,
-        coded: bool = True,
     ) -> None:
         self.config, self.data, self.ranks = config, data, ranks
         if config.sparse and ranks.world_size > 1:
@@ -65,16 +65,14 @@ class Session:
             raise ValueError(f"sparse must be False with several processes, which sum dense gradients, got {got}.")
         self.device = ranks.device(config.device)
         self.groups = None if config.group_by is None else group_column(data.schema, config.group_by)
-        model = build_model(config, data.schema, coded=coded and code_bits(config) > 0)
+        model = build_model(config, data.schema)
         if weights is not None:
             model.load_state_dict(weights)  # before there are optimizers: it may replace parameters
         elif config.start_from is not None:
-            counts = count_ids(data)
-            run = Path(config.start_from)
-            start_from(model, run, data.schema, name=config.model, seed=config.seed, counts=counts)
+            start_from(model, Path(config.start_from), data.schema, name=config.model, seed=config.seed)
+        else:
+            give_rows(model, data)
         self.model = model.to(self.device)
-        if weights is None and config.code_lr is not None and not has_codes(model):
-            raise ValueError(f"code_lr must be left out where no table trains as codes, got {config.code_lr}.")
         self.loader = data.loader(
             "train",
             batch_size=config.batch_size // config.accumulate,
@@ -90,8 +88,8 @@ class Session:
         self.total_steps = min(config.epochs * self.steps_per_epoch, config.max_steps or 2**63)
         self.equip()
         self.stopping, self.stopwatch = EarlyStopping(config.best_by), Stopwatch()
-        self.codes: dict[str, dict[str, int]] = {}  # what tables held that are no longer coded
-        self.coded_step = -1  # of the last checkpoint of codes, from which a run of more epochs goes on
+        self.trained_nbytes: dict[str, dict[str, int]] = {}  # what tables held that are final now
+        self.rows_step = -1  # of the last checkpoint of int8 rows, from which a run of more epochs goes on
         self.num_refits = 0
         self.curve: list[dict[str, float]] = []  # of validations
         self.step, self.is_stopped = 0, False
@@ -100,11 +98,11 @@ class Session:
     def equip(self) -> None:
         """Make what belongs to the tables as they are now."""
         config = self.config
-        self.is_coded = code_bits(config) > 0 and has_codes(self.model)
+        self.has_int8_rows = any(isinstance(m, Finalizable) and not m.is_final for m in self.model.modules())
         self.optimizers = self.new_optimizers()
-        self.parallel = ParallelModel(self.model, self.ranks)  # after optimizers: one may take parameters over
+        self.parallel = ParallelModel(self.model, self.ranks)
         self.schedule, self.refit = None, None
-        if not self.is_coded:
+        if not self.has_int8_rows:
             self.schedule = build_schedule(config, self.model, self.optimizers, self.steps_per_epoch)
             self.refit = build_refit(config, self.model, self.data)
 
@@ -115,26 +113,17 @@ class Session:
             config.optimizer,
             self.model,
             lr=config.lr,
-            code_lr=config.code_lr,
+            row_lr=config.row_lr,
             weight_decay=config.weight_decay,
             network_weight_decay=config.network_weight_decay,
             options=config.optimizer_options,
-            seed=config.seed,
-            ranks=self.ranks,
         )
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do but the test."""
         is_refitted = self.refit is None or self.num_refits >= (self.config.refits or 0)
-        return self.is_trained and not self.is_coded and is_refitted
-
-    @property
-    def has_coded_enough(self) -> bool:
-        """Whether codes are to be clustered now."""
-        epochs = self.config.code_epochs
-        is_due = epochs is not None and self.step >= round(epochs * self.steps_per_epoch)
-        return self.is_coded and (is_due or self.is_trained)
+        return self.is_trained and not self.has_int8_rows and is_refitted
 
     @property
     def is_trained(self) -> bool:
@@ -204,9 +193,7 @@ class Session:
             warmup_steps=self.config.warmup_steps,
             total_steps=self.total_steps,
         )
-        lr, code_lr = self.config.lr, self.config.code_lr
-        own = default_code_lr(self.config.optimizer, lr) if code_lr is None else code_lr
-        set_learning_rate(self.optimizers, lr * factor, own * factor)
+        set_learning_rate(self.optimizers, self.config.lr * factor)
 
     def save(self, folder: RunFolder) -> None:
         """Write a checkpoint, and remove those that are no longer needed."""
@@ -215,7 +202,7 @@ class Session:
         if self.ranks.is_main:
             weights, lagging = self._caught_up_weights()
             write_checkpoint(folder.checkpoints, self.step, weights, self.state_dict() | {"lagging": lagging})
-            keep = (self.stopping.best_step, self.coded_step)
+            keep = (self.stopping.best_step, self.rows_step)
             prune_checkpoints(folder.checkpoints, keep_last=self.config.keep_last, keep=keep)
 
     def catch_up(self) -> None:
@@ -244,7 +231,7 @@ class Session:
         if ranks.is_main and list_checkpoints(folder.checkpoints):
             latest, damage = read_latest(folder.checkpoints)
             with explained_misfits(latest.path):
-                latest = _in_codes(latest, config)
+                latest = _with_int8_rows(latest, config)
             found = (str(latest.path), latest.step, latest.model, latest.state, damage)
         found = broadcast(found, ranks)
         if found is None:  # killed before the first checkpoint
@@ -256,7 +243,7 @@ class Session:
         if checkpoint.get("data", str) != fingerprint(data):
             raise ValueError(f"data must be the data set that the run began with, but {config.data} has changed.")
         with explained_misfits(checkpoint.path):
-            session = cls(config, data, ranks=ranks, weights=weights, coded=state.get("is_coded", False))
+            session = cls(config, data, ranks=ranks, weights=weights)
             session.load_state_dict(state)
         return session, damage
 
@@ -272,9 +259,9 @@ class Session:
             "loader": self.loader.state_dict(),
             "stopping": self.stopping.state_dict(),
             "is_stopped": self.is_stopped,
-            "is_coded": self.is_coded,
-            "codes": self.codes,
-            "coded_step": self.coded_step,
+            "has_int8_rows": self.has_int8_rows,
+            "trained_nbytes": self.trained_nbytes,
+            "rows_step": self.rows_step,
             "num_refits": self.num_refits,
             "refit": None if self.refit is None else self.refit.state_dict(),
             "curve": self.curve,
@@ -296,7 +283,7 @@ class Session:
         self.loader.load_state_dict(state["loader"])
         self.stopping.load_state_dict(state["stopping"])
         self.step, self.is_stopped, self.curve = state["step"], state["is_stopped"], state["curve"]
-        self.codes, self.coded_step = state.get("codes", {}), state.get("coded_step", -1)  # older ones have none
+        self.trained_nbytes, self.rows_step = state["trained_nbytes"], state["rows_step"]
         if self.refit is not None and self.is_trained:  # or there are more epochs now, and refits come after them
             self.num_refits = state["num_refits"]
             self.refit.load_state_dict(state["refit"])
@@ -305,12 +292,12 @@ class Session:
         restore_random_state(state["random"])
 
 
-def _in_codes(latest: Checkpoint, config: TrainConfig) -> Checkpoint:
-    """The last checkpoint of codes, if these were clustered at the end of a run that is now to have more steps."""
-    step, state = latest.state.get("coded_step", -1), latest.state
+def _with_int8_rows(latest: Checkpoint, config: TrainConfig) -> Checkpoint:
+    """The last checkpoint of int8 rows, if these were finalized at the end of a run that is now to have more steps."""
+    step, state = latest.state["rows_step"], latest.state
     path = checkpoint_path(latest.path.parent, step)
     is_trained = state["is_stopped"] or state["loader"]["epoch"] >= config.epochs or step >= (config.max_steps or 2**63)
-    return latest if state.get("is_coded") or is_trained or not path.exists() else read_checkpoint(path)
+    return latest if state["has_int8_rows"] or is_trained or not path.exists() else read_checkpoint(path)
 
 
 def _check_begun(checkpoint: Checkpoint, config: TrainConfig) -> None:

@@ -1,11 +1,12 @@
-"""What happens to tables between and after the steps of a run: clusterings, the end of codes, refits."""
+"""What happens to tables between and after the steps of a run: clusterings, finalize, refits."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from cce.training.codes import cluster_codes
+from cce.text import format_bytes
+from cce.training.finalizing import finalize_tables
 from cce.training.monitoring import event_values
 from cce.training.refitting import go_back_to_best, refit_tables
 
@@ -57,23 +58,21 @@ class TableEvents(ABC):
                 self.write("cluster", table=table, **event_values(event))
             self.progress.say(f"step {session.step:,}: clustered {len(events)} tables")
 
-    def cluster_codes(self) -> None:
-        """Codes become pointers: those of the best model after the last epoch, or those of a step in the middle."""
-        session, is_last = self.session, self.session.is_trained
-        if is_last:
-            session.coded_step = session.step
-            self.save()
+    def finalize(self) -> None:
+        """Int8 rows become pointers: those of the best model."""
+        session = self.session
+        session.rows_step = session.step
+        self.save()
         with session.stopwatch("cluster"):
-            if is_last:
-                go_back_to_best(session, self.folder)
+            go_back_to_best(session, self.folder)
             self.guard.check_weights()
-            names = cluster_codes(session)
-        self.write("codes", tables=names)
-        what = f"clustered the codes of {len(names)} tables"
-        if is_last:
-            self._end_event(what)
-        else:
-            self.progress.say(f"step {session.step:,}: {what}")
+            finalized = finalize_tables(session)
+        best = f", from the rows of step {session.stopping.best_step:,}" if session.stopping.best_step >= 0 else ""
+        self.write("finalize", tables=[table.name for table in finalized.tables])
+        session.stopping.forget()
+        session.curve.clear()
+        before, after = format_bytes(finalized.before), format_bytes(finalized.nbytes)
+        self._end_event(f"finalized {len(finalized.tables)} tables{best}: {before} of int8 rows, now {after}")
 
     def refit(self) -> None:
         """A round of refits of the best model."""

@@ -114,8 +114,6 @@ class Trainer(TableEvents):
             while not session.is_trained:
                 for pieces, num_rows in session.batches():
                     self.cluster_if_due()
-                    if session.has_coded_enough:
-                        self.cluster_codes()
                     self.train_step(pieces, num_rows)
                     self._after_step(num_rows)
                     self._leave_if_asked()
@@ -123,8 +121,8 @@ class Trainer(TableEvents):
                         break
                 else:
                     session.is_stopped = session.stopping.end_epoch() and self.config.early_stopping
-            if session.has_coded_enough:
-                self.cluster_codes()
+            if session.has_int8_rows:
+                self.finalize()
                 self._leave_if_asked()
             while not session.is_done:
                 self.refit()

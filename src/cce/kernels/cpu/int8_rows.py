@@ -14,6 +14,8 @@ from cce.kernels.cpu.loops import (
     CODEBOOK,
     COLUMNS,
     FIRST_SLOT,
+    MAP_BITS,
+    MAP_RANKS,
     NUM_EMBEDDINGS,
     NUM_FEATURE_COLUMNS,
     OUT,
@@ -89,15 +91,15 @@ def _look_up(
     run: Any,
 ) -> Any:
     """Vectors of examples `first` to `last` of all features; False if an id is out of range."""
-    mixed = np.empty((3, BLOCK), np.uint64)
+    mixed = np.empty((4, BLOCK), np.uint64)
     for begin in range(first, last, BLOCK):  # the vectors of a block of examples stay in the cache
         count = min(BLOCK, last - begin)
         for f in range(len(features)):
             feature = features[f]
             own_slots = slots[feature[FIRST_SLOT] : feature[FIRST_SLOT] + feature[COLUMNS] * feature[TERMS]]
             at = ids + begin * id_stride + feature[PLACE] * feature_stride
-            limits = (feature[NUM_EMBEDDINGS], feature[PADDING])
-            if fill_rows(own_slots, *limits, at, id_bytes, id_stride, 0, count, rows, 0, mixed) >= 0:
+            num_ids, left_out = feature[NUM_EMBEDDINGS], (feature[PADDING], feature[MAP_BITS], feature[MAP_RANKS])
+            if fill_rows(own_slots, num_ids, left_out, at, id_bytes, id_stride, 0, count, rows, 0, mixed) >= 0:
                 return False
             _sum(feature, rows, count, out + begin * out_stride + 4 * feature[OUT], out_stride, run)
     return True

@@ -19,7 +19,8 @@ from cce.kernels.cpu.sums import gather_block, scatter_block
 Array = np.ndarray[Any, Any]
 
 # columns of the table of features
-(PLACE, NUM_EMBEDDINGS, PADDING, CODEBOOK, COLUMNS, TERMS, WIDTH, OUT, FIRST_SLOT, NUM_FEATURE_COLUMNS) = range(10)
+(PLACE, NUM_EMBEDDINGS, PADDING, CODEBOOK, COLUMNS, TERMS, WIDTH, OUT, FIRST_SLOT) = range(9)
+MAP_BITS, MAP_RANKS, NUM_FEATURE_COLUMNS = range(9, 12)  # of a row map; 0: ids are rows themselves
 FEATURE, FIRST_COLUMN, UNIT_COLUMNS = range(3)  # columns of the table of units of backward work
 NO_ID = -1
 
@@ -58,7 +59,7 @@ def look_up(
     compiled code frees its own arrays after they were last named, whoever still has their address.) The answer is
     `NO_ID`, or another number if an id was out of range.
     """
-    scratch = np.empty((3, BLOCK), np.uint64)
+    scratch = np.empty((4, BLOCK), np.uint64)
     seen = np.empty(SMALL_IDS, np.uint16)
     num_chunks = (batch + CHUNK - 1) // CHUNK
     keep = len(starts) > 0
@@ -89,7 +90,7 @@ def look_up(
             wrong = fill_rows(
                 own_slots,
                 features[f, NUM_EMBEDDINGS],
-                features[f, PADDING],
+                (features[f, PADDING], features[f, MAP_BITS], features[f, MAP_RANKS]),
                 at + done * stride,
                 size_of_id,
                 stride,
@@ -186,7 +187,7 @@ def look_up_bags(
     The vectors of a block of ids are composed in `workspace` and then added, times their `weights` (none: empty), to
     their bags.
     """
-    scratch = np.empty((3, BLOCK), np.uint64)
+    scratch = np.empty((4, BLOCK), np.uint64)
     total = sizes[1]
     for f in range(len(features)):
         shape = (features[f, COLUMNS], features[f, TERMS], features[f, WIDTH])
@@ -204,7 +205,7 @@ def look_up_bags(
             wrong = fill_rows(
                 own_slots,
                 features[f, NUM_EMBEDDINGS],
-                features[f, PADDING],
+                (features[f, PADDING], features[f, MAP_BITS], features[f, MAP_RANKS]),
                 ids + value * id_bytes,
                 id_bytes,
                 id_bytes,

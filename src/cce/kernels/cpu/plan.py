@@ -20,7 +20,7 @@ from cce.kernels.cpu.rows import BLOCK
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cce.indexing import Version
+    from cce.indexing import RowMap, Version
     from cce.kernels.layout import Layout
 
 Array = np.ndarray[Any, Any]
@@ -77,9 +77,9 @@ class LaunchPlan:
         self.chunk_values = CHUNK * max(layout.dim for layout in layouts)  # of the vectors of a chunk of ids
         self.state: list[Tensor] = []
         self.slots = np.array([line for layout in layouts for line in self._slot_lines(layout)], dtype=np.int64)
+        self.groups = self._make_groups()
         self.state = list({id(tensor): tensor for tensor in self.state}.values())
         self._addresses = [tensor.data_ptr() for tensor in self.state]
-        self.groups = self._make_groups()
         self._shares: dict[int, list[WorkShare]] = {}
         self._starts: tuple[int, tuple[Array, int]] | None = None
 
@@ -167,10 +167,17 @@ class LaunchPlan:
             line[loops.PADDING] = -1 if layout.padding_idx is None else layout.padding_idx
             line[loops.COLUMNS], line[loops.TERMS] = layout.columns, layout.terms
             line[loops.WIDTH], line[loops.OUT], line[loops.FIRST_SLOT] = layout.width, out, first_slot
+            if layout.row_map is not None:
+                line[loops.MAP_BITS], line[loops.MAP_RANKS] = self._map_addresses(layout.row_map)
             groups.setdefault(specialise(layout), []).append(line)
             out += layout.dim
             first_slot += layout.num_slots
         return [(specialisation, np.array(lines, dtype=np.int64)) for specialisation, lines in groups.items()]
+
+    def _map_addresses(self, row_map: RowMap) -> tuple[int, int]:
+        tensors = (check_readable(row_map.bits, "a row map"), check_readable(row_map.ranks, "a row map"))
+        self.state += tensors
+        return tensors[0].data_ptr(), tensors[1].data_ptr()
 
     def _slot_lines(self, layout: Layout) -> list[list[int]]:
         entries = describe(layout.sources)
@@ -178,7 +185,8 @@ class LaunchPlan:
         if needed > layout.num_rows:  # compiled loops would read what lies behind the codebook
             raise ValueError(f"codebook must have at least {needed} rows, got {layout.num_rows}.")
         lines = [self._slot_line(entry) for entry in entries]
-        if all(entry.num_learned >= layout.num_embeddings for entry in entries if entry.kind is SlotKind.LEARNED):
+        num_ids = layout.num_embeddings if layout.row_map is None else layout.row_map.num_rows
+        if all(entry.num_learned >= num_ids for entry in entries if entry.kind is SlotKind.LEARNED):
             _read_four_at_once(entries, lines)
         return lines
 

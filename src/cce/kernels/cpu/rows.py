@@ -26,8 +26,10 @@ LEARNED_FOUR = 7  # four pointers side by side, of 4 or 16 bits each: the first 
 _MIX_1, _MIX_2 = np.uint64(MIX_1 % 2**64), np.uint64(MIX_2 % 2**64)
 _LOW = np.uint64(0xFFFF_FFFF)
 _27, _30, _31, _32 = (np.uint64(shift) for shift in (27, 30, 31, 32))
+_1, _2, _3, _6, _63 = (np.uint64(number) for number in (1, 2, 3, 6, 63))
 
 read_int64, read_uint64 = memory.read_int64, memory.read_uint64
+count_bits = memory.count_bits
 read_uint8, read_uint16, read_int32 = memory.read_uint8, memory.read_uint16, memory.read_int32
 
 
@@ -52,7 +54,7 @@ def hash_one(x: Any, seeds: Any, num_rows: Any) -> Any:
 def fill_rows(
     slots: Array,
     num_embeddings: Any,
-    padding: Any,
+    left_out: tuple[Any, Any, Any],
     ids: Any,
     id_bytes: Any,
     stride: Any,
@@ -62,12 +64,17 @@ def fill_rows(
     start: Any,
     scratch: Array,
 ) -> Any:
-    """Fill `count` rows of each slot from `first` on of the block at `start`: −1, or which id is out of range first."""
+    """Fill `count` rows of each slot from `first` on of the block at `start`: −1, or which id is out of range first.
+
+    left_out: the padding, or −1, and the addresses of a row map, or 0: ids that have no row there count for nothing.
+    """
+    padding, map_bits, map_ranks = left_out
     own, low, high = scratch[0], scratch[1], scratch[2]
     num_ids = np.uint64(count)
     wrong = _read_ids(ids, id_bytes, stride, num_ids, np.uint64(num_embeddings), own)
     if wrong >= 0:
         return wrong
+    leaves_out = _note_left_out(padding, map_bits, map_ranks, own, num_ids, scratch[3])
     is_mixed = False
     for s in range(len(slots)):
         kind = slots[s, KIND]
@@ -85,8 +92,8 @@ def fill_rows(
             _divide(slots[s], own, num_ids, rows, to)
         elif kind == PLACES:
             _name_places(slots[s], own, num_ids, rows, to)
-    if padding >= 0:
-        _leave_out(np.uint64(padding), own, num_ids, rows, np.uint64(start + first))
+    if leaves_out:
+        _leave_out(scratch[3], num_ids, rows, np.uint64(start + first))
     return -1
 
 
@@ -233,7 +240,24 @@ def _name_places(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> N
 
 
 @compile_loops
-def _leave_out(padding: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
+def _leave_out(left_out: Array, count: Any, rows: Array, to: Any) -> None:
     for i in range(count):
-        if own[i] == padding:
+        if left_out[i]:
             rows[to + i] = -1
+
+
+@compile_loops
+def _note_left_out(padding: Any, map_bits: Any, map_ranks: Any, own: Array, count: Any, left_out: Array) -> bool:
+    """Note which ids count for nothing, if any may; with a row map, put rows, counted from 0, in the place of ids."""
+    if padding < 0 and not map_bits:
+        return False
+    for i in range(count):
+        left_out[i] = own[i] == np.uint64(padding)
+        if map_bits:
+            word, place = read_uint64(map_bits + np.int64((own[i] >> _6) << _3)), own[i] & _63
+            below = word & ((_1 << place) - _1)
+            row = np.uint64(read_int32(map_ranks + np.int64((own[i] >> _6) << _2))) + count_bits(below)
+            has_row = (word >> place) & _1
+            left_out[i] |= _1 - has_row
+            own[i] = row * has_row
+    return True

@@ -22,6 +22,29 @@ SMALLEST_CURVATURE = 1e-12
 CG_STEPS = 8
 
 
+DAMPING = (1e-6, 1e-4, 1e-2)  # of the mean curvature, added where a matrix has no Cholesky factor
+STAYS = 1e30  # a curvature so large that nothing moves
+
+
+def cholesky(matrices: Tensor) -> Tensor:
+    """Cholesky factors of any matrices: damped where they have none, and where that fails so stiff that ids stay."""
+    lower, info = torch.linalg.cholesky_ex(matrices)
+    for damping in (*DAMPING, None):
+        bad = (info > 0) | ~lower.isfinite().flatten(-2).all(-1)
+        if not bool(bad.any()):
+            break
+        own = matrices[bad] if matrices.dim() > 2 else matrices
+        eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+        mean = own.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None].clamp(min=SMALLEST_CURVATURE)
+        tried = STAYS * eye.expand_as(own) if damping is None else own + damping * mean * eye
+        found, problems = torch.linalg.cholesky_ex(tried)
+        lower, info = (found, problems) if matrices.dim() == 2 else (lower.clone(), info.clone())
+        if matrices.dim() > 2:
+            lower[bad], info[bad] = found, problems
+    factors: Tensor = lower
+    return factors
+
+
 def diagonal_blocks(matrix: Tensor, block_dim: int) -> Tensor:
     """What lies in the blocks along the diagonal, `(dim, block_dim)`: of each row the part within its block."""
     num_blocks = len(matrix) // block_dim
@@ -46,9 +69,9 @@ def solve_completed(curvatures: Tensor, common: Tensor, precision: Tensor, wante
     common = common + FLAT * common.diagonal().mean().clamp(min=SMALLEST_CURVATURE) * torch.eye(dim)
     shared = diagonal_blocks(common, block_dim).view(-1, block_dim, block_dim)
     blocks = _shrunk(curvatures.view(-1, *shared.shape), shared)
-    lower, correlations = torch.linalg.cholesky(blocks), _correlations(common, shared)
+    lower, correlations = cholesky(blocks), _correlations(common, shared)
     prior = precision.view_as(shared)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(blocks + prior))
+    inverse = torch.cholesky_inverse(cholesky(blocks + prior))
 
     def multiply(vectors: Tensor) -> Tensor:
         return _times(lower, _times(lower.mT, vectors) @ correlations) + _times(prior, vectors)
@@ -65,7 +88,7 @@ def _shrunk(blocks: Tensor, shared: Tensor) -> Tensor:
 
 def _correlations(common: Tensor, blocks: Tensor) -> Tensor:
     """`K⁻¹ C K⁻ᵀ`, with ones along the diagonal."""
-    lower = block_diagonal(torch.linalg.cholesky(blocks))
+    lower = block_diagonal(cholesky(blocks))
     half = torch.linalg.solve_triangular(lower, common, upper=False)
     found: Tensor = torch.linalg.solve_triangular(lower, half.mT, upper=False)
     return found

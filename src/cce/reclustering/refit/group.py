@@ -85,9 +85,6 @@ class GroupFit:
         kind = np.min_scalar_type(num_blocks)
         blocks = np.full(num_embeddings, np.iinfo(kind).max, kind)
         blocks[ids] = np.arange(len(ids)) % num_blocks
-        assignments = self.tables[feature].assignments
-        if assignments.share_tail and ids[-1] == assignments.num_learned:
-            blocks[ids[-1] :] = blocks[ids[-1]]
         return blocks_of_rows(self.refit.rows, self.columns[feature], blocks, self.fold, self.ranks)
 
     def _numbers(self, index: int, size: int) -> Iterator[np.ndarray]:
@@ -103,9 +100,8 @@ class GroupFit:
         table = self.tables[feature]
         with torch.no_grad():
             present = table.embed(ids.to(table.codebook.device)).float().cpu()
-        tail = table.assignments.num_learned if table.assignments.share_tail else None
         block_dim, num_embeddings = self.refit.block_dim(feature), self.refit.tables.features[feature]
-        return Target(self.columns[feature], ids, present, num_embeddings, block_dim, tail=tail)
+        return Target(self.columns[feature], ids, present, num_embeddings, block_dim)
 
     def _learn_priors(self, parabolas: Sequence[Parabolas]) -> list[Prior]:
         """From the first block, and from where those of the last refit were, or around the present vectors."""
@@ -119,9 +115,6 @@ class GroupFit:
 
 
 def _ids_to_fit(table: CCEEmbedding, counts: Tensor, min_rows: int) -> Tensor:
-    """The ids with pointers that occur often enough, and the first one without if it stands for others that do."""
-    num_learned = table.assignments.num_learned
-    ids = torch.nonzero(counts[:num_learned] >= min_rows).squeeze(1)
-    if table.assignments.share_tail and len(ids) and int(counts[num_learned:].sum()) >= min_rows:
-        ids = torch.cat([ids, torch.tensor([num_learned])])
-    return ids
+    """The ids with rows that occur often enough."""
+    ids = torch.cat(list(table.row_map.ids())).cpu()
+    return ids[counts[ids] >= min_rows]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from cce.reclustering.refit.completion import block_diagonal, diagonal_blocks, solve_completed
+from cce.reclustering.refit.completion import block_diagonal, cholesky, diagonal_blocks, solve_completed
 from cce.reclustering.refit.packing import block_dim_of, pack, unpack
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Parabolas:
         shape = (-1, len(blocks) // blocks.shape[1], blocks.shape[1], blocks.shape[1])
         for some in self.split():
             curvatures = unpack(self.packed[some], len(blocks)).add_(blocks).view(shape)
-            total = total + torch.cholesky_inverse(torch.linalg.cholesky(curvatures)).sum(0)
+            total = total + torch.cholesky_inverse(cholesky(curvatures)).sum(0)
         return total / len(self.ids)
 
     def _minimum(self, prior: Prior, factors: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ class Parabolas:
             pull = prior.precision @ prior.mean - self.gradients[some]
             if self.common is None:
                 wanted = curvatures @ points.unsqueeze(2) + pull.unsqueeze(2)
-                lower = torch.linalg.cholesky(curvatures.add_(prior.precision))
+                lower = cholesky(curvatures.add_(prior.precision))
                 vectors[some] = torch.cholesky_solve(wanted, lower).squeeze(2)
             else:
                 pull -= points @ prior.precision

@@ -15,21 +15,20 @@ from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
 from cce.distributed import current_ranks
-from cce.embeddings import CCEEmbedding, StagedClustering
+from cce.embeddings import CCEEmbedding
 from cce.indexing import check_index_state, common_generator
 from cce.reclustering.refit.group import GroupFit
 from cce.reclustering.refit.packing import packed_size
 from cce.reclustering.refit.posterior import SOLVED, Prior
 from cce.reclustering.refit.rows import ALL_ROWS, ALONE, Fold, Rows, check_rows
 from cce.reclustering.refit.slopes import cross_entropy, find_collection, in_evaluation
-from cce.reclustering.refit.step import RefitStep
+from cce.reclustering.refit.step import RefitEvent, RefitStep, StagedRefit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cce.collection import EmbeddingCollection
     from cce.distributed import Ranks
-    from cce.embeddings import ClusterEvent
     from cce.schema import Batch
 
 WIDEST_BLOCK = 16  # dimensions, or one column
@@ -94,7 +93,7 @@ class Refit:
     def features(self) -> list[str]:
         """The features whose pointers are learned, in order."""
         tables = self.tables.tables.items()
-        return [name for name, table in tables if isinstance(table, CCEEmbedding) and table.can_cluster]
+        return [name for name, table in tables if isinstance(table, CCEEmbedding) and table.is_final]
 
     @property
     def groups(self) -> list[list[str]]:
@@ -105,8 +104,7 @@ class Refit:
         groups: list[list[str]] = []
         size, room = min(self.group_size, -(-len(self.features) // self._num_folds)), 0
         for feature in self.features:
-            assignments = self._table(feature).assignments
-            nbytes = (assignments.num_learned + assignments.share_tail) * self.nbytes_per_id(feature)
+            nbytes = self._table(feature).row_map.num_rows * self.nbytes_per_id(feature)
             if not groups or len(groups[-1]) == size or nbytes > room:
                 groups.append([])
                 room = self.max_nbytes
@@ -143,7 +141,7 @@ class Refit:
         packed, and new codebooks.
         """
         table, size = self._table(feature), self.ids_at_a_time(feature)
-        num_learned = table.assignments.num_learned + table.assignments.share_tail
+        num_learned = table.row_map.num_rows
         fitted = min(num_learned, size)
         solved = min(SOLVED, fitted) * SOLVED_COPIES * 4 * table.embedding_dim * self.block_dim(feature)
         blocks = len(self.rows) * np.min_scalar_type(-(-num_learned // size)).itemsize if num_learned > size else 0
@@ -161,9 +159,9 @@ class Refit:
         *,
         use_all_rows: bool = False,
         generator: torch.Generator | None = None,
-        done: Callable[[str, ClusterEvent], object] | None = None,
+        done: Callable[[str, RefitEvent], object] | None = None,
         ranks: Ranks | None = None,
-    ) -> dict[str, ClusterEvent]:
+    ) -> dict[str, RefitEvent]:
         """Refit every table, group by group, each with what the others have become; say what happened to each.
 
         use_all_rows: fit every table on all rows rather than on its fold: the last round, after which neither the
@@ -191,7 +189,7 @@ class Refit:
         fold: Fold = ALL_ROWS,
         generator: torch.Generator | None = None,
         ranks: Ranks = ALONE,
-    ) -> dict[str, StagedClustering]:
+    ) -> dict[str, StagedRefit]:
         """Compute what the tables of features become, from the same passes; each takes effect with its `apply`.
 
         A table of whose ids none has rows enough is left out.
@@ -209,7 +207,7 @@ class Refit:
                     is_first=feature not in self.priors,
                     generator=generator,
                 )
-                staged[feature] = step.stage(None)
+                staged[feature] = step.stage()
         self.priors |= group.priors
         return staged
 
@@ -228,8 +226,6 @@ class Refit:
                 found[feature] = group.priors[feature].mean.repeat(self.tables.features[feature], 1)
                 for fit in fits:
                     found[feature][fit.ids] = fit.vectors
-                    if tables[feature].assignments.num_learned in fit.ids[-1:]:  # stands for all after it
-                        found[feature][fit.ids[-1] :] = fit.vectors[-1]
         return found
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -36,24 +36,18 @@ OUTER_ROWS = 1 << 12  # whose J Jᵀ are written out at a time, where nothing is
 
 @dataclass(frozen=True)
 class Target:
-    """Ids of one feature that are to move, and their vectors now; everything else is fixed.
-
-    An id that is `tail` stands for all that come after it: they share its vector.
-    """
+    """Ids of one feature that are to move, and their vectors now; everything else is fixed."""
 
     feature: int  # the column of a batch's ids
     ids: Tensor  # (n), in order
     present: Tensor  # (n, embedding_dim) float32
     num_embeddings: int
     block_dim: int  # dimensions whose curvatures with each other are held
-    tail: int | None = None
     slots: np.ndarray = field(init=False)  # (num_embeddings) int32: where an id is in `ids`, or -1
 
     def __post_init__(self) -> None:
         slots = np.full(self.num_embeddings, -1, np.int32)
         slots[self.ids.numpy()] = np.arange(len(self.ids), dtype=np.int32)
-        if self.tail is not None and self.tail in self.ids[-1:]:
-            slots[self.tail :] = len(self.ids) - 1
         object.__setattr__(self, "slots", slots)
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from cce.budget import DEFAULT_METHOD, FULL, FULL_SIZED, Budget, check_given, make_budget
+from cce.budget import DEFAULT_METHOD, FULL, Budget, check_given, make_budget
 from cce.checks import check_choice, check_flag, check_range, check_type, shown
 from cce.collection import share_out
-from cce.embeddings import METHODS, Embedding, EmbeddingBag, TableRequest, make_table
+from cce.embeddings import METHODS, Embedding, EmbeddingBag, Finalizable, TableRequest, make_table
 from cce.footprint import Footprint, Footprints
 from cce.indexing import make_generator
 
@@ -51,8 +51,8 @@ def compress(
     The budget is of the tables that may be swapped; what is kept for another reason does not count. A table that fits
     in full is kept, too.
 
-    counts: by name of a table, how often each id occurs in training: rare ids then learn no pointers, as in a training
-        run. Ids must be numbered by falling count.
+    counts: by name of a table, how often each id occurs in training, if it is known: ids that occur often enough have
+        rows from the start. Otherwise ids earn their rows as they come.
     names: which tables: a name with wildcards ("*.user_embedding"), a compiled regular expression, or several.
     min_params: smaller tables are kept; by default 100,000, or 1 where names are given.
     start: "random", or "trained": as near to the present weights as the method can come.
@@ -69,14 +69,13 @@ def compress(
     if start == "trained" and "start_scale" in options:
         raise ValueError(f"start_scale goes with start='random', got {options['start_scale']!r} with start='trained'.")
     limit = make_budget(budget, cap, num_params, nbytes, compression)
-    if method not in FULL_SIZED:
-        check_given(limit)
+    check_given(limit, method)
     min_params = (LARGE if names is None else 1) if min_params is None else min_params
     check_range("min_params", min_params, 0, 2**63)
     generator, patterns = make_generator(seed), _patterns(names)
     groups = _groups(model, list(patterns.values()), min_params, keeps_frozen=start == "random")
     _check_matches(patterns, [name for group in groups for name in group.modules])
-    swaps = _plan_swaps(groups, METHODS[method], options, limit, counts)
+    swaps = _plan_swaps(groups, METHODS[method], options, limit)
     plan = Footprints(tuple(sorted((swap.footprint for swap in swaps), key=lambda table: table.name)))
     if dry_run:
         return plan
@@ -84,6 +83,7 @@ def compress(
         reasons = "; ".join(f"{table.name}: {table.reason}" for table in plan.tables)
         raise ValueError(f"model must have a table to swap, got {reasons or 'none'}.")
     tables = [swap.make(options, start, generator) for swap in swaps if not swap.footprint.reason]
+    _give_rows(tables, counts or {})
     for group, table in tables:  # only now, when nothing can go wrong any more
         for name, module in group.modules.items():
             model.set_submodule(name, _wrap(table, module).train(module.training))
@@ -126,10 +126,21 @@ class _Swap:
                 table.fit_to(old.weight.detach(), generator=generator)
             except ValueError as error:
                 raise ValueError(f"{self.group.name} cannot start as trained: {error}") from error
-        return self.group, table.requires_grad_(old.weight.requires_grad)
+        return self.group, table if old.weight.requires_grad else table.requires_grad_(requires_grad=False)
 
 
 _Made = tuple[_Group, Embedding]
+
+
+def _give_rows(tables: Sequence[_Made], counts: Mapping[str, Tensor]) -> None:
+    names = [group.name for group, _ in tables]
+    for name in counts:
+        check_choice("a name in counts", name, names)
+    for group, table in tables:
+        if isinstance(table, Finalizable):
+            table.rows.name = f"table {group.name!r}"
+            if group.name in counts:
+                table.give_rows(counts[group.name])
 
 
 def _plan_swaps(
@@ -137,11 +148,10 @@ def _plan_swaps(
     kind: type[Embedding],
     options: Mapping[str, Any],
     budget: Budget,
-    counts: Mapping[str, Tensor] | None,
 ) -> list[_Swap]:
     """The budget, shared out among the tables that are not kept for a reason."""
     requests = {group.name: _request(group, kind, options) for group in groups if not group.reason}
-    planned = dict(zip(requests, share_out(list(requests.values()), budget, counts), strict=True))
+    planned = dict(zip(requests, share_out(list(requests.values()), budget), strict=True))
     swaps = []
     for group in groups:
         full = _request(group, kind, options).full

@@ -1,0 +1,416 @@
+"""`Int8Rows`: rows of int8 values that ids earn, and three bytes of each that their optimizer keeps.
+
+An id gets a row when it has occurred `min_count` times in training; until then, and if it never occurs, it reads row 0,
+which is neutral: zero, and frozen. Rows exist for ids that have earned one, whatever the numbering of ids. The ids with
+rows are in a `RowMap`, their rows in the order of ids; ids that got rows since are in a small hash table, with rows at
+the end, until `compact` puts everything in order. Where a row lies is nowhere to be seen: random numbers and sums
+depend on ids alone.
+
+Low-precision training of embedding tables: Zhang et al., "Training with low-precision embedding tables" (2018); Li et
+al., "Adaptive low-precision training for embeddings in click-through rate prediction" (AAAI 2023).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cce import compiled
+from cce.checks import check_range
+from cce.indexing import IndexModule, RowMap, blocks, count_bits, make_key, uniform
+from cce.kernels import is_eager
+from cce.kernels import training_rows as loops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HEADROOM = 8  # the largest value of int8 stands for so many times the root mean square of the values
+MOST_COUNTED = 256  # occurrences before a row
+FEWEST_RECENT = 64  # ids with rows that are not in the map
+RECENT_SHARE = 16  # of all rows, that may be the last that are not
+BLOCK = 1 << 16  # rows at a time
+ROW_STATE = ("codes", "levels", "uses", "counts")
+
+
+@dataclass
+class Pending:
+    """Gradients that wait for a step: those of distinct ids, in the order in which they first occurred."""
+
+    ids: Tensor  # (n)
+    rows: Tensor  # (n), at `version`
+    occurrences: Tensor  # (n)
+    sums: Tensor  # (n, dim)
+    version: int
+    norm: Tensor  # scalar: of the sums of ids that will be moved, as the table's anchor has it
+    is_finite: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return sum(each.nbytes for each in (self.ids, self.rows, self.occurrences, self.sums))
+
+
+class Int8Rows(IndexModule):
+    """Rows of `dim` int8 values times one scale, for the ids in `[0, num_embeddings)` that have earned them.
+
+    min_count: occurrences in training after which an id has a row; 1: from the first on.
+    bound: new rows start in U(−bound, bound).
+    trains_unseen: whether row 0 is trained by the ids that read it, instead of staying zero.
+    """
+
+    codes: Tensor  # (capacity, dim) int8
+    levels: Tensor  # (capacity) uint8: the second moment of a row, 0 where there was no gradient yet
+    uses: Tensor  # (capacity) uint8: steps of a row, modulo 256
+    counts: Tensor  # (capacity) uint8: about how often its id occurred
+    index_state = (*ROW_STATE, "seen", "numbers")
+    device_tensors = (*ROW_STATE, "seen")
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        dim: int,
+        *,
+        min_count: int = 2,
+        bound: float = 0.0,
+        trains_unseen: bool = False,
+        key: int = 0,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        check_range("min_count", min_count, 1, MOST_COUNTED + 1)
+        self.num_embeddings, self.dim, self.min_count, self.bound = num_embeddings, dim, min_count, bound
+        self.trains_unseen = trains_unseen
+        self.is_open = True  # whether ids still get rows
+        self.key, self.steps, self.scale = key, 0, self.start_scale
+        self.value_squares = self.value_count = 0.0  # of rows that were moved since the scale was last fitted
+        self.name = f"a table of {num_embeddings:,} ids"
+        self.map = RowMap(num_embeddings, device=device)
+        self.seen = torch.zeros(self._seen_nbytes, dtype=torch.uint8, device=device)
+        self.pending: Pending | None = None
+        self.is_settled = True  # whether the anchor's gradient has the norm of what is pending
+        self.has_optimizer = False
+        self.moves = 0  # how often rows have moved in memory
+        self.num_rows = 1
+        for name, array in self._new_rows(1, device).items():
+            setattr(self, name, array)
+        self._forget_recent()
+
+    # -- sizes ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def start_scale(self) -> float:
+        """The scale of rows that nobody has trained; 1 where all start at zero."""
+        return HEADROOM * self.bound / 3**0.5 / loops.LARGEST or 1 / loops.LARGEST
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of rows, of their state, and of what says which ids have them, but for the map."""
+        return self.row_nbytes + self.index_nbytes
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes of rows and of what is kept of each."""
+        return self.num_rows * (self.dim + len(ROW_STATE) - 1)
+
+    @property
+    def index_nbytes(self) -> int:
+        """Bytes of counts of ids without rows, and of rows that are not in the map."""
+        return self.seen.nbytes + self.recent_ids.nbytes + self.recent_rows.nbytes
+
+    @property
+    def anchor_value(self) -> float:
+        """What the anchor is after these steps: an average of models has another value, and so can be told."""
+        return float(1 + self.steps % 128)
+
+    def occurrences(self) -> Tensor:
+        """About how often the id of each row occurred, row 0 included."""
+        return torch.from_numpy(loops.COUNT_VALUES).to(self.counts.device)[self.counts[: self.num_rows].long()]
+
+    @property
+    def seen_bits(self) -> int:
+        """Bits of the count of an id that has no row yet."""
+        if self.min_count == 1 or not self.is_open:
+            return 0
+        return next(bits for bits in (1, 2, 4, 8) if self.min_count <= 1 << bits)
+
+    @property
+    def needed(self) -> int:
+        """Occurrences after which an id has a row."""
+        return self.min_count if self.is_open else 1 << 62
+
+    @property
+    def _seen_nbytes(self) -> int:
+        return self.num_embeddings * self.seen_bits // 8 + 1
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def find(self, ids: Tensor) -> Tensor:
+        """The row of each of the int64 ids `(n)`; 0 where it has none."""
+        if self.in_loops and ids.is_cpu:
+            rows = torch.empty_like(ids)
+            loops.find_rows(np.array(self.line(), np.int64), ids.contiguous().numpy(), rows.numpy())
+            return rows
+        self.compact()
+        found: Tensor = self.map(ids.to(self.codes.device))
+        return found
+
+    def read(self, ids: Tensor) -> Tensor:
+        """The float32 vectors of ids `(n)`."""
+        rows = self.find(ids).to(self.codes.device)
+        return self.codes.index_select(0, rows).float() * self.scale
+
+    def seen_before(self, ids: Tensor) -> Tensor:
+        """How often ids that have no row were seen."""
+        if not self.seen_bits:
+            return torch.zeros_like(ids)
+        bit = ids * self.seen_bits
+        return (self.seen[bit >> 3].long() >> (bit & 7)) & ((1 << self.seen_bits) - 1)
+
+    @property
+    def in_loops(self) -> bool:
+        """Whether compiled loops serve."""
+        return compiled.available and self.codes.is_cpu and is_eager()
+
+    def line(self) -> list[int]:
+        """The table in numbers, as a compiled lookup reads it."""
+        line = [self.num_embeddings, -1, self.dim, self.map.bits.data_ptr(), self.map.ranks.data_ptr()]
+        line += [self.recent_ids.data_ptr(), self.recent_rows.data_ptr(), len(self.recent_ids), self.codes.data_ptr()]
+        return line
+
+    # -- gradients -----------------------------------------------------------------------------------------------------
+
+    def settle(self, anchor: Tensor) -> None:
+        """Let the anchor's gradient be the norm of what is pending, exactly: a hook after backward."""
+        if self.pending is not None and anchor.grad is not None:
+            anchor.grad.copy_(self.pending.norm)
+            self.is_settled = True
+
+    def has_used(self, anchor: Tensor) -> bool:
+        """Whether what is pending was zeroed, which the anchor's gradient tells; a GPU is not waited for."""
+        if not self.is_settled:
+            return False  # a backward pass is under way
+        gradient = anchor.grad
+        return gradient is None or (gradient.is_cpu and float(gradient) == 0 and self._has_norm)
+
+    @property
+    def _has_norm(self) -> bool:
+        return self.pending is not None and float(self.pending.norm) != 0
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def give_rows(self, ids: Tensor) -> None:
+        """Give rows to distinct ids that have none: new ones."""
+        self.compact()
+        first, self.num_rows = self.num_rows, self.num_rows + len(ids)
+        self.reserve(self.num_rows)
+        for block in blocks(len(ids), BLOCK):
+            at = block.to(ids.device)
+            self.codes[at + first] = self.start_codes(ids[at])
+        self.recent_ids, self.recent_rows = ids.cpu(), torch.arange(first, self.num_rows, device="cpu").int()
+        self.compact()
+
+    def fit(self, weight: Tensor) -> None:
+        """Give rows to all ids, rounded from trained vectors `(num_embeddings, dim)`."""
+        largest = float(weight.abs().max())
+        root = float(weight.float().square().mean().sqrt())
+        self.scale = (min(largest, HEADROOM * root) or 1.0) / loops.LARGEST
+        ids = torch.arange(self.num_embeddings, device=self.codes.device)
+        self.give_rows(ids[self.map(ids) == 0])
+        for block in blocks(self.num_embeddings, BLOCK):
+            at = block.to(weight.device)
+            rounded = (weight[at].float() / self.scale).round_().clamp_(-loops.LARGEST, loops.LARGEST)
+            self.codes[block.to(self.codes.device) + 1] = rounded.to(self.codes.device, torch.int8)
+        self.counts[1 : self.num_rows] = 1
+        self.moves += 1
+
+    def release(self) -> None:
+        """Give the rows back: only the map stays, of the ids that had them."""
+        for name in ROW_STATE:
+            setattr(self, name, getattr(self, name)[:1].clone())
+        self.num_rows, self.pending, self.is_open = 1, None, False
+        self.seen = self.seen.new_zeros(1)
+
+    def start_codes(self, ids: Tensor) -> Tensor:
+        """Rows drawn from U(−bound, bound), the same for an id whenever it gets its row."""
+        steps = torch.tensor(self.bound / self.scale, dtype=torch.float32)
+        places = (ids.unsqueeze(1) * self.dim + torch.arange(self.dim, device=ids.device)) * 2
+        values = (uniform(self.init_key, places) * 2 - 1) * steps.to(ids.device)
+        rounded = (values + uniform(self.init_key, places + 1)).floor_()
+        return rounded.clamp_(-loops.LARGEST, loops.LARGEST).to(torch.int8)
+
+    @property
+    def init_key(self) -> int:
+        """Of the random numbers that rows start with."""
+        return make_key(self.key, 1)
+
+    def reserve(self, num_rows: int) -> None:
+        """Have memory for so many rows; on the CPU for all, since memory that is not touched costs nothing."""
+        if num_rows <= len(self.codes):
+            return
+        lazy = self.codes.is_cpu
+        capacity = self.num_embeddings + 1 if lazy else min(self.num_embeddings + 1, max(num_rows, num_rows * 5 // 4))
+        used = len(self.codes)
+        for name, array in self._new_rows(capacity, self.codes.device).items():
+            array[:used] = getattr(self, name)
+            setattr(self, name, array)
+
+    def trim(self) -> None:
+        """Give back memory that no row uses."""
+        for name in ROW_STATE:
+            setattr(self, name, getattr(self, name)[: self.num_rows].clone())
+
+    def _new_rows(self, capacity: int, device: torch.device | str | None) -> dict[str, Tensor]:
+        shapes = {"codes": (capacity, self.dim)} | dict.fromkeys(ROW_STATE[1:], (capacity,))
+        types = {"codes": torch.int8} | dict.fromkeys(ROW_STATE[1:], torch.uint8)
+        if torch.device(device or torch.get_default_device()).type == "cpu":
+            found = {name: np.zeros(shape, np.int8 if name == "codes" else np.uint8) for name, shape in shapes.items()}
+            return {name: torch.from_numpy(array) for name, array in found.items()}
+        return {name: torch.zeros(shape, dtype=types[name], device=device) for name, shape in shapes.items()}
+
+    # -- rows that are not in the map yet ------------------------------------------------------------------------------
+
+    @property
+    def num_recent(self) -> int:
+        """Rows that the map does not know."""
+        return max(0, self.num_rows - 1 - self.map.num_rows)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many are not in the map that it is time to put them there."""
+        return self.num_recent > max(FEWEST_RECENT, self.map.num_rows // RECENT_SHARE)
+
+    def make_room(self, num_ids: int) -> None:
+        """Let so many ids get rows without any memory's moving."""
+        self.reserve(min(self.num_rows + num_ids, self.num_embeddings + 1))
+        needed = self.num_recent + min(num_ids, self.num_embeddings - self.num_rows + 1)
+        if 4 * needed > 3 * len(self.recent_ids):
+            ids, rows = self.recent()
+            self._forget_recent(2 ** (4 * needed // 3).bit_length())
+            self._insert(ids, rows)
+
+    def recent(self) -> tuple[Tensor, Tensor]:
+        """Ids that are not in the map, and their rows, in the order of rows."""
+        used = (self.recent_ids >= 0).nonzero().squeeze(1)
+        rows = self.recent_rows[used].long()
+        order = rows.argsort()
+        return self.recent_ids[used][order], rows[order]
+
+    def _insert(self, ids: Tensor, rows: Tensor) -> None:
+        """Put ids with consecutive rows into the hash table."""
+        if len(ids):
+            loops.insert_recent(self.recent_ids.numpy(), self.recent_rows.numpy(), ids.numpy(), int(rows[0]))
+
+    def _forget_recent(self, size: int = 0) -> None:
+        self.recent_ids = torch.full((size,), loops.EMPTY, dtype=torch.int64, device="cpu")
+        self.recent_rows = torch.zeros(size, dtype=torch.int32, device="cpu")
+
+    def compact(self) -> None:
+        """Put all ids with rows into the map, and their rows in its order. Nobody can tell, except by the time."""
+        if not self.num_recent:
+            return
+        ids, rows = self.recent()
+        order = ids.argsort()
+        ids, rows = ids[order], rows[order]
+        before = self._rows_before(ids)
+        for name in ROW_STATE:
+            _merge(getattr(self, name)[: self.num_rows], rows, before, in_loops=self.in_loops)
+        self.map.insert(ids.to(self.map.bits.device))
+        self._forget_recent()
+        self.moves += 1
+
+    def _rows_before(self, ids: Tensor) -> Tensor:
+        """How many rows of the map, and row 0, come before those of ids that are not in it."""
+        ids = ids.to(self.map.bits.device)
+        word = torch.div(ids, 64, rounding_mode="floor")
+        below = self.map.bits[word] & ((torch.ones_like(ids) << (ids - word * 64)) - 1)
+        return self.map.ranks[word] + count_bits(below) + 1
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def numbers(self) -> Tensor:
+        """What else there is to save, in one tensor of integers that no average makes sense of."""
+        floats = struct.unpack("<3q", struct.pack("<3d", self.scale, self.value_squares, self.value_count))
+        return torch.tensor([self.steps, self.key, int(self.is_open), *floats], dtype=torch.int64, device="cpu")
+
+    @numbers.setter
+    def numbers(self, saved: Tensor) -> None:
+        self.steps, self.key, is_open, *floats = saved.tolist()
+        self.is_open = bool(is_open)
+        self.scale, self.value_squares, self.value_count = struct.unpack("<3d", struct.pack("<3q", *floats))
+
+    def _index_state(self) -> dict[str, Tensor]:
+        self.compact()
+        rows = {name: getattr(self, name)[: self.num_rows] for name in ROW_STATE}
+        return rows | {"seen": self.seen, "numbers": self.numbers}
+
+    def load_rows(self, state: dict[str, Tensor]) -> None:
+        """Become what was saved, with as many rows; the map is loaded by itself."""
+        for name in ROW_STATE:
+            setattr(self, name, state[name].to(self.codes.device, copy=True))
+        self.seen = state["seen"].to(self.seen.device, copy=True)
+        self.numbers = state["numbers"]
+        self.num_rows, self.pending = len(self.codes), None
+        self._forget_recent()
+        self.moves += 1
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        found = {name: state_dict.pop(prefix + name, None) for name in self.index_state}
+        _, _, missing_keys, _, error_msgs = args
+        missing = [prefix + name for name, tensor in found.items() if tensor is None]
+        missing_keys += missing
+        if missing:
+            return
+        if found["codes"].shape[1] != self.dim or len(found["seen"]) not in (1, self._seen_nbytes):
+            theirs = f"rows of {found['codes'].shape[1]} values and counts of {found['seen'].numel()} bytes"
+            ours = f"{self.dim} and {self.seen.numel()}"
+            error_msgs.append(f"rows mismatch for {prefix}codes: the checkpoint has {theirs}, the module {ours}.")
+            return
+        self.load_rows(found)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has no optimizer yet, and no memory that it does not use."""
+        state = super().__getstate__() | {"pending": None, "is_settled": True, "has_optimizer": False}
+        del state["numbers"]
+        return state | {"recent_ids": self.recent_ids, "recent_rows": self.recent_rows}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arrived = {name: torch.as_tensor(state[name][0]).view(state[name][1]) for name in (*ROW_STATE, "seen")}
+        super(IndexModule, self).__setstate__(state | arrived)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
+        self.compact()
+        self.trim()
+        self.moves += 1
+        return super()._apply(fn, recurse)
+
+    def vectors(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Ids that have rows and their vectors, in the order of ids, some at a time."""
+        self.compact()
+        first = 1
+        for ids in self.map.ids():
+            yield ids, self.codes[first : first + len(ids)].float() * self.scale
+            first += len(ids)
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        return f"num_rows={self.num_rows - 1:,}, dim={self.dim}, min_count={self.min_count}"
+
+
+def _merge(values: Tensor, rows: Tensor, before: Tensor, *, in_loops: bool) -> None:
+    """Move `rows` of `values`, its last ones, to where `before` rows of the others come before them."""
+    moved = values[rows]
+    if in_loops:
+        values, moved = (each.view(len(each), -1) for each in (values, moved))
+        loops.merge(values.numpy(), moved.numpy(), before.numpy())
+        return
+    others = values[: len(values) - len(rows)].clone()
+    at = before + torch.arange(len(rows), device=before.device)
+    is_other = torch.ones(len(values), dtype=torch.bool, device=values.device)
+    is_other[at] = False
+    values[is_other], values[at] = others, moved

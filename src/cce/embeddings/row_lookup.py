@@ -1,0 +1,191 @@
+"""Ids in, vectors of int8 rows out, and their gradients on the way back: one call for all tables of a model.
+
+Torch has no gradients of integers. Each table has an *anchor*, a parameter of one value, and what autograd hands to the
+anchor is the norm of the table's gradients, while the gradients themselves wait in the table for the optimizer's step.
+So whatever torch does to gradients as a whole, clipping them by their norm or unscaling them, it does to the anchor's,
+and the step does the same to the rows: it takes their gradients times what has become of the norm.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cce import compiled
+from cce.compiled import parallel_for
+from cce.embeddings.int8_rows import Int8Rows, Pending
+from cce.indexing import check_ids
+from cce.kernels import is_eager
+from cce.kernels import training_rows as loops
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PARALLEL_VALUES = 1 << 18  # below so many, handing work to threads costs more than it saves
+NO_OPTIMIZER = (
+    "{name} trains as int8 rows, which no optimizer moves: make one of cce.optim, such as "
+    "cce.optim.Adam(model, lr=1e-3), after cce.compress and before the first backward."
+)
+
+
+class RowTables:
+    """Tables of int8 rows that are looked up together; `names` are for errors."""
+
+    def __init__(self, tables: Sequence[Int8Rows], paddings: Sequence[int | None], names: Sequence[str] = ()) -> None:
+        self.tables, self.names = list(tables), list(names)
+        self.paddings = [-1 if padding is None else padding for padding in paddings]
+        self.at = np.arange(len(self.tables))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def look_up(self, ids: Tensor, anchors: Sequence[nn.Parameter], *, check: bool | None = None) -> Tensor:
+        """Vectors `(batch, tables, dim)` of ids `(batch, tables)`."""
+        if torch.is_grad_enabled() and any(anchor.requires_grad for anchor in anchors):
+            return _LookUp.apply(self, ids, check, *anchors)  # type: ignore[no-any-return, no-untyped-call]
+        return self.read(ids, check=check).to(anchors[0].dtype)
+
+    def read(self, ids: Tensor, *, check: bool | None = None) -> Tensor:
+        """The same in float32, without gradients."""
+        if not self._in_loops(ids):
+            return self._read_plain(ids, check=check)
+        values, out = ids.long().contiguous().numpy(), torch.empty(*ids.shape, self.tables[0].dim)
+        lines, scales = self.lines(), np.array([table.scale for table in self.tables], np.float32)
+        wrong: list[int] = []
+
+        def work(first: int, last: int) -> None:
+            found = loops.look_up(lines, scales, values, self.at, out.numpy(), first, last)
+            wrong.extend([found] if found != loops.EMPTY else [])
+
+        _share_out(work, len(self.tables), out.numel())
+        for index in sorted(wrong)[:1]:
+            self._check(ids[:, index], index, check=True)
+        return out
+
+    def lines(self) -> np.ndarray[Any, Any]:
+        """The tables in numbers, with their paddings."""
+        lines = np.array([table.line() for table in self.tables], np.int64)
+        lines[:, loops.PADDING] = self.paddings
+        return lines
+
+    def _in_loops(self, ids: Tensor) -> bool:
+        if not compiled.available and is_eager():
+            compiled.warn_plain()
+        return is_eager() and ids.is_cpu and all(table.in_loops for table in self.tables)
+
+    def _read_plain(self, ids: Tensor, *, check: bool | None) -> Tensor:
+        vectors = []
+        for index, (table, padding) in enumerate(zip(self.tables, self.paddings, strict=True)):
+            column = ids[:, index]
+            self._check(column, index, check=check)
+            found = table.read(column.long()).to(ids.device)
+            vectors.append(found.masked_fill((column == padding).unsqueeze(-1), 0))
+        return torch.stack(vectors, dim=1)
+
+    def _check(self, ids: Tensor, index: int, *, check: bool | None) -> None:
+        if check is not False:
+            name = f" of {self.names[index]}" if self.names else ""
+            check_ids(ids, self.tables[index].num_embeddings, always=check is True, what=f"ids{name}")
+
+    # -- backward ------------------------------------------------------------------------------------------------------
+
+    def keep(self, ids: Tensor, grad: Tensor, anchors: Sequence[nn.Parameter]) -> list[Tensor]:
+        """Keep the gradients `(batch, tables, dim)` of ids for the next step; what the anchors' gradients grow by.
+
+        A table may be looked up several times in a model, and a backward pass follow another before the step.
+        """
+        for table in self.tables:
+            if not table.has_optimizer:
+                raise RuntimeError(NO_OPTIMIZER.format(name=table.name))
+        found = self._sum(ids, grad.detach().float())
+        grown = []
+        for table, new, anchor in zip(self.tables, found, anchors, strict=True):
+            held = None if table.has_used(anchor) else table.pending
+            table.pending = new if held is None else merge_pending(table, [held, new])
+            table.pending.norm = table.pending.norm.to(anchor).view_as(anchor)
+            table.is_settled = False
+            grown.append(table.pending.norm if held is None else table.pending.norm - held.norm)
+        return grown
+
+    def _sum(self, ids: Tensor, grad: Tensor) -> list[Pending]:
+        if not self._in_loops(ids):
+            pairs = zip(self.tables, ids.long().unbind(1), grad.unbind(1), self.paddings, strict=True)
+            return [sum_plain(table, own, values, padding) for table, own, values, padding in pairs]
+        batch, num_tables = ids.shape
+        into = [torch.empty(num_tables, batch, dtype=torch.int64) for _ in range(3)]
+        sums = torch.empty(num_tables, batch, grad.shape[2])
+        counts, squares = np.zeros(num_tables, np.int64), np.zeros((num_tables, 2))
+        distinct, rows, occurrences = (each.numpy() for each in into)
+        arrays = distinct, rows, occurrences, sums.numpy()
+        values, gradients, lines = ids.long().contiguous().numpy(), grad.contiguous().numpy(), self._step_lines()
+
+        def work(first: int, last: int) -> None:
+            loops.sum_gradients(lines, values, self.at, gradients, arrays, counts, squares, first, last)
+
+        _share_out(work, num_tables, grad.numel())
+        found = []
+        for index, (table, count) in enumerate(zip(self.tables, counts.tolist(), strict=True)):
+            own, at, often = (each[index, :count] for each in into)
+            norm, is_finite = torch.tensor(squares[index, 0] ** 0.5), bool(np.isfinite(squares[index, 1]))
+            found.append(Pending(own, at, often, sums[index, :count], table.moves, norm, is_finite))
+        return found
+
+    def _step_lines(self) -> np.ndarray[Any, Any]:
+        lines = np.zeros((len(self.tables), loops.TABLE_COLUMNS), np.int64)
+        lines[:, : loops.LOOKUP_COLUMNS] = self.lines()
+        columns = [loops.SHARED, loops.SEEN, loops.SEEN_BITS, loops.MIN_COUNT]
+        lines[:, columns] = [
+            [table.trains_unseen, table.seen.data_ptr(), table.seen_bits, table.needed] for table in self.tables
+        ]
+        return lines
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tables: RowTables, ids: Tensor, check: bool | None, *anchors: nn.Parameter) -> Tensor:  # noqa: FBT001
+        ctx.tables, ctx.ids, ctx.anchors = tables, ids, anchors
+        return tables.read(ids, check=check).to(anchors[0].dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        grown = ctx.tables.keep(ctx.ids, grad, ctx.anchors)
+        return (None, None, None, *grown)
+
+
+def sum_plain(table: Int8Rows, ids: Tensor, grad: Tensor, padding: int = -1) -> Pending:
+    """The definition of `loops.sum_gradients`, for one table."""
+    kept = ids != padding
+    ids, grad = ids[kept], grad[kept]
+    return _distinct(table, ids, torch.ones_like(ids), grad)
+
+
+def merge_pending(table: Int8Rows, parts: Sequence[Pending]) -> Pending:
+    """The gradients of several backward passes, or processes, together."""
+    ids, occurrences = (torch.cat([getattr(part, name) for part in parts]) for name in ("ids", "occurrences"))
+    merged = _distinct(table, ids, occurrences, torch.cat([part.sums for part in parts]))
+    merged.is_finite = all(part.is_finite for part in parts)
+    return merged
+
+
+def _distinct(table: Int8Rows, ids: Tensor, occurrences: Tensor, values: Tensor) -> Pending:
+    distinct, inverse = ids.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    indices = torch.arange(len(ids), device=ids.device)
+    first = torch.full_like(distinct, len(ids)).scatter_reduce(0, inverse, indices, "amin")
+    order = first.argsort()
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order), device=ids.device)
+    inverse, distinct = place[inverse], distinct[order]
+    counts = torch.zeros_like(distinct).index_add_(0, inverse, occurrences)
+    sums = values.new_zeros(len(distinct), table.dim).index_add_(0, inverse, values)
+    rows = table.find(distinct)
+    squares = sums.double().square().sum(1)
+    is_moved = (rows.to(ids.device) > 0) | (table.seen_before(distinct) + counts >= table.needed)
+    own = squares if table.trains_unseen else squares[is_moved]
+    return Pending(distinct, rows, counts, sums, table.moves, own.sum().sqrt(), bool(squares.isfinite().all()))
+
+
+def _share_out(work: Any, num_tables: int, num_values: int) -> None:
+    num_parts = min(num_tables, torch.get_num_threads()) if num_values >= PARALLEL_VALUES else 1
+    cuts = [num_tables * index // num_parts for index in range(num_parts + 1)]
+    parallel_for(lambda index: work(cuts[index], cuts[index + 1]), num_parts)

@@ -1,0 +1,85 @@
+"""`RowMap`: which ids have a row of their own, and which row: a bit for each id, with ranks.
+
+The ids that have rows, in rising order, have the rows 1, 2, 3, …; every other id has row 0. A bit for each id says
+whether it has a row, and a 32-bit rank for each 64 ids how many rows come before: 1.5 bits an id, whatever the order of
+the ids, where an array of rows would take 32. (Rank and select: Jacobson, "Space-efficient static trees and graphs",
+1989.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from cce.indexing.state import IndexModule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WORD = 64  # ids whose bits share a word
+_ODD, _PAIRS, _NIBBLES = 0x5555_5555_5555_5555, 0x3333_3333_3333_3333, 0x0F0F_0F0F_0F0F_0F0F
+_BYTES = 0x0101_0101_0101_0101
+BLOCK = 1 << 14  # words at a time
+
+
+class RowMap(IndexModule):
+    """Rows of the ids in `[0, num_embeddings)`; at first no id has one."""
+
+    index_state = ("bits",)
+    device_tensors = ("bits", "ranks")
+
+    def __init__(self, num_embeddings: int, *, device: torch.device | str | None = None) -> None:
+        super().__init__()
+        self.num_embeddings = num_embeddings
+        num_words = -(-num_embeddings // WORD)
+        self.bits = torch.zeros(num_words, dtype=torch.int64, device=device)
+        self.ranks = torch.zeros(num_words, dtype=torch.int32, device=device)
+        self.num_rows = 0
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """The row of each id, 0 where it has none, in plain torch."""
+        word = torch.div(ids, WORD, rounding_mode="floor")
+        bits, place = self.bits[word], ids - word * WORD
+        before = bits & ((torch.ones_like(ids) << place) - 1)
+        return torch.where((bits >> place) & 1 == 1, self.ranks[word] + count_bits(before) + 1, 0)
+
+    def insert(self, ids: Tensor) -> None:
+        """Give rows to distinct ids; those of ids that have rows move up."""
+        word = torch.div(ids, WORD, rounding_mode="floor")
+        self.bits.index_add_(0, word, torch.ones_like(ids) << (ids - word * WORD))  # distinct: no bit is carried
+        self.count()
+
+    def count(self) -> None:
+        """Make the ranks anew."""
+        total = 0
+        for first in range(0, len(self.bits), BLOCK):
+            counts = count_bits(self.bits[first : first + BLOCK])
+            self.ranks[first : first + BLOCK] = (counts.cumsum(0) - counts + total).int()
+            total += int(counts.sum())
+        self.num_rows = total
+
+    def ids(self) -> Iterator[Tensor]:
+        """The ids that have rows, in order, some at a time."""
+        shifts = torch.arange(WORD, device=self.bits.device)
+        for first in range(0, len(self.bits), BLOCK):
+            found = (self.bits[first : first + BLOCK].unsqueeze(1) >> shifts) & 1
+            yield found.view(-1).nonzero().squeeze(1) + first * WORD
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of bits and ranks."""
+        return self.bits.nbytes + self.ranks.nbytes
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        super()._load_from_state_dict(*args)
+        self.count()
+
+
+def count_bits(words: Tensor) -> Tensor:
+    """How many bits of each int64 are set, in plain torch: pairs, nibbles and bytes are added side by side."""
+    words = words - ((words >> 1) & _ODD)
+    words = (words & _PAIRS) + ((words >> 2) & _PAIRS)
+    words = (words + (words >> 4)) & _NIBBLES
+    return ((words * _BYTES) >> 56) & 0xFF

@@ -1,0 +1,482 @@
+"""int8 rows in compiled loops: look ids up, sum their gradients, move the rows; all tables of a model in one call.
+
+A table is a line of integers: sizes, and addresses of the arrays that `Int8Rows` and its optimizer hold. Vectors,
+gradients and sums are those of all tables of a call. `embeddings.int8_rows` and `optim.row_step` have the definition in
+plain torch; these loops give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cce.compiled import compile_loops, memory
+from cce.kernels.cpu.rows import scramble
+
+Array = np.ndarray[Any, Any]
+
+# columns of the table of tables: what a lookup reads, …
+(NUM_EMBEDDINGS, PADDING, DIM, BITS, RANKS, RECENT_IDS, RECENT_ROWS, RECENT_SIZE, CODES, LOOKUP_COLUMNS) = range(10)
+# … what a step reads and writes besides, and the gradients that it is taken on
+(LEVELS, USES, COUNTS, SEEN, SEEN_BITS, MIN_COUNT, SHARED, NUM_ROWS, CAPACITY) = range(9, 18)
+(SQUARES, VISITS, LEVEL_KEY, CODE_KEY, COUNT_KEY, INIT_KEY) = range(18, 24)
+(IDS, ROWS, OCCURRENCES, SUMS, NUM_IDS, TABLE_COLUMNS) = range(24, 30)
+# numbers of a step
+(SCALE, LR, DECAY, BETA, EPS, WEIGHT, UNIT, FACTOR, BOUND, STEP, VALUE_SQUARES, VALUE_COUNT, NUM_NUMBERS) = range(13)
+
+NO_ROW, EMPTY = 0, -1
+LARGEST = 127
+SHIFT = 21  # bits of a float32 that a level of a second moment leaves out: two of its mantissa stay
+OFFSET = (127 - 40) << (23 - SHIFT)  # of levels, which begin at 2**-40 and end at 2**24
+NUM_GROUPS = 35  # of rows whose counts are in one octave
+GOLDEN_24, MASK_24 = 0x9E3779, 0xFF_FFFF
+_GOLDEN, _40 = np.uint64(0x9E3779B97F4A7C15), np.uint64(40)
+_FRACTION = np.float32(2.0**-24)
+
+LEVEL_VALUES = ((np.arange(256, dtype=np.int32) + OFFSET) << SHIFT).view(np.float32)
+LEVEL_VALUES[0] = 0
+_MANTISSA = np.where(np.arange(256) < 8, np.arange(256), 8 + np.arange(256) % 8)
+COUNT_VALUES = (_MANTISSA * 2.0 ** np.maximum(np.arange(256) // 8 - 1, 0)).astype(np.float64)
+GROUPS = np.floor(np.log2(np.maximum(COUNT_VALUES, 1))).astype(np.int64)
+
+pointer, count_bits = memory.pointer, memory.count_bits
+carray = memory.carray
+
+
+# -- random numbers ----------------------------------------------------------------------------------------------------
+
+
+@compile_loops
+def uniform_at(key: Any, place: Any) -> Any:
+    """See `indexing.noise`."""
+    return np.float32(scramble(place * _GOLDEN + key) >> _40) * _FRACTION
+
+
+# -- which row ---------------------------------------------------------------------------------------------------------
+
+
+@compile_loops
+def find_row(bits: Array, ranks: Array, keys: Array, rows: Array, given: Any) -> Any:
+    """The row of an id: that of the map, or one that it was given since; 0 if it has none."""
+    word, place = np.uint64(bits[given >> 6]), np.uint64(given & 63)
+    if (word >> place) & np.uint64(1):
+        below = word & ((np.uint64(1) << place) - np.uint64(1))
+        return np.int64(ranks[given >> 6]) + np.int64(count_bits(below)) + 1
+    if len(keys):
+        slot = find_slot(keys, given)
+        if keys[slot] == given:
+            return np.int64(rows[slot])
+    return NO_ROW
+
+
+@compile_loops
+def find_slot(keys: Array, given: Any) -> Any:
+    """Where an id is, or would be put, among ids that have rows since the map was made."""
+    mask = len(keys) - 1
+    slot = np.int64(scramble(np.uint64(given)) & np.uint64(mask))
+    while keys[slot] != given and keys[slot] != EMPTY:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@compile_loops
+def insert_recent(keys: Array, rows: Array, given: Array, first_row: Any) -> None:
+    """Note the rows of ids, one after the other from `first_row` on."""
+    for i in range(len(given)):
+        slot = find_slot(keys, given[i])
+        keys[slot] = given[i]
+        rows[slot] = first_row + i
+
+
+@compile_loops
+def _map_of(table: Array) -> Any:
+    words, size = (table[NUM_EMBEDDINGS] + 63) // 64, table[RECENT_SIZE]
+    return (
+        carray(pointer(table[BITS]), (words,), np.int64),
+        carray(pointer(table[RANKS]), (words,), np.int32),
+        carray(pointer(table[RECENT_IDS]), (size,), np.int64),
+        carray(pointer(table[RECENT_ROWS]), (size,), np.int32),
+    )
+
+
+# -- lookups -----------------------------------------------------------------------------------------------------------
+
+
+@compile_loops
+def look_up(tables: Array, scales: Array, ids: Array, at: Array, out: Array, first: Any, last: Any) -> Any:
+    """Vectors `out[:, at[f]]` of ids `ids[:, f]` for the tables in `[first, last)`; −1, or which table has a wrong id.
+
+    ids `(batch, tables)`; out `(batch, features, dim)`.
+    """
+    dim = out.shape[2]
+    for f in range(first, last):
+        table, scale, column = tables[f], scales[f], at[f]
+        limit, padding = table[NUM_EMBEDDINGS], table[PADDING]
+        bits, ranks, keys, rows = _map_of(table)
+        codes = carray(pointer(table[CODES]), (np.int64(1) << 31, dim), np.int8)
+        for i in range(len(ids)):
+            given = ids[i, f]
+            if given < 0 or given >= limit:
+                return f
+            row = find_row(bits, ranks, keys, rows, given)
+            if given == padding:
+                for k in range(dim):
+                    out[i, column, k] = 0
+            else:
+                for k in range(dim):
+                    out[i, column, k] = scale * np.float32(codes[row, k])
+    return EMPTY
+
+
+@compile_loops
+def find_rows(table: Array, ids: Array, rows: Array) -> None:
+    """The row of each id of one table."""
+    bits, ranks, keys, recent = _map_of(table)
+    for i in range(len(ids)):
+        rows[i] = find_row(bits, ranks, keys, recent, ids[i])
+
+
+# -- gradients ---------------------------------------------------------------------------------------------------------
+
+
+@compile_loops
+def sum_gradients(
+    tables: Array,
+    ids: Array,
+    at: Array,
+    grad: Array,
+    into: tuple[Array, Array, Array, Array],
+    counts: Array,
+    squares: Array,
+    first: Any,
+    last: Any,
+) -> None:
+    """Sum the gradients of each id, in the order in which ids first occur, for the tables in `[first, last)`.
+
+    into: distinct ids, rows and occurrences `(tables, batch)`, and sums `(tables, batch, dim)`.
+    counts: receives how many ids are distinct. squares: of the sums of ids that the step will move, and of all.
+    """
+    distinct, rows, occurrences, sums = into
+    batch, dim = grad.shape[0], grad.shape[2]
+    size = 16
+    while size < 2 * batch:
+        size *= 2
+    slots = np.empty(size, np.int32)
+    mask = np.uint64(size - 1)
+    for f in range(first, last):
+        table, column = tables[f], at[f]
+        bits, ranks, keys, recent = _map_of(table)
+        slots[:] = EMPTY
+        count = 0
+        for i in range(batch):
+            given = ids[i, f]
+            if given == table[PADDING]:
+                continue
+            slot = np.int64(scramble(np.uint64(given)) & mask)
+            while slots[slot] != EMPTY and distinct[f, slots[slot]] != given:
+                slot = (slot + 1) & np.int64(mask)
+            j: Any = np.int64(slots[slot])
+            if j == EMPTY:
+                j = count
+                slots[slot] = np.int32(j)
+                count += 1
+                distinct[f, j], occurrences[f, j] = given, 1
+                rows[f, j] = find_row(bits, ranks, keys, recent, given)
+                for k in range(dim):
+                    sums[f, j, k] = grad[i, column, k]
+            else:
+                occurrences[f, j] += 1
+                for k in range(dim):
+                    sums[f, j, k] += grad[i, column, k]
+        counts[f] = count
+        squares[f, 0], squares[f, 1] = _add_squares(table, distinct[f], rows[f], occurrences[f], sums[f], count)
+
+
+@compile_loops
+def _add_squares(table: Array, ids: Array, rows: Array, occurrences: Array, sums: Array, count: Any) -> Any:
+    """The sums of squares of gradients: of those that the step will move, and of all."""
+    own, every = 0.0, 0.0
+    for j in range(count):
+        total = 0.0
+        for k in range(sums.shape[1]):
+            total += np.float64(sums[j, k]) * np.float64(sums[j, k])
+        every += total
+        if table[SHARED] or _is_moved(table, ids[j], rows[j], occurrences[j]):
+            own += total
+    return own, every
+
+
+@compile_loops
+def _is_moved(table: Array, given: Any, row: Any, occurrences: Any) -> Any:
+    """Whether an id has a row, or will get one for these occurrences."""
+    if row != NO_ROW or occurrences >= table[MIN_COUNT]:
+        return True
+    if not table[SEEN_BITS]:
+        return False
+    bit = given * table[SEEN_BITS]
+    seen = carray(pointer(table[SEEN]), ((bit >> 3) + 1,), np.uint8)
+    before = np.int64(seen[bit >> 3] >> (bit & 7)) & ((1 << table[SEEN_BITS]) - 1)
+    return before + occurrences >= table[MIN_COUNT]
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+@compile_loops
+def step(tables: Array, numbers: Array, first: Any, last: Any) -> None:
+    """Admit ids, and move the rows of all ids that have a gradient, for the tables in `[first, last)`."""
+    for f in range(first, last):
+        if tables[f, NUM_IDS]:
+            _step_table(tables[f], numbers[f])
+
+
+@compile_loops
+def _step_table(table: Array, number: Array) -> None:
+    dim, num_ids, capacity = table[DIM], table[NUM_IDS], table[CAPACITY]
+    ids = carray(pointer(table[IDS]), (num_ids,), np.int64)
+    rows = carray(pointer(table[ROWS]), (num_ids,), np.int64)
+    occurrences = carray(pointer(table[OCCURRENCES]), (num_ids,), np.int64)
+    sums = carray(pointer(table[SUMS]), (num_ids, dim), np.float32)
+    codes = carray(pointer(table[CODES]), (capacity, dim), np.int8)
+    levels = carray(pointer(table[LEVELS]), (capacity,), np.uint8)
+    uses = carray(pointer(table[USES]), (capacity,), np.uint8)
+    counts = carray(pointer(table[COUNTS]), (capacity,), np.uint8)
+    squares = carray(pointer(table[SQUARES]), (NUM_GROUPS, dim), np.float64)
+    visits = carray(pointer(table[VISITS]), (NUM_GROUPS,), np.float64)
+    shared = np.zeros((1, dim), np.float32)
+    shared_occurrences = _admit(table, number, ids, rows, occurrences, sums, codes, counts, shared)
+    if number[UNIT] == 0:
+        number[UNIT] = _find_unit(rows, sums, shared, shared_occurrences, number[FACTOR])
+        if number[UNIT] == 0:
+            return
+    _follow(rows, sums, counts, shared, shared_occurrences, squares, visits, number)
+    state = codes, levels, uses, counts
+    inverse, gain, shrink, least = _rates(squares, visits, number)
+    rates = inverse, gain, shrink, least
+    for i in range(num_ids):
+        if rows[i] != NO_ROW:
+            _move(table, number, rates, state, ids[i], rows[i], occurrences[i], sums, i)
+    if shared_occurrences:
+        _move(table, number, rates, state, np.int64(-1), np.int64(0), shared_occurrences, shared, 0)
+
+
+@compile_loops
+def _admit(
+    table: Array,
+    number: Array,
+    ids: Array,
+    rows: Array,
+    occurrences: Array,
+    sums: Array,
+    codes: Array,
+    counts: Array,
+    shared: Array,
+) -> Any:
+    """Give rows to ids that have occurred often enough; the occurrences of the others, if they share a trained row."""
+    size, dim, total = table[RECENT_SIZE], table[DIM], 0
+    keys = carray(pointer(table[RECENT_IDS]), (size,), np.int64)
+    recent = carray(pointer(table[RECENT_ROWS]), (size,), np.int32)
+    seen = carray(pointer(table[SEEN]), (table[NUM_EMBEDDINGS] * table[SEEN_BITS] // 8 + 1,), np.uint8)
+    steps = np.float32(number[BOUND] / number[SCALE])
+    for i in range(len(ids)):
+        if rows[i] != NO_ROW:
+            continue
+        before = 0
+        if table[SEEN_BITS]:
+            bit = ids[i] * table[SEEN_BITS]
+            mask = (1 << table[SEEN_BITS]) - 1
+            before = np.int64(seen[bit >> 3] >> (bit & 7)) & mask
+            kept = before + occurrences[i] if before + occurrences[i] < table[MIN_COUNT] else 0
+            seen[bit >> 3] = (np.int64(seen[bit >> 3]) & ~(mask << (bit & 7))) | (kept << (bit & 7))
+        if before + occurrences[i] >= table[MIN_COUNT]:
+            row = table[NUM_ROWS]
+            table[NUM_ROWS] += 1
+            slot = find_slot(keys, ids[i])
+            keys[slot], recent[slot], rows[i] = ids[i], np.int32(row), row
+            counts[row] = encode_count(np.float64(before), np.float32(0))
+            for k in range(dim):
+                codes[row, k] = start_code(np.uint64(table[INIT_KEY]), ids[i], dim, k, steps)
+        elif table[SHARED]:
+            total += occurrences[i]
+            for k in range(dim):
+                shared[0, k] += sums[i, k]
+    return total
+
+
+@compile_loops
+def start_code(key: Any, given: Any, dim: Any, k: Any, steps: Any) -> Any:
+    """A code drawn from U(−steps, steps), the same for an id whenever it gets its row."""
+    place = (np.uint64(given) * np.uint64(dim) + np.uint64(k)) * np.uint64(2)
+    value = (uniform_at(key, place) * np.float32(2) - np.float32(1)) * steps
+    rounded = np.floor(value + uniform_at(key, place + np.uint64(1)))
+    return np.int8(min(max(rounded, np.float32(-LARGEST)), np.float32(LARGEST)))
+
+
+@compile_loops
+def _find_unit(rows: Array, sums: Array, shared: Array, shared_occurrences: Any, factor: Any) -> Any:
+    """A power of two near the mean square of the first gradients, in which second moments are held."""
+    total, count = 0.0, 0
+    for i in range(len(rows)):
+        if rows[i] != NO_ROW:
+            count += 1
+            for k in range(sums.shape[1]):
+                value = np.float64(np.float32(factor) * sums[i, k])
+                total += value * value
+    if shared_occurrences:
+        count += 1
+        for k in range(shared.shape[1]):
+            value = np.float64(np.float32(factor) * shared[0, k])
+            total += value * value
+    if total == 0:
+        return 0.0
+    return 2.0 ** math.frexp(total / (count * sums.shape[1]))[1]
+
+
+@compile_loops
+def _follow(
+    rows: Array,
+    sums: Array,
+    counts: Array,
+    shared: Array,
+    shared_occurrences: Any,
+    squares: Array,
+    visits: Array,
+    number: Array,
+) -> None:
+    """Let the sums of squares and of visits of each group follow a batch."""
+    for g in range(NUM_GROUPS):
+        visits[g] *= number[BETA]
+        for k in range(squares.shape[1]):
+            squares[g, k] *= number[BETA]
+    factor = np.float32(number[FACTOR])
+    for i in range(len(rows)):
+        if rows[i] != NO_ROW:
+            g = GROUPS[counts[rows[i]]]
+            visits[g] += 1
+            for k in range(squares.shape[1]):
+                value = np.float64(factor * sums[i, k])
+                squares[g, k] += value * value
+    if shared_occurrences:
+        g = GROUPS[counts[0]]
+        visits[g] += 1
+        for k in range(squares.shape[1]):
+            value = np.float64(factor * shared[0, k])
+            squares[g, k] += value * value
+
+
+@compile_loops
+def _rates(squares: Array, visits: Array, number: Array) -> Any:
+    """What a step depends on for each group and dimension: see `optim.row_step`."""
+    dim = squares.shape[1]
+    inverse, least = np.empty((NUM_GROUPS, dim)), np.empty(NUM_GROUPS)
+    gain, shrink = np.empty((NUM_GROUPS, dim), np.float32), np.empty((NUM_GROUPS, dim), np.float32)
+    for g in range(NUM_GROUPS):
+        total = 0.0
+        for k in range(dim):
+            total += squares[g, k]
+        mean = total / dim
+        least[g] = mean / visits[g] / number[UNIT] * (1 - number[BETA]) if visits[g] > 0 else 0.0
+        for k in range(dim):
+            square = squares[g, k] / mean * number[UNIT] if squares[g, k] > 0 else 0.0
+            root = np.sqrt(square) + number[EPS]
+            inverse[g, k] = 1 / square if square > 0 else 0.0
+            gain[g, k] = number[LR] / (root * number[SCALE]) if square > 0 else 0.0
+            shrink[g, k] = number[LR] * number[DECAY] / root if square > 0 else 0.0
+    return inverse, gain, shrink, least
+
+
+@compile_loops
+def _move(
+    table: Array,
+    number: Array,
+    rates: tuple[Array, Array, Array, Array],
+    state: tuple[Array, Array, Array, Array],
+    given: Any,
+    row: Any,
+    occurrences: Any,
+    sums: Array,
+    i: Any,
+) -> None:
+    """Move one row: see `optim.row_step`."""
+    inverse, gain, shrink, least = rates
+    codes, levels, uses, counts = state
+    dim, one, place = codes.shape[1], np.float32(1), np.uint64(given)
+    group, factor = GROUPS[counts[row]], np.float32(number[FACTOR])
+    total = 0.0
+    for k in range(dim):
+        value = np.float64(factor * sums[i, k])
+        total += value * value * inverse[group, k]
+    square = np.float64(LEVEL_VALUES[levels[row]]) * number[BETA] + total / dim * (1 - number[BETA])
+    uses[row] = (np.int64(uses[row]) + 1) & 255
+    count = COUNT_VALUES[counts[row]] + occurrences
+    noise = uniform_at(np.uint64(table[COUNT_KEY]), place)
+    counts[row] = encode_count(count, noise)
+    if not square > 0:
+        return
+    levels[row] = _encode_level(np.float32(square), uniform_at(np.uint64(table[LEVEL_KEY]), place))
+    speed = np.float32(np.sqrt(number[WEIGHT] / square))
+    often = np.float32(1 / min(1.0, count / number[STEP]))
+    pull = often * np.float32(np.sqrt(number[WEIGHT] / max(square, least[group])))
+    shift = np.float32((np.int64(uses[row]) * GOLDEN_24) & MASK_24) * _FRACTION
+    first = place * np.uint64(dim)
+    values = 0.0
+    for k in range(dim):
+        kept = one / (one + shrink[group, k] * pull)
+        moved = kept * (np.float32(codes[row, k]) - gain[group, k] * speed * (factor * sums[i, k]))
+        spread = uniform_at(np.uint64(table[CODE_KEY]), first + np.uint64(k)) + shift
+        rounded = np.floor(moved + (spread - np.floor(spread)))
+        code = min(max(rounded, np.float32(-LARGEST)), np.float32(LARGEST))
+        codes[row, k] = np.int8(code)
+        values += np.float64(code) * np.float64(code)
+    number[VALUE_SQUARES] += values / dim
+    number[VALUE_COUNT] += 1
+
+
+@compile_loops
+def _encode_level(square: Any, noise: Any) -> Any:
+    number = np.empty(1, np.float32)
+    number[0] = square
+    bits = np.int64(number.view(np.int32)[0]) + np.int64(noise * np.float32(1 << SHIFT))
+    level: Any = min(max((bits >> SHIFT) - OFFSET, 1), 255)
+    return np.uint8(level)
+
+
+@compile_loops
+def encode_count(count: Any, noise: Any) -> Any:
+    """The byte of a count: exact below 16, beyond it one of eight in an octave, rounded at random."""
+    if count < 16:
+        return np.uint8(count)
+    octave = np.int64(math.frexp(count)[1]) - 4
+    mantissa = np.int64(np.floor(count / 2.0**octave + np.float64(noise)))
+    code: Any = min(octave * 8 + mantissa, 255)
+    return np.uint8(code)
+
+
+@compile_loops
+def rescale(codes: Array, factor: Any, key: Any, first: Any, last: Any) -> None:
+    """`code = round(factor · code)`, at random, for the rows in `[first, last)`."""
+    dim = codes.shape[1]
+    for row in range(first, last):
+        for k in range(dim):
+            moved = factor * np.float32(codes[row, k])
+            rounded = np.floor(moved + uniform_at(key, np.uint64(row) * np.uint64(dim) + np.uint64(k)))
+            codes[row, k] = np.int8(min(max(rounded, np.float32(-LARGEST)), np.float32(LARGEST)))
+
+
+# -- the map made anew -------------------------------------------------------------------------------------------------
+
+
+@compile_loops
+def merge(values: Array, moved: Array, before: Array) -> None:
+    """Put rows `moved`, which were taken from the end of `values`, where their ids belong.
+
+    before: how many of the other rows come before each of them, rising. In place, from the last row on.
+    """
+    end = len(values) - len(moved)
+    for j in range(len(moved) - 1, -1, -1):
+        for row in range(end - 1, before[j] - 1, -1):
+            values[row + j + 1] = values[row]
+        values[before[j] + j] = moved[j]
+        end = before[j]

@@ -1,0 +1,210 @@
+"""Torch's optimizers, which move int8 rows as well: one optimizer for a whole model.
+
+    optimizer = cce.optim.Adam(model, lr=1e-3)
+
+A table of int8 rows is in the parameter groups as its anchor, a parameter of one value (`embeddings.row_lookup`): its
+group has the learning rate and the weight decay of its rows. They move as by Adam (`row_step`), whatever moves the
+rest. What torch does to gradients as a whole, clipping them by their norm or unscaling them, it does to rows as well.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from cce.checks import check_number
+from cce.distributed import current_ranks, gather_rows
+from cce.embeddings import Int8Rows, Pending, merge_pending
+from cce.optim import sgd
+from cce.optim.row_step import RowStep, Rule, new_state, take_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.optim.optimizer import StateDict
+
+ROW_BETA, ROW_EPS = 0.999, 1e-12
+OTHER_LR = 0.003  # of rows beside an optimizer whose learning rate is of another kind than Adam's
+CLOSE = 1e-5  # by which a mean over processes may differ from another order of its sum
+
+
+class Int8RowOptimizer(torch.optim.Optimizer):
+    """What the optimizers here add to those of torch; `params` is a model, or what torch takes.
+
+    row_lr: learning rate of int8 rows, whose rule is Adam's: `lr` with Adam and AdamW, 0.003 with others. It rises and
+        falls with `lr`.
+    """
+
+    torch_optimizer: type[torch.optim.Optimizer]
+    is_like_adam = True
+
+    def __init__(self, params: Any, *arguments: Any, row_lr: float | None = None, **options: Any) -> None:
+        if row_lr is not None:
+            check_number("row_lr", row_lr)
+        self._row_lr = row_lr
+        super().__init__(params.parameters() if isinstance(params, nn.Module) else params, *arguments, **options)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As torch's; tables of int8 rows know from here on who moves them."""
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        lr = float(group["lr"])
+        own = self._row_lr if self._row_lr is not None else (lr if self.is_like_adam else OTHER_LR)
+        group.setdefault("row_lr_factor", own / lr if lr else 1.0)
+        for parameter in group["params"]:
+            table = rows_of(parameter)
+            if table is not None:
+                table.has_optimizer = True
+                self.state[parameter] = new_state(table)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Move everything that has a gradient; `closure` computes gradients and returns the loss."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        steps, gradients = self._row_steps(), {p: p.grad for p in self._anchors()}
+        for anchor in gradients:
+            anchor.grad = None  # torch's optimizer is to leave it alone
+        inspect.unwrap(self.torch_optimizer.step)(self)
+        for anchor, gradient in gradients.items():
+            anchor.grad = gradient
+        take_steps(steps)
+        for anchor, table in self._anchors().items():
+            anchor.fill_(table.anchor_value)
+        return loss
+
+    def load_state_dict(self, state_dict: StateDict) -> None:
+        """Go on where `state_dict` was taken. (torch alone would give sums of squares the type of the parameters.)"""
+        super().load_state_dict(state_dict)
+        indices = [index for group in state_dict["param_groups"] for index in group["params"]]
+        parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+        for index, parameter in zip(indices, parameters, strict=True):
+            if rows_of(parameter) is not None:
+                saved = state_dict["state"].get(index, {})
+                self.state[parameter] = {name: value.to(parameter.device, copy=True) for name, value in saved.items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._row_lr = state.get("_row_lr", getattr(self, "_row_lr", None))
+        for anchor in self._anchors():
+            table = rows_of(anchor)
+            assert table is not None
+            table.has_optimizer = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_row_lr": self._row_lr}
+
+    def _anchors(self) -> dict[nn.Parameter, Int8Rows]:
+        found = {p: rows_of(p) for group in self.param_groups for p in group["params"]}
+        return {parameter: table for parameter, table in found.items() if table is not None}
+
+    def _row_steps(self) -> list[RowStep]:
+        """The steps to take; nothing is changed if a gradient is not finite."""
+        groups = {parameter: group for group in self.param_groups for parameter in group["params"]}
+        anchors = self._anchors()
+        taken = [_take(anchor, table) for anchor, table in anchors.items()]
+        taken = _over_all_processes(list(anchors.values()), taken)
+        scale, found_inf = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        if found_inf is not None and bool(found_inf):
+            return []
+        steps = []
+        for (anchor, table), pending in zip(anchors.items(), taken, strict=True):
+            if pending is None:
+                continue
+            if not pending.is_finite:
+                raise ValueError(f"gradients of {table.name} must be finite, got NaN or inf; no row was changed.")
+            group = groups[anchor]
+            lr = float(group["lr"]) * group["row_lr_factor"]
+            rule = Rule(lr, float(group.get("weight_decay", 0)), ROW_BETA, ROW_EPS)
+            factor = _factor(anchor, pending) / (1 if scale is None else float(scale))
+            steps.append(RowStep(table, self.state[anchor], pending, rule, factor))
+        return steps
+
+
+def rows_of(parameter: Tensor) -> Int8Rows | None:
+    """The int8 rows that a parameter is the anchor of, if it is one."""
+    return getattr(parameter, "int8_rows", None)
+
+
+def _take(anchor: nn.Parameter, table: Int8Rows) -> Pending | None:
+    """The gradients that wait, unless they were zeroed."""
+    pending, table.pending = table.pending, None
+    return None if anchor.grad is None else pending
+
+
+def _factor(anchor: nn.Parameter, pending: Pending) -> float:
+    """What has become of the gradients as a whole since backward, by what has become of their norm."""
+    assert anchor.grad is not None
+    before, now = float(pending.norm), float(anchor.grad)
+    if before == 0 or abs(now - before) <= CLOSE * before * (current_ranks().world_size > 1):
+        return 1.0
+    return now / before
+
+
+def _over_all_processes(tables: list[Int8Rows], taken: list[Pending | None]) -> list[Pending | None]:
+    """The mean of the gradients of all processes, as DistributedDataParallel has it for parameters."""
+    ranks = current_ranks()
+    if ranks.world_size == 1 or not tables:
+        return taken
+    found = [_nothing(table) if pending is None else pending for table, pending in zip(tables, taken, strict=True)]
+    facts = torch.tensor([[len(each.ids), float(each.norm), each.is_finite] for each in found], dtype=torch.float64)
+    integers = torch.cat([torch.stack([each.ids, each.occurrences], dim=1) for each in found]).cpu()
+    sums = torch.cat([each.sums.flatten() for each in found]).cpu()
+    everywhere = gather_rows(facts.unsqueeze(0), ranks)  # (ranks, tables, 3)
+    parts = _cut(tables, everywhere, gather_rows(integers, ranks), gather_rows(sums, ranks) / ranks.world_size)
+    merged: list[Pending | None] = []
+    for index, table in enumerate(tables):
+        whole = merge_pending(table, [of_rank[index] for of_rank in parts])
+        whole.norm = everywhere[:, index, 1].mean()
+        whole.is_finite = bool(everywhere[:, index, 2].all())
+        merged.append(whole if len(whole.ids) else None)
+    return merged
+
+
+def _nothing(table: Int8Rows) -> Pending:
+    ids = torch.empty(0, dtype=torch.int64)
+    return Pending(ids, ids, ids, torch.empty(0, table.dim), table.moves, torch.tensor(0.0), is_finite=True)
+
+
+def _cut(tables: list[Int8Rows], facts: Tensor, integers: Tensor, sums: Tensor) -> list[list[Pending]]:
+    """What all processes have sent, by process and table."""
+    counts = facts[:, :, 0].long()
+    widths = torch.tensor([table.dim for table in tables])
+    ids = iter(torch.split(integers, counts.flatten().tolist()))
+    values = iter(torch.split(sums, (counts * widths).flatten().tolist()))
+    return [[_received(table, next(ids), next(values)) for table in tables] for _ in counts]
+
+
+def _received(table: Int8Rows, integers: Tensor, sums: Tensor) -> Pending:
+    ids, occurrences = integers.to(table.codes.device).unbind(1)
+    own = sums.view(-1, table.dim).to(table.codes.device)
+    return Pending(ids, ids, occurrences, own, -1, torch.tensor(0.0), is_finite=True)
+
+
+class Adam(Int8RowOptimizer, torch.optim.Adam):
+    """`torch.optim.Adam`, and int8 rows."""
+
+    torch_optimizer = torch.optim.Adam
+
+
+class AdamW(Int8RowOptimizer, torch.optim.AdamW):
+    """`torch.optim.AdamW`, and int8 rows, whose weight decay is Adam's."""
+
+    torch_optimizer = torch.optim.AdamW
+
+
+class Adagrad(Int8RowOptimizer, torch.optim.Adagrad):
+    """`torch.optim.Adagrad`, and int8 rows."""
+
+    torch_optimizer, is_like_adam = torch.optim.Adagrad, False
+
+
+class SGD(Int8RowOptimizer, sgd.SGD):
+    """SGD as torch has it, which touches only the rows of sparse gradients, and int8 rows."""
+
+    torch_optimizer, is_like_adam = sgd.SGD, False

@@ -1,0 +1,43 @@
+"""The end of int8 rows in a run: all tables become pointers and codebooks, and what they held is noted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cce.collection import readable_path
+from cce.compression import finalize
+from cce.diagnostics import gradient_nbytes, summary
+from cce.embeddings import Finalizable
+
+if TYPE_CHECKING:
+    from cce.compression import Finalized
+    from cce.training.session import Session
+
+
+def finalize_tables(session: Session) -> Finalized:
+    """Finalize the tables of a run, the same on all processes.
+
+    What comes after is another model, so that validations so far are forgotten; the log has them.
+    """
+    session.trained_nbytes = _nbytes_in_training(session)
+    finalized = finalize(session.model, seed=session.config.seed)
+    session.parallel.close()
+    states = [optimizer.state for optimizer in session.optimizers]
+    session.equip()
+    for optimizer, state in zip(session.optimizers, states, strict=True):  # the network keeps its own
+        kept = [parameter for parameter in state if not hasattr(parameter, "int8_rows")]
+        optimizer.state.update({parameter: state[parameter] for parameter in kept})
+    return finalized
+
+
+def _nbytes_in_training(session: Session) -> dict[str, dict[str, int]]:
+    """Bytes of the tables as they train now, by the paths of their modules."""
+    modules = {readable_path(path): module for path, module in session.model.named_modules()}
+    held: dict[str, dict[str, int]] = {}
+    for optimizer in session.optimizers:
+        for table in summary(session.model, optimizer).tables:
+            if isinstance(modules[table.name], Finalizable):
+                own = held.setdefault(table.name, {"codes": table.nbytes, "optimizer": 0})
+                own["optimizer"] += table.optimizer_nbytes
+                own["gradients"] = gradient_nbytes(modules[table.name], sparse=False)
+    return held

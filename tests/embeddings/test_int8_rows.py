@@ -1,0 +1,108 @@
+import copy
+
+import pytest
+import torch
+
+from cce.embeddings import Int8Rows
+from cce.kernels import training_rows as loops
+
+
+def make(num_ids=2000, dim=4, **options):
+    return Int8Rows(num_ids, dim, bound=0.1, key=5, **options)
+
+
+def test_an_id_without_a_row_reads_zeros():
+    rows = make()
+    rows.give_rows(torch.tensor([7, 3]))
+    vectors = rows.read(torch.tensor([3, 7, 8]))
+    assert vectors[:2].abs().sum(1).gt(0).all()
+    assert vectors[2].eq(0).all()
+
+
+def test_a_row_starts_small_and_the_same_whenever_its_id_gets_it():
+    first, second = make(), make()
+    first.give_rows(torch.arange(100))
+    second.give_rows(torch.arange(99, -1, -1))
+    ids = torch.arange(100)
+    assert torch.equal(first.read(ids), second.read(ids))
+    assert first.read(ids).abs().max() <= 0.1 + first.scale
+    assert first.read(ids).std() == pytest.approx(0.1 / 3**0.5, rel=0.1)
+
+
+@pytest.mark.parametrize("in_loops", [True, False])
+def test_where_a_row_lies_is_nowhere_to_be_seen(in_loops, monkeypatch):
+    monkeypatch.setattr(Int8Rows, "in_loops", in_loops)
+    rows = make()
+    generator = torch.Generator().manual_seed(0)
+    order, values = torch.randperm(2000, generator=generator), {}
+    for some in torch.split(order[:1200], 50):
+        rows.give_rows(some)
+        rows.codes[rows.find(some)] = torch.randint(-127, 128, (len(some), 4), generator=generator, dtype=torch.int8)
+        values |= {int(given): rows.read(given.view(1))[0] for given in some}
+    found = rows.read(torch.arange(2000))
+    for given in range(2000):
+        assert torch.equal(found[given], values.get(given, torch.zeros(4)))
+
+
+def test_rows_that_came_since_are_found_before_and_after_they_are_in_the_map():
+    rows = make()
+    rows.give_rows(torch.arange(0, 2000, 2))
+    rows.make_room(300)
+    ids = torch.arange(1, 600, 2)
+    loops.insert_recent(rows.recent_ids.numpy(), rows.recent_rows.numpy(), ids.numpy(), rows.num_rows)
+    rows.num_rows += len(ids)
+    rows.codes[rows.find(ids)] = 9
+    before = rows.read(torch.arange(2000))
+    assert rows.num_recent == 300
+    rows.compact()
+    assert rows.num_recent == 0
+    assert torch.equal(rows.read(torch.arange(2000)), before)
+    assert rows.find(torch.tensor([0, 1, 2, 3])).tolist() == [1, 2, 3, 4]
+
+
+def test_memory_is_that_of_the_rows_that_were_earned():
+    rows = make(100_000, 16)
+    rows.give_rows(torch.arange(0, 100_000, 10))
+    assert rows.row_nbytes == 10_001 * (16 + 3)
+    without = rows.index_nbytes + rows.map.nbytes
+    assert without / 100_000 <= 0.5
+    assert (rows.nbytes + rows.map.nbytes - 0.5 * 90_000) / 10_000 <= 16 + 4
+
+
+@pytest.mark.parametrize("min_count", [2, 3, 5, 17, 256])
+def test_counts_of_ids_without_rows_take_as_many_bits_as_they_need(min_count):
+    rows = make(min_count=min_count)
+    assert min_count <= 2**rows.seen_bits <= 256
+    assert rows.seen.nbytes == 2000 * rows.seen_bits // 8 + 1
+
+
+def test_a_copy_and_a_loaded_state_have_the_same_rows_and_go_on_to_grow():
+    rows = make()
+    rows.give_rows(torch.arange(0, 500, 3))
+    loaded, ids = make(), torch.arange(2000)
+    loaded.load_state_dict(rows.state_dict())
+    for other in (copy.deepcopy(rows), loaded):
+        assert torch.equal(other.read(ids), rows.read(ids))
+        other.give_rows(torch.tensor([1, 1999]))
+        assert other.read(torch.tensor([1, 1999])).abs().sum() > 0
+        assert rows.read(torch.tensor([1, 1999])).abs().sum() == 0
+
+
+def test_a_state_of_another_width_is_rejected():
+    with pytest.raises(RuntimeError, match="rows mismatch for codes: the checkpoint has rows of 4 values"):
+        make(dim=8).load_state_dict(make().state_dict())
+
+
+def test_a_trained_table_is_rounded_to_the_nearest_values():
+    weight = torch.randn(300, 4, generator=torch.Generator().manual_seed(0))
+    rows = make(300)
+    rows.fit(weight)
+    assert (rows.read(torch.arange(300)) - weight).abs().max() <= rows.scale / 2 + 1e-6
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 15, 16, 17, 31, 100, 12_345, 10**9])
+def test_a_count_of_one_byte_is_right_within_an_eighth_and_on_average(count):
+    noise = torch.linspace(0, 0.999, 1000)
+    found = [loops.COUNT_VALUES[loops.encode_count(float(count), float(each))] for each in noise]
+    assert all(abs(value - count) <= count / 8 for value in found)
+    assert sum(found) / len(found) == pytest.approx(count, rel=2e-3)
