@@ -78,10 +78,3 @@ def partition_work(weights: Sequence[float], world_size: int) -> list[int]:
         owners[index] = min(range(world_size), key=loads.__getitem__)
         loads[owners[index]] += weights[index]
     return owners
-
-
-def current_ranks() -> Ranks:
-    """The processes of torch's default group; this one alone where there is none."""
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return Ranks()
-    return Ranks(distributed.get_rank(), distributed.get_world_size(), int(os.environ.get("LOCAL_RANK", "0")))
