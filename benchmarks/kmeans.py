@@ -1,13 +1,11 @@
-"""k-means and assignment: ours beside faiss and scikit-learn, in one process, from the same start.
+"""k-means and assignment: ours beside faiss, in one process, from the same start.
 
-    python benchmarks/kmeans.py            # the five sizes, 50 iterations, and 5M points to 4,096 centroids
+    python benchmarks/kmeans.py            # the sizes below, 50 iterations, and assignments of millions of points
     python benchmarks/kmeans.py --quick    # small sizes, a few seconds
     python benchmarks/kmeans.py --json results/kmeans.json
 
-Every figure is the median of `--repeats` runs, taken in turn (ours, faiss, scikit-learn, ours, …), so that a busy
-machine slows all alike. CPU seconds count all threads; `ratio` is a peer's CPU seconds over ours. scikit-learn runs
-fewer iterations (`--sklearn-iterations`), since its step takes seconds; figures are per iteration. Points of one
-dimension are searched by our k-d tree as well ("tree"), which takes those of two to eight.
+Every figure is the median of `--repeats` runs, taken in turn (ours, faiss, ours, …), so that a busy machine slows both
+alike. CPU seconds count all threads; `ratio` is faiss's CPU seconds over ours. Figures are per iteration.
 """
 
 from __future__ import annotations
@@ -19,30 +17,31 @@ import platform
 import statistics
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from cce.clustering import kmeans, nearest_centroid
-from cce.clustering.backends import BACKENDS
-from cce.clustering.backends.native import TreeLloyd, native_nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
-SIZES = [(256_000, 1024, 1), (256_000, 1024, 4), (1_000_000, 4096, 4), (1_000_000, 4096, 8), (262_144, 1024, 16)]
-QUICK_SIZES = [(32_000, 128, 1), (32_000, 128, 4), (32_000, 128, 8)]
-ASSIGNMENTS, QUICK_ASSIGNMENTS = [(5_000_000, 4096, 4), (5_000_000, 4096, 1)], [(200_000, 1024, 4), (200_000, 1024, 1)]
-TREE = replace(
-    BACKENDS["native"],
-    name="tree",
-    lloyd=lambda points, weights, _: TreeLloyd(points, weights),
-    nearest=lambda points, centroids, _: native_nearest(_widened(points), _widened(centroids)),
-)
+SIZES = [
+    (256_000, 1024, 4),
+    (1_024_000, 4000, 4),
+    (262_144, 1024, 8),
+    (65_536, 256, 16),
+    (262_144, 1024, 16),
+    (1_048_576, 4096, 16),
+    (262_144, 1024, 64),
+]
+QUICK_SIZES = [(32_000, 128, 4), (32_000, 128, 16)]
+ASSIGNMENTS = [(2_000_000, 4000, 4), (2_000_000, 256, 16), (2_000_000, 1024, 16)]
+QUICK_ASSIGNMENTS = [(200_000, 1024, 4), (200_000, 256, 16)]
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,6 @@ def main(argv: Sequence[str] | None = None) -> list[Timing]:
         import faiss
 
         faiss.omp_set_num_threads(options.threads)
-    BACKENDS["tree"] = TREE
     _warm_up(options)
     timings: list[Timing] = []
     for size in (QUICK_SIZES if options.quick else SIZES) if "fit" in options.tasks else []:
@@ -86,10 +84,9 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes, one repeat")
     parser.add_argument("--iterations", type=int, default=50)
-    parser.add_argument("--sklearn-iterations", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--backends", nargs="+", default=["native", "faiss", "sklearn"])
+    parser.add_argument("--backends", nargs="+", default=["native", "faiss"])
     parser.add_argument("--tasks", nargs="+", default=["fit", "assign"], choices=["fit", "assign"])
     parser.add_argument("--json", type=Path, help="where to write the figures")
     options = parser.parse_args(argv)
@@ -102,7 +99,7 @@ def _warm_up(options: argparse.Namespace) -> None:
     """Compile, import and start threads before anything is timed."""
     for _, _, width in QUICK_SIZES if options.quick else SIZES:
         points = torch.randn(2000, width)
-        for backend in _backends(options, width):
+        for backend in options.backends:
             kmeans(points, 32, init=points[:32], max_iter=3, backend=backend)
             nearest_centroid(points, points[:32], backend=backend)
 
@@ -113,12 +110,11 @@ def _time_kmeans(size: tuple[int, int, int], options: argparse.Namespace) -> lis
     inertias: dict[str, float] = {}
 
     def fit(backend: str) -> int:
-        num_iterations = options.sklearn_iterations if backend == "sklearn" else options.iterations
-        result = kmeans(points, num_clusters, init=start, max_iter=num_iterations, backend=backend)
+        result = kmeans(points, num_clusters, init=start, max_iter=options.iterations, backend=backend)
         inertias[backend] = result.inertias[-1] / num_points
-        return num_iterations
+        return len(result.inertias)
 
-    return _timings("k-means", size, _in_turn(fit, _backends(options, size[2]), options.repeats), inertias)
+    return _timings("k-means", size, _in_turn(fit, options.backends, options.repeats), inertias)
 
 
 def _time_assignment(size: tuple[int, int, int], options: argparse.Namespace) -> list[Timing]:
@@ -129,22 +125,13 @@ def _time_assignment(size: tuple[int, int, int], options: argparse.Namespace) ->
         nearest_centroid(points, centroids, backend=backend)
         return 1
 
-    return _timings("assign", size, _in_turn(assign, _backends(options, size[2]), options.repeats), {})
+    return _timings("assign", size, _in_turn(assign, options.backends, options.repeats), {})
 
 
 def _gaussian(size: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
     num_points, num_clusters, width = size
     points = torch.randn(num_points, width, generator=torch.Generator().manual_seed(0))
     return points, points[:num_clusters].clone()
-
-
-def _backends(options: argparse.Namespace, width: int) -> list[str]:
-    return [*options.backends, *(["tree"] if width == 1 else [])]
-
-
-def _widened(points: Tensor) -> Tensor:
-    """Return points of one dimension in two, where a tree takes them."""
-    return torch.nn.functional.pad(points, (0, 1))
 
 
 def _in_turn(run: Callable[[str], int], backends: list[str], repeats: int) -> dict[str, tuple[float, float]]:
@@ -189,7 +176,6 @@ def _write(options: argparse.Namespace, timings: list[Timing]) -> None:
         "torch": torch.__version__,
         "threads": options.threads,
         "iterations": options.iterations,
-        "sklearn_iterations": options.sklearn_iterations,
         "repeats": options.repeats,
         "timings": [asdict(timing) for timing in timings],
     }

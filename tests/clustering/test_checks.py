@@ -28,9 +28,12 @@ def test_points_of_other_shapes_and_types_are_rejected():
         checked_points(torch.zeros(4, 2, dtype=torch.int64))
 
 
-def test_points_become_contiguous_float32_rows():
-    rows = checked_points(torch.randn(3, 5, dtype=torch.float64).t())
-    assert rows.dtype == torch.float32
+@pytest.mark.parametrize(
+    ("given", "expected"), [("float16", "float32"), ("float32", "float32"), ("float64", "float64")]
+)
+def test_points_become_contiguous_rows_of_float32_unless_they_are_float64(given, expected):
+    rows = checked_points(torch.randn(3, 5).to(getattr(torch, given)).t())
+    assert rows.dtype == getattr(torch, expected)
     assert rows.is_contiguous()
 
 

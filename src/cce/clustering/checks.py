@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from cce.checks import check_type
@@ -10,13 +11,17 @@ LARGEST = 1e18  # the square of a difference of larger values may overflow float
 
 
 def checked_points(points: Tensor, name: str = "points") -> Tensor:
-    """Return `points` as contiguous float32 `(n, width)`, detached; reject what has no finite distances."""
+    """Return `points` as contiguous `(n, width)`, detached; reject what has no finite distances.
+
+    float64 stays what it is; everything else becomes float32.
+    """
     check_type(name, points, Tensor, "a Tensor")
     if not points.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {points.dtype}.")
     if points.ndim != 2 or points.shape[1] == 0:
         raise ValueError(f"{name} must have shape (n, width) with width >= 1, got {tuple(points.shape)}.")
-    rows = points.detach().float().contiguous()
+    rows = points.detach()
+    rows = (rows if rows.dtype == torch.float64 else rows.float()).contiguous()
     if rows.numel():
         low, high = (value.item() for value in rows.aminmax())
         if not (low >= -LARGEST and high <= LARGEST):
@@ -40,7 +45,7 @@ def check_same_space(points: Tensor, centroids: Tensor, name: str) -> None:
 
 
 def checked_weights(weights: Tensor | None, points: Tensor) -> Tensor | None:
-    """Return `weights` as float32 on the device of the points; reject negative, non-finite or all-zero weights."""
+    """Return `weights` with the type and device of the points; reject negative, non-finite or all-zero weights."""
     if weights is None:
         return None
     check_type("sample_weight", weights, Tensor, "a Tensor")
@@ -48,7 +53,7 @@ def checked_weights(weights: Tensor | None, points: Tensor) -> Tensor | None:
         raise ValueError(
             f"sample_weight must have shape ({points.shape[0]},), one per point, got {tuple(weights.shape)}."
         )
-    mass = weights.detach().to(points.device).float().contiguous()
+    mass = weights.detach().to(points).contiguous()
     if not bool(mass.isfinite().all()) or bool((mass < 0).any()):
         raise ValueError(
             f"sample_weight must be finite and not negative, got values in [{mass.min():g}, {mass.max():g}]."

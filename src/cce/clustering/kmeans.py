@@ -47,14 +47,14 @@ def kmeans(
     sample_weight: a point of weight `w` counts as `w` equal points.
     max_iter, tol: the fit ends after so many iterations, when nothing changes, or when an iteration lowers the inertia
         by no more than `tol` times itself.
-    backend: a name of `BACKENDS`, or "auto": the fastest that is here.
+    backend: a name of `BACKENDS`, or "auto": compiled loops, or plain torch for few points and on a GPU.
     progress: what plain torch reports its work to; without one it reports long work by itself.
     """
     rows = checked_points(points)
     weights = checked_weights(sample_weight, rows)
     _check_numbers(rows, n_clusters, max_iter, tol)
     check_generator(generator)
-    chosen = choose_backend(backend, rows, n_clusters, tol=tol)
+    chosen = choose_backend(backend, rows, n_clusters)
     centroids = _initial_centroids(rows, n_clusters, init, weights, generator)
     if max_iter == 0:
         return KMeans(centroids, ())
@@ -71,14 +71,15 @@ def nearest_centroid(
 ) -> Tensor:
     """Return the index of the nearest centroid of every point: `(n, width), (k, width) → (n,)` int64.
 
-    "torch" and "native" give what the definition says (see `search.plain`); "faiss" and "sklearn" use other formulas
-    for the distance, so near ties may fall differently there. For `progress` see `kmeans`.
+    "torch" and "native" give what the definition says (see `backends.torch`); "faiss" uses another formula for the
+    distance, so near ties may fall differently there. For `progress` see `kmeans`.
     """
     rows = checked_points(points)
     centers = checked_points(centroids, "centroids")
     check_same_space(rows, centers, "centroids")
     if centers.shape[0] == 0:
         raise ValueError("centroids must have at least one row, got 0.")
+    rows, centers = (each.to(torch.promote_types(rows.dtype, centers.dtype)) for each in (rows, centers))
     chosen = choose_backend(backend, rows, centers.shape[0])
     if rows.shape[0] == 0:
         return torch.empty(0, dtype=torch.int64, device=rows.device)
@@ -101,15 +102,19 @@ def _iterate(lloyd: Lloyd, centroids: Tensor, max_iter: int, tol: float) -> KMea
 
 
 def _moved(centroids: Tensor, assigned: Assigned, lloyd: Lloyd) -> Tensor:
-    """Return the mean of every cluster; an empty one moves to a badly served point, or stays if there is none."""
-    is_empty = assigned.totals == 0
-    means = assigned.sums / assigned.totals.masked_fill(is_empty, 1.0)[:, None]
-    moved = torch.where(is_empty[:, None], centroids, means.to(centroids.dtype))
-    empty = is_empty.nonzero().squeeze(1)
+    """Return the mean of every cluster; an empty one takes a badly served point from its cluster, if there is one."""
+    sums, totals = assigned.sums.clone(), assigned.totals.clone()
+    empty = (totals == 0).nonzero().squeeze(1)
     if empty.numel():
         rows = _badly_served(assigned, lloyd.weights, empty.numel())
-        moved[empty[: rows.numel()]] = lloyd.points[rows]
-    return moved
+        empty, mass = empty[: rows.numel()], lloyd.weights[rows].double()
+        taken, givers = lloyd.points[rows].double() * mass[:, None], assigned.nearest[rows].long()
+        sums.index_add_(0, givers, taken, alpha=-1)
+        totals.index_add_(0, givers, mass, alpha=-1)
+        sums[empty], totals[empty] = taken, mass
+    has_points = totals > 0
+    means = sums / totals.masked_fill(~has_points, 1.0)[:, None]
+    return torch.where(has_points[:, None], means.to(centroids.dtype), centroids)
 
 
 def _badly_served(assigned: Assigned, weights: Tensor, num_wanted: int) -> Tensor:
@@ -160,7 +165,7 @@ def _initial_centroids(
 
 
 def _given(points: Tensor, n_clusters: int, init: Tensor) -> Tensor:
-    centroids = checked_points(init, "init").clone()
+    centroids = checked_points(init, "init").to(points.dtype, copy=True)
     check_same_space(points, centroids, "init")
     if centroids.shape[0] != n_clusters:
         raise ValueError(f"init must have n_clusters = {n_clusters} rows, got {centroids.shape[0]}.")

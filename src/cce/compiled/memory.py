@@ -23,6 +23,7 @@ KINDS: dict[torch.dtype, Any] = {
     torch.bfloat16: np.uint16(0),
     torch.float16: np.int16(0),
 }
+BLOCK, TILE = 16, 6  # points and centroids whose distances are in registers at once (see `tiles`)
 RUNS: dict[int, tuple[int, ...]] = {length: (0,) * length for length in (1, 2, 4, 8, 16)}
 
 
@@ -38,8 +39,11 @@ def _missing(*_: Any) -> Any:
 _instructions: Any = importlib.import_module("cce.compiled.instructions") if available else None
 
 
-def _instruction(name: str) -> Any:
-    return getattr(_instructions, name) if available else _missing
+_tiles: Any = importlib.import_module("cce.compiled.tiles") if available else None
+
+
+def _instruction(name: str, module: Any = _instructions) -> Any:
+    return getattr(module, name) if available else _missing
 
 
 put, put_sum, add, add_scaled, clear = map(_instruction, ("put", "put_sum", "add", "add_scaled", "clear"))
@@ -51,3 +55,4 @@ read_float32, read_float64, write_float32, write_float64 = map(
     _instruction, ("read_float32", "read_float64", "write_float32", "write_float64")
 )
 add_product, add_quotient, sum_squares, grow = map(_instruction, ("add_product", "add_quotient", "sum_squares", "grow"))
+score_tile, measure_tile = _instruction("score_tile", _tiles), _instruction("measure_tile", _tiles)

@@ -16,7 +16,7 @@ def planted():
 
 
 def test_every_module_has_a_backend_of_its_name():
-    assert tuple(BACKENDS) == MODULES == ("torch", "native", "faiss", "sklearn")
+    assert tuple(BACKENDS) == MODULES == ("torch", "native", "faiss")
     assert all(backend.name == name for name, backend in BACKENDS.items())
     assert all((backend.lloyd is None) != (backend.fit is None) for backend in BACKENDS.values())
 
@@ -24,7 +24,7 @@ def test_every_module_has_a_backend_of_its_name():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_every_backend_recovers_planted_clusters(name):
-    if name in ("faiss", "sklearn"):
+    if name == "faiss":
         pytest.importorskip(name)
     points, labels = planted()
     fit = kmeans(points, 27, init=points[:27], max_iter=5, backend=name)
@@ -48,7 +48,7 @@ def test_a_new_backend_is_known_by_its_name(monkeypatch):
     assert torch.equal(nearest_centroid(points, fit.centroids, backend="cdist"), labels)
     assert called == [2700]
     assert ClusterSettings(backend="cdist").backend == "cdist"
-    with pytest.raises(ValueError, match="one of auto, torch, native, faiss, sklearn, cdist; got 'cuml'"):
+    with pytest.raises(ValueError, match="one of auto, torch, native, faiss, cdist; got 'cuml'"):
         choose_backend("cuml", points, 27)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class KMeans:
     """Centroids, and how the fit came to them."""
 
-    centroids: Tensor  # (n_clusters, width) float32, on the device of the points
+    centroids: Tensor  # (n_clusters, width) of the type of the points, on their device
     inertias: tuple[float, ...]  # weighted sum of squared distances before each update, one per iteration
 
 
@@ -28,7 +28,7 @@ class Assigned:
     sums: Tensor  # (n_clusters, width) float64, weighted sum of the points of each cluster
     totals: Tensor  # (n_clusters,) float64, weight of each cluster
     nearest: Tensor  # (n,) integers, the cluster of each point
-    squares: Tensor  # (n,) float32, squared distance of each point to its centroid
+    squares: Tensor  # (n,) squared distance of each point to its centroid
     inertia: float
 
 
@@ -55,11 +55,10 @@ class Fit(Protocol):
 
 @dataclass(frozen=True)
 class Backend:
-    """One way to run k-means. Points are contiguous float32 `(n, width)` and finite; all have been checked."""
+    """One way to run k-means. Points have been checked: contiguous `(n, width)` of float32 or float64, and finite."""
 
     name: str
     nearest: Callable[[Tensor, Tensor, Progress], Tensor]  # points, centroids → (n,) int64
     lloyd: Callable[[Tensor, Tensor | None, Progress], Lloyd] | None = None  # points, weights → a step of ours
     fit: Fit | None = None  # or all steps at once
     why_not: Callable[[Tensor], str] = lambda _: ""  # why it cannot take these points, if it cannot
-    suits_auto: Callable[[], bool] = lambda: True  # whether "auto" may choose it here

@@ -1,9 +1,9 @@
-"""faiss (Johnson, Douze and Jégou, 2017) behind the interface of this package; the one file that imports it."""
+"""faiss (Johnson, Douze and Jégou, 2017) behind the interface of this package; the one file that imports it.
+
+faiss knows float32 only."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,19 +30,23 @@ def faiss_kmeans(points: Tensor, init: Tensor, *, sample_weight: Tensor | None, 
         min_points_per_centroid=1,  # else it prints a warning
         max_points_per_centroid=num_points,  # else it takes a sample
     )
-    mass = None if sample_weight is None else sample_weight.cpu().numpy()
-    fit.train(points.cpu().numpy(), weights=mass, init_centroids=init.cpu().numpy())
+    mass = None if sample_weight is None else _floats(sample_weight)
+    fit.train(_floats(points), weights=mass, init_centroids=_floats(init))
     inertias = tuple(float(value) for value in fit.obj[:max_iter])
-    return KMeans(torch.from_numpy(fit.centroids.copy()).to(points.device), inertias)
+    return KMeans(torch.from_numpy(fit.centroids.copy()).to(points), inertias)
 
 
 def faiss_nearest(points: Tensor, centroids: Tensor, progress: Progress | None = None) -> Tensor:
     """Search a flat index."""
     del progress
     index = _faiss().IndexFlatL2(centroids.shape[1])
-    index.add(centroids.cpu().numpy())
-    _, nearest = index.search(points.cpu().numpy(), 1)
+    index.add(_floats(centroids))
+    _, nearest = index.search(_floats(points), 1)
     return torch.from_numpy(nearest).squeeze(1).to(points.device)
+
+
+def _floats(values: Tensor) -> Any:
+    return values.float().cpu().numpy()
 
 
 def _faiss() -> Any:
@@ -53,9 +57,4 @@ def _faiss() -> Any:
     return faiss
 
 
-def _is_safe() -> bool:
-    """Whether faiss is installed where it can share a process with torch: on macOS two OpenMP runtimes crash."""
-    return sys.platform != "darwin" and importlib.util.find_spec("faiss") is not None
-
-
-BACKEND = Backend("faiss", nearest=faiss_nearest, fit=faiss_kmeans, suits_auto=_is_safe)
+BACKEND = Backend("faiss", nearest=faiss_nearest, fit=faiss_kmeans)

@@ -1,157 +1,162 @@
-"""Exact nearest centroids of wide points by a matrix product (GEMM), which leaves few candidates to measure.
+"""Exact nearest centroids of wide points by a matrix product that keeps only the smallest scores.
 
-Beyond eight dimensions boxes prune little. `score(x, c) = |c|² / 2 - x·c` orders centroids by distance, but for
-rounding. Every centroid whose score lies within twice the rounding of the smallest is measured as the definition says;
-nearly always there is just one.
+Beyond four dimensions boxes prune little. `score(x, c) = |c|² / 2 - x·c` orders centroids by distance, but for
+rounding. The product is made sixteen points and six centroids at a time, in registers, and never written to memory: of
+each point the two smallest scores are kept (`compiled.tiles`). If they are so close that rounding may have swapped
+them, all centroids are measured as the definition says; nearly always they are not.
+
+Scores are float32; points and distances are float32 or float64.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 
 from cce.compiled import compile_loops, parallel_for
+from cce.compiled.memory import BLOCK, TILE, score_tile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
-    from torch import Tensor
 
-    from cce.clustering.search.distances import Floats, Ints
+    from cce.clustering.search.cells import Doubles, Floats, Ints
 
-    Doubles = npt.NDArray[np.float64]
+    Rows = npt.NDArray[Any]  # float32 or float64
 
-PAIRS_AT_ONCE = 1 << 19  # scores in one product: 2 MB, which stay in the cache
-ROWS_AT_ONCE = 1 << 16  # rows that are shifted at once
-RUN = 64  # scores whose smallest is remembered
 ROUNDING = 2.0**-24
 TINY = 1e-33  # absolute, for scores that underflow
+BLOCKS_IN_TASK = 128
+BLOCKS_AT_ONCE = 8  # blocks that share the centroids that are in the cache
+SAMPLE = 4096  # points of whose mean scores are taken: near the origin they round less
+
+
+class Points(NamedTuple):
+    """Points, and what scores need of them."""
+
+    rows: Rows  # (n, width)
+    middle: Doubles  # (width,)
+    blocks: Floats  # (num_blocks, width, 16) around the middle, filled up with zeros
+    norms: Doubles  # (n,) distances to the middle
+
+
+class Centers(NamedTuple):
+    """Centroids, and what scores need of them."""
+
+    rows: Rows  # (k, width)
+    columns: Rows  # (width, k)
+    tiles: Floats  # (num_tiles, width, 6) around the middle, filled up with zeros
+    halves: Floats  # (num_tiles * 6,) half of the squared lengths; infinite where there is no centroid
+    longest: float
 
 
 class Found(NamedTuple):
     """What the search says of every point."""
 
     nearest: Ints  # (n,)
-    squares: Floats  # (n,) squared distance to it
-    lower: Floats  # (n,) lower bound on the distance to any other centroid
+    squares: Rows  # (n,) squared distance to it
 
 
-def gemm_nearest(rows: Floats, centers: Floats) -> Found:
-    """Return the nearest centroid of every row, both around their middle: scores near the origin round less."""
-    num_rows = len(rows)
-    found = Found(np.empty(num_rows, np.int32), np.empty(num_rows, np.float32), np.empty(num_rows, np.float32))
-    middle = centers.mean(0, dtype=np.float64).astype(np.float32)
-    columns = torch.zeros(rows.shape[1], -(-len(centers) // RUN) * RUN)  # whole runs
-    columns[:, : len(centers)] = torch.from_numpy(centers - middle).t()
-    for begin in range(0, num_rows, ROWS_AT_ONCE):
-        part = slice(begin, begin + ROWS_AT_ONCE)
-        here = Found(found.nearest[part], found.squares[part], found.lower[part])
-        _search_part(rows[part], rows[part] - middle, centers, columns, here)
+def prepare_points(rows: Rows) -> Points:
+    """Return the points in blocks."""
+    middle = rows[:: max(1, len(rows) // SAMPLE)].mean(0, dtype=np.float64)
+    num_blocks = -(-len(rows) // BLOCK)
+    blocks, norms = np.zeros((num_blocks, rows.shape[1], BLOCK), np.float32), np.empty(len(rows))
+    points = Points(rows, middle, blocks, norms)
+    _in_tasks(lambda first, last: pack_points(points, first, last), num_blocks)
+    return points
+
+
+def prepare_centers(rows: Rows, middle: Doubles) -> Centers:
+    """Return the centroids in tiles."""
+    num_tiles = -(-len(rows) // TILE)
+    shifted = np.zeros((num_tiles * TILE, rows.shape[1]), np.float32)
+    shifted[: len(rows)] = rows - middle
+    halves = np.full(len(shifted), np.inf, np.float32)
+    halves[: len(rows)] = np.square(shifted[: len(rows)], dtype=np.float64).sum(1) / 2
+    tiles = np.ascontiguousarray(shifted.reshape(num_tiles, TILE, -1).transpose(0, 2, 1))
+    longest = float(2 * halves[: len(rows)].max()) ** 0.5
+    return Centers(rows, np.ascontiguousarray(rows.T), tiles, halves, longest)
+
+
+def gemm_nearest(points: Points, centroids: Rows) -> Found:
+    """Return the nearest centroid of every point."""
+    found = Found(np.empty(len(points.rows), np.int32), np.empty(len(points.rows), points.rows.dtype))
+    centers = prepare_centers(centroids, points.middle)
+    _in_tasks(lambda first, last: search_blocks(points, centers, first, last, found), len(points.blocks))
     return found
 
 
-def _search_part(rows: Floats, shifted: Floats, centers: Floats, columns: Tensor, found: Found) -> None:
-    """Score as many rows at a time as the cache holds, and settle them before the next ones come."""
-    halves = columns.square().sum(0).div_(2)
-    largest = float(halves.max() * 2) ** 0.5
-    halves[len(centers) :] = torch.inf
-    norms = np.sqrt(np.square(shifted, dtype=np.float64).sum(1))
-    errors = (2 * rows.shape[1] + 16) * ROUNDING * (norms + largest) ** 2 + TINY
-    size = max(64, PAIRS_AT_ONCE // len(halves))
-    buffer = torch.empty(min(size, len(rows)), len(halves))
-    points, scores = torch.from_numpy(shifted), buffer.numpy()
-    for begin in range(0, len(rows), size):
-        end = min(begin + size, len(rows))
-        torch.addmm(halves, points[begin:end], columns, alpha=-1, out=buffer[: end - begin])
-        _settle_in_threads(scores, Piece(begin, end), norms, errors, rows, centers, found)
-
-
-class Piece(NamedTuple):
-    """The rows `[begin, end)`, whose scores stand from the first row of the buffer on."""
-
-    begin: int
-    end: int
-
-
-def _settle_in_threads(
-    scores: Floats, piece: Piece, norms: Doubles, errors: Doubles, rows: Floats, centers: Floats, found: Found
-) -> None:
-    num_tasks = torch.get_num_threads()
-    share = -(-(piece.end - piece.begin) // num_tasks)
+def _in_tasks(run: Callable[[int, int], None], num_blocks: int) -> None:
+    """Run `run(first, last)` for all blocks, some at a time, on several threads."""
 
     def task(index: int) -> None:
-        first = min(piece.begin + index * share, piece.end)
-        settle(scores, piece.begin, norms, errors, rows, centers, first, min(first + share, piece.end), found)
+        run(index * BLOCKS_IN_TASK, min((index + 1) * BLOCKS_IN_TASK, num_blocks))
 
-    parallel_for(task, num_tasks)
+    parallel_for(task, -(-num_blocks // BLOCKS_IN_TASK))
 
 
 @compile_loops
-def settle(
-    scores: Floats,
-    begin: int,
-    norms: Doubles,
-    errors: Doubles,
-    rows: Floats,
-    centers: Floats,
-    first: int,
-    last: int,
-    found: Found,
-) -> None:
-    """Measure the candidates of the rows `[first, last)`; the scores begin at row `begin`."""
-    bits = scores.view(np.int32)
-    num_runs = scores.shape[1] // RUN
-    smallest = np.empty(num_runs, np.int32)
-    for row in range(first, last):
-        least = smallest_of_runs(bits, row - begin, smallest)
-        limit = np.float32(from_sortable(least) + 2 * errors[row])
-        best, winner, num_measured = np.float32(np.inf), 0, 0
-        second = np.float32(np.inf)
-        for run in range(num_runs):
-            if from_sortable(smallest[run]) > limit:
-                second = min(second, from_sortable(smallest[run]))
-                continue
-            for center in range(run * RUN, (run + 1) * RUN):
-                score = scores[row - begin, center]
-                if score > limit:
-                    second = min(second, score)
-                    continue
-                num_measured += 1
-                square = measure(rows, row, centers, center)
-                if square < best:
-                    best, winner = square, center
-        bound = max(0.0, 2 * (second - 2 * errors[row]) + norms[row] ** 2)
+def pack_points(points: Points, first: int, last: int) -> None:
+    """Fill the blocks `[first, last)` and the norms of their points."""
+    num_rows, width = points.rows.shape
+    for row in range(np.uint64(first * BLOCK), np.uint64(min(last * BLOCK, num_rows))):
+        block, lane = row // np.uint64(BLOCK), row % np.uint64(BLOCK)
+        total = 0.0
+        for d in range(np.uint64(width)):
+            shifted = points.rows[row, d] - points.middle[d]
+            points.blocks[block, d, lane] = shifted
+            total += shifted * shifted
+        points.norms[row] = np.sqrt(total)
+
+
+@compile_loops
+def search_blocks(points: Points, centers: Centers, first: int, last: int, found: Found) -> None:
+    """Find the nearest centroids of the points of the blocks `[first, last)`."""
+    width, num_tiles = points.rows.shape[1], centers.tiles.shape[0]
+    states = np.empty((BLOCKS_AT_ONCE, 3, BLOCK), np.float32)
+    squares = np.empty(centers.rows.shape[0], points.rows.dtype)
+    blocks, tiles = np.int64(points.blocks.ctypes.data), np.int64(centers.tiles.ctypes.data)
+    halves, state = np.int64(centers.halves.ctypes.data), np.int64(states.ctypes.data)
+    for begin in range(first, last, BLOCKS_AT_ONCE):
+        end = min(begin + BLOCKS_AT_ONCE, last)
+        states[:] = np.inf
+        for tile in range(num_tiles):
+            for block in range(begin, end):
+                score_tile(
+                    blocks + block * width * BLOCK * 4,
+                    tiles + tile * width * TILE * 4,
+                    halves + tile * TILE * 4,
+                    width,
+                    state + (block - begin) * 3 * BLOCK * 4,
+                    tile * TILE,
+                )
+        for block in range(begin, end):
+            settle(points, centers, block, states[block - begin], squares, found)
+
+
+@compile_loops
+def settle(points: Points, centers: Centers, block: int, state: Floats, squares: Rows, found: Found) -> None:
+    """Measure the winners of a block; measure every centroid for points whose winner may be due to rounding."""
+    num_rows, width = points.rows.shape
+    winners = state[2].view(np.int32)
+    for row in range(block * BLOCK, min((block + 1) * BLOCK, num_rows)):
+        lane = row - block * BLOCK
+        error = (2 * width + 18) * ROUNDING * (points.norms[row] + centers.longest) ** 2 + TINY
+        if float(state[1, lane]) - float(state[0, lane]) > 2 * error:
+            winner = winners[lane]
+        else:
+            winner = measure_each(points.rows, row, centers.columns, squares)
         found.nearest[row] = winner
-        found.squares[row] = best
-        found.lower[row] = np.sqrt(bound) * (1 - 1e-6) if num_measured == 1 else 0.0
+        found.squares[row] = measure(points.rows, row, centers.rows, winner)
 
 
 @compile_loops
-def smallest_of_runs(bits: Ints, row: int, smallest: Ints) -> np.int32:
-    """Write the smallest score of every run of a row, as sortable bits; return the smallest of all."""
-    length = np.uint64(bits.shape[1] // smallest.shape[0])  # RUN, but unknown to the compiler, which would unroll it
-    least = np.int32(0x7FFFFFFF)
-    for run in range(smallest.shape[0]):
-        run_least = np.int32(0x7FFFFFFF)
-        for index in range(length):
-            value = bits[np.uint64(row), np.uint64(run) * length + index]
-            run_least = min(run_least, np.int32(value ^ ((value >> 31) & np.int32(0x7FFFFFFF))))
-        smallest[run] = run_least
-        least = min(least, run_least)
-    return least
-
-
-@compile_loops
-def from_sortable(value: np.int32) -> np.float32:
-    """Return the float whose bits were made sortable: those of negative floats are turned around."""
-    return np.int32(value ^ ((value >> 31) & np.int32(0x7FFFFFFF))).view(np.float32)
-
-
-@compile_loops
-def measure(rows: Floats, row: int, centers: Floats, center: int) -> np.float32:
+def measure(rows: Rows, row: int, centers: Rows, center: int) -> Any:
     """Return the squared distance of a row to a centroid: the definition, in its order."""
-    total = np.float32(0)
+    total = rows.dtype.type(0)
     for d in range(np.uint64(rows.shape[1])):
         difference = rows[row, d] - centers[center, d]
         total += difference * difference
@@ -159,7 +164,13 @@ def measure(rows: Floats, row: int, centers: Floats, center: int) -> np.float32:
 
 
 @compile_loops
-def measure_all(rows: Floats, centers: Floats, nearest: Ints, squares: Floats) -> None:
-    """Write the squared distance of every row to its centroid into `squares`."""
-    for row in range(rows.shape[0]):
-        squares[row] = measure(rows, row, centers, nearest[row])
+def measure_each(rows: Rows, row: int, columns: Rows, squares: Rows) -> np.int32:
+    """Return the nearest centroid of a row, each of which is measured; `squares` has space for their distances."""
+    count = np.uint64(columns.shape[1])
+    squares[:] = 0
+    for d in range(np.uint64(rows.shape[1])):
+        value = rows[row, d]
+        for index in range(count):
+            difference = value - columns[d, index]
+            squares[index] += difference * difference
+    return np.int32(squares.argmin())
