@@ -17,6 +17,10 @@ from cce.evaluation import METRICS
 from cce.models import MODELS
 from cce.testing import SLOW_TESTS, EmbeddingContract
 
+os.environ.setdefault(
+    "CCE_COMPILED", "1"
+)  # what is not compiled yet is waited for: tests time and count compiled loops
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in its background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # here, and so in processes that tests start
 

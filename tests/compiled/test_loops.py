@@ -10,7 +10,7 @@ import torch
 
 import cce
 from cce import compiled
-from cce.compiled import compile_loops, loops
+from cce.compiled import compile_loops
 
 
 def sum_of_squares(values: np.ndarray) -> float:
@@ -54,6 +54,7 @@ torch.save(table.state_dict(), sys.argv[1])
 """
 REASONS = {
     "off": "CCE_COMPILED=0 is set",
+    "disabled": "NUMBA_DISABLE_JIT=1 is set",
     "missing": "numba cannot be imported (ModuleNotFoundError: No module named 'numba')",
     "broken": "numba cannot be imported (ImportError: Numba needs NumPy 2.3 or less)",
 }
@@ -71,6 +72,7 @@ sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Finder
 @pytest.mark.parametrize("case", REASONS)
 def test_plain_torch_does_the_same_work_and_says_once_why(case, tmp_path):
     environment = {**os.environ, "CCE_COMPILED": "0" if case == "off" else ""}
+    environment |= {"NUMBA_DISABLE_JIT": "1"} if case == "disabled" else {}
     if case == "broken":
         (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 2.3 or less')")
         environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment.get("PYTHONPATH", "")])
@@ -94,28 +96,6 @@ def test_a_setting_that_is_neither_0_nor_1_is_named():
     environment = {**os.environ, "CCE_COMPILED": "no"}
     result = subprocess.run(program, capture_output=True, text=True, env=environment, timeout=120)
     assert result.stderr.splitlines()[-1] == "ValueError: CCE_COMPILED must be 0 or 1, got 'no'."
-
-
-@pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
-def test_what_is_kept_on_disk_is_bound_to_the_text_of_all_loops(tmp_path):
-    kept = compile_loops(sum_of_squares)._cache._cache_file
-    assert kept._source_stamp[1] == loops.digest(loops.PACKAGE)
-    package = tmp_path / "kernels"
-    package.mkdir()
-    (package / "one.py").write_text("BLOCK = 256")
-    before = loops.digest(tmp_path)
-    loops.digest.cache_clear()
-    (package / "one.py").write_text("BLOCK = 512")
-    assert loops.digest(tmp_path) != before
-
-
-@pytest.mark.skipif(not compiled.available, reason="compiled loops need numba")
-def test_no_two_pieces_of_code_are_kept_in_one_file():
-    """Two processes that compile at once would otherwise overwrite each other's code, and run it."""
-    kept = compile_loops(sum_of_squares)._cache._cache_file
-    names = {kept._data_name(number) for number in (1, 1, 1, 2)}
-    assert len(names) == 4
-    assert all(name.startswith("test_loops.sum_of_squares") and name.endswith(".nbc") for name in names)
 
 
 MADE = """

@@ -1,35 +1,23 @@
 """Python loops compiled on first use by numba.
 
-`CCE_COMPILED=0`, or a numba that cannot be imported, turns compilation off; plain torch then does all the work.
-
-numba keeps compiled functions on disk and compiles one again when its own file changes, but not when a function that it
-calls changes in another file. Loops that pass each other addresses must not run with an old partner, so the cache is
-bound to the text of all files of this package that have loops.
+`CCE_COMPILED=0`, `NUMBA_DISABLE_JIT=1`, or a numba that cannot be imported, turns compilation off; plain torch then
+does all the work. `CCE_COMPILED=1` waits for compilations that would otherwise go on in the background (`background`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import warnings
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from uuid import uuid4
 
+from cce.compiled.disk_cache import function_folder, share
 from cce.compiled.notice import listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-PACKAGE = Path(__file__).resolve().parents[1]
-PACKAGES = (
-    "compiled",
-    "indexing",
-    "clustering",
-    "kernels",
-    "optim",
-)  # with loops, or constants used in them
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -42,10 +30,10 @@ def _why_plain() -> str:
     if setting == "0":
         return "CCE_COMPILED=0 is set"
     try:
-        import numba  # noqa: F401
+        config = importlib.import_module("numba").config
     except Exception as error:  # noqa: BLE001  a broken numba or llvmlite raises whatever it likes
         return f"numba cannot be imported ({type(error).__name__}: {' '.join(str(error).split())})"
-    return ""
+    return "NUMBA_DISABLE_JIT=1 is set" if config.DISABLE_JIT else ""
 
 
 why_plain: str = _why_plain()
@@ -62,21 +50,20 @@ def compile_loops(function: Function) -> Function:
     """Compile `function` on first use, cached on disk and without the GIL; return it unchanged if that is off."""
     if not available:
         return function
-    import numba
-
+    numba = importlib.import_module("numba")
     listen()
     _tell_apart(function)
-
     options: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+    folder = function_folder(function)
+    if folder is None:  # nowhere to write to: every process compiles again
+        return cast("Function", numba.njit(**options)(function))
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
     try:
         loops = numba.njit(cache=True, **options)(function)
-        _bind(loops)
-        return cast("Function", loops)
-    except (
-        RuntimeError,
-        AttributeError,
-    ):  # no folder to write to, or another numba inside: every process compiles again
-        return cast("Function", numba.njit(**options)(function))
+    finally:
+        numba.config.CACHE_DIR = before
+    share(loops, folder)
+    return cast("Function", loops)
 
 
 def _tell_apart(function: Any) -> None:
@@ -88,25 +75,3 @@ def _tell_apart(function: Any) -> None:
     if function.__closure__ is not None:
         values = [str(getattr(cell.cell_contents, "__qualname__", cell.cell_contents)) for cell in function.__closure__]
         function.__qualname__ += "_" + hashlib.sha256("|".join(values).encode()).hexdigest()[:16]
-
-
-def _bind(loops: Any) -> None:
-    """Bind the cache of numba on disk to the current text of the package's files.
-
-    Every piece of code gets its own file. numba numbers them, and two processes that compile at once give two
-    pieces the same number: one would then run the other's code.
-    """
-    cache_file = loops._cache._cache_file
-    base = cache_file._data_name(0).removesuffix(".0.nbc")
-    cache_file._source_stamp = (cache_file._source_stamp, digest(PACKAGE))
-    cache_file._data_name = lambda _: f"{base}.{uuid4().hex}.nbc"
-
-
-@cache
-def digest(package: Path) -> str:
-    """The digest of the text of all files with loops."""
-    text = hashlib.sha256()
-    for name in PACKAGES:
-        for path in sorted((package / name).rglob("*.py")):
-            text.update(path.read_bytes())
-    return text.hexdigest()

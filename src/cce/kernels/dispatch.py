@@ -12,6 +12,7 @@ the backend at every call and keeps the launch plan of compiled loops, which it 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
@@ -22,7 +23,7 @@ from cce import compiled
 from cce.compiled import KINDS
 from cce.indexing import check_ids, versions_of
 from cce.kernels import cpu, operator
-from cce.kernels.cpu.lookup import is_eager
+from cce.kernels.cpu.lookup import is_eager, is_ready
 from cce.kernels.cpu.plan import MAX_ROWS, PLAIN_TYPES, LaunchPlan
 from cce.kernels.gather_sum import gather_sum
 
@@ -90,7 +91,9 @@ class Lookup:
         codebooks = [table.codebook for table in tables]
         launch = self.find_launch(codebooks) if is_eager() and _are_readable(ids, bags) else None
         if launch is not None:
-            return cpu.look_up(launch, ids, codebooks, bags=bags, shape=shape, sparse=tables[0].sparse)
+            is_plain = bags is None and not is_ready(launch)
+            plain = partial(_look_up_apart, tables, ids.view(len(ids), len(tables)), None) if is_plain else None
+            return cpu.look_up(launch, ids, codebooks, bags=bags, shape=shape, sparse=tables[0].sparse, plain=plain)
         if bags is None:
             ids = ids.view(ids.shape[0], len(tables))  # len(ids) would make a traced size a constant
         if bags is None and _suits_operator(tables, ids):

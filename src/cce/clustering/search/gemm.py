@@ -141,26 +141,19 @@ def search_blocks(points: Points, centers: Centers, first: int, last: int, found
 def settle(points: Points, centers: Centers, block: int, state: Floats, squares: Rows, found: Found) -> None:
     """Measure the winners of a block; measure every centroid for points whose winner may be due to rounding."""
     num_rows, width = points.rows.shape
-    winners = state[2].view(np.int32)
-    for row in range(block * BLOCK, min((block + 1) * BLOCK, num_rows)):
-        lane = row - block * BLOCK
-        error = (2 * width + 18) * ROUNDING * (points.norms[row] + centers.longest) ** 2 + TINY
-        if float(state[1, lane]) - float(state[0, lane]) > 2 * error:
-            winner = winners[lane]
-        else:
-            winner = measure_each(points.rows, row, centers.columns, squares)
+    first, winners = np.uint64(block * BLOCK), state[2].view(np.int32)
+    scale = (2 * width + 18) * ROUNDING
+    for row in range(first, np.uint64(min((block + 1) * BLOCK, num_rows))):
+        lane = row - first
+        error = scale * (points.norms[row] + centers.longest) ** 2 + TINY
+        if not np.float64(state[1, lane]) - np.float64(state[0, lane]) > 2 * error:
+            winners[lane] = measure_each(points.rows, row, centers.columns, squares)
+        winner, total = np.uint64(winners[lane]), points.rows.dtype.type(0)
+        for d in range(np.uint64(width)):  # the definition, in its order
+            difference = points.rows[row, d] - centers.rows[winner, d]
+            total += difference * difference
         found.nearest[row] = winner
-        found.squares[row] = measure(points.rows, row, centers.rows, winner)
-
-
-@compile_loops
-def measure(rows: Rows, row: int, centers: Rows, center: int) -> Any:
-    """Return the squared distance of a row to a centroid: the definition, in its order."""
-    total = rows.dtype.type(0)
-    for d in range(np.uint64(rows.shape[1])):
-        difference = rows[row, d] - centers[center, d]
-        total += difference * difference
-    return total
+        found.squares[row] = total
 
 
 @compile_loops

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor, peek_interpreter_stack
 from torch.autograd import forward_ad
 
-from cce.compiled import parallel_for, scratch
+from cce.compiled import is_compiled, parallel_for, scratch
 from cce.kernels.cpu import loops
 from cce.kernels.cpu.deduplicate import CHUNK
 from cce.kernels.cpu.gradients import (
@@ -39,7 +39,7 @@ Array = np.ndarray[Any, Any]
 CPU = torch.device("cpu")
 NOT_SAVED = np.empty(0, np.int64)
 _requires_grad = attrgetter("requires_grad")
-NUM_OTHERS = 5  # arguments of the lookup before the codebooks
+NUM_OTHERS = 6  # arguments of the lookup before the codebooks
 NO_GRADIENTS = (None,) * NUM_OTHERS
 
 
@@ -61,18 +61,35 @@ def look_up(
     bags: Bags | None = None,
     shape: Sequence[int] | None = None,
     sparse: bool = False,
+    plain: Callable[[], Tensor] | None = None,
 ) -> Tensor:
     """Vectors `(batch, Σ dim)`, or of another `shape`, of ids `(batch, features)`, or sums over bags of ids `(n)`.
 
     Ids of a single feature may be `(batch)`. A shape that is made here need not be viewed and viewed back by autograd.
+    `plain` gives the same vectors to the bit, without loops, while these are still compiled; gradients, whose sums have
+    an order, come from the loops all the same.
     """
     if shape is None:
         shape = (ids.shape[0] if bags is None else bags.batch, launch.plan.dim)
     is_dual = forward_ad._current_level >= 0
     if not is_dual and not (torch.is_grad_enabled() and any(map(_requires_grad, codebooks))):
-        return forward(launch, ids, bags, shape, save=False)[0]
-    vectors: Tensor = _LookUp.apply(launch, ids, bags, shape, sparse, *codebooks)  # type: ignore[no-untyped-call]
+        return forward(launch, ids, bags, shape, save=False)[0] if plain is None else plain().view(shape)
+    instead = None if is_dual else plain
+    vectors: Tensor = _LookUp.apply(launch, ids, bags, shape, sparse, instead, *codebooks)  # type: ignore[no-untyped-call]
     return vectors
+
+
+def is_ready(launch: Launch) -> bool:
+    """Whether the loops of a lookup are compiled; if not, that begins in the background."""
+    plan = launch.plan
+    if launch.dtype not in plan.compiled_for:
+        arrays = (NO_ROWS, NOT_SAVED, NO_NAMES, NOTHING_LISTED, np.empty(0, np.uint64), np.empty(0, np.uint8))
+        for specialisation, features in launch.groups:
+            arguments = (features, plan.slots, *(0,) * 7, *arrays, 0, 0, *launch.numbers, specialisation)
+            if not is_compiled(loops.look_up, arguments):
+                return False
+        plan.compiled_for.add(launch.dtype)
+    return True
 
 
 class _LookUp(torch.autograd.Function):
@@ -84,10 +101,15 @@ class _LookUp(torch.autograd.Function):
         bags: Bags | None,
         shape: Sequence[int],
         sparse: bool,  # noqa: FBT001
+        plain: Callable[[], Tensor] | None,
         *codebooks: Tensor,
     ) -> Tensor:
         del codebooks  # the launch has their addresses
-        vectors, ctx.saved = forward(launch, ids, bags, shape, save=True)
+        if plain is None:
+            vectors, ctx.saved = forward(launch, ids, bags, shape, save=True)
+        else:
+            vectors, ctx.saved = plain().view(shape), None
+            ctx.launch, ctx.shape = launch, shape
         ctx.sparse, ctx.ids = sparse, ids
         if bags is not None:  # backward reads them again, and torch knows whether they have changed
             ctx.save_for_backward(bags.offsets, bags.weights)
@@ -95,7 +117,7 @@ class _LookUp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        saved: SavedForBackward = ctx.saved
+        saved: SavedForBackward = ctx.saved or forward(ctx.launch, ctx.ids, None, ctx.shape, save=True)[1]
         needed = ctx.needs_input_grad[NUM_OTHERS:]
         if saved.bags is not None:
             _ = ctx.saved_tensors  # an error if one has changed

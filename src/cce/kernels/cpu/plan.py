@@ -82,6 +82,7 @@ class LaunchPlan:
         self._addresses = [tensor.data_ptr() for tensor in self.state]
         self._shares: dict[int, list[WorkShare]] = {}
         self._starts: tuple[int, tuple[Array, int]] | None = None
+        self.compiled_for: set[torch.dtype] = set()  # types of codebooks
 
     def is_current(self, codebooks: Sequence[Tensor]) -> bool:
         """Whether no module was changed, no index state has moved, and codebooks have the same shapes.
