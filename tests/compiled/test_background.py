@@ -66,10 +66,11 @@ print(cce.ClusteredEmbedding(1_000, 8, num_rows=50)(torch.arange(5)).shape[1])
 """
 
 
-def run(program, folder, **settings):
+def run(program, folder):
     """What a program prints that finds nothing compiled; a warning would be an error."""
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "CCE_COMPILED": "", **settings}
-    words = [sys.executable, "-W", "error::ResourceWarning", "-c", program]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache"), "CCE_COMPILED": ""}
+    (folder / "program.py").write_text(program)
+    words = [sys.executable, "-W", "error::ResourceWarning", "program.py"]
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr

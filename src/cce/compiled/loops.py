@@ -55,14 +55,15 @@ def compile_loops(function: Function) -> Function:
     _tell_apart(function)
     options: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
     folder = function_folder(function)
-    if folder is None:  # nowhere to write to: every process compiles again
-        return cast("Function", numba.njit(**options)(function))
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
     try:
-        loops = numba.njit(cache=True, **options)(function)
+        loops = numba.njit(cache=folder is not None, **options)(function)
+    except RuntimeError:  # the function is in no file: every process compiles it again
+        return cast("Function", numba.njit(**options)(function))
     finally:
         numba.config.CACHE_DIR = before
-    share(loops, folder)
+    if folder is not None:
+        share(loops, folder)
     return cast("Function", loops)
 
 

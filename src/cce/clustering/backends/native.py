@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 WIDEST = 4096
 LARGEST_BLOCK = 1 << 20  # points sorted together: more make smaller boxes, but take memory
+GEMM_BLOCK = 1 << 16  # points packed together: they stay in the cache
 CELLS_IN_TASK = 4 * filtering.CELLS_IN_NODE
 ROWS_IN_PART = 1 << 16  # points summed in one task; fixed, so that sums do not depend on the number of threads
 LARGEST_SUMS = 1 << 23  # values in the partial sums of all tasks: 64 MB
@@ -113,11 +114,11 @@ def native_nearest(points: Tensor, centroids: Tensor, progress: Progress | None 
     """Return the `(n,)` int64 indices of the nearest centroids, block by block: a block is sorted or packed first."""
     del progress  # fast enough to go without
     rows, centers, nearest = points.numpy(), centroids.numpy(), np.empty(len(points), np.int64)
-    num_blocks = -(-len(rows) // LARGEST_BLOCK)
+    largest, search_block = (LARGEST_BLOCK, _cells_nearest) if _suits_cells(points) else (GEMM_BLOCK, _gemm_nearest)
+    num_blocks = -(-len(rows) // largest)
     if num_blocks > 1:  # as many for every thread
         num_blocks = -(-num_blocks // torch.get_num_threads()) * torch.get_num_threads()
     size = -(-len(rows) // num_blocks)
-    search_block = _cells_nearest if _suits_cells(points) else _gemm_nearest
 
     def task(index: int) -> None:
         part = slice(index * size, min((index + 1) * size, len(rows)))
