@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cce.clustering.search.cells import WIDTH
-from cce.compiled import compile_loops
-from cce.compiled.memory import BLOCK, TILE, measure_tile
+from cce.compiled import compile_loops, memory
 
 if TYPE_CHECKING:
     from cce.clustering.search.cells import Cells, Floats, Ints
 
+BLOCK, TILE, measure_tile = memory.BLOCK, memory.TILE, memory.measure_tile
 SLACK = 1e-5  # relative; float32 distances of up to 32 dimensions are off by less than 2e-6
 TINY = 1e-36  # for squares that underflow
 HIGHEST = 6  # levels above the cells where thinning out begins: larger boxes would keep nearly all

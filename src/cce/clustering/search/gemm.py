@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cce.compiled import compile_loops, parallel_for
-from cce.compiled.memory import BLOCK, TILE, score_tile
+from cce.compiled import compile_loops, memory, parallel_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[Any]  # float32 or float64
 
+BLOCK, TILE, score_tile = memory.BLOCK, memory.TILE, memory.score_tile
 ROUNDING = 2.0**-24
 TINY = 1e-33  # absolute, for scores that underflow
 BLOCKS_IN_TASK = 128
