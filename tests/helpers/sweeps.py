@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
     from cce_lab.sweeps.runs import Run
 
-TRAIN = {name: value for name, value in OPTIONS.items() if name not in ("cap", "threads")}
+TRAIN = {name: value for name, value in OPTIONS.items() if name not in ("cap", "method", "threads")}
 PQ = {"method": "pq", "start_from": "full", "epochs": 0}
 CLOCK = ("seconds", "samples_per_second", "seconds_by_part", "environment")  # what another run may have otherwise
 
 
 def tiny_values(**changes: Any) -> dict[str, Any]:
     """A recipe of 3 runs a seed: full tables, CCE, and PQ of the full tables. 13 steps an epoch, 2 epochs."""
-    sweep = {"methods": ["full", "cce"], "caps": [320], "seeds": [0]}
-    return {"train": TRAIN, "sweep": sweep, "series": {"pq": PQ}} | changes
+    sweep = {"methods": ["full"], "caps": [320], "seeds": [0]}
+    return {"train": TRAIN, "sweep": sweep, "series": {"cce": {"method": "cce-paper"}, "pq": PQ}} | changes
 
 
 def tiny_runs(data: Path, **changes: Any) -> list[Run]:

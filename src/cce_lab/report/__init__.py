@@ -2,14 +2,13 @@
 
 from cce_lab.report.charts import draw_figure
 from cce_lab.report.factors import Factor, compression_factor, factor_over_seeds
-from cce_lab.report.inline import InlineFigure, Report
 from cce_lab.report.overview import sweep_table
 from cce_lab.report.page import progress_text
 from cce_lab.report.reading import Collected, collect
 from cce_lab.report.run_page import write_run_page
 from cce_lab.report.sections import Section, make_sections
 from cce_lab.report.vega import HINT, can_draw
-from cce_lab.report.writing import make_report, watch, write_report
+from cce_lab.report.writing import InlineFigure, Report, make_report, watch, write_report
 
 __all__ = [
     "HINT",

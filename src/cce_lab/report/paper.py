@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from cce_lab.report.factors import deviation
 from cce_lab.report.groups import FULL
-from cce_lab.report.latex import escape_latex, latex_float
 from cce_lab.report.significance import meaning
-from cce_lab.report.table import Cell, Column, Table
+from cce_lab.report.table import Cell, Column, Table, escape_latex, latex_float
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from cce_lab.report.columns import columns_table
 from cce_lab.report.factors import Kind
 from cce_lab.report.groups import FULL, WORDS, group_records
-from cce_lab.report.overview import settings_table
+from cce_lab.report.overview import columns_table, settings_table
 from cce_lab.report.plots import plots_of
 from cce_lab.report.significance import comparisons, meaning
 from cce_lab.report.tables import factor_table, ledger_table, summary_table

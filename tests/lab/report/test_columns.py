@@ -1,7 +1,7 @@
 """Scores at equal columns, and at their best."""
 
-from cce_lab.report.columns import columns_of, columns_table
 from cce_lab.report.groups import group_records
+from cce_lab.report.overview import columns_of, columns_table
 from helpers.made_records import made_record
 
 

@@ -1,6 +1,6 @@
 """Text and tables as LaTeX."""
 
-from cce_lab.report.latex import escape_latex, latex_float, latex_tabular
+from cce_lab.report.table import escape_latex, latex_float, latex_tabular
 
 
 def test_special_characters_are_escaped_once():

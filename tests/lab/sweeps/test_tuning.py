@@ -145,14 +145,15 @@ def test_labels_say_what_was_tried():
 
 
 def test_the_plan_has_all_rounds_and_the_budgets_that_were_asked_for(data, tmp_path):
-    sweep = {"methods": ["full", "cce", "hash"], "caps": [320, 640, 800], "seeds": [0]}
+    sweep = {"methods": ["full", "cce-paper", "hash"], "caps": [320, 640, 800], "seeds": [0]}
     grid = PLANTED | {"caps": [320, 800], "seeds": [0, 1]}
-    series = {"small": {"method": "cce", "caps": [640]}}
+    series = {"small": {"method": "cce-paper", "caps": [640]}}
     runs = tuning(data, tmp_path, grid, sweep=sweep, series=series).planned().runs
     caps = {
-        name: sorted({run.config.cap for run in runs if run.series.startswith(f"{name},")}) for name in ("cce", "small")
+        name: sorted({run.config.cap for run in runs if run.series.startswith(f"{name},")})
+        for name in ("cce-paper", "small")
     }
-    assert caps == {"cce": [320, 800], "small": [640]}  # its middle one, as it has none of those
+    assert caps == {"cce-paper": [320, 800], "small": [640]}  # its middle one, as it has none of those
     assert len(runs) == 2 * (4 + 2 * (3 + 2) * 2 + (3 + 2))
     assert not list(tmp_path.iterdir())
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cce_lab.sweeps.running import Sweep
-from cce_lab.sweeps.watch import Watch, planned
+from cce_lab.sweeps.running import Sweep, Watch, planned
 from helpers.made_records import made_record
 from helpers.sweeps import tiny_runs
 
@@ -14,7 +13,7 @@ LINE = '{"kind": "validation", "step": 4, "bce": 0.5}\n'
 
 @pytest.fixture
 def sweep(data, tmp_path):
-    return Sweep(tiny_runs(data, series={}), tmp_path)
+    return Sweep(tiny_runs(data, series={"cce": {"method": "cce-paper"}}), tmp_path)
 
 
 def put(sweep, series, **files):
