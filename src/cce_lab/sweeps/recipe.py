@@ -60,8 +60,8 @@ SET_BY_SWEEP = ("data", *MEASURES, "seed", "plugins")
 SET_BY_SERIES = ("method", "start_from")
 WHEN = ("cluster_schedule", "cluster_every", "cluster_at_epochs", "cluster_times")  # of the first three a run has one
 OF_TABLES = (  # options of [train] that a study keeps: they are what studies are about
-    *("preset", "method_options", "learned_min_count", "num_learned", "budget_rule", "start_scale"),
-    *("codebook_dtype", *WHEN, "cluster_policy", "code_bits", "code_epochs", "refits", "refit_network", "refit_nbytes"),
+    *("preset", "method_options", "min_count", "budget_rule", "start_scale"),
+    *("codebook_dtype", *WHEN, "cluster_policy", "refits", "refit_network", "refit_nbytes"),
 )
 TOTALS = tuple(measure for measure in MEASURES if measure != "cap")  # one may be a series' own, instead of caps
 

@@ -94,7 +94,7 @@ def planned(run: Run) -> float:
     return max(float(run.config.epochs), NO_EPOCH)
 
 
-CHOSEN = ("code_bits", "refits")  # by a run that was not told
+CHOSEN = ("refits",)  # by a run that was not told
 
 
 @dataclass(frozen=True)
@@ -228,4 +228,4 @@ def _compared(config: TrainConfig) -> dict[str, Any]:
     """The options that may not change. A folder may be moved, and cores shared out again."""
     values = asdict(config)
     source = values.pop("start_from")
-    return values | {"threads": None, "num_learned": None, "start_from": source and Path(source).name}
+    return values | {"threads": None, "start_from": source and Path(source).name}

@@ -33,8 +33,8 @@ def test_the_ground_is_the_others_and_what_is_studied_stays():
     assert [(run.series, run.config.cap) for run in runs] == [("full", None), ("cce, 2", 100), ("cce, 2", 200)]
 
 
-def test_what_a_study_says_of_codes_and_refits_stays():
-    own = {"code_bits": 16, "code_epochs": 0.5, "refits": 2, "refit_network": "never", "refit_nbytes": 10**6}
+def test_what_a_study_says_of_rows_and_refits_stays():
+    own = {"min_count": 3, "refits": 2, "refit_network": "never", "refit_nbytes": 10**6}
     recipe = take_ground(make_recipe("codes", STUDY | {"train": own}), make_recipe("kaggle", GROUND))
     assert own.items() <= recipe.train.items()
 
