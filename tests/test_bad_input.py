@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import cce
-from cce import theory
 from cce.clustering import ProductQuantizer, kmeans, nearest_centroid, sample_ids
 from cce.schema import Batch, Feature, Schema
+from cce_lab import theory
 
 LINES = (Path(__file__).parent / "bad_input.txt").read_text(encoding="utf-8").splitlines()
 CASES = [
@@ -26,7 +26,7 @@ CASES = [
     for call, error in pairwise(LINES)
     if error.startswith("    ")
 ]
-KINDS = ("ValueError", "TypeError", "IndexError", "FileNotFoundError")
+KINDS = ("ValueError", "BudgetTooSmallError", "TypeError", "IndexError", "FileNotFoundError")
 RULE = re.compile(r"must|give |needs?|go(es)? with|follows from|has no option|cannot|can be|could not|names")
 SCHEMA = Schema((Feature("a", 100), Feature("b", 50), Feature("c", 20)), dense=("x", "y"))
 
@@ -54,7 +54,9 @@ def objects() -> dict:
         "weighted": cce.HashEmbedding(1000, 16, num_rows=5, weighted=True),
         "unlearned": cce.ClusteredEmbedding(1000, 16, num_rows=20, num_learned=0),
         "clustered_once": clustered_once,
-        "collection": cce.EmbeddingCollection({"user": 1000, "item": 500}, 16, cap=1000),
+        "collection": cce.EmbeddingCollection({"user": 1000, "item": 500}, 16, method="cce-paper", cap=1000),
+        "rows": cce.CCEEmbedding(1000, 16),
+        "collection_of_rows": cce.EmbeddingCollection({"user": 9000, "item": 5000}, 16),
         "model": model,
         "adam": torch.optim.Adam(model.parameters()),
         "clusterable": clusterable,

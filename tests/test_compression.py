@@ -8,7 +8,7 @@ from torch import nn
 
 import cce
 from cce.budget import FULL_SIZED
-from cce.compression import LARGE
+from cce.compression.swap_tables import LARGE
 
 G = torch.Generator
 

@@ -299,7 +299,7 @@ def test_what_torch_names_too_says_how_its_constructor_differs():
         for name, value in public.items()
         if inspect.isclass(value) and any(hasattr(module, name) for module in (torch.nn, torch.optim))
     }
-    assert set(shared) == {"Embedding", "EmbeddingBag", "SGD"}
+    assert set(shared) == {"Embedding", "EmbeddingBag", "SGD", "Adam", "AdamW", "Adagrad"}
     for value in shared.values():
         opening = " ".join((value.__doc__ or "").split("\n    Ids")[0].split())
         assert "The constructor differs from torch's" in opening, value

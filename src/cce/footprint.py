@@ -138,11 +138,11 @@ class Footprints:
 
 
 COLUMNS = ("table", "method", "ids", "dim", "full params", "params", "codebook", "pointers", "gradients", "optimizer",
-           "trains as codes", "fewer params", "fewer bytes", "why kept")  # fmt: skip
+           "int8 rows", "fewer params", "fewer bytes", "why kept")  # fmt: skip
 WHERE_ANY = {
     "gradients": "gradient_nbytes",
     "optimizer": "optimizer_nbytes",
-    "trains as codes": "codes_nbytes",
+    "int8 rows": "codes_nbytes",
     "why kept": "reason",
 }
 
@@ -159,7 +159,7 @@ def _cell(table: Footprint, header: str) -> str:
         "pointers": format_bytes(table.pointer_nbytes),
         "gradients": format_bytes(table.gradient_nbytes),
         "optimizer": format_bytes(table.optimizer_nbytes),
-        "trains as codes": format_bytes(table.codes_nbytes),
+        "int8 rows": format_bytes(table.codes_nbytes),
         "fewer params": format_ratio(table.compression),
         "fewer bytes": format_ratio(table.byte_compression),
         "why kept": table.reason,

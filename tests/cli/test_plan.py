@@ -42,9 +42,9 @@ def test_it_prints_the_plan_of_a_run(capsys):
         ("--nbytes", "9k", "--refits", "0"),
         ("--nbytes", "9k", "--preset", "paper"),
         ("--nbytes", "9k", "--method", "hash"),
-        ("--nbytes", "9k", "--method", "quantized"),
         ("--num-params", "1500", "--method-options", "num_columns=2"),
-        ("--num-params", "1500", "--method-options", "settings={max_iter=3}"),
+        ("--num-params", "1500", "--method", "cce-paper", "--method-options", "settings={max_iter=3}"),
+        ("--min-count", "1"),
         ("--compression", "4", "--budget-rule", "power", "--embedding-dim", "8"),
         ("--cap", "640"),
     ],
@@ -67,73 +67,48 @@ def test_the_plan_is_what_a_training_run_makes(capsys, tmp_path, clicks, words):
 
 
 @pytest.mark.slow
-def test_ids_that_share_one_vector_are_called_shared(capsys, tmp_path, clicks):
+def test_ids_without_a_row_read_zeros_in_the_run_that_was_planned(capsys, tmp_path, clicks):
     words = (str(clicks), "--cap", "640")
     assert main(["train", *words, "--threads", "1", "--out", str(tmp_path / "run"), "--json"]) == 0
     capsys.readouterr()
     vectors = next(iter(load_run(tmp_path / "run").model.tables.tables.values())).to_dense()
-    ids = json.loads(typed(capsys, *words, "--json")[1])["split"]["c0"]["ids"]
-    assert ids["learned"] + ids["shared"] == len(vectors)
-    assert (vectors[ids["learned"] :] == vectors[-1]).all()
-    assert not (vectors[1] == vectors[-1]).all()  # the most frequent id
-    _, out, _ = typed(capsys, *words)
-    assert "shared, %" in out
-    assert "hashed" not in out
+    planned = json.loads(typed(capsys, *words, "--json")[1])["rows"]["c0"]
+    assert planned["ids"] == len(vectors)
+    assert planned["ids_with_rows"] == int(vectors.any(dim=1).sum()) < len(vectors)
 
 
-def test_ids_are_counted_in_the_training_rows_of_a_data_set(capsys, clicks):
+def test_rows_are_counted_in_the_training_rows_of_a_data_set(capsys, clicks):
     words = (str(clicks), "--cap", "640")
-    first, second = json.loads(typed(capsys, *words, "--json")[1])["split"].values()
-    counts = next(iter(count_ids(PreparedData.open(clicks)).values()))
-    learned = first["ids"]["learned"]
-    assert learned == 1 + int((counts[1:] >= 2).sum())
-    assert first["ids"] == {"own rows": 0, "learned": learned, "shared": 401 - learned, "hashed": 0}
-    assert first["occurrences"]["learned"] == pytest.approx(float(counts[:learned].sum() / counts.sum()))
-    assert first["occurrences"]["shared"] == pytest.approx(float(counts[learned:].sum() / counts.sum()))
-    assert sum(first["occurrences"].values()) == pytest.approx(1)
-    assert second["occurrences"]["own rows"] == 1
-    hashed = json.loads(typed(capsys, *words, "--refits", "0", "--json")[1])["split"]["c0"]["ids"]
-    assert hashed["learned"] == 1 + int((counts[1:] >= 5).sum())
-    assert (hashed["shared"], hashed["hashed"]) == (0, 401 - hashed["learned"])
-
-
-def test_it_says_which_ids_have_own_rows_learned_pointers_or_hashes(capsys):
-    words = ("user=60000", "item=150", "--nbytes", "0.2M", "--refits", "0")
     plan = json.loads(typed(capsys, *words, "--json")[1])
-    learned = plan["tables"][0]["sizes"]["num_learned"]
-    assert 0 < learned < 60_000
-    assert plan["split"] == {
-        "user": {"ids": {"own rows": 0, "learned": learned, "shared": 0, "hashed": 60_000 - learned}},
-        "item": {"ids": {"own rows": 150, "learned": 0, "shared": 0, "hashed": 0}},
-    }
+    counts = next(iter(count_ids(PreparedData.open(clicks)).values()))
+    assert plan["rows"].keys() == {"c0"}  # the other table is full
+    assert plan["rows"]["c0"]["ids_with_rows"] == int((counts >= 2).sum())
+    without = float(counts[counts < 2].sum() / counts.sum())
+    assert plan["rows"]["c0"]["occurrences_without"] == pytest.approx(without)
+    often = json.loads(typed(capsys, *words, "--min-count", "3", "--json")[1])["rows"]["c0"]
+    assert often["ids_with_rows"] == int((counts >= 3).sum())
     _, out, _ = typed(capsys, *words)
-    assert f"user         0  {learned:>7,}  {60_000 - learned:,}\nitem       150        0       0\n" in out
+    assert "ids with a row" in out
+    assert f"{100 * plan['rows']['c0']['occurrences_without']:.1f}" in out
 
 
-@pytest.mark.parametrize(
-    ("method", "kind"), [("cce", "learned"), ("pq", "learned"), ("hash", "hashed"), ("robe", "hashed"), ("dhe", None)]
-)
-def test_the_split_follows_the_method(capsys, method, kind):
-    _, out, _ = typed(capsys, "user=60000", "--cap", "9000", "--method", method, "--json")
-    split = json.loads(out)["split"]
-    assert {name for name, count in split.get("user", {"ids": {}})["ids"].items() if count} == (
-        {kind} if kind else set()
-    )
+def test_sizes_alone_say_nothing_of_rows(capsys):
+    assert json.loads(typed(capsys, "user=60000", "--cap", "9000", "--json")[1])["rows"] == {}
 
 
 def test_settings_of_clusterings_are_printed_as_they_are_given(capsys, clicks):
-    words = (str(clicks), "--cap", "640", "--method-options", "settings={max_iter=3}", "--json")
-    run = json.loads(typed(capsys, *words)[1])["run"]
+    words = (str(clicks), "--cap", "640", "--method", "cce-paper", "--method-options", "settings={max_iter=3}")
+    run = json.loads(typed(capsys, *words, "--json")[1])["run"]
     assert (run["options"]["settings"], run["refits"]) == ({"max_iter": 3}, 0)
 
 
-@pytest.mark.parametrize(("words", "learning"), [((), (8, 5)), (("--refits", "0"), (0, 0))])
-def test_without_a_budget_it_is_the_plan_of_a_run_without_one(capsys, words, learning):
+@pytest.mark.parametrize(("words", "refits"), [((), 5), (("--refits", "0"), 0)])
+def test_without_a_budget_it_is_the_plan_of_a_run_without_one(capsys, words, refits):
     budgets = ((), ("--cap", "4096"))
     bare, told = (json.loads(typed(capsys, "user=60000", *words, *budget, "--json")[1]) for budget in budgets)
     assert bare == told
     assert bare["tables"][0]["method"] == "cce"
-    assert (bare["run"]["code_bits"], bare["run"]["refits"]) == learning
+    assert bare["run"]["refits"] == refits
 
 
 def test_features_may_have_names(capsys):

@@ -74,7 +74,7 @@ def test_json_is_all_that_stdout_holds_and_a_run_goes_on(data, tmp_path, capsys)
     assert printed.err == ""
     second = json.loads(printed.out)
     assert second["out"] == out
-    assert [first["curve"][0]["step"], second["curve"][0]["step"]] == [6 + 1, 13 + 1]  # each when codes were clustered
+    assert [first["curve"][0]["step"], second["curve"][0]["step"]] == [6 + 1, 13 + 1]  # each when tables were finalized
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_a_model_of_ones_own_is_trained(data, tmp_path, capsys):
     [
         (
             ["DATA", "--method", "hash"],
-            "give one of cap, num_params, nbytes and compression with method 'hash' and preset 'tuned', got none.",
+            "give one of cap, num_params, nbytes and compression with method 'hash', got none.",
         ),
         (["nowhere", "--cap", "8"], "must be a data set made by `cce prepare`, got no manifest.json there."),
         (["--cap", "8"], "data must be given: the folder of a data set made by `cce prepare`."),
@@ -182,6 +182,7 @@ def test_help_has_examples_and_every_option(capsys):
 @pytest.mark.parametrize(("typed", "meant"), [("0.01", 0.01), ("dlrm", "dlrm"), ("1e-3", 0.001)])
 def test_starts_and_decays_are_typed_as_words_and_numbers(data, tmp_path, typed, meant, capsys):
     decays = ("--weight-decay", "0.1", "--network-weight-decay", "1e-4", "--optimizer", "lazy_adam", "--sparse")
+    decays += ("--method", "hash")
     out = tmp_path / "run"
     main(["train", str(data), *SMALL, "--start-scale", typed, *decays, "--max-steps", "2", "--out", str(out), "--json"])
     config = json.loads(capsys.readouterr().out)["config"]

@@ -1,4 +1,4 @@
-"""Lightning's Trainer clusters tables: at the right steps, resumed to the bit, on two processes, with averages."""
+"""Lightning's Trainer finalizes tables at its end, or clusters them: at the right steps, and resumed to the bit."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed: the extra lightning")
     from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 
-    from cce.integrations.lightning import ClusterCallback
+    from cce.integrations.lightning import ClusterCallback, FinalizeCallback
 
 NUM_IDS, DIM = 300, 8
 
@@ -28,7 +28,7 @@ class Clicks(lightning.LightningModule):
 
     def __init__(self):
         super().__init__()
-        self.table = cce.create_embedding("cce", NUM_IDS, DIM, num_params=256, seed=0)
+        self.table = cce.create_embedding("cce-paper", NUM_IDS, DIM, num_params=256, seed=0)
         self.out = torch.nn.Linear(DIM, 1)
         torch.nn.init.ones_(self.out.weight)
 
@@ -125,3 +125,83 @@ def test_two_processes_hold_the_same_table(tmp_path):
     assert first["seeded"]["sum"] != first["late"]["sum"]
     different_seeds = (tmp_path / "0.txt").read_text()
     assert " of table 'table' must be the same on all ranks, but ranks 0 and 1 differ" in different_seeds
+
+
+# -- int8 rows ---------------------------------------------------------------------------------------------------------
+
+
+class Rows(Clicks):
+    """The same with int8 rows, and a score that is best after the first epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = cce.create_embedding("cce", NUM_IDS, DIM, seed=0, num_rows=16)
+
+    def configure_optimizers(self):
+        return cce.optim.Adam(self, lr=0.05)
+
+    def validation_step(self, batch, _):
+        del batch
+        self.log("score", float(self.current_epoch))
+
+
+def plain_loop(model, num_epochs=1, clip=None):
+    optimizer = model.configure_optimizers()
+    for _ in range(num_epochs):
+        for batch in rows():
+            optimizer.zero_grad()
+            model.training_step(batch, 0).backward()
+            if clip is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            optimizer.step()
+    return model
+
+
+def seeded():
+    torch.manual_seed(0)
+    return Rows()
+
+
+@pytest.mark.parametrize("clip", [None, 1e-3])
+def test_int8_rows_train_as_in_a_plain_loop_and_are_finalized_at_the_end(tmp_path, clip):
+    model, callback = seeded(), FinalizeCallback(seed=0)
+    fit = trainer(tmp_path, callback, max_epochs=1, enable_checkpointing=False, gradient_clip_val=clip)
+    fit.fit(model, rows())
+    assert model.table.is_final
+    assert callback.finalized.tables[0].name == "table"
+    by_hand = plain_loop(seeded(), clip=clip)
+    cce.finalize(by_hand, seed=0)
+    assert torch.equal(model.table.to_dense(), by_hand.table.to_dense())
+    assert torch.equal(model.out.weight, by_hand.out.weight)
+
+
+def test_rows_that_are_clipped_end_elsewhere():
+    free, clipped = plain_loop(seeded()), plain_loop(seeded(), clip=1e-3)
+    assert not torch.equal(free.table.to_dense(), clipped.table.to_dense())
+
+
+def test_the_best_checkpoint_is_what_becomes_final(tmp_path):
+    saving = ModelCheckpoint(tmp_path, monitor="score", mode="min")
+    model, callback = seeded(), FinalizeCallback(seed=0)
+    fit = trainer(tmp_path, callback, max_epochs=3, callbacks=[saving])
+    fit.fit(model, rows(), rows(16))
+    best = plain_loop(seeded())
+    cce.finalize(best, seed=0)
+    assert torch.equal(model.table.to_dense(), best.table.to_dense())
+
+
+def test_int8_rows_resume_to_the_bit_and_checkpoints_of_both_forms_load(tmp_path):
+    whole = seeded()
+    trainer(tmp_path / "whole", FinalizeCallback(seed=0), max_epochs=2).fit(whole, rows())
+    saving = ModelCheckpoint(tmp_path / "half", save_last=True)
+    half = seeded()
+    trainer(tmp_path / "half", saving, max_epochs=1).fit(half, rows())
+    resumed = Rows()
+    fit = trainer(tmp_path / "half", FinalizeCallback(seed=0), max_epochs=2)
+    fit.fit(resumed, rows(), ckpt_path=tmp_path / "half" / "last.ckpt", weights_only=True)
+    assert torch.equal(resumed.table.to_dense(), whole.table.to_dense())
+    fit.save_checkpoint(tmp_path / "final.ckpt")
+    for path, model in ((tmp_path / "half" / "last.ckpt", half), (tmp_path / "final.ckpt", resumed)):
+        loaded = Rows.load_from_checkpoint(path, weights_only=True)
+        assert loaded.table.is_final == model.table.is_final
+        assert torch.equal(loaded.table.to_dense(), model.table.to_dense())

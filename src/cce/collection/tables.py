@@ -172,6 +172,8 @@ class EmbeddingCollection(TracedWhole):
         num_features = len(self.features)
         if ids.dim() != 2 or ids.shape[1] != num_features:
             raise ValueError(f"ids must have shape (batch, {num_features}), got {tuple(ids.shape)}.")
+        if ids.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"ids must be int32 or int64, got {ids.dtype}.")
         if self.unified:
             vectors = self._only_table()(self._in_one_vocabulary(ids, lambda values: values.expand_as(ids)))
             return vectors.masked_fill((ids == self._paddings(ids)).unsqueeze(-1), 0)  # type: ignore[no-any-return]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch import nn
 
-from cce.checks import check_type
+from cce.checks import check_choice, check_type
 from cce.distributed import broadcast, current_ranks
 from cce.embeddings import Compact, Finalizable
 from cce.indexing import make_generator
@@ -15,8 +16,6 @@ from cce.signals import uninterrupted
 from cce.text import format_bytes, format_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import Tensor
 
 
@@ -82,7 +81,10 @@ def finalize(
     counts: by name of a table, how often each id occurs, instead of the tables' own counts.
     """
     check_type("model", model, nn.Module, "a torch.nn.Module")
+    check_type("counts", counts, (Mapping, type(None)), "a dictionary by name of a table")
     tables = {name: table for name, table in model.named_modules() if isinstance(table, Finalizable)}
+    for name in counts or {}:
+        check_choice("a name in counts", name, tables)
     open_tables = {name: table for name, table in tables.items() if not table.is_final}
     for name, table in open_tables.items():
         table.rows.name = f"table {name!r}" if name else table.rows.name

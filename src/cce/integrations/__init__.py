@@ -1,6 +1,6 @@
 """Other people's frameworks, one file each, which alone imports the package it is named after; import it by name.
 
-`lightning`: a callback. `transformers`: a callback of Hugging Face's Trainer. `torchrec`: a collection of bags.
+`lightning`: callbacks. `transformers`: callbacks of Hugging Face's Trainer. `torchrec`: a collection of bags.
 `loggers`: where a training run sends its log besides its own folder: TensorBoard, Weights & Biases, MLflow.
 """
 

@@ -1,17 +1,45 @@
-"""Lightning: clustering as a callback. The only file that imports it."""
+"""Lightning: finalizing, and the paper's clusterings, as callbacks. The only file that imports it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import nn
 
+from cce.compression import finalize
 from cce.reclustering import ClusterSchedule
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule, Trainer
+
+    from cce.compression import Finalized
+
+
+class FinalizeCallback(Callback):  # type: ignore[misc]
+    """Turns int8 rows into pointers and codebooks when `Trainer.fit` ends; what became of them is in `finalized`.
+
+    If a `ModelCheckpoint` of the trainer monitors a score, the weights of its best checkpoint are loaded first.
+
+    num_columns, num_rows, seed: as of `cce.finalize`.
+    """
+
+    def __init__(
+        self, *, num_columns: int | None = None, num_rows: int | None = None, seed: int | None = None
+    ) -> None:
+        self.num_columns, self.num_rows, self.seed = num_columns, num_rows, seed
+        self.finalized: Finalized | None = None
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Load the best weights, if any are known to be the best, and finalize."""
+        saving = trainer.checkpoint_callback
+        if getattr(saving, "monitor", None) and getattr(saving, "best_model_path", ""):
+            best = torch.load(saving.best_model_path, map_location="cpu", weights_only=True)
+            pl_module.load_state_dict(best["state_dict"])
+        sizes = {"num_columns": self.num_columns, "num_rows": self.num_rows}
+        self.finalized = finalize(pl_module, **sizes, seed=self.seed)
 
 
 class ClusterCallback(Callback):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Hugging Face's `Trainer`: clustering as a callback. The only file that imports transformers."""
+"""Hugging Face's `Trainer`: finalizing, and the paper's clusterings, as callbacks. The only file that imports it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,35 @@ from torch import nn
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
+from cce.compression import finalize
 from cce.reclustering import ClusterSchedule
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
     from transformers import TrainerControl, TrainerState, TrainingArguments
+
+    from cce.compression import Finalized
+
+
+class FinalizeCallback(TrainerCallback):  # type: ignore[misc]
+    """Turns int8 rows into pointers and codebooks when `Trainer.train` ends; what became of them is in `finalized`.
+
+    With `TrainingArguments(load_best_model_at_end=True)` these are the rows of the best checkpoint.
+
+    num_columns, num_rows, seed: as of `cce.finalize`.
+    """
+
+    def __init__(
+        self, *, num_columns: int | None = None, num_rows: int | None = None, seed: int | None = None
+    ) -> None:
+        self.num_columns, self.num_rows, self.seed = num_columns, num_rows, seed
+        self.finalized: Finalized | None = None
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **parts: Any) -> None:
+        """Finalize; the Trainer has loaded the best weights by now."""
+        del args, state, control
+        sizes = {"num_columns": self.num_columns, "num_rows": self.num_rows}
+        self.finalized = finalize(parts["model"], **sizes, seed=self.seed)
 
 
 class ClusterCallback(TrainerCallback, ExportableState):  # type: ignore[misc]

@@ -187,24 +187,36 @@ def _received(table: Int8Rows, integers: Tensor, sums: Tensor) -> Pending:
 
 
 class Adam(Int8RowOptimizer, torch.optim.Adam):
-    """`torch.optim.Adam`, and int8 rows."""
+    """`torch.optim.Adam`, and int8 rows.
+
+    The constructor differs from torch's: a model may stand for its parameters, and there is `row_lr`.
+    """
 
     torch_optimizer = torch.optim.Adam
 
 
 class AdamW(Int8RowOptimizer, torch.optim.AdamW):
-    """`torch.optim.AdamW`, and int8 rows, whose weight decay is Adam's."""
+    """`torch.optim.AdamW`, and int8 rows, whose weight decay is Adam's.
+
+    The constructor differs from torch's: a model may stand for its parameters, and there is `row_lr`.
+    """
 
     torch_optimizer = torch.optim.AdamW
 
 
 class Adagrad(Int8RowOptimizer, torch.optim.Adagrad):
-    """`torch.optim.Adagrad`, and int8 rows."""
+    """`torch.optim.Adagrad`, and int8 rows.
+
+    The constructor differs from torch's: a model may stand for its parameters, and there is `row_lr`.
+    """
 
     torch_optimizer, is_like_adam = torch.optim.Adagrad, False
 
 
 class SGD(Int8RowOptimizer, sgd.SGD):
-    """SGD as torch has it, which touches only the rows of sparse gradients, and int8 rows."""
+    """SGD as torch has it, which touches only the rows of sparse gradients, and int8 rows.
+
+    The constructor differs from torch's: a model may stand for its parameters, and there is `row_lr`.
+    """
 
     torch_optimizer, is_like_adam = sgd.SGD, False

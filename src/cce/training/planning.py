@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from cce.collection import plan_tables
+from cce.embeddings import METHODS
 from cce.footprint import Footprint, Footprints
 from cce.training.building import (
     complete_config,
@@ -48,8 +49,7 @@ def plan_run(
 ) -> RunPlan:
     """The tables that `cce train` makes for this configuration.
 
-    counts: by feature, how often each id occurs in training, as `count_ids` has it. Without them every id may learn
-        pointers, or as many as `Budget` says.
+    counts: by feature, how often each id occurs in training, as `count_ids` has it. Without them every id has a row.
     power: that of `Budget`, which a run does not change.
     """
     config = with_budget(config)
@@ -64,15 +64,19 @@ def plan_run(
     options, least = method_options(config), 0
     if trains_as_rows(config):
         least = config.min_count or method_defaults(config).min_count or 1
-        planned = (_with_rows(t, counts, least) if t.method == config.method else t for t in tables.tables)
+        planned = (_with_rows(t, options, counts, least) if t.method == config.method else t for t in tables.tables)
         tables = Footprints(tuple(planned))
     return RunPlan(tables, options | settings, num_refits(config), least)
 
 
-def _with_rows(table: Footprint, counts: Mapping[str, Tensor] | None, least: int) -> Footprint:
+def _with_rows(
+    table: Footprint, options: Mapping[str, Any], counts: Mapping[str, Tensor] | None, least: int
+) -> Footprint:
     """What a table holds as int8 rows, and as pointers of the ids that have rows."""
     num_rows = table.num_embeddings if counts is None else int((counts[table.name] >= least).sum())
-    pointers = table.pointer_nbytes * num_rows // table.num_embeddings
+    kind = METHODS[table.method]
+    shapes = kind.shapes(table.num_embeddings, table.embedding_dim, kind.complete_options(options) | table.sizes)
+    pointers = replace(shapes, pointers=(num_rows, *shapes.pointers[1:])).pointer_nbytes
     return replace(table, pointer_nbytes=pointers, codes_nbytes=num_rows * (table.embedding_dim + ROW_STATE_NBYTES))
 
 
