@@ -28,6 +28,7 @@ __all__ = [
     "RULES",
     "SIZED_LATER",
     "Budget",
+    "BudgetTooSmallError",
     "check_given",
     "make_budget",
 ]

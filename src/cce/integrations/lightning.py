@@ -26,9 +26,7 @@ class FinalizeCallback(Callback):  # type: ignore[misc]
     num_columns, num_rows, seed: as of `cce.finalize`.
     """
 
-    def __init__(
-        self, *, num_columns: int | None = None, num_rows: int | None = None, seed: int | None = None
-    ) -> None:
+    def __init__(self, *, num_columns: int | None = None, num_rows: int | None = None, seed: int | None = None) -> None:
         self.num_columns, self.num_rows, self.seed = num_columns, num_rows, seed
         self.finalized: Finalized | None = None
 
@@ -38,8 +36,7 @@ class FinalizeCallback(Callback):  # type: ignore[misc]
         if getattr(saving, "monitor", None) and getattr(saving, "best_model_path", ""):
             best = torch.load(saving.best_model_path, map_location="cpu", weights_only=True)
             pl_module.load_state_dict(best["state_dict"])
-        sizes = {"num_columns": self.num_columns, "num_rows": self.num_rows}
-        self.finalized = finalize(pl_module, **sizes, seed=self.seed)
+        self.finalized = finalize(pl_module, num_columns=self.num_columns, num_rows=self.num_rows, seed=self.seed)
 
 
 class ClusterCallback(Callback):  # type: ignore[misc]

@@ -27,17 +27,14 @@ class FinalizeCallback(TrainerCallback):  # type: ignore[misc]
     num_columns, num_rows, seed: as of `cce.finalize`.
     """
 
-    def __init__(
-        self, *, num_columns: int | None = None, num_rows: int | None = None, seed: int | None = None
-    ) -> None:
+    def __init__(self, *, num_columns: int | None = None, num_rows: int | None = None, seed: int | None = None) -> None:
         self.num_columns, self.num_rows, self.seed = num_columns, num_rows, seed
         self.finalized: Finalized | None = None
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **parts: Any) -> None:
         """Finalize; the Trainer has loaded the best weights by now."""
         del args, state, control
-        sizes = {"num_columns": self.num_columns, "num_rows": self.num_rows}
-        self.finalized = finalize(parts["model"], **sizes, seed=self.seed)
+        self.finalized = finalize(parts["model"], num_columns=self.num_columns, num_rows=self.num_rows, seed=self.seed)
 
 
 class ClusterCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
