@@ -50,7 +50,7 @@ def test_rows_that_came_since_are_found_before_and_after_they_are_in_the_map():
     rows.make_room(300)
     ids = torch.arange(1, 600, 2)
     loops.insert_recent(rows.recent_ids.numpy(), rows.recent_rows.numpy(), ids.numpy(), rows.num_rows)
-    rows.num_rows += len(ids)
+    rows.live.num_rows += len(ids)
     rows.codes[rows.find(ids)] = 9
     before = rows.read(torch.arange(2000))
     assert rows.num_recent == 300
@@ -89,7 +89,7 @@ def test_a_copy_and_a_loaded_state_have_the_same_rows_and_go_on_to_grow():
 
 
 def test_a_state_of_another_width_is_rejected():
-    with pytest.raises(RuntimeError, match="rows mismatch for codes: the checkpoint has rows of 4 values"):
+    with pytest.raises(RuntimeError, match="rows mismatch for records: the checkpoint has rows of 4 values"):
         make(dim=8).load_state_dict(make().state_dict())
 
 

@@ -134,7 +134,7 @@ def test_rows_learn_beside_any_of_them(name):
     model = make_model()
     train(model, getattr(cce.optim, name)(model, lr=1e-2), range(12))
     assert all(table.rows.num_rows > 100 for table in tables(model))
-    assert model.user.rows.value_count > 0
+    assert model.user.rows.live.value_count > 0
 
 
 def test_gradients_of_several_passes_add_up(trained):

@@ -242,9 +242,9 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         if counts.shape != (self.num_embeddings,):
             raise ValueError(f"counts must have shape ({self.num_embeddings},), got {tuple(counts.shape)}.")
         often = counts >= self.rows.min_count
-        ids = often.nonzero().squeeze(1).to(self.rows.codes.device)
+        ids = often.nonzero().squeeze(1).to(self.rows.records.device)
         self.rows.give_rows(ids[self.rows.find(ids).to(ids.device) == 0])
-        self.rows.is_open, self.rows.seen = False, self.rows.seen.new_zeros(1)
+        self.rows.close()
 
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
@@ -268,7 +268,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         quantizer = ProductQuantizer(self.num_columns, self.num_rows, SETTINGS)
 
         def source(at: Tensor) -> Tensor:
-            return rows.codes[at.to(rows.codes.device) + 1].float() * rows.scale
+            return rows.codes[at.to(rows.records.device) + 1].float() * rows.scale
 
         drawn, sampled = draw_sample(num_rows, self.num_rows, SETTINGS, counts=weights, generator=generator)
         quantizer.fit(Sample(source, drawn, self.embedding_dim, sampled), generator)

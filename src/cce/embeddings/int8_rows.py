@@ -13,7 +13,7 @@ al., "Adaptive low-precision training for embeddings in click-through rate predi
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -29,12 +29,15 @@ from cce.kernels import training_rows as loops
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+Array = np.ndarray[Any, Any]
+
 HEADROOM = 8  # the largest value of int8 stands for so many times the root mean square of the values
 MOST_COUNTED = 256  # occurrences before a row
 FEWEST_RECENT = 64  # ids with rows that are not in the map
 RECENT_SHARE = 16  # of all rows, that may be the last that are not
 BLOCK = 1 << 16  # rows at a time
-ROW_STATE = ("codes", "levels", "uses", "counts")
+NO_LINE = np.empty(0, np.int64)
+STATE_NBYTES = 3  # of a row, besides its values
 
 
 @dataclass
@@ -55,6 +58,19 @@ class Pending:
         return sum(each.nbytes for each in (self.ids, self.rows, self.occurrences, self.sums))
 
 
+@dataclass(slots=True)
+class Live:
+    """What changes at every step: an object of its own, since a module is slow to set its attributes."""
+
+    scale: float
+    num_rows: int = 1
+    steps: int = 0
+    value_squares: float = 0.0  # of rows that were moved since the scale was last fitted
+    value_count: float = 0.0
+    pending: Pending | None = None
+    is_settled: bool = True  # whether the anchor's gradient has the norm of what is pending
+
+
 class Int8Rows(IndexModule):
     """Rows of `dim` int8 values times one scale, for the ids in `[0, num_embeddings)` that have earned them.
 
@@ -63,12 +79,9 @@ class Int8Rows(IndexModule):
     trains_unseen: whether row 0 is trained by the ids that read it, instead of staying zero.
     """
 
-    codes: Tensor  # (capacity, dim) int8
-    levels: Tensor  # (capacity) uint8: the second moment of a row, 0 where there was no gradient yet
-    uses: Tensor  # (capacity) uint8: steps of a row, modulo 256
-    counts: Tensor  # (capacity) uint8: about how often its id occurred
-    index_state = (*ROW_STATE, "seen", "numbers")
-    device_tensors = (*ROW_STATE, "seen")
+    records: Tensor  # (capacity, dim + 3) int8: values, and three bytes of state
+    index_state = ("records", "seen", "numbers")
+    device_tensors = ("records", "seen")
 
     def __init__(
         self,
@@ -86,19 +99,56 @@ class Int8Rows(IndexModule):
         self.num_embeddings, self.dim, self.min_count, self.bound = num_embeddings, dim, min_count, bound
         self.trains_unseen = trains_unseen
         self.is_open = True  # whether ids still get rows
-        self.key, self.steps, self.scale = key, 0, self.start_scale
-        self.value_squares = self.value_count = 0.0  # of rows that were moved since the scale was last fitted
+        self.key, self.live = key, Live(self.start_scale)
         self.name = f"a table of {num_embeddings:,} ids"
         self.map = RowMap(num_embeddings, device=device)
         self.seen = torch.zeros(self._seen_nbytes, dtype=torch.uint8, device=device)
-        self.pending: Pending | None = None
-        self.is_settled = True  # whether the anchor's gradient has the norm of what is pending
         self.has_optimizer = False
-        self.moves = 0  # how often rows have moved in memory
-        self.num_rows = 1
-        for name, array in self._new_rows(1, device).items():
-            setattr(self, name, array)
+        self.moves, self._line = 0, NO_LINE  # how often something has moved in memory
+        self.records = self._new_records(1, device)
         self._forget_recent()
+
+    # -- parts of rows, and what changes at every step -----------------------------------------------------------------
+
+    @property
+    def codes(self) -> Tensor:
+        """The values `(capacity, dim)`, int8."""
+        return self.records[:, : self.dim]
+
+    @property
+    def levels(self) -> Tensor:
+        """The second moment of each row `(capacity)`, uint8; 0 where there was no gradient yet."""
+        return self.records.view(torch.uint8)[:, self.dim]
+
+    @property
+    def uses(self) -> Tensor:
+        """Steps of each row `(capacity)`, modulo 256."""
+        return self.records.view(torch.uint8)[:, self.dim + 1]
+
+    @property
+    def counts(self) -> Tensor:
+        """About how often the id of each row occurred `(capacity)`, in a byte: see `occurrences`."""
+        return self.records.view(torch.uint8)[:, self.dim + 2]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that there are, row 0 included."""
+        return self.live.num_rows
+
+    @property
+    def steps(self) -> int:
+        """Steps of the optimizer so far."""
+        return self.live.steps
+
+    @property
+    def scale(self) -> float:
+        """What a value of 1 stands for."""
+        return self.live.scale
+
+    @property
+    def pending(self) -> Pending | None:
+        """Gradients that wait for a step."""
+        return self.live.pending
 
     # -- sizes ---------------------------------------------------------------------------------------------------------
 
@@ -115,7 +165,7 @@ class Int8Rows(IndexModule):
     @property
     def row_nbytes(self) -> int:
         """Bytes of rows and of what is kept of each."""
-        return self.num_rows * (self.dim + len(ROW_STATE) - 1)
+        return self.num_rows * (self.dim + STATE_NBYTES)
 
     @property
     def index_nbytes(self) -> int:
@@ -153,15 +203,15 @@ class Int8Rows(IndexModule):
         """The row of each of the int64 ids `(n)`; 0 where it has none."""
         if self.in_loops and ids.is_cpu:
             rows = torch.empty_like(ids)
-            loops.find_rows(np.array(self.line(), np.int64), ids.contiguous().numpy(), rows.numpy())
+            loops.find_rows(self.line(), ids.contiguous().numpy(), rows.numpy())
             return rows
         self.compact()
-        found: Tensor = self.map(ids.to(self.codes.device))
+        found: Tensor = self.map(ids.to(self.records.device))
         return found
 
     def read(self, ids: Tensor) -> Tensor:
         """The float32 vectors of ids `(n)`."""
-        rows = self.find(ids).to(self.codes.device)
+        rows = self.find(ids).to(self.records.device)
         return self.codes.index_select(0, rows).float() * self.scale
 
     def seen_before(self, ids: Tensor) -> Tensor:
@@ -174,39 +224,51 @@ class Int8Rows(IndexModule):
     @property
     def in_loops(self) -> bool:
         """Whether compiled loops serve."""
-        return compiled.available and self.codes.is_cpu and is_eager()
+        return compiled.available and self.records.is_cpu and is_eager()
 
-    def line(self) -> list[int]:
-        """The table in numbers, as a compiled lookup reads it."""
-        line = [self.num_embeddings, -1, self.dim, self.map.bits.data_ptr(), self.map.ranks.data_ptr()]
-        line += [self.recent_ids.data_ptr(), self.recent_rows.data_ptr(), len(self.recent_ids), self.codes.data_ptr()]
-        return line
+    def line(self) -> Array:
+        """The table in numbers, as compiled loops read it."""
+        if not len(self._line):
+            line = np.zeros(loops.TABLE_COLUMNS, np.int64)
+            line[[loops.NUM_EMBEDDINGS, loops.DIM, loops.KEY]] = self.num_embeddings, self.dim, self.key
+            line[[loops.BITS, loops.RANKS]] = self.map.bits.data_ptr(), self.map.ranks.data_ptr()
+            line[[loops.RECENT_IDS, loops.RECENT_ROWS]] = self.recent_ids.data_ptr(), self.recent_rows.data_ptr()
+            line[[loops.RECENT_SIZE, loops.NUM_MAPPED]] = len(self.recent_ids), self.map.num_rows
+            line[[loops.RECORDS, loops.CAPACITY]] = self.records.data_ptr(), len(self.records)
+            line[[loops.SEEN, loops.SEEN_BITS]] = self.seen.data_ptr(), self.seen_bits
+            line[[loops.MIN_COUNT, loops.SHARED]] = self.needed, self.trains_unseen
+            self._line = line
+        return self._line
+
+    def has_moved(self) -> None:
+        """Note that something lies elsewhere now."""
+        self.moves += 1
+        self._line = NO_LINE
 
     # -- gradients -----------------------------------------------------------------------------------------------------
 
     def settle(self, anchor: Tensor) -> None:
         """Let the anchor's gradient be the norm of what is pending, exactly: a hook after backward."""
-        if self.pending is not None and anchor.grad is not None:
-            anchor.grad.copy_(self.pending.norm)
-            self.is_settled = True
+        live = self.live
+        if not live.is_settled and live.pending is not None and anchor.grad is not None:
+            anchor.grad.copy_(live.pending.norm)
+            live.is_settled = True
 
     def has_used(self, anchor: Tensor) -> bool:
         """Whether what is pending was zeroed, which the anchor's gradient tells; a GPU is not waited for."""
-        if not self.is_settled:
+        if not self.live.is_settled:
             return False  # a backward pass is under way
-        gradient = anchor.grad
-        return gradient is None or (gradient.is_cpu and float(gradient) == 0 and self._has_norm)
-
-    @property
-    def _has_norm(self) -> bool:
-        return self.pending is not None and float(self.pending.norm) != 0
+        gradient, pending = anchor.grad, self.live.pending
+        if gradient is None or pending is None:
+            return True
+        return gradient.is_cpu and float(gradient) == 0 and float(pending.norm) != 0
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def give_rows(self, ids: Tensor) -> None:
         """Give rows to distinct ids that have none: new ones."""
         self.compact()
-        first, self.num_rows = self.num_rows, self.num_rows + len(ids)
+        first, self.live.num_rows = self.num_rows, self.num_rows + len(ids)
         self.reserve(self.num_rows)
         for block in blocks(len(ids), BLOCK):
             at = block.to(ids.device)
@@ -214,26 +276,30 @@ class Int8Rows(IndexModule):
         self.recent_ids, self.recent_rows = ids.cpu(), torch.arange(first, self.num_rows, device="cpu").int()
         self.compact()
 
+    def close(self) -> None:
+        """Give rows to no more ids."""
+        self.is_open, self.seen = False, self.seen.new_zeros(1)
+        self.has_moved()
+
     def fit(self, weight: Tensor) -> None:
         """Give rows to all ids, rounded from trained vectors `(num_embeddings, dim)`."""
         largest = float(weight.abs().max())
         root = float(weight.float().square().mean().sqrt())
-        self.scale = (min(largest, HEADROOM * root) or 1.0) / loops.LARGEST
-        ids = torch.arange(self.num_embeddings, device=self.codes.device)
+        self.live.scale = (min(largest, HEADROOM * root) or 1.0) / loops.LARGEST
+        ids = torch.arange(self.num_embeddings, device=self.records.device)
         self.give_rows(ids[self.map(ids) == 0])
         for block in blocks(self.num_embeddings, BLOCK):
             at = block.to(weight.device)
             rounded = (weight[at].float() / self.scale).round_().clamp_(-loops.LARGEST, loops.LARGEST)
-            self.codes[block.to(self.codes.device) + 1] = rounded.to(self.codes.device, torch.int8)
+            self.codes[block.to(self.records.device) + 1] = rounded.to(self.records.device, torch.int8)
         self.counts[1 : self.num_rows] = 1
-        self.moves += 1
 
     def release(self) -> None:
         """Give the rows back: only the map stays, of the ids that had them."""
-        for name in ROW_STATE:
-            setattr(self, name, getattr(self, name)[:1].clone())
-        self.num_rows, self.pending, self.is_open = 1, None, False
-        self.seen = self.seen.new_zeros(1)
+        self.compact()
+        self.records, self.seen, self.is_open = self.records[:1].clone(), self.seen.new_zeros(1), False
+        self.live.num_rows, self.live.pending = 1, None
+        self.has_moved()
 
     def start_codes(self, ids: Tensor) -> Tensor:
         """Rows drawn from U(−bound, bound), the same for an id whenever it gets its row."""
@@ -250,27 +316,21 @@ class Int8Rows(IndexModule):
 
     def reserve(self, num_rows: int) -> None:
         """Have memory for so many rows; on the CPU for all, since memory that is not touched costs nothing."""
-        if num_rows <= len(self.codes):
-            return
-        lazy = self.codes.is_cpu
-        capacity = self.num_embeddings + 1 if lazy else min(self.num_embeddings + 1, max(num_rows, num_rows * 5 // 4))
-        used = len(self.codes)
-        for name, array in self._new_rows(capacity, self.codes.device).items():
-            array[:used] = getattr(self, name)
-            setattr(self, name, array)
+        used = len(self.records)
+        if num_rows > used:
+            most = self.num_embeddings + 1
+            records = self._new_records(
+                most if self.records.is_cpu else min(most, num_rows * 5 // 4), self.records.device
+            )
+            records[:used] = self.records
+            self.records = records
+            self.has_moved()
 
-    def trim(self) -> None:
-        """Give back memory that no row uses."""
-        for name in ROW_STATE:
-            setattr(self, name, getattr(self, name)[: self.num_rows].clone())
-
-    def _new_rows(self, capacity: int, device: torch.device | str | None) -> dict[str, Tensor]:
-        shapes = {"codes": (capacity, self.dim)} | dict.fromkeys(ROW_STATE[1:], (capacity,))
-        types = {"codes": torch.int8} | dict.fromkeys(ROW_STATE[1:], torch.uint8)
+    def _new_records(self, capacity: int, device: torch.device | str | None) -> Tensor:
+        shape = capacity, self.dim + STATE_NBYTES
         if torch.device(device or torch.get_default_device()).type == "cpu":
-            found = {name: np.zeros(shape, np.int8 if name == "codes" else np.uint8) for name, shape in shapes.items()}
-            return {name: torch.from_numpy(array) for name, array in found.items()}
-        return {name: torch.zeros(shape, dtype=types[name], device=device) for name, shape in shapes.items()}
+            return torch.from_numpy(np.zeros(shape, np.int8))  # pages that are not touched are not there
+        return torch.zeros(shape, dtype=torch.int8, device=device)
 
     # -- rows that are not in the map yet ------------------------------------------------------------------------------
 
@@ -308,6 +368,7 @@ class Int8Rows(IndexModule):
     def _forget_recent(self, size: int = 0) -> None:
         self.recent_ids = torch.full((size,), loops.EMPTY, dtype=torch.int64, device="cpu")
         self.recent_rows = torch.zeros(size, dtype=torch.int32, device="cpu")
+        self.has_moved()
 
     def compact(self) -> None:
         """Put all ids with rows into the map, and their rows in its order. Nobody can tell, except by the time."""
@@ -317,11 +378,9 @@ class Int8Rows(IndexModule):
         order = ids.argsort()
         ids, rows = ids[order], rows[order]
         before = self._rows_before(ids)
-        for name in ROW_STATE:
-            _merge(getattr(self, name)[: self.num_rows], rows, before, in_loops=self.in_loops)
+        _merge(self.records[: self.num_rows], rows, before, in_loops=self.in_loops)
         self.map.insert(ids.to(self.map.bits.device))
         self._forget_recent()
-        self.moves += 1
 
     def _rows_before(self, ids: Tensor) -> Tensor:
         """How many rows of the map, and row 0, come before those of ids that are not in it."""
@@ -335,29 +394,27 @@ class Int8Rows(IndexModule):
     @property
     def numbers(self) -> Tensor:
         """What else there is to save, in one tensor of integers that no average makes sense of."""
-        floats = struct.unpack("<3q", struct.pack("<3d", self.scale, self.value_squares, self.value_count))
-        return torch.tensor([self.steps, self.key, int(self.is_open), *floats], dtype=torch.int64, device="cpu")
+        live = self.live
+        floats = struct.unpack("<3q", struct.pack("<3d", live.scale, live.value_squares, live.value_count))
+        return torch.tensor([live.steps, self.key, int(self.is_open), *floats], dtype=torch.int64, device="cpu")
 
     @numbers.setter
     def numbers(self, saved: Tensor) -> None:
-        self.steps, self.key, is_open, *floats = saved.tolist()
-        self.is_open = bool(is_open)
-        self.scale, self.value_squares, self.value_count = struct.unpack("<3d", struct.pack("<3q", *floats))
+        self.live.steps, self.key, is_open, *floats = saved.tolist()
+        self.is_open, live = bool(is_open), self.live
+        live.scale, live.value_squares, live.value_count = struct.unpack("<3d", struct.pack("<3q", *floats))
 
     def _index_state(self) -> dict[str, Tensor]:
         self.compact()
-        rows = {name: getattr(self, name)[: self.num_rows] for name in ROW_STATE}
-        return rows | {"seen": self.seen, "numbers": self.numbers}
+        return {"records": self.records[: self.num_rows], "seen": self.seen, "numbers": self.numbers}
 
     def load_rows(self, state: dict[str, Tensor]) -> None:
         """Become what was saved, with as many rows; the map is loaded by itself."""
-        for name in ROW_STATE:
-            setattr(self, name, state[name].to(self.codes.device, copy=True))
+        self.records = state["records"].to(self.records.device, copy=True)
         self.seen = state["seen"].to(self.seen.device, copy=True)
         self.numbers = state["numbers"]
-        self.num_rows, self.pending = len(self.codes), None
+        self.live.num_rows, self.live.pending, self.live.is_settled = len(self.records), None, True
         self._forget_recent()
-        self.moves += 1
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         found = {name: state_dict.pop(prefix + name, None) for name in self.index_state}
@@ -366,28 +423,31 @@ class Int8Rows(IndexModule):
         missing_keys += missing
         if missing:
             return
-        if found["codes"].shape[1] != self.dim or len(found["seen"]) not in (1, self._seen_nbytes):
-            theirs = f"rows of {found['codes'].shape[1]} values and counts of {found['seen'].numel()} bytes"
+        width = found["records"].shape[1] - STATE_NBYTES
+        if width != self.dim or len(found["seen"]) not in (1, len(self.seen)):
+            theirs = f"rows of {width} values and counts of {found['seen'].numel()} bytes"
             ours = f"{self.dim} and {self.seen.numel()}"
-            error_msgs.append(f"rows mismatch for {prefix}codes: the checkpoint has {theirs}, the module {ours}.")
+            error_msgs.append(f"rows mismatch for {prefix}records: the checkpoint has {theirs}, the module {ours}.")
             return
         self.load_rows(found)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has no optimizer yet, and no memory that it does not use."""
-        state = super().__getstate__() | {"pending": None, "is_settled": True, "has_optimizer": False}
+        state = super().__getstate__() | {"has_optimizer": False, "_line": NO_LINE}
+        state["live"] = replace(self.live, pending=None, is_settled=True)
         del state["numbers"]
-        return state | {"recent_ids": self.recent_ids, "recent_rows": self.recent_rows}
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        arrived = {name: torch.as_tensor(state[name][0]).view(state[name][1]) for name in (*ROW_STATE, "seen")}
+        arrived = {name: torch.as_tensor(state[name][0]).view(state[name][1]) for name in self.device_tensors}
         super(IndexModule, self).__setstate__(state | arrived)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
         self.compact()
-        self.trim()
-        self.moves += 1
-        return super()._apply(fn, recurse)
+        self.records = self.records[: self.num_rows].clone()  # what is not used need not move
+        applied = super()._apply(fn, recurse)
+        self.has_moved()
+        return applied
 
     def vectors(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Ids that have rows and their vectors, in the order of ids, some at a time."""
@@ -406,7 +466,6 @@ def _merge(values: Tensor, rows: Tensor, before: Tensor, *, in_loops: bool) -> N
     """Move `rows` of `values`, its last ones, to where `before` rows of the others come before them."""
     moved = values[rows]
     if in_loops:
-        values, moved = (each.view(len(each), -1) for each in (values, moved))
         loops.merge(values.numpy(), moved.numpy(), before.numpy())
         return
     others = values[: len(values) - len(rows)].clone()

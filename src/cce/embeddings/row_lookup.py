@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from cce import compiled
 from cce.compiled import parallel_for
-from cce.embeddings.int8_rows import Int8Rows, Pending
+from cce.embeddings.int8_rows import NO_LINE, Int8Rows, Pending
 from cce.indexing import check_ids
 from cce.kernels import is_eager
 from cce.kernels import training_rows as loops
@@ -24,6 +24,9 @@ from cce.kernels import training_rows as loops
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+Array = np.ndarray[Any, Any]
+
+NO_ROWS = np.empty((0, 0), np.int64)
 PARALLEL_VALUES = 1 << 18  # below so many, handing work to threads costs more than it saves
 NO_OPTIMIZER = (
     "{name} trains as int8 rows, which no optimizer moves: make one of cce.optim, such as "
@@ -37,7 +40,7 @@ class RowTables:
     def __init__(self, tables: Sequence[Int8Rows], paddings: Sequence[int | None], names: Sequence[str] = ()) -> None:
         self.tables, self.names = list(tables), list(names)
         self.paddings = [-1 if padding is None else padding for padding in paddings]
-        self.at = np.arange(len(self.tables))
+        self._lines: tuple[list[int], Array] = ([], NO_LINE)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def look_up(self, ids: Tensor, anchors: Sequence[nn.Parameter], *, check: bool | None = None) -> Tensor:
@@ -46,16 +49,16 @@ class RowTables:
             return _LookUp.apply(self, ids, check, *anchors)  # type: ignore[no-any-return, no-untyped-call]
         return self.read(ids, check=check).to(anchors[0].dtype)
 
-    def read(self, ids: Tensor, *, check: bool | None = None) -> Tensor:
-        """The same in float32, without gradients."""
+    def read(self, ids: Tensor, *, check: bool | None = None, rows: Array = NO_ROWS) -> Tensor:
+        """The same in float32, without gradients; `rows` receives the rows `(tables, batch)`, if it has room."""
         if not self._in_loops(ids):
             return self._read_plain(ids, check=check)
         values, out = ids.long().contiguous().numpy(), torch.empty(*ids.shape, self.tables[0].dim)
-        lines, scales = self.lines(), np.array([table.scale for table in self.tables], np.float32)
+        lines, scales = self.lines(), np.array([table.live.scale for table in self.tables], np.float32)
         wrong: list[int] = []
 
         def work(first: int, last: int) -> None:
-            found = loops.look_up(lines, scales, values, self.at, out.numpy(), first, last)
+            found = loops.look_up(lines, scales, values, out.numpy(), rows, first, last)
             wrong.extend([found] if found != loops.EMPTY else [])
 
         _share_out(work, len(self.tables), out.numel())
@@ -63,11 +66,14 @@ class RowTables:
             self._check(ids[:, index], index, check=True)
         return out
 
-    def lines(self) -> np.ndarray[Any, Any]:
-        """The tables in numbers, with their paddings."""
-        lines = np.array([table.line() for table in self.tables], np.int64)
-        lines[:, loops.PADDING] = self.paddings
-        return lines
+    def lines(self) -> Array:
+        """The tables in numbers, with their paddings; those of the last call, if nothing has moved since."""
+        moves = [table.moves for table in self.tables]
+        if self._lines[0] != moves:
+            lines = np.array([table.line() for table in self.tables])
+            lines[:, loops.PADDING] = self.paddings
+            self._lines = moves, lines
+        return self._lines[1]
 
     def _in_loops(self, ids: Tensor) -> bool:
         if not compiled.available and is_eager():
@@ -90,7 +96,7 @@ class RowTables:
 
     # -- backward ------------------------------------------------------------------------------------------------------
 
-    def keep(self, ids: Tensor, grad: Tensor, anchors: Sequence[nn.Parameter]) -> list[Tensor]:
+    def keep(self, ids: Tensor, rows: Array, grad: Tensor, anchors: Sequence[nn.Parameter]) -> list[Tensor]:
         """Keep the gradients `(batch, tables, dim)` of ids for the next step; what the anchors' gradients grow by.
 
         A table may be looked up several times in a model, and a backward pass follow another before the step.
@@ -98,58 +104,69 @@ class RowTables:
         for table in self.tables:
             if not table.has_optimizer:
                 raise RuntimeError(NO_OPTIMIZER.format(name=table.name))
-        found = self._sum(ids, grad.detach().float())
+        found = self._sum(ids, rows, grad.detach().float())
+        norms = torch.cat([each.norm.view(1) for each in found]).to(anchors[0]).unbind()
         grown = []
-        for table, new, anchor in zip(self.tables, found, anchors, strict=True):
-            held = None if table.has_used(anchor) else table.pending
-            table.pending = new if held is None else merge_pending(table, [held, new])
-            table.pending.norm = table.pending.norm.to(anchor).view_as(anchor)
-            table.is_settled = False
-            grown.append(table.pending.norm if held is None else table.pending.norm - held.norm)
+        for table, new, norm, anchor in zip(self.tables, found, norms, anchors, strict=True):
+            live = table.live
+            held = None if live.pending is None or table.has_used(anchor) else live.pending
+            if held is None:
+                new.norm = norm.view(1)
+                grown.append(new.norm)
+                live.pending, live.is_settled = new, False
+            else:
+                live.pending = merge_pending(table, [held, new])
+                live.pending.norm = live.pending.norm.to(anchor).view(1)
+                live.is_settled = False
+                grown.append(live.pending.norm - held.norm)
         return grown
 
-    def _sum(self, ids: Tensor, grad: Tensor) -> list[Pending]:
+    def _sum(self, ids: Tensor, rows: Array, grad: Tensor) -> list[Pending]:
         if not self._in_loops(ids):
             pairs = zip(self.tables, ids.long().unbind(1), grad.unbind(1), self.paddings, strict=True)
             return [sum_plain(table, own, values, padding) for table, own, values, padding in pairs]
         batch, num_tables = ids.shape
-        into = [torch.empty(num_tables, batch, dtype=torch.int64) for _ in range(3)]
+        integers = torch.empty(3, num_tables, batch, dtype=torch.int64)
         sums = torch.empty(num_tables, batch, grad.shape[2])
         counts, squares = np.zeros(num_tables, np.int64), np.zeros((num_tables, 2))
-        distinct, rows, occurrences = (each.numpy() for each in into)
-        arrays = distinct, rows, occurrences, sums.numpy()
-        values, gradients, lines = ids.long().contiguous().numpy(), grad.contiguous().numpy(), self._step_lines()
+        distinct, at, occurrences = integers.numpy()
+        arrays = distinct, at, occurrences, sums.numpy()
+        values, gradients, lines = ids.long().contiguous().numpy(), grad.contiguous().numpy(), self.lines()
 
         def work(first: int, last: int) -> None:
-            loops.sum_gradients(lines, values, self.at, gradients, arrays, counts, squares, first, last)
+            loops.sum_gradients(lines, values, rows, gradients, arrays, counts, squares, first, last)
 
         _share_out(work, num_tables, grad.numel())
-        found = []
-        for index, (table, count) in enumerate(zip(self.tables, counts.tolist(), strict=True)):
-            own, at, often = (each[index, :count] for each in into)
-            norm, is_finite = torch.tensor(squares[index, 0] ** 0.5), bool(np.isfinite(squares[index, 1]))
-            found.append(Pending(own, at, often, sums[index, :count], table.moves, norm, is_finite))
-        return found
-
-    def _step_lines(self) -> np.ndarray[Any, Any]:
-        lines = np.zeros((len(self.tables), loops.TABLE_COLUMNS), np.int64)
-        lines[:, : loops.LOOKUP_COLUMNS] = self.lines()
-        columns = [loops.SHARED, loops.SEEN, loops.SEEN_BITS, loops.MIN_COUNT]
-        lines[:, columns] = [
-            [table.trains_unseen, table.seen.data_ptr(), table.seen_bits, table.needed] for table in self.tables
+        norms, are_finite = torch.from_numpy(np.sqrt(squares[:, 0])).unbind(), np.isfinite(squares[:, 1]).tolist()
+        parts = zip(self.tables, counts.tolist(), norms, are_finite, strict=True)
+        return [
+            Pending(
+                ids=integers[0, index, :count],
+                rows=integers[1, index, :count],
+                occurrences=integers[2, index, :count],
+                sums=sums[index, :count],
+                version=table.moves,
+                norm=norm,
+                is_finite=is_finite,
+            )
+            for index, (table, count, norm, is_finite) in enumerate(parts)
         ]
-        return lines
 
 
 class _LookUp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tables: RowTables, ids: Tensor, check: bool | None, *anchors: nn.Parameter) -> Tensor:  # noqa: FBT001
-        ctx.tables, ctx.ids, ctx.anchors = tables, ids, anchors
-        return tables.read(ids, check=check).to(anchors[0].dtype)
+        rows = np.empty(tuple(reversed(ids.shape)), np.int64)
+        ctx.tables, ctx.ids, ctx.anchors, ctx.rows = tables, ids, anchors, rows
+        ctx.moves = [table.moves for table in tables.tables]
+        return tables.read(ids, check=check, rows=rows).to(anchors[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        grown = ctx.tables.keep(ctx.ids, grad, ctx.anchors)
+        tables: RowTables = ctx.tables
+        if ctx.moves != [table.moves for table in tables.tables]:  # a step was taken in between
+            tables.read(ctx.ids, rows=ctx.rows)
+        grown = tables.keep(ctx.ids, ctx.rows, grad, ctx.anchors)
         return (None, None, None, *grown)
 
 

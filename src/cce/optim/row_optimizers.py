@@ -45,6 +45,7 @@ class Int8RowOptimizer(torch.optim.Optimizer):
         if row_lr is not None:
             check_number("row_lr", row_lr)
         self._row_lr = row_lr
+        self._rows: list[tuple[nn.Parameter, Int8Rows]] = []
         super().__init__(params.parameters() if isinstance(params, nn.Module) else params, *arguments, **options)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -58,6 +59,7 @@ class Int8RowOptimizer(torch.optim.Optimizer):
             table = rows_of(parameter)
             if table is not None:
                 table.has_optimizer = True
+                self._rows.append((parameter, table))
                 self.state[parameter] = new_state(table)
 
     @torch.no_grad()
@@ -67,14 +69,14 @@ class Int8RowOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        steps, gradients = self._row_steps(), {p: p.grad for p in self._anchors()}
-        for anchor in gradients:
+        steps, gradients = self._row_steps(), [(anchor, anchor.grad) for anchor, _ in self._rows]
+        for anchor, _ in self._rows:
             anchor.grad = None  # torch's optimizer is to leave it alone
         inspect.unwrap(self.torch_optimizer.step)(self)
-        for anchor, gradient in gradients.items():
+        for anchor, gradient in gradients:
             anchor.grad = gradient
         take_steps(steps)
-        for anchor, table in self._anchors().items():
+        for anchor, table in self._rows:
             anchor.fill_(table.anchor_value)
         return loss
 
@@ -86,39 +88,37 @@ class Int8RowOptimizer(torch.optim.Optimizer):
         for index, parameter in zip(indices, parameters, strict=True):
             if rows_of(parameter) is not None:
                 saved = state_dict["state"].get(index, {})
-                self.state[parameter] = {name: value.to(parameter.device, copy=True) for name, value in saved.items()}
+                self.state[parameter] = {
+                    name: value.to(parameter.device, copy=True) if isinstance(value, Tensor) else value
+                    for name, value in saved.items()
+                }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._row_lr = state.get("_row_lr", getattr(self, "_row_lr", None))
-        for anchor in self._anchors():
-            table = rows_of(anchor)
-            assert table is not None
+        found = [(p, rows_of(p)) for group in self.param_groups for p in group["params"]]
+        self._rows = [(parameter, table) for parameter, table in found if table is not None]
+        for _, table in self._rows:
             table.has_optimizer = True
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_row_lr": self._row_lr}
 
-    def _anchors(self) -> dict[nn.Parameter, Int8Rows]:
-        found = {p: rows_of(p) for group in self.param_groups for p in group["params"]}
-        return {parameter: table for parameter, table in found.items() if table is not None}
-
     def _row_steps(self) -> list[RowStep]:
         """The steps to take; nothing is changed if a gradient is not finite."""
-        groups = {parameter: group for group in self.param_groups for parameter in group["params"]}
-        anchors = self._anchors()
-        taken = [_take(anchor, table) for anchor, table in anchors.items()]
-        taken = _over_all_processes(list(anchors.values()), taken)
+        groups = {id(parameter): group for group in self.param_groups for parameter in group["params"]}
+        taken = [_take(anchor, table) for anchor, table in self._rows]
+        taken = _over_all_processes([table for _, table in self._rows], taken)
         scale, found_inf = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
         if found_inf is not None and bool(found_inf):
             return []
         steps = []
-        for (anchor, table), pending in zip(anchors.items(), taken, strict=True):
+        for (anchor, table), pending in zip(self._rows, taken, strict=True):
             if pending is None:
                 continue
             if not pending.is_finite:
                 raise ValueError(f"gradients of {table.name} must be finite, got NaN or inf; no row was changed.")
-            group = groups[anchor]
+            group = groups[id(anchor)]
             lr = float(group["lr"]) * group["row_lr_factor"]
             rule = Rule(lr, float(group.get("weight_decay", 0)), ROW_BETA, ROW_EPS)
             factor = _factor(anchor, pending) / (1 if scale is None else float(scale))
@@ -133,7 +133,7 @@ def rows_of(parameter: Tensor) -> Int8Rows | None:
 
 def _take(anchor: nn.Parameter, table: Int8Rows) -> Pending | None:
     """The gradients that wait, unless they were zeroed."""
-    pending, table.pending = table.pending, None
+    pending, table.live.pending = table.live.pending, None
     return None if anchor.grad is None else pending
 
 
@@ -181,8 +181,8 @@ def _cut(tables: list[Int8Rows], facts: Tensor, integers: Tensor, sums: Tensor) 
 
 
 def _received(table: Int8Rows, integers: Tensor, sums: Tensor) -> Pending:
-    ids, occurrences = integers.to(table.codes.device).unbind(1)
-    own = sums.view(-1, table.dim).to(table.codes.device)
+    ids, occurrences = integers.to(table.records.device).unbind(1)
+    own = sums.view(-1, table.dim).to(table.records.device)
     return Pending(ids, ids, occurrences, own, -1, torch.tensor(0.0), is_finite=True)
 
 

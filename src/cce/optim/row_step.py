@@ -47,6 +47,7 @@ REFIT_EVERY = 256  # steps after which scales follow the values; they do so more
 HEADROOM = 6  # the largest value stands for so many times the root mean square of values, by how often they are seen
 MAY_MOVE = 1.25  # by which a scale may be off before values are rounded again
 BLOCK = 1 << 16  # rows at a time
+GRADIENTS = (loops.IDS, loops.ROWS, loops.OCCURRENCES, loops.SUMS)
 PARALLEL = 1 << 17  # values below which threads cost more than they save
 
 
@@ -71,10 +72,10 @@ class RowStep:
 
     def numbers(self) -> list[float]:
         """The numbers that loops read."""
-        rule, table = self.rule, self.table
+        rule, live = self.rule, self.table.live
         weight = 1 - rule.beta ** int(self.state["step"])
-        given = [table.scale, rule.lr, rule.weight_decay, rule.beta, rule.eps, weight, float(self.state["unit"])]
-        return [*given, self.factor, table.bound, table.steps, table.value_squares, table.value_count]
+        given = [live.scale, rule.lr, rule.weight_decay, rule.beta, rule.eps, weight, self.state["unit"]]
+        return [*given, self.factor, self.table.bound, live.steps, live.value_squares, live.value_count]
 
     @property
     def keys(self) -> list[int]:
@@ -85,10 +86,10 @@ class RowStep:
 
 def new_state(table: Int8Rows) -> dict[str, Any]:
     """The state of a table that was not trained by this optimizer."""
-    device = table.codes.device
+    device = table.records.device
     return {
         "step": torch.tensor(0.0),
-        "unit": torch.tensor(0.0, dtype=torch.float64),
+        "unit": 0.0,
         "squares": torch.zeros(NUM_GROUPS, table.dim, dtype=torch.float64, device=device),
         "visits": torch.zeros(NUM_GROUPS, dtype=torch.float64, device=device),
     }
@@ -97,10 +98,10 @@ def new_state(table: Int8Rows) -> dict[str, Any]:
 def take_steps(steps: Sequence[RowStep]) -> None:
     """Admit ids and move rows, of all tables in one call, and let scales follow the values."""
     for step in steps:
-        if int(step.state["step"]) == 0:
+        if step.state["unit"] == 0:
             step.table.levels.zero_()  # those of another optimizer
         step.state["step"] += 1
-        step.table.steps += 1
+        step.table.live.steps += 1
         if step.pending.version != step.table.moves:
             step.pending.rows = step.table.find(step.pending.ids)
     in_loops = [step for step in steps if step.table.in_loops]
@@ -119,29 +120,39 @@ def take_steps(steps: Sequence[RowStep]) -> None:
 
 
 def _step_in_loops(steps: Sequence[RowStep]) -> None:
-    for step in steps:
-        step.table.make_room(len(step.pending.ids))
-    lines = np.array([_line(step) for step in steps], np.int64)
+    lines = np.array([step.table.line() for step in steps])
+    num_ids = np.array([len(step.pending.ids) for step in steps])
+    lines[:, loops.NUM_ROWS] = [step.table.live.num_rows for step in steps]
+    for index in _lacking_room(lines, num_ids):
+        steps[index].table.make_room(int(num_ids[index]))
+        lines[index] = steps[index].table.line()
+        lines[index, loops.NUM_ROWS] = steps[index].table.num_rows
+    lines[:, loops.NUM_IDS] = num_ids
+    lines[:, [loops.SQUARES, loops.VISITS, *GRADIENTS]] = [_addresses(step) for step in steps]
     numbers = np.array([step.numbers() for step in steps], np.float64)
-    num_values = sum(step.pending.sums.numel() for step in steps)
-    num_parts = min(len(steps), torch.get_num_threads()) if num_values >= PARALLEL else 1
+    num_parts = min(len(steps), torch.get_num_threads()) if num_ids.sum() * lines[0, loops.DIM] >= PARALLEL else 1
     cuts = [len(steps) * index // num_parts for index in range(num_parts + 1)]
     parallel_for(lambda index: loops.step(lines, numbers, cuts[index], cuts[index + 1]), num_parts)
-    for step, line, number in zip(steps, lines, numbers, strict=True):
-        step.table.num_rows = int(line[loops.NUM_ROWS])
-        step.state["unit"].fill_(number[loops.UNIT])
-        step.table.value_squares, step.table.value_count = number[[loops.VALUE_SQUARES, loops.VALUE_COUNT]].tolist()
+    for step, num_rows, number in zip(steps, lines[:, loops.NUM_ROWS].tolist(), numbers.tolist(), strict=True):
+        live = step.table.live
+        live.num_rows, step.state["unit"] = num_rows, number[loops.UNIT]
+        live.value_squares, live.value_count = number[loops.VALUE_SQUARES], number[loops.VALUE_COUNT]
 
 
-def _line(step: RowStep) -> list[int]:
-    table, state, pending = step.table, step.state, step.pending
+def _lacking_room(lines: Any, num_ids: Any) -> list[int]:
+    """Tables that could not give a row to each of these ids as they are."""
+    num_rows, most = lines[:, loops.NUM_ROWS], lines[:, loops.NUM_EMBEDDINGS] + 1
+    recent = num_rows - 1 - lines[:, loops.NUM_MAPPED] + np.minimum(num_ids, most - num_rows)
+    is_full = np.minimum(num_rows + num_ids, most) > lines[:, loops.CAPACITY]
+    found: list[int] = np.flatnonzero(is_full | (4 * recent > 3 * lines[:, loops.RECENT_SIZE])).tolist()
+    return found
+
+
+def _addresses(step: RowStep) -> list[int]:
+    pending = step.pending
     pending.sums = pending.sums.contiguous()
-    arrays = [table.levels, table.uses, table.counts, table.seen]
-    line = [*table.line(), *(array.data_ptr() for array in arrays)]
-    line += [table.seen_bits, table.needed, int(table.trains_unseen), table.num_rows, len(table.codes)]
-    line += [state["squares"].data_ptr(), state["visits"].data_ptr(), *step.keys]
-    arrays = [pending.ids, pending.rows, pending.occurrences, pending.sums]
-    return [*line, *(array.data_ptr() for array in arrays), len(pending.ids)]
+    arrays = (pending.ids, pending.rows, pending.occurrences, pending.sums)
+    return [step.state["squares"].data_ptr(), step.state["visits"].data_ptr(), *(array.data_ptr() for array in arrays)]
 
 
 # -- the definition ----------------------------------------------------------------------------------------------------
@@ -157,10 +168,10 @@ def _step_plain(step: RowStep) -> None:
         pairs = zip((rows, ids, occurrences, sums), shared, strict=True)
         rows, ids, occurrences, sums = (torch.cat(pair) for pair in pairs)
     sums = sums * factor.to(sums.device)
-    if not float(step.state["unit"]):
+    if not step.state["unit"]:
         mean = float(_sum_rows(sums.double().square()).sum()) / max(1, sums.numel())
-        step.state["unit"].fill_(2.0 ** math.frexp(mean)[1] if mean else 0.0)
-    if len(rows) and float(step.state["unit"]):
+        step.state["unit"] = 2.0 ** math.frexp(mean)[1] if mean else 0.0
+    if len(rows) and step.state["unit"]:
         _move(step, rows, ids, occurrences, sums)
 
 
@@ -201,14 +212,16 @@ def _move(step: RowStep, rows: Tensor, ids: Tensor, occurrences: Tensor, sums: T
     speed = (weight / squares).sqrt().float().unsqueeze(1)
     often = (1 / (counts / table.steps).clamp(max=1.0)).float().unsqueeze(1)
     pull = often * (weight / squares.maximum(least[groups])).sqrt().float().unsqueeze(1)
-    kept = 1 / (1 + shrink[groups] * pull)
-    moved = kept * (table.codes[rows].float() - gain[groups] * speed * sums)
+    moved = table.codes[rows].float() - gain[groups] * speed * sums
+    if rule.weight_decay:
+        moved = 1 / (1 + shrink[groups] * pull) * moved
     places = ids.unsqueeze(1) * width + torch.arange(width, device=device)
     noise = spread(code_key, places, table.uses[rows].unsqueeze(1))
     codes = (moved + noise).floor_().clamp_(-LARGEST, LARGEST)
     table.codes[rows] = codes.to(torch.int8)
-    table.value_squares += sum((_sum_rows(codes.double().square()) / width).tolist())
-    table.value_count += len(rows)
+    for squares_of_row in (_sum_rows(codes.double().square()) / width).tolist():
+        table.live.value_squares += squares_of_row
+    table.live.value_count += len(rows)
 
 
 def _rates(step: RowStep, groups: Tensor, sums: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -217,7 +230,7 @@ def _rates(step: RowStep, groups: Tensor, sums: Tensor) -> tuple[Tensor, Tensor,
     `1 / f` in the unit of `s`; values that a gradient of 1 moves a row by, where `s` is 1; decay, where `s` is 1; and
     the `s` of a row after one typical gradient.
     """
-    rule, unit = step.rule, float(step.state["unit"])
+    rule, unit = step.rule, step.state["unit"]
     squares, visits = step.state["squares"].mul_(rule.beta), step.state["visits"].mul_(rule.beta)
     squares.index_add_(0, groups, sums.double().square())
     visits.index_add_(0, groups, torch.ones_like(groups, dtype=torch.float64))
@@ -265,27 +278,28 @@ def _add_seen(table: Int8Rows, ids: Tensor, counts: Tensor) -> None:
 
 def fit_scale(table: Int8Rows) -> bool:
     """Fit the scale to the values of rows that were moved lately, and round all again if it has moved far."""
-    squares, count = table.value_squares, table.value_count
-    table.value_squares = table.value_count = 0.0
+    live = table.live
+    squares, count = live.value_squares, live.value_count
+    live.value_squares = live.value_count = 0.0
     ratio = HEADROOM / LARGEST * math.sqrt(squares / count) if count else 0.0
     if not ratio or 1 / MAY_MOVE <= ratio <= MAY_MOVE:
         return False
     table.compact()  # so that the order of rows is that of ids
     factor, key = np.float32(1 / ratio), make_key(table.key, 2 * table.steps + 4)
     if table.in_loops:
-        codes = table.codes[: table.num_rows].numpy()
-        rescale = partial(loops.rescale, codes, factor, np.uint64(key % 2**64))
+        records = table.records[: table.num_rows].numpy()
+        rescale = partial(loops.rescale, records, factor, np.uint64(key % 2**64))
         cuts = [table.num_rows * index // 8 for index in range(9)]
         parallel_for(lambda index: rescale(cuts[index], cuts[index + 1]), 8)
     else:
         _rescale_plain(table, float(factor), key)
-    table.scale *= ratio
+    live.scale *= ratio
     return True
 
 
 def _rescale_plain(table: Int8Rows, factor: float, key: int) -> None:
     for block in blocks(table.num_rows, BLOCK):
-        rows = block.to(table.codes.device)
+        rows = block.to(table.records.device)
         places = rows.unsqueeze(1) * table.dim + torch.arange(table.dim, device=rows.device)
         moved = (table.codes[rows].float() * factor + uniform(key, places)).floor_()
         table.codes[rows] = moved.clamp_(-LARGEST, LARGEST).to(torch.int8)

@@ -18,13 +18,14 @@ from cce.kernels.cpu.rows import scramble
 Array = np.ndarray[Any, Any]
 
 # columns of the table of tables: what a lookup reads, …
-(NUM_EMBEDDINGS, PADDING, DIM, BITS, RANKS, RECENT_IDS, RECENT_ROWS, RECENT_SIZE, CODES, LOOKUP_COLUMNS) = range(10)
-# … what a step reads and writes besides, and the gradients that it is taken on
-(LEVELS, USES, COUNTS, SEEN, SEEN_BITS, MIN_COUNT, SHARED, NUM_ROWS, CAPACITY) = range(9, 18)
-(SQUARES, VISITS, LEVEL_KEY, CODE_KEY, COUNT_KEY, INIT_KEY) = range(18, 24)
-(IDS, ROWS, OCCURRENCES, SUMS, NUM_IDS, TABLE_COLUMNS) = range(24, 30)
+(NUM_EMBEDDINGS, PADDING, DIM, BITS, RANKS, RECENT_IDS, RECENT_ROWS, RECENT_SIZE, RECORDS) = range(9)
+# … what a step reads and writes besides, …
+(SEEN, SEEN_BITS, MIN_COUNT, SHARED, NUM_ROWS, NUM_MAPPED, CAPACITY, KEY, SQUARES, VISITS) = range(9, 19)
+# … and the gradients that it is taken on
+(IDS, ROWS, OCCURRENCES, SUMS, NUM_IDS, TABLE_COLUMNS) = range(19, 25)
 # numbers of a step
 (SCALE, LR, DECAY, BETA, EPS, WEIGHT, UNIT, FACTOR, BOUND, STEP, VALUE_SQUARES, VALUE_COUNT, NUM_NUMBERS) = range(13)
+LEVEL, USE, COUNT, STATE = range(4)  # bytes of a record behind its values, and how many they are
 
 NO_ROW, EMPTY = 0, -1
 LARGEST = 127
@@ -105,28 +106,30 @@ def _map_of(table: Array) -> Any:
 
 
 @compile_loops
-def look_up(tables: Array, scales: Array, ids: Array, at: Array, out: Array, first: Any, last: Any) -> Any:
-    """Vectors `out[:, at[f]]` of ids `ids[:, f]` for the tables in `[first, last)`; −1, or which table has a wrong id.
+def look_up(tables: Array, scales: Array, ids: Array, out: Array, into: Array, first: Any, last: Any) -> Any:
+    """Vectors `(batch, tables, dim)` of ids `(batch, tables)` for the tables in `[first, last)`.
 
-    ids `(batch, tables)`; out `(batch, features, dim)`.
+    into: receives the rows `(tables, batch)`, if there is room. Returns −1, or which table has a wrong id.
     """
     dim = out.shape[2]
     for f in range(first, last):
-        table, scale, column = tables[f], scales[f], at[f]
+        table, scale = tables[f], scales[f]
         limit, padding = table[NUM_EMBEDDINGS], table[PADDING]
         bits, ranks, keys, rows = _map_of(table)
-        codes = carray(pointer(table[CODES]), (np.int64(1) << 31, dim), np.int8)
+        records = carray(pointer(table[RECORDS]), (np.int64(1) << 31, dim + STATE), np.int8)
         for i in range(len(ids)):
             given = ids[i, f]
             if given < 0 or given >= limit:
                 return f
             row = find_row(bits, ranks, keys, rows, given)
+            if len(into):
+                into[f, i] = row
             if given == padding:
                 for k in range(dim):
-                    out[i, column, k] = 0
+                    out[i, f, k] = 0
             else:
                 for k in range(dim):
-                    out[i, column, k] = scale * np.float32(codes[row, k])
+                    out[i, f, k] = scale * np.float32(records[row, k])
     return EMPTY
 
 
@@ -145,7 +148,7 @@ def find_rows(table: Array, ids: Array, rows: Array) -> None:
 def sum_gradients(
     tables: Array,
     ids: Array,
-    at: Array,
+    found: Array,
     grad: Array,
     into: tuple[Array, Array, Array, Array],
     counts: Array,
@@ -155,6 +158,7 @@ def sum_gradients(
 ) -> None:
     """Sum the gradients of each id, in the order in which ids first occur, for the tables in `[first, last)`.
 
+    found: rows `(tables, batch)` of the ids, as `look_up` found them.
     into: distinct ids, rows and occurrences `(tables, batch)`, and sums `(tables, batch, dim)`.
     counts: receives how many ids are distinct. squares: of the sums of ids that the step will move, and of all.
     """
@@ -166,8 +170,7 @@ def sum_gradients(
     slots = np.empty(size, np.int32)
     mask = np.uint64(size - 1)
     for f in range(first, last):
-        table, column = tables[f], at[f]
-        bits, ranks, keys, recent = _map_of(table)
+        table = tables[f]
         slots[:] = EMPTY
         count = 0
         for i in range(batch):
@@ -183,13 +186,13 @@ def sum_gradients(
                 slots[slot] = np.int32(j)
                 count += 1
                 distinct[f, j], occurrences[f, j] = given, 1
-                rows[f, j] = find_row(bits, ranks, keys, recent, given)
+                rows[f, j] = found[f, i]
                 for k in range(dim):
-                    sums[f, j, k] = grad[i, column, k]
+                    sums[f, j, k] = grad[i, f, k]
             else:
                 occurrences[f, j] += 1
                 for k in range(dim):
-                    sums[f, j, k] += grad[i, column, k]
+                    sums[f, j, k] += grad[i, f, k]
         counts[f] = count
         squares[f, 0], squares[f, 1] = _add_squares(table, distinct[f], rows[f], occurrences[f], sums[f], count)
 
@@ -239,27 +242,34 @@ def _step_table(table: Array, number: Array) -> None:
     rows = carray(pointer(table[ROWS]), (num_ids,), np.int64)
     occurrences = carray(pointer(table[OCCURRENCES]), (num_ids,), np.int64)
     sums = carray(pointer(table[SUMS]), (num_ids, dim), np.float32)
-    codes = carray(pointer(table[CODES]), (capacity, dim), np.int8)
-    levels = carray(pointer(table[LEVELS]), (capacity,), np.uint8)
-    uses = carray(pointer(table[USES]), (capacity,), np.uint8)
-    counts = carray(pointer(table[COUNTS]), (capacity,), np.uint8)
+    codes = carray(pointer(table[RECORDS]), (capacity, dim + STATE), np.int8)
+    state = carray(pointer(table[RECORDS]), (capacity, dim + STATE), np.uint8)
     squares = carray(pointer(table[SQUARES]), (NUM_GROUPS, dim), np.float64)
     visits = carray(pointer(table[VISITS]), (NUM_GROUPS,), np.float64)
     shared = np.zeros((1, dim), np.float32)
-    shared_occurrences = _admit(table, number, ids, rows, occurrences, sums, codes, counts, shared)
+    shared_occurrences = _admit(table, number, ids, rows, occurrences, sums, codes, state, shared)
     if number[UNIT] == 0:
         number[UNIT] = _find_unit(rows, sums, shared, shared_occurrences, number[FACTOR])
         if number[UNIT] == 0:
             return
-    _follow(rows, sums, counts, shared, shared_occurrences, squares, visits, number)
-    state = codes, levels, uses, counts
+    _follow(rows, sums, state, shared, shared_occurrences, squares, visits, number)
+    keys, room = _keys(table[KEY], number[STEP]), np.empty((2, dim), np.float32)
     inverse, gain, shrink, least = _rates(squares, visits, number)
     rates = inverse, gain, shrink, least
     for i in range(num_ids):
         if rows[i] != NO_ROW:
-            _move(table, number, rates, state, ids[i], rows[i], occurrences[i], sums, i)
+            _move(number, rates, codes, state, keys, room, ids[i], rows[i], occurrences[i], sums, i)
     if shared_occurrences:
-        _move(table, number, rates, state, np.int64(-1), np.int64(0), shared_occurrences, shared, 0)
+        _move(number, rates, codes, state, keys, room, np.int64(-1), np.int64(0), shared_occurrences, shared, 0)
+
+
+@compile_loops
+def _keys(key: Any, step: Any) -> Any:
+    """Of the random numbers for second moments, values and counts: see `RowStep.keys`."""
+    start, counter = np.uint64(key), np.uint64(np.int64(2 * step + 2))
+    level = scramble(start + counter * _GOLDEN)
+    count = scramble(start + (counter + np.uint64(1)) * _GOLDEN)
+    return level, scramble(start), count
 
 
 @compile_loops
@@ -271,7 +281,7 @@ def _admit(
     occurrences: Array,
     sums: Array,
     codes: Array,
-    counts: Array,
+    state: Array,
     shared: Array,
 ) -> Any:
     """Give rows to ids that have occurred often enough; the occurrences of the others, if they share a trained row."""
@@ -279,7 +289,7 @@ def _admit(
     keys = carray(pointer(table[RECENT_IDS]), (size,), np.int64)
     recent = carray(pointer(table[RECENT_ROWS]), (size,), np.int32)
     seen = carray(pointer(table[SEEN]), (table[NUM_EMBEDDINGS] * table[SEEN_BITS] // 8 + 1,), np.uint8)
-    steps = np.float32(number[BOUND] / number[SCALE])
+    steps, key = np.float32(number[BOUND] / number[SCALE]), scramble(np.uint64(table[KEY]) + _GOLDEN)
     for i in range(len(ids)):
         if rows[i] != NO_ROW:
             continue
@@ -295,9 +305,9 @@ def _admit(
             table[NUM_ROWS] += 1
             slot = find_slot(keys, ids[i])
             keys[slot], recent[slot], rows[i] = ids[i], np.int32(row), row
-            counts[row] = encode_count(np.float64(before), np.float32(0))
+            state[row, dim + COUNT] = encode_count(np.float64(before), np.float32(0))
             for k in range(dim):
-                codes[row, k] = start_code(np.uint64(table[INIT_KEY]), ids[i], dim, k, steps)
+                codes[row, k] = start_code(key, ids[i], dim, k, steps)
         elif table[SHARED]:
             total += occurrences[i]
             for k in range(dim):
@@ -338,7 +348,7 @@ def _find_unit(rows: Array, sums: Array, shared: Array, shared_occurrences: Any,
 def _follow(
     rows: Array,
     sums: Array,
-    counts: Array,
+    state: Array,
     shared: Array,
     shared_occurrences: Any,
     squares: Array,
@@ -346,6 +356,7 @@ def _follow(
     number: Array,
 ) -> None:
     """Let the sums of squares and of visits of each group follow a batch."""
+    dim = squares.shape[1]
     for g in range(NUM_GROUPS):
         visits[g] *= number[BETA]
         for k in range(squares.shape[1]):
@@ -353,13 +364,13 @@ def _follow(
     factor = np.float32(number[FACTOR])
     for i in range(len(rows)):
         if rows[i] != NO_ROW:
-            g = GROUPS[counts[rows[i]]]
+            g = GROUPS[state[rows[i], dim + COUNT]]
             visits[g] += 1
             for k in range(squares.shape[1]):
                 value = np.float64(factor * sums[i, k])
                 squares[g, k] += value * value
     if shared_occurrences:
-        g = GROUPS[counts[0]]
+        g = GROUPS[state[0, dim + COUNT]]
         visits[g] += 1
         for k in range(squares.shape[1]):
             value = np.float64(factor * shared[0, k])
@@ -389,48 +400,55 @@ def _rates(squares: Array, visits: Array, number: Array) -> Any:
 
 @compile_loops
 def _move(
-    table: Array,
     number: Array,
     rates: tuple[Array, Array, Array, Array],
-    state: tuple[Array, Array, Array, Array],
+    codes: Array,
+    state: Array,
+    keys: tuple[Any, Any, Any],
+    room: Array,
     given: Any,
     row: Any,
     occurrences: Any,
     sums: Array,
     i: Any,
 ) -> None:
-    """Move one row: see `optim.row_step`."""
+    """Move one row: see `optim.row_step`. room: for two rows of float32."""
     inverse, gain, shrink, least = rates
-    codes, levels, uses, counts = state
-    dim, one, place = codes.shape[1], np.float32(1), np.uint64(given)
-    group, factor = GROUPS[counts[row]], np.float32(number[FACTOR])
+    noise, moved = room[0], room[1]
+    level_key, code_key, count_key = keys
+    dim, one, place = sums.shape[1], np.float32(1), np.uint64(given)
+    group, factor = GROUPS[state[row, dim + COUNT]], np.float32(number[FACTOR])
     total = 0.0
     for k in range(dim):
         value = np.float64(factor * sums[i, k])
         total += value * value * inverse[group, k]
-    square = np.float64(LEVEL_VALUES[levels[row]]) * number[BETA] + total / dim * (1 - number[BETA])
-    uses[row] = (np.int64(uses[row]) + 1) & 255
-    count = COUNT_VALUES[counts[row]] + occurrences
-    noise = uniform_at(np.uint64(table[COUNT_KEY]), place)
-    counts[row] = encode_count(count, noise)
+    square = np.float64(LEVEL_VALUES[state[row, dim + LEVEL]]) * number[BETA] + total / dim * (1 - number[BETA])
+    use = (np.int64(state[row, dim + USE]) + 1) & 255
+    state[row, dim + USE] = use
+    count = COUNT_VALUES[state[row, dim + COUNT]] + occurrences
+    state[row, dim + COUNT] = encode_count(count, uniform_at(count_key, place))
     if not square > 0:
         return
-    levels[row] = _encode_level(np.float32(square), uniform_at(np.uint64(table[LEVEL_KEY]), place))
+    state[row, dim + LEVEL] = _encode_level(np.float32(square), uniform_at(level_key, place))
     speed = np.float32(np.sqrt(number[WEIGHT] / square))
     often = np.float32(1 / min(1.0, count / number[STEP]))
     pull = often * np.float32(np.sqrt(number[WEIGHT] / max(square, least[group])))
-    shift = np.float32((np.int64(uses[row]) * GOLDEN_24) & MASK_24) * _FRACTION
+    shift = np.float32((use * GOLDEN_24) & MASK_24) * _FRACTION
     first = place * np.uint64(dim)
-    values = 0.0
     for k in range(dim):
-        kept = one / (one + shrink[group, k] * pull)
-        moved = kept * (np.float32(codes[row, k]) - gain[group, k] * speed * (factor * sums[i, k]))
-        spread = uniform_at(np.uint64(table[CODE_KEY]), first + np.uint64(k)) + shift
-        rounded = np.floor(moved + (spread - np.floor(spread)))
-        code = min(max(rounded, np.float32(-LARGEST)), np.float32(LARGEST))
+        spread = uniform_at(code_key, first + np.uint64(k)) + shift
+        noise[k] = spread - np.floor(spread)
+    for k in range(dim):
+        moved[k] = np.float32(codes[row, k]) - gain[group, k] * speed * (factor * sums[i, k])
+    if number[DECAY] != 0:
+        for k in range(dim):
+            moved[k] = one / (one + shrink[group, k] * pull) * moved[k]
+    values = np.int32(0)
+    for k in range(dim):
+        code = np.int32(min(max(np.floor(moved[k] + noise[k]), np.float32(-LARGEST)), np.float32(LARGEST)))
         codes[row, k] = np.int8(code)
-        values += np.float64(code) * np.float64(code)
-    number[VALUE_SQUARES] += values / dim
+        values += code * code
+    number[VALUE_SQUARES] += np.float64(values) / dim
     number[VALUE_COUNT] += 1
 
 
@@ -456,8 +474,8 @@ def encode_count(count: Any, noise: Any) -> Any:
 
 @compile_loops
 def rescale(codes: Array, factor: Any, key: Any, first: Any, last: Any) -> None:
-    """`code = round(factor · code)`, at random, for the rows in `[first, last)`."""
-    dim = codes.shape[1]
+    """`code = round(factor · code)`, at random, for the rows in `[first, last)` of records."""
+    dim = codes.shape[1] - STATE
     for row in range(first, last):
         for k in range(dim):
             moved = factor * np.float32(codes[row, k])
