@@ -40,22 +40,53 @@ NO_LINE = np.empty(0, np.int64)
 STATE_NBYTES = 3  # of a row, besides its values
 
 
-@dataclass
+@dataclass(slots=True)
 class Pending:
-    """Gradients that wait for a step: those of distinct ids, in the order in which they first occurred."""
+    """Gradients that wait for a step: those of distinct ids, in the order in which they first occurred.
 
-    ids: Tensor  # (n)
-    rows: Tensor  # (n), at `version`
-    occurrences: Tensor  # (n)
-    sums: Tensor  # (n, dim)
+    They are part `index` of the arrays of several tables, and there the first `count`.
+    """
+
+    integers: Tensor  # (3, tables, batch) int64: ids, rows at `version`, occurrences
+    all_sums: Tensor  # (tables, batch, dim)
     version: int
-    norm: Tensor  # scalar: of the sums of ids that will be moved, as the table's anchor has it
+    norm: Tensor  # of the sums of ids that will be moved, as the table's anchor has it
     is_finite: bool
+    count: int
+    index: int = 0
+
+    @property
+    def ids(self) -> Tensor:
+        """Distinct ids `(n)`."""
+        return self.integers[0, self.index, : self.count]
+
+    @property
+    def rows(self) -> Tensor:
+        """Their rows `(n)`, 0 where they have none."""
+        return self.integers[1, self.index, : self.count]
+
+    @property
+    def occurrences(self) -> Tensor:
+        """How often they occurred `(n)`."""
+        return self.integers[2, self.index, : self.count]
+
+    @property
+    def sums(self) -> Tensor:
+        """Their gradients `(n, dim)`."""
+        return self.all_sums[self.index, : self.count]
 
     @property
     def nbytes(self) -> int:
         """Bytes of all of it."""
-        return sum(each.nbytes for each in (self.ids, self.rows, self.occurrences, self.sums))
+        return self.count * (3 * 8 + 4 * self.all_sums.shape[2])
+
+    def addresses(self) -> list[int]:
+        """Where ids, rows, occurrences and sums begin; both arrays are contiguous."""
+        _, num_tables, batch = self.integers.shape
+        first = self.integers.data_ptr() + 8 * self.index * batch
+        step = 8 * num_tables * batch
+        sums = self.all_sums.data_ptr() + 4 * self.index * batch * self.all_sums.shape[2]
+        return [first, first + step, first + 2 * step, sums]
 
 
 @dataclass(slots=True)

@@ -138,18 +138,10 @@ class RowTables:
 
         _share_out(work, num_tables, grad.numel())
         norms, are_finite = torch.from_numpy(np.sqrt(squares[:, 0])).unbind(), np.isfinite(squares[:, 1]).tolist()
-        parts = zip(self.tables, counts.tolist(), norms, are_finite, strict=True)
+        parts = zip(self.tables, norms, are_finite, counts.tolist(), strict=True)
         return [
-            Pending(
-                ids=integers[0, index, :count],
-                rows=integers[1, index, :count],
-                occurrences=integers[2, index, :count],
-                sums=sums[index, :count],
-                version=table.moves,
-                norm=norm,
-                is_finite=is_finite,
-            )
-            for index, (table, count, norm, is_finite) in enumerate(parts)
+            Pending(integers, sums, table.moves, norm, is_finite, count, index)
+            for index, (table, norm, is_finite, count) in enumerate(parts)
         ]
 
 
@@ -199,7 +191,11 @@ def _distinct(table: Int8Rows, ids: Tensor, occurrences: Tensor, values: Tensor)
     squares = sums.double().square().sum(1)
     is_moved = (rows.to(ids.device) > 0) | (table.seen_before(distinct) + counts >= table.needed)
     own = squares if table.trains_unseen else squares[is_moved]
-    return Pending(distinct, rows, counts, sums, table.moves, own.sum().sqrt(), bool(squares.isfinite().all()))
+    integers, is_finite = (
+        torch.stack([distinct, rows.to(ids.device), counts]).unsqueeze(1),
+        bool(squares.isfinite().all()),
+    )
+    return Pending(integers, sums.unsqueeze(0), table.moves, own.sum().sqrt(), is_finite, len(distinct))
 
 
 def _share_out(work: Any, num_tables: int, num_values: int) -> None:

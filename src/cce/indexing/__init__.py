@@ -6,7 +6,7 @@ from cce.indexing.counts import IdCounts
 from cce.indexing.frequency_groups import group_of, group_starts
 from cce.indexing.ids import blocks, check_id_type, check_ids
 from cce.indexing.multiply_shift import MIX_1, MIX_2, SEED_BYTES, MultiplyShift, hash32, scramble, stack_rows
-from cce.indexing.noise import GOLDEN_24, MASK_24, make_key, spread, uniform
+from cce.indexing.noise import GOLDEN_24, MASK_24, make_key, spread, uniform, uniform_row
 from cce.indexing.pointer_store import PointerStore
 from cce.indexing.pointer_width import pointer_nbytes
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
@@ -74,5 +74,6 @@ __all__ = [
     "spread",
     "stack_rows",
     "uniform",
+    "uniform_row",
     "versions_of",
 ]

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from cce.indexing.multiply_shift import MIX_1, MIX_2, scramble
 
 if TYPE_CHECKING:
@@ -35,11 +37,19 @@ def uniform(key: int, places: Tensor) -> Tensor:
     return ((bits >> 40) & MASK_24).float() * FRACTION
 
 
-def spread(key: int, places: Tensor, uses: Tensor) -> Tensor:
-    """A float32 in [0, 1) for each place: those of one place, use after use, fill [0, 1) evenly.
+def uniform_row(key: int, rows: Tensor, width: int) -> Tensor:
+    """A float32 in [0, 1) for each value of some rows: `(n, width)`; two values share a hash."""
+    pairs = -(-width // 2)
+    bits = scramble((rows.unsqueeze(1) * pairs + torch.arange(pairs, device=rows.device)) * GOLDEN + key)
+    numbers = torch.stack([(bits >> 40) & MASK_24, (bits >> 16) & MASK_24], dim=2).flatten(1)
+    return numbers[:, :width].float() * FRACTION
+
+
+def spread(numbers: Tensor, uses: Tensor) -> Tensor:
+    """Uniform numbers, those of one place shifted from use to use so that they fill [0, 1) evenly.
 
     A Kronecker sequence: each is the last plus the golden ratio, modulo 1. Errors of rounding the same steps again and
     again then cancel, where those of independent numbers grow as a random walk.
     """
-    numbers = uniform(key, places) + ((uses.long() * GOLDEN_24) & MASK_24).float() * FRACTION
+    numbers = numbers + ((uses.long() * GOLDEN_24) & MASK_24).float() * FRACTION
     return numbers - numbers.floor()

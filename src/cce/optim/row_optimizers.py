@@ -152,7 +152,7 @@ def _over_all_processes(tables: list[Int8Rows], taken: list[Pending | None]) -> 
     if ranks.world_size == 1 or not tables:
         return taken
     found = [_nothing(table) if pending is None else pending for table, pending in zip(tables, taken, strict=True)]
-    facts = torch.tensor([[len(each.ids), float(each.norm), each.is_finite] for each in found], dtype=torch.float64)
+    facts = torch.tensor([[each.count, float(each.norm), each.is_finite] for each in found], dtype=torch.float64)
     integers = torch.cat([torch.stack([each.ids, each.occurrences], dim=1) for each in found]).cpu()
     sums = torch.cat([each.sums.flatten() for each in found]).cpu()
     everywhere = gather_rows(facts.unsqueeze(0), ranks)  # (ranks, tables, 3)
@@ -162,13 +162,12 @@ def _over_all_processes(tables: list[Int8Rows], taken: list[Pending | None]) -> 
         whole = merge_pending(table, [of_rank[index] for of_rank in parts])
         whole.norm = everywhere[:, index, 1].mean()
         whole.is_finite = bool(everywhere[:, index, 2].all())
-        merged.append(whole if len(whole.ids) else None)
+        merged.append(whole if whole.count else None)
     return merged
 
 
 def _nothing(table: Int8Rows) -> Pending:
-    ids = torch.empty(0, dtype=torch.int64)
-    return Pending(ids, ids, ids, torch.empty(0, table.dim), table.moves, torch.tensor(0.0), is_finite=True)
+    return _received(table, torch.empty(0, 2, dtype=torch.int64), torch.empty(0))
 
 
 def _cut(tables: list[Int8Rows], facts: Tensor, integers: Tensor, sums: Tensor) -> list[list[Pending]]:
@@ -181,9 +180,12 @@ def _cut(tables: list[Int8Rows], facts: Tensor, integers: Tensor, sums: Tensor) 
 
 
 def _received(table: Int8Rows, integers: Tensor, sums: Tensor) -> Pending:
-    ids, occurrences = integers.to(table.records.device).unbind(1)
-    own = sums.view(-1, table.dim).to(table.records.device)
-    return Pending(ids, ids, occurrences, own, -1, torch.tensor(0.0), is_finite=True)
+    """Gradients of ids and occurrences `(n, 2)`, whose rows nobody has looked up."""
+    device = table.records.device
+    ids, occurrences = integers.to(device).unbind(1)
+    arrays = torch.stack([ids, torch.zeros_like(ids), occurrences]).unsqueeze(1)
+    own = sums.view(1, -1, table.dim).to(device)
+    return Pending(arrays, own, table.moves, torch.tensor(0.0), is_finite=True, count=len(ids))
 
 
 class Adam(Int8RowOptimizer, torch.optim.Adam):

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 from cce.compiled import parallel_for
-from cce.indexing import blocks, make_key, spread, uniform
+from cce.indexing import blocks, make_key, spread, uniform, uniform_row
 from cce.kernels import training_rows as loops
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def take_steps(steps: Sequence[RowStep]) -> None:
         step.state["step"] += 1
         step.table.live.steps += 1
         if step.pending.version != step.table.moves:
-            step.pending.rows = step.table.find(step.pending.ids)
+            step.pending.rows.copy_(step.table.find(step.pending.ids))
     in_loops = [step for step in steps if step.table.in_loops]
     if in_loops:
         _step_in_loops(in_loops)
@@ -121,7 +121,7 @@ def take_steps(steps: Sequence[RowStep]) -> None:
 
 def _step_in_loops(steps: Sequence[RowStep]) -> None:
     lines = np.array([step.table.line() for step in steps])
-    num_ids = np.array([len(step.pending.ids) for step in steps])
+    num_ids = np.array([step.pending.count for step in steps])
     lines[:, loops.NUM_ROWS] = [step.table.live.num_rows for step in steps]
     for index in _lacking_room(lines, num_ids):
         steps[index].table.make_room(int(num_ids[index]))
@@ -149,10 +149,7 @@ def _lacking_room(lines: Any, num_ids: Any) -> list[int]:
 
 
 def _addresses(step: RowStep) -> list[int]:
-    pending = step.pending
-    pending.sums = pending.sums.contiguous()
-    arrays = (pending.ids, pending.rows, pending.occurrences, pending.sums)
-    return [step.state["squares"].data_ptr(), step.state["visits"].data_ptr(), *(array.data_ptr() for array in arrays)]
+    return [step.state["squares"].data_ptr(), step.state["visits"].data_ptr(), *step.pending.addresses()]
 
 
 # -- the definition ----------------------------------------------------------------------------------------------------
@@ -215,8 +212,7 @@ def _move(step: RowStep, rows: Tensor, ids: Tensor, occurrences: Tensor, sums: T
     moved = table.codes[rows].float() - gain[groups] * speed * sums
     if rule.weight_decay:
         moved = 1 / (1 + shrink[groups] * pull) * moved
-    places = ids.unsqueeze(1) * width + torch.arange(width, device=device)
-    noise = spread(code_key, places, table.uses[rows].unsqueeze(1))
+    noise = spread(uniform_row(code_key, ids, width), table.uses[rows].unsqueeze(1))
     codes = (moved + noise).floor_().clamp_(-LARGEST, LARGEST)
     table.codes[rows] = codes.to(torch.int8)
     for squares_of_row in (_sum_rows(codes.double().square()) / width).tolist():

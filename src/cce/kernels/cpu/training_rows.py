@@ -33,13 +33,15 @@ SHIFT = 21  # bits of a float32 that a level of a second moment leaves out: two 
 OFFSET = (127 - 40) << (23 - SHIFT)  # of levels, which begin at 2**-40 and end at 2**24
 NUM_GROUPS = 35  # of rows whose counts are in one octave
 GOLDEN_24, MASK_24 = 0x9E3779, 0xFF_FFFF
-_GOLDEN, _40 = np.uint64(0x9E3779B97F4A7C15), np.uint64(40)
+_GOLDEN, _16, _40 = np.uint64(0x9E3779B97F4A7C15), np.uint64(16), np.uint64(40)
+_MASK_24 = np.uint64(MASK_24)
 _FRACTION = np.float32(2.0**-24)
 
 LEVEL_VALUES = ((np.arange(256, dtype=np.int32) + OFFSET) << SHIFT).view(np.float32)
 LEVEL_VALUES[0] = 0
 _MANTISSA = np.where(np.arange(256) < 8, np.arange(256), 8 + np.arange(256) % 8)
 COUNT_VALUES = (_MANTISSA * 2.0 ** np.maximum(np.arange(256) // 8 - 1, 0)).astype(np.float64)
+SHARES = 0.5 ** np.arange(64)  # of an octave: powers of two, so that a product is as exact as a quotient
 GROUPS = np.floor(np.log2(np.maximum(COUNT_VALUES, 1))).astype(np.int64)
 
 pointer, count_bits = memory.pointer, memory.count_bits
@@ -252,9 +254,10 @@ def _step_table(table: Array, number: Array) -> None:
         number[UNIT] = _find_unit(rows, sums, shared, shared_occurrences, number[FACTOR])
         if number[UNIT] == 0:
             return
-    _follow(rows, sums, state, shared, shared_occurrences, squares, visits, number)
-    keys, room = _keys(table[KEY], number[STEP]), np.empty((2, dim), np.float32)
-    inverse, gain, shrink, least = _rates(squares, visits, number)
+    occurs = np.zeros(NUM_GROUPS, np.bool_)
+    _follow(rows, sums, state, shared, shared_occurrences, squares, visits, occurs, number)
+    keys, room = _keys(table[KEY], number[STEP]), np.empty((2, dim + 1), np.float32)
+    inverse, gain, shrink, least = _rates(squares, visits, occurs, number)
     rates = inverse, gain, shrink, least
     for i in range(num_ids):
         if rows[i] != NO_ROW:
@@ -353,6 +356,7 @@ def _follow(
     shared_occurrences: Any,
     squares: Array,
     visits: Array,
+    occurs: Array,
     number: Array,
 ) -> None:
     """Let the sums of squares and of visits of each group follow a batch."""
@@ -365,25 +369,27 @@ def _follow(
     for i in range(len(rows)):
         if rows[i] != NO_ROW:
             g = GROUPS[state[rows[i], dim + COUNT]]
-            visits[g] += 1
+            visits[g], occurs[g] = visits[g] + 1, True
             for k in range(squares.shape[1]):
                 value = np.float64(factor * sums[i, k])
                 squares[g, k] += value * value
     if shared_occurrences:
         g = GROUPS[state[0, dim + COUNT]]
-        visits[g] += 1
+        visits[g], occurs[g] = visits[g] + 1, True
         for k in range(squares.shape[1]):
             value = np.float64(factor * shared[0, k])
             squares[g, k] += value * value
 
 
 @compile_loops
-def _rates(squares: Array, visits: Array, number: Array) -> Any:
-    """What a step depends on for each group and dimension: see `optim.row_step`."""
+def _rates(squares: Array, visits: Array, occurs: Array, number: Array) -> Any:
+    """What a step depends on for each group that occurs, and dimension: see `optim.row_step`."""
     dim = squares.shape[1]
-    inverse, least = np.empty((NUM_GROUPS, dim)), np.empty(NUM_GROUPS)
+    inverse, least = np.zeros((NUM_GROUPS, dim)), np.zeros(NUM_GROUPS)
     gain, shrink = np.empty((NUM_GROUPS, dim), np.float32), np.empty((NUM_GROUPS, dim), np.float32)
     for g in range(NUM_GROUPS):
+        if not occurs[g]:
+            continue
         total = 0.0
         for k in range(dim):
             total += squares[g, k]
@@ -429,15 +435,18 @@ def _move(
     state[row, dim + COUNT] = encode_count(count, uniform_at(count_key, place))
     if not square > 0:
         return
-    state[row, dim + LEVEL] = _encode_level(np.float32(square), uniform_at(level_key, place))
+    state[row, dim + LEVEL] = _encode_level(np.float32(square), uniform_at(level_key, place), noise)
     speed = np.float32(np.sqrt(number[WEIGHT] / square))
     often = np.float32(1 / min(1.0, count / number[STEP]))
     pull = often * np.float32(np.sqrt(number[WEIGHT] / max(square, least[group])))
     shift = np.float32((use * GOLDEN_24) & MASK_24) * _FRACTION
-    first = place * np.uint64(dim)
+    first = place * np.uint64((dim + 1) // 2)
+    for pair in range((dim + 1) // 2):
+        bits = scramble((first + np.uint64(pair)) * _GOLDEN + code_key)
+        noise[2 * pair] = np.float32(bits >> _40) * _FRACTION + shift
+        noise[2 * pair + 1] = np.float32((bits >> _16) & _MASK_24) * _FRACTION + shift
     for k in range(dim):
-        spread = uniform_at(code_key, first + np.uint64(k)) + shift
-        noise[k] = spread - np.floor(spread)
+        noise[k] -= np.floor(noise[k])
     for k in range(dim):
         moved[k] = np.float32(codes[row, k]) - gain[group, k] * speed * (factor * sums[i, k])
     if number[DECAY] != 0:
@@ -453,10 +462,10 @@ def _move(
 
 
 @compile_loops
-def _encode_level(square: Any, noise: Any) -> Any:
-    number = np.empty(1, np.float32)
-    number[0] = square
-    bits = np.int64(number.view(np.int32)[0]) + np.int64(noise * np.float32(1 << SHIFT))
+def _encode_level(square: Any, noise: Any, room: Array) -> Any:
+    """The byte of a second moment; room: for a float32, to be read as an integer."""
+    room[0] = square
+    bits = np.int64(room.view(np.int32)[0]) + np.int64(noise * np.float32(1 << SHIFT))
     level: Any = min(max((bits >> SHIFT) - OFFSET, 1), 255)
     return np.uint8(level)
 
@@ -467,7 +476,7 @@ def encode_count(count: Any, noise: Any) -> Any:
     if count < 16:
         return np.uint8(count)
     octave = np.int64(math.frexp(count)[1]) - 4
-    mantissa = np.int64(np.floor(count / 2.0**octave + np.float64(noise)))
+    mantissa = np.int64(np.floor(count * SHARES[octave] + np.float64(noise)))
     code: Any = min(octave * 8 + mantissa, 255)
     return np.uint8(code)
 
