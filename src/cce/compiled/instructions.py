@@ -280,3 +280,19 @@ def pointer(typing: Any, address: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
 
     return types.voidptr(types.int64), generate
+
+
+@intrinsic
+def prefetch(typing: Any, address: Any) -> Any:
+    """Ask for the memory at an address, which is read soon: loops over random rows need not wait for each."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        )
+        read, near, data = (ir.Constant(flag, number) for number in (0, 3, 1))
+        builder.call(function, [builder.inttoptr(arguments[0], byte), read, near, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate

@@ -47,7 +47,7 @@ def _instruction(name: str, module: Any = _instructions) -> Any:
 
 
 put, put_sum, add, add_scaled, clear = map(_instruction, ("put", "put_sum", "add", "add_scaled", "clear"))
-count_bits, pointer, carray = map(_instruction, ("count_bits", "pointer", "carray"))
+count_bits, pointer, carray, prefetch = map(_instruction, ("count_bits", "pointer", "carray", "prefetch"))
 read_uint8, read_uint16, read_int32, read_int64, read_uint64 = (
     _instruction(f"read_{kind}") for kind in ("uint8", "uint16", "int32", "int64", "uint64")
 )

@@ -28,6 +28,7 @@ Array = np.ndarray[Any, Any]
 LEVEL, USE, COUNT, STATE = range(4)  # bytes of a record behind its values, and how many they are
 
 NO_ROW, EMPTY = 0, -1
+AHEAD = 32  # ids whose rows are asked for before they are read
 LARGEST = 127
 SHIFT = 21  # bits of a float32 that a level of a second moment leaves out: two of its mantissa stay
 OFFSET = (127 - 40) << (23 - SHIFT)  # of levels, which begin at 2**-40 and end at 2**24
@@ -45,7 +46,7 @@ SHARES = 0.5 ** np.arange(64)  # of an octave: powers of two, so that a product 
 GROUPS = np.floor(np.log2(np.maximum(COUNT_VALUES, 1))).astype(np.int64)
 
 pointer, count_bits = memory.pointer, memory.count_bits
-carray = memory.carray
+carray, prefetch = memory.carray, memory.prefetch
 
 
 # -- random numbers ----------------------------------------------------------------------------------------------------
@@ -113,26 +114,39 @@ def look_up(tables: Array, scales: Array, ids: Array, out: Array, into: Array, f
 
     into: receives the rows `(tables, batch)`, if there is room. Returns −1, or which table has a wrong id.
     """
-    dim = out.shape[2]
+    dim, found = out.shape[2], np.empty(AHEAD, np.int64)
     for f in range(first, last):
         table, scale = tables[f], scales[f]
         limit, padding = table[NUM_EMBEDDINGS], table[PADDING]
         bits, ranks, keys, rows = _map_of(table)
         records = carray(pointer(table[RECORDS]), (np.int64(1) << 31, dim + STATE), np.int8)
-        for i in range(len(ids)):
-            given = ids[i, f]
-            if given < 0 or given >= limit:
-                return f
-            row = find_row(bits, ranks, keys, rows, given)
+        for begin in range(0, len(ids), AHEAD):
+            count = min(AHEAD, len(ids) - begin)
+            for i in range(count):
+                given = ids[begin + i, f]
+                if given < 0 or given >= limit:
+                    return f
+                prefetch(table[BITS] + 8 * (given >> 6))
+                prefetch(table[RANKS] + 4 * (given >> 6))
+            for i in range(count):
+                found[i] = find_row(bits, ranks, keys, rows, ids[begin + i, f])
+                prefetch(table[RECORDS] + found[i] * (dim + STATE))
             if len(into):
-                into[f, i] = row
-            if given == padding:
-                for k in range(dim):
-                    out[i, f, k] = 0
-            else:
-                for k in range(dim):
-                    out[i, f, k] = scale * np.float32(records[row, k])
+                into[f, begin : begin + count] = found[:count]
+            _decode(records, found, ids[begin : begin + count, f], padding, scale, out[begin : begin + count, f])
     return EMPTY
+
+
+@compile_loops
+def _decode(records: Array, rows: Array, ids: Array, padding: Any, scale: Any, out: Array) -> None:
+    for i in range(len(ids)):
+        row = rows[i]
+        if ids[i] == padding:
+            for k in range(out.shape[1]):
+                out[i, k] = 0
+        else:
+            for k in range(out.shape[1]):
+                out[i, k] = scale * np.float32(records[row, k])
 
 
 @compile_loops
@@ -260,6 +274,8 @@ def _step_table(table: Array, number: Array) -> None:
     inverse, gain, shrink, least = _rates(squares, visits, occurs, number)
     rates = inverse, gain, shrink, least
     for i in range(num_ids):
+        if i + AHEAD < num_ids:
+            prefetch(table[RECORDS] + rows[i + AHEAD] * (dim + STATE))
         if rows[i] != NO_ROW:
             _move(number, rates, codes, state, keys, room, ids[i], rows[i], occurrences[i], sums, i)
     if shared_occurrences:
@@ -367,6 +383,8 @@ def _follow(
             squares[g, k] *= number[BETA]
     factor = np.float32(number[FACTOR])
     for i in range(len(rows)):
+        if i + AHEAD < len(rows):
+            prefetch(state.ctypes.data + rows[i + AHEAD] * state.shape[1])
         if rows[i] != NO_ROW:
             g = GROUPS[state[rows[i], dim + COUNT]]
             visits[g], occurs[g] = visits[g] + 1, True
