@@ -27,8 +27,10 @@ def test_below_the_smallest_it_is_the_smallest_and_above_the_full_it_is_full():
     assert asked.within(1) == asked.smallest("num_params")
     assert asked.within(1).sizes == {"num_rows": 1}
     assert asked.within(1, "nbytes") == asked.smallest("nbytes")
-    assert asked.within(1, "nbytes").sizes == {"num_rows": 1, "num_learned": 0}
-    assert asked.within(10**9) == asked.full
+    assert asked.within(1, "nbytes").sizes == {"num_rows": 1}
+    paper = request("cce-paper")
+    assert paper.within(1, "nbytes").sizes == {"num_rows": 2, "num_learned": 0}
+    assert paper.within(10**9) == paper.full == asked.full
     assert (asked.full.method, asked.full.num_params, asked.full.nbytes) == ("full", 16_000, 64_000)
 
 
@@ -46,11 +48,11 @@ def test_a_method_of_one_size_has_it_whatever_the_limit(method):
 
 
 @pytest.mark.parametrize("measure", ["num_params", "nbytes"])
-def test_with_most_rows_a_table_is_full_only_where_that_is_no_larger(measure):
-    options = {"max_rows": 8, "num_columns": 4}
+def test_a_table_of_its_usual_size_is_full_only_where_that_is_no_larger(measure):
+    options = {"num_rows": 8, "num_columns": 4}
     asked = request(num_embeddings=1000, **options)
     assert asked.within(10**9, measure) == asked.largest
-    assert (asked.largest.method, asked.largest.sizes["num_rows"]) == ("cce", 8)
+    assert (asked.largest.method, asked.largest.num_params) == ("cce", 8 * 16)
     assert request(num_embeddings=8, **options).within(10**9, measure).method == "full"
 
 

@@ -23,7 +23,7 @@ from cce.embeddings.options import choice, optional, rules, whole
 from cce.embeddings.row_lookup import RowTables
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.training_defaults import TrainingDefaults
-from cce.indexing import IndexModule, PointerStore, RowMap, RowSource, Slot, SlotKind
+from cce.indexing import IndexModule, PointerStore, RowMap, RowSource, Slot, SlotKind, common_generator
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ class RowPointers(IndexModule):
 
     index_state: ClassVar[tuple[str, ...]] = ()  # the store saves itself
 
-    def __init__(self, num_columns: int) -> None:
+    def __init__(self, num_columns: int, *, is_meta: bool = False) -> None:
         super().__init__()
-        self.store = PointerStore(0, num_columns, 1)
+        self.store = PointerStore(0, num_columns, 1, is_meta=is_meta)
 
     @property
     def nbytes(self) -> int:
@@ -56,7 +56,11 @@ class RowPointers(IndexModule):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         sizes = [self.store.num_ids, self.store.num_columns, self.store.num_rows]
         destination[prefix + "words"] = self.store.words
-        destination[prefix + "sizes"] = torch.tensor(sizes, dtype=torch.int64, device="cpu")
+        destination[prefix + "sizes"] = torch.tensor(sizes, dtype=torch.int64, device=self.store.words.device)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
+        self.store.set_meta(fn(torch.empty(0, device=self.store.words.device)).is_meta)
+        return super()._apply(fn, recurse)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         found = {name: state_dict.pop(prefix + name, None) for name in ("words", "sizes")}
@@ -181,8 +185,8 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             key=_draw_key(generator),
             device=device,
         )
-        self.pointers = RowPointers(self.num_columns)
         self.anchor = nn.Parameter(torch.ones(1, device=device, dtype=dtype))
+        self.pointers = RowPointers(self.num_columns, is_meta=self.anchor.is_meta)
         self.codebook = nn.Parameter(torch.empty(0, self.width, device=device, dtype=dtype), requires_grad=False)
         self._attach()
         if counts is not None:
@@ -197,7 +201,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`."""
-        if self.is_final or not isinstance(input, Tensor) or input.dtype not in ID_TYPES:
+        if not isinstance(input, Tensor) or input.dtype not in ID_TYPES or self.is_final:
             return super().forward(input)
         if torch.compiler.is_exporting():  # a program of plain torch, which trains nothing
             vectors = self.rows.read(input.reshape(-1).long()).to(self.anchor.dtype)
@@ -292,10 +296,16 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         with uninterrupted():
             self.pointers.store = compact.store
             self.codebook.data = compact.codebooks.flatten(0, 1).to(self.anchor)
-            self.codebook.requires_grad_(self.anchor.requires_grad)
-            self.anchor.requires_grad_(False)  # noqa: FBT003
-            self.anchor.grad = None
+            self._train_form()
             self.rows.release()
+
+    def _train_form(self) -> None:
+        """Let gradients go to what the table is made of now, if it is trained at all."""
+        is_trained = self.anchor.requires_grad or self.codebook.requires_grad
+        trained, other = (self.codebook, self.anchor) if self.is_final else (self.anchor, self.codebook)
+        trained.requires_grad_(is_trained)
+        other.requires_grad_(False)  # noqa: FBT003
+        trained.grad = other.grad = None
 
     def finalize(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> float:
         """Turn int8 rows into pointers and codebooks; the mean squared error of a value, weighted by occurrences."""
@@ -349,12 +359,16 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
     def _attach(self) -> None:
         """Let the anchor know its rows: optimizers find them by it."""
-        if getattr(self.anchor, "int8_rows", None) is not self.rows:
-            self.anchor.int8_rows = self.rows  # type: ignore[attr-defined]
-            self.anchor.register_post_accumulate_grad_hook(self.rows.settle)  # type: ignore[no-untyped-call]
+        if not hasattr(self.anchor, "int8_rows"):
+            requires_grad = self.anchor.requires_grad
+            self.anchor.requires_grad_(True)  # noqa: FBT003  # torch has no hooks of what is not trained now
+            self.anchor.register_post_accumulate_grad_hook(_settle)  # type: ignore[no-untyped-call]
+            self.anchor.requires_grad_(requires_grad)
+        self.anchor.int8_rows = self.rows  # type: ignore[attr-defined]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        vars(self.anchor).pop("int8_rows", None)  # pickle keeps attributes of a parameter and drops its hooks
         self._attach()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
@@ -369,10 +383,8 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             self.width = codebook.shape[1]
             self.num_columns = self.embedding_dim // self.width
             self.num_rows = len(codebook) // self.num_columns or self.num_rows
-            was_trained = self.anchor.requires_grad or self.codebook.requires_grad
             self.codebook.data = self.codebook.new_empty(codebook.shape)
-            self.codebook.requires_grad_(was_trained and len(codebook) > 0)
-            self.anchor.requires_grad_(was_trained and len(codebook) == 0)
+            self._train_form()
         super()._load_from_state_dict(state_dict, prefix, *args)
         self._attach()
 
@@ -394,9 +406,10 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             key=_draw_key(generator),
             device=device,
         )
-        self.pointers = RowPointers(self.num_columns)
-        self.init_parameters(generator)
+        self.pointers = RowPointers(self.num_columns, is_meta=self.anchor.is_meta)
         self.codebook.data = torch.empty(0, self.width, device=device, dtype=dtype)
+        self._train_form()
+        self.init_parameters(generator)
         self._attach()
 
     def extra_repr(self) -> str:
@@ -406,7 +419,11 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
 
 def _draw_key(generator: torch.Generator | None) -> int:
-    return int(torch.randint(2**62, (), generator=generator, device="cpu"))
+    return int(torch.randint(2**62, (), generator=common_generator(generator), device="cpu"))
+
+
+def _settle(anchor: Tensor) -> None:
+    anchor.int8_rows.settle(anchor)  # type: ignore[attr-defined]
 
 
 def _distortion(codebooks: Tensor, store: PointerStore, source: Any, weights: Tensor) -> float:

@@ -133,7 +133,7 @@ class Int8Rows(IndexModule):
         self.key, self.live = key, Live(self.start_scale)
         self.name = f"a table of {num_embeddings:,} ids"
         self.map = RowMap(num_embeddings, device=device)
-        self.seen = torch.zeros(self._seen_nbytes, dtype=torch.uint8, device=device)
+        self.seen = torch.zeros(self._open_nbytes, dtype=torch.uint8, device=device)
         self.has_optimizer = False
         self.moves, self._line = 0, NO_LINE  # how often something has moved in memory
         self.records = self._new_records(1, device)
@@ -215,9 +215,7 @@ class Int8Rows(IndexModule):
     @property
     def seen_bits(self) -> int:
         """Bits of the count of an id that has no row yet."""
-        if self.min_count == 1 or not self.is_open:
-            return 0
-        return next(bits for bits in (1, 2, 4, 8) if self.min_count <= 1 << bits)
+        return self._open_bits if self.is_open else 0
 
     @property
     def needed(self) -> int:
@@ -225,8 +223,13 @@ class Int8Rows(IndexModule):
         return self.min_count if self.is_open else 1 << 62
 
     @property
-    def _seen_nbytes(self) -> int:
-        return self.num_embeddings * self.seen_bits // 8 + 1
+    def _open_bits(self) -> int:
+        return next(bits for bits in (0, 1, 2, 4, 8) if self.min_count <= 1 << bits)
+
+    @property
+    def _open_nbytes(self) -> int:
+        """Bytes of the counts while ids get rows."""
+        return self.num_embeddings * self._open_bits // 8 + 1
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -425,42 +428,60 @@ class Int8Rows(IndexModule):
     @property
     def numbers(self) -> Tensor:
         """What else there is to save, in one tensor of integers that no average makes sense of."""
-        live = self.live
-        floats = struct.unpack("<3q", struct.pack("<3d", live.scale, live.value_squares, live.value_count))
-        return torch.tensor([live.steps, self.key, int(self.is_open), *floats], dtype=torch.int64, device="cpu")
+        return torch.tensor(self._packed(), dtype=torch.int64, device="meta" if self.records.is_meta else "cpu")
 
     @numbers.setter
     def numbers(self, saved: Tensor) -> None:
-        self.live.steps, self.key, is_open, *floats = saved.tolist()
+        if not saved.is_meta:
+            self._unpack(saved.tolist())
+
+    def _packed(self) -> list[int]:
+        live = self.live
+        floats = struct.unpack("<3q", struct.pack("<3d", live.scale, live.value_squares, live.value_count))
+        return [live.steps, self.key, int(self.is_open), *floats]
+
+    def _unpack(self, packed: list[int]) -> None:
+        self.live.steps, self.key, is_open, *floats = packed
         self.is_open, live = bool(is_open), self.live
         live.scale, live.value_squares, live.value_count = struct.unpack("<3d", struct.pack("<3q", *floats))
 
     def _index_state(self) -> dict[str, Tensor]:
-        self.compact()
-        return {"records": self.records[: self.num_rows], "seen": self.seen, "numbers": self.numbers}
+        self._trim()
+        return {"records": self.records, "seen": self.seen, "numbers": self.numbers}
 
-    def load_rows(self, state: dict[str, Tensor]) -> None:
-        """Become what was saved, with as many rows; the map is loaded by itself."""
-        self.records = state["records"].to(self.records.device, copy=True)
-        self.seen = state["seen"].to(self.seen.device, copy=True)
+    def _trim(self) -> None:
+        """Put rows in order, and give back memory that none of them uses: files hold all that is behind a tensor."""
+        self.compact()
+        if self.num_rows < len(self.records):
+            self.records = self.records[: self.num_rows].clone()
+            self.has_moved()
+
+    def load_rows(self, state: dict[str, Tensor], *, assign: bool = False) -> None:
+        """Become what was saved, with as many rows; the map is loaded by itself.
+
+        assign: on the device of what was saved, as in torch: a table on the meta device then leaves it.
+        """
+        for name in self.device_tensors:
+            device = state[name].device if assign else getattr(self, name).device
+            setattr(self, name, state[name].to(device, copy=True))
         self.numbers = state["numbers"]
         self.live.num_rows, self.live.pending, self.live.is_settled = len(self.records), None, True
         self._forget_recent()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         found = {name: state_dict.pop(prefix + name, None) for name in self.index_state}
-        _, _, missing_keys, _, error_msgs = args
+        local_metadata, _, missing_keys, _, error_msgs = args
         missing = [prefix + name for name, tensor in found.items() if tensor is None]
         missing_keys += missing
         if missing:
             return
         width = found["records"].shape[1] - STATE_NBYTES
-        if width != self.dim or len(found["seen"]) not in (1, len(self.seen)):
+        if width != self.dim or len(found["seen"]) not in (1, self._open_nbytes):
             theirs = f"rows of {width} values and counts of {found['seen'].numel()} bytes"
-            ours = f"{self.dim} and {self.seen.numel()}"
+            ours = f"{self.dim} and {self._open_nbytes}"
             error_msgs.append(f"rows mismatch for {prefix}records: the checkpoint has {theirs}, the module {ours}.")
             return
-        self.load_rows(found)
+        self.load_rows(found, assign=local_metadata.get("assign_to_params_buffers", False))
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has no optimizer yet, and no memory that it does not use."""
@@ -474,9 +495,9 @@ class Int8Rows(IndexModule):
         super(IndexModule, self).__setstate__(state | arrived)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
-        self.compact()
-        self.records = self.records[: self.num_rows].clone()  # what is not used need not move
+        packed = self._packed()
         applied = super()._apply(fn, recurse)
+        self._unpack(packed)  # numbers are on no device
         self.has_moved()
         return applied
 

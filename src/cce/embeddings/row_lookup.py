@@ -82,8 +82,8 @@ class RowTables:
 
     def _read_plain(self, ids: Tensor, *, check: bool | None) -> Tensor:
         vectors = []
-        for index, (table, padding) in enumerate(zip(self.tables, self.paddings, strict=True)):
-            column = ids[:, index]
+        columns = zip(self.tables, self.paddings, ids.unbind(1), strict=True)
+        for index, (table, padding, column) in enumerate(columns):
             self._check(column, index, check=check)
             found = table.read(column.long()).to(ids.device)
             vectors.append(found.masked_fill((column == padding).unsqueeze(-1), 0))

@@ -41,9 +41,9 @@ class RowMap(IndexModule):
     def forward(self, ids: Tensor) -> Tensor:
         """The row of each id, 0 where it has none, in plain torch."""
         word = torch.div(ids, WORD, rounding_mode="floor")
-        bits, place = self.bits[word], ids - word * WORD
+        bits, place = self.bits.index_select(0, word), ids - word * WORD
         before = bits & ((torch.ones_like(ids) << place) - 1)
-        return torch.where((bits >> place) & 1 == 1, self.ranks[word] + count_bits(before) + 1, 0)
+        return torch.where((bits >> place) & 1 == 1, self.ranks.index_select(0, word) + count_bits(before) + 1, 0)
 
     def insert(self, ids: Tensor) -> None:
         """Give rows to distinct ids; those of ids that have rows move up."""
@@ -53,6 +53,10 @@ class RowMap(IndexModule):
 
     def count(self) -> None:
         """Make the ranks anew."""
+        if self.bits.is_meta:
+            return
+        if self.ranks.device != self.bits.device:
+            self.ranks = torch.zeros_like(self.bits, dtype=torch.int32)
         total = 0
         for first in range(0, len(self.bits), BLOCK):
             counts = count_bits(self.bits[first : first + BLOCK])

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim.swa_utils import AveragedModel
 
 from cce.embeddings import EmbeddingBag
-from cce.testing.base import DIM, ContractBase
+from cce.testing.base import DIM, ContractBase, trained
 
 
 class ModuleTests(ContractBase):
@@ -79,10 +79,10 @@ class ModuleTests(ContractBase):
         compiled: Any = torch.compile(table, backend="aot_eager", fullgraph=True)
         torch.testing.assert_close(compiled(ids), table(ids))
         compiled(ids).square().sum().backward()
-        gradients = {name: parameter.grad.clone() for name, parameter in table.named_parameters()}
+        gradients = {name: parameter.grad.clone() for name, parameter in trained(table).items()}
         table.zero_grad()
         table(ids).square().sum().backward()
-        for name, parameter in table.named_parameters():
+        for name, parameter in trained(table).items():
             torch.testing.assert_close(gradients[name], parameter.grad)
 
     def test_torch_export_with_any_number_of_ids(self) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cce.budget import Budget
 from cce.embeddings import FullEmbedding, TableRequest
-from cce.testing.base import DIM, NUM_IDS, ContractBase
+from cce.testing.base import DIM, NUM_IDS, ContractBase, trained
 
 
 class SizeTests(ContractBase):
@@ -17,7 +17,7 @@ class SizeTests(ContractBase):
 
     def test_num_params_and_bytes_are_exact(self) -> None:
         table = self.make()
-        assert table.num_params == sum(parameter.numel() for parameter in table.parameters())
+        assert table.num_params == sum(parameter.numel() for parameter in trained(table).values())
         assert table.nbytes == sum(tensor.nbytes for tensor in table.state_dict().values())
         assert table.nbytes == table.codebook_nbytes + table.pointer_nbytes
 
@@ -28,7 +28,7 @@ class SizeTests(ContractBase):
             planned = request.for_budget(Budget(compression=self.compression))
             arguments = self.table_class.complete_options({**self.options, **planned.sizes})
             shapes = self.table_class.shapes(NUM_IDS, DIM, arguments)
-            assert dict(shapes.parameters) == {name: tuple(p.shape) for name, p in table.named_parameters()}
+            assert dict(shapes.parameters) == {name: tuple(p.shape) for name, p in trained(table).items()}
             for name in ("num_params", "codebook_nbytes", "pointer_nbytes", "nbytes"):
                 assert getattr(planned, name) == getattr(table, name), name
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cce.embeddings import EmbeddingBag
-from cce.testing.base import DIM, NUM_IDS, ContractBase
+from cce.testing.base import DIM, NUM_IDS, ContractBase, trained
 
 
 class ValueTests(ContractBase):
@@ -64,12 +64,12 @@ class ValueTests(ContractBase):
     def test_gradients_are_right_in_float64(self) -> None:
         table = self.make(30, 4, compression=self.low_compression).double()
         ids = self.ids(5, high=30)
-        names = [name for name, _ in table.named_parameters()]
+        parameters = trained(table)
 
         def look_up(*values: torch.Tensor) -> Any:
-            return torch.func.functional_call(table, dict(zip(names, values, strict=True)), (ids,))
+            return torch.func.functional_call(table, dict(zip(parameters, values, strict=True)), (ids,))
 
-        assert torch.autograd.gradcheck(look_up, tuple(table.parameters()))
+        assert torch.autograd.gradcheck(look_up, tuple(parameters.values()))
 
     def test_sparse_gradients_equal_dense_ones(self) -> None:
         if not self.has_sparse:
@@ -102,7 +102,7 @@ class ValueTests(ContractBase):
             assert vectors.dtype == dtype
             torch.testing.assert_close(vectors.double(), exact, rtol=0.05, atol=0.02)
             vectors.sum().backward()
-            assert all(parameter.grad.dtype == dtype for parameter in table.parameters())
+            assert all(parameter.grad.dtype == dtype for parameter in trained(table).values())
 
     # -- the start -----------------------------------------------------------------------------------------------------
 
