@@ -144,7 +144,7 @@ class Int8Rows(IndexModule):
     @property
     def codes(self) -> Tensor:
         """The values `(capacity, dim)`, int8."""
-        return self.records[:, : self.dim]
+        return self.records.narrow(1, 0, self.dim)
 
     @property
     def levels(self) -> Tensor:
