@@ -11,7 +11,7 @@ from cce.clustering import ClusterSettings
 def test_the_defaults_are_the_papers():
     settings = ClusterSettings()
     assert (settings.max_iter, settings.points_per_row) == (50, 256)
-    assert (settings.warm_iter, settings.tol) == (0, 0)
+    assert settings.tol == 0
     assert (settings.init, settings.sampling, settings.weighted) == ("random", "uniform", False)
 
 
@@ -48,14 +48,6 @@ def test_an_unknown_backend_is_rejected_at_the_door():
         ClusterSettings(backend="abacus")
 
 
-def test_a_warm_clustering_has_few_iterations_and_a_small_sample():
-    settings = ClusterSettings(warm_iter=4, tol=1e-3, init="k-means++")
-    assert settings.warm == dataclasses.replace(settings, max_iter=4, points_per_row=64)
-    assert ClusterSettings(warm_iter=1, points_per_row=9).warm.points_per_row == 9
-
-
-def test_negative_iterations_and_tolerances_are_rejected():
-    with pytest.raises(ValueError, match=re.escape("warm_iter must lie in [0, 2**31), got -1.")):
-        ClusterSettings(warm_iter=-1)
+def test_negative_tolerances_are_rejected():
     with pytest.raises(ValueError, match="tol must be a finite number of at least 0, got -1"):
         ClusterSettings(tol=-1)

@@ -40,15 +40,12 @@ class Quantizer(ABC):
     codebooks: Tensor  # (num_columns, num_rows, width)
     inertias: tuple[float, ...]  # of each column's k-means at its end
 
-    def __init__(
-        self, num_columns: int, num_rows: int, settings: ClusterSettings, *, start: Tensor | None = None
-    ) -> None:
+    def __init__(self, num_columns: int, num_rows: int, settings: ClusterSettings) -> None:
         check_range("num_columns", num_columns, 1, 2**31)
         check_range("num_rows", num_rows, 1, 2**31)
         self.num_columns = num_columns
         self.num_rows = num_rows
         self.settings = checked_settings(settings)
-        self.start = start  # codebooks of the last fit, of the same shape, where this one begins
 
     @abstractmethod
     def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
@@ -59,7 +56,7 @@ class Quantizer(ABC):
         """Rows `(n, num_columns)` of the codebooks for vectors `(n, dim)`."""
 
     def cluster(
-        self, points: Tensor, column: int, weights: Tensor | None, generator: torch.Generator | None, progress: Progress
+        self, points: Tensor, weights: Tensor | None, generator: torch.Generator | None, progress: Progress
     ) -> tuple[Tensor, float]:
         """Centroids of the `points` of a column, and the inertia before the last step."""
         fitted = kmeans(
@@ -68,7 +65,7 @@ class Quantizer(ABC):
             sample_weight=weights,
             max_iter=self.settings.max_iter,
             tol=self.settings.tol,
-            init=self.settings.init if self.start is None else self.start[column],
+            init=self.settings.init,
             generator=generator,
             backend=self.settings.backend,
             progress=progress,
@@ -88,7 +85,7 @@ class Quantizer(ABC):
 
         def fit(column: int) -> None:
             own = torch.Generator().manual_seed(seeds[column])
-            fits[column] = self.cluster(points_of(column), column, sample.weights, own, progress)
+            fits[column] = self.cluster(points_of(column), sample.weights, own, progress)
 
         with self.fit_progress(sample) as progress:
             if len(sample.ids) * sample.dim <= SMALL:
@@ -142,8 +139,8 @@ class ResidualQuantizer(Quantizer):
         vectors = sample.vectors()
         codebooks, inertias = [], []
         with self.fit_progress(sample) as progress:
-            for column in range(self.num_columns):
-                centroids, inertia = self.cluster(vectors, column, sample.weights, generator, progress)
+            for _ in range(self.num_columns):
+                centroids, inertia = self.cluster(vectors, sample.weights, generator, progress)
                 vectors = vectors - centroids[self.nearest(vectors, centroids, progress)]
                 codebooks.append(centroids)
                 inertias.append(inertia)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cce.checks import check_choice, check_flag, check_number, check_range, check_type
 from cce.clustering.backends import BACKENDS
 from cce.clustering.kmeans import INITS
-
-WARM_POINTS_PER_ROW = 64  # at most: a sample that moves centroids, not one that has to find them
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
     """Settings of k-means; the defaults are the paper's.
 
-    warm_iter: iterations of a clustering that begins at the rows of the last one, on a smaller sample; 0: each begins
-        as `init` says, and has `max_iter`.
     tol: k-means ends when an iteration lowers the inertia by no more than this share of it.
     """
 
     max_iter: int = 50  # paper, "K-means"
     points_per_row: int = 256  # paper: at most 256 sampled ids for each centroid
-    warm_iter: int = 0
     tol: float = 0.0
     init: str = "random"
     sampling: str = "uniform"  # or "frequency": ids are sampled by how often they occur
@@ -32,7 +27,6 @@ class ClusterSettings:
 
     def __post_init__(self) -> None:
         check_range("max_iter", self.max_iter, 1, 2**31)
-        check_range("warm_iter", self.warm_iter, 0, 2**31)
         check_number("tol", self.tol)
         check_range("points_per_row", self.points_per_row, 1, 2**31)
         check_range("block_size", self.block_size, 1, 2**31)
@@ -40,12 +34,6 @@ class ClusterSettings:
         check_choice("init", self.init, INITS)
         check_choice("backend", self.backend, ("auto", *BACKENDS))
         check_choice("sampling", self.sampling, ("uniform", "frequency"))
-
-    @property
-    def warm(self) -> ClusterSettings:
-        """Those of a clustering that begins at the rows of the last one."""
-        points_per_row = min(self.points_per_row, WARM_POINTS_PER_ROW)
-        return replace(self, max_iter=self.warm_iter, points_per_row=points_per_row)
 
     @property
     def needs_counts(self) -> bool:
