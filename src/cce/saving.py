@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "cce-model", 1
 CHECKSUM = "sha256"  # of the tensors, their names and the other metadata
-NOT_SAVED = ("generator", "pointer_file")  # arguments: of the start alone, and of this machine
+NOT_SAVED = ("generator", "counts", "pointer_file")  # arguments: of the start alone, and of this machine
 BAG_OPTIONS = ("mode", "include_last_offset", "padding_idx")
 
 
@@ -125,12 +125,11 @@ def _entry(table: Embedding, bags: dict[str, Any]) -> _Entry:
         kind, name = type(table).__name__, next(iter(bags))
         raise TypeError(f"tables must be of a method of cce.list_methods() to be saved, got {kind} as {name!r}.")
     given = {name: _plain(name, value) for name, value in arguments_of(table).items() if name not in NOT_SAVED}
-    parameter = next(table.parameters())
     return _Entry(
         method=table.method,
         arguments=given | {"num_embeddings": table.num_embeddings, "embedding_dim": table.embedding_dim},
-        dtype=str(parameter.dtype).removeprefix("torch."),
-        trainable=parameter.requires_grad,
+        dtype=str(next(table.parameters()).dtype).removeprefix("torch."),
+        trainable=any(parameter.requires_grad for parameter in table.parameters()),
         bags=bags,
     )
 

@@ -28,7 +28,7 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "quantized": [{}, {"scale_by": "group"}, {"scale_by": "column", "bits": 16, "num_learned": 50}, {"bits": 4}],
     "qat": [{}, {"bits": 4, "scale_by": "table"}, {"padding_idx": 2}],
     "cce-paper": [{}, {"num_learned": 100}, {"num_learned": 0}, {"padding_idx": 3, "num_columns": 1}],
-    "cce": [{}, {"num_learned": 100}, {"num_learned": 100, "share_tail": True}],
+    "cce": [{}, {"padding_idx": 3}, {"unseen": "trained"}, {"int8": True}, {"int8": True, "unseen": "trained"}],
     **{kind.method: [{}] for kind in VARIANTS},
 }
 BUDGETS = {"full": NUM_IDS * DIM, "qat": NUM_IDS * DIM}  # the others get less than the full table
@@ -37,8 +37,22 @@ LINEAR = [case for case in CASES if case[0] not in ("dhe", "tt", "collide", "mix
 
 
 def make_table(method: str, options: dict[str, Any], num_params: int = 3_000) -> cce.Embedding:
+    """A table of a method; `int8` keeps a table of `cce` as int8 rows, which two in three ids have."""
+    if method == "cce":
+        return make_cce_table(**options)
     kind = {kind.method: kind for kind in VARIANTS}.get(method, method)
     return cce.create_embedding(kind, NUM_IDS, DIM, num_params=BUDGETS.get(method, num_params), seed=1, **options)
+
+
+def make_cce_table(*, int8: bool = False, **options: Any) -> cce.Embedding:
+    counts, draw = torch.arange(NUM_IDS) % 3 + 1, torch.Generator().manual_seed(1)
+    table = cce.CCEEmbedding(NUM_IDS, DIM, num_rows=16, counts=counts, generator=draw, **options)
+    optimizer = cce.optim.Adam(table, lr=0.01)
+    (table(torch.arange(NUM_IDS)) - 1).square().sum().backward()
+    optimizer.step()
+    if not int8:
+        table.finalize(generator=draw)
+    return table
 
 
 def make_schema(*, multi_hot: bool) -> Schema:

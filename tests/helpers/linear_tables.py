@@ -30,6 +30,14 @@ def clustered(num_ids=NUM_IDS, dim=DIM, **options):
     return table
 
 
+def finalized(num_ids=NUM_IDS, dim=DIM, *, num_rows=20, **options):
+    """Pointers of the ids that have rows: two in five."""
+    counts = torch.arange(num_ids) * 3 % 5
+    table = cce.CCEEmbedding(num_ids, dim, num_rows=num_rows, counts=counts - 1, generator=seeded(), **options)
+    table.finalize(generator=seeded())
+    return table
+
+
 def cce_table(kind=cce.ClusteredEmbedding, **options):
     return lambda n=NUM_IDS, d=DIM, **more: kind(n, d, **{"num_rows": 20, "generator": seeded(), **options, **more})
 
@@ -64,13 +72,17 @@ TABLES = {
     "cce of eight columns, four bits": cce_table(num_columns=8, num_rows=13),
     "cce of eight columns, two bytes": cce_table(num_columns=8, num_rows=300),
     "cce after clustering": clustered,
-    "cce without helpers": cce_table(cce.CCEEmbedding),
+    "cce of int8 rows, final": finalized,
+    "cce of int8 rows, final, three columns": lambda n=NUM_IDS, d=18, **more: finalized(n, d, num_columns=3, **more),
+    "cce of int8 rows, final, unseen trained": lambda n=NUM_IDS, d=DIM, **more: finalized(
+        n, d, unseen="trained", **more
+    ),
     "cce with two helpers": cce_table(HelpersEmbedding),
     "cce of sums": cce_table(SummedEmbedding),
     "cce of four bits": cce_table(num_rows=13, num_columns=4),
     "cce of frequent ids, two bits": cce_table(num_learned=101, num_rows=4, num_columns=2),
     "cce of two bytes": cce_table(num_rows=300),
-    "cce of four bytes": cce_table(cce.CCEEmbedding, num_rows=2**16 + 1),
+    "cce of four bytes": cce_table(num_rows=2**16 + 1),
     "cce with first rows": cce_table(FirstRowsEmbedding, first_factor=15),
     "cce of frequent ids": cce_table(num_learned=100),
     "cce of frequent ids, two bytes": cce_table(num_learned=100, num_rows=300),

@@ -44,3 +44,20 @@ def test_a_saved_map_is_the_same_map():
     ids = torch.arange(1000)
     assert torch.equal(other(ids), row_map(ids))
     assert torch.equal(copy.deepcopy(row_map)(ids), row_map(ids))
+
+
+def test_ranks_follow_the_bits_to_another_device_and_back_to_the_start():
+    row_map, _ = make_map()
+    assert copy.deepcopy(row_map).to("meta").ranks.is_meta
+    row_map.reset_parameters()
+    assert not row_map(torch.arange(1000)).any()
+    row_map.insert(torch.tensor([70, 5]))
+    assert row_map(torch.tensor([5, 6, 70])).tolist() == [1, 0, 2]
+
+
+def test_all_ids_get_rows_and_nothing_beyond_them():
+    for num_ids in (63, 64, 130):
+        row_map = RowMap(num_ids)
+        row_map.fill()
+        assert torch.equal(row_map(torch.arange(num_ids)), torch.arange(1, num_ids + 1))
+        assert row_map.num_rows == num_ids

@@ -1,10 +1,12 @@
 """Everybody who reads H reads the same rows: plain torch, compiled loops, frozen tables, pt2, ONNX, the NumPy reader.
 
-One table for each width of pointers and each source of rows. Every row of its codebook holds its own number, so that
-vectors say which rows were read. A frozen table reads an id that it does not have as id 0, in every form.
+One table for each width of pointers and each source of rows. Every row of its codebook holds its own number, from 1 on,
+so that vectors say which rows were read. Behind a map, ids without a row read zeros. A frozen table reads an id that it
+does not have as id 0, in every form. `cce` tables are read in both of their forms.
 """
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+import cce
 from cce import compiled
 from cce.indexing import (
     Assignments,
@@ -23,12 +26,13 @@ from cce.indexing import (
     OwnRow,
     PointerStore,
     QuotientRemainder,
+    RowMap,
 )
 from cce.kernels import Layout, Lookup, gather_sum
 from cce.schema import Feature, Schema
 from cce.serving import numpy_reader
 from cce.serving.bundle import write_bundle
-from cce.serving.freezing import _widen
+from cce.serving.freezing import _widen, freeze_table
 from cce.serving.frozen_tables import FrozenRows
 from cce.serving.onnx_program import run_onnx, write_onnx
 from cce.serving.program import example_inputs, trace
@@ -41,7 +45,8 @@ UNKNOWN = torch.tensor([-1, NUM_IDS, 2_000, 10**9, -(2**63), 2**63 - 1])
 SCHEMA = Schema((Feature("id", NUM_IDS),), ())
 NUM_ROWS = {1: 2, 2: 3, 4: 16, 8: 200, 16: 60_000, 32: 70_000}  # by the bits of a pointer
 COLUMNS = (1, 3, 4)
-TAILS = {"all learned": NUM_IDS, "hashed tail": 600, "shared tail": 600, "hashed": 0}
+TAILS = {"all learned": NUM_IDS, "hashed tail": 600, "hashed": 0}
+WITH_ROWS = IDS[torch.randperm(NUM_IDS, generator=torch.Generator().manual_seed(1)) < 400]  # in the map
 
 
 def draw(seed=0):
@@ -51,16 +56,35 @@ def draw(seed=0):
 def learned(bits, num_columns, tail):
     """A source whose pointers take each width, with and without ids that have none, and the rows that it names."""
     num_rows, num_learned = NUM_ROWS[bits], TAILS[tail]
-    sizes = {"num_learned": num_learned, "share_tail": tail == "shared tail"}
-    assignments = Assignments(NUM_IDS, num_columns, num_rows, generator=draw(), **sizes)
+    assignments = Assignments(NUM_IDS, num_columns, num_rows, num_learned=num_learned, generator=draw())
     assert assignments.pointers.bits == bits
     rows = torch.randint(0, num_rows, (NUM_IDS, num_columns), generator=draw(bits))
     rows[:2] = torch.tensor([[num_rows - 1], [0]])
-    rows[num_learned:] = 0 if tail == "shared tail" else assignments.hash(IDS[num_learned:])
+    rows[num_learned:] = assignments.hash(IDS[num_learned:])
     if num_learned:
         assignments.write(IDS[:num_learned], rows[:num_learned])
     first_rows = range(0, num_columns * num_rows, num_rows)
     return LearnedRows(assignments, range(num_columns), first_rows), rows + torch.tensor(list(first_rows))
+
+
+def mapped(bits, num_columns):
+    """A source whose pointers are those of the ids that a map has."""
+    num_rows, first_rows = NUM_ROWS[bits], range(0, num_columns * NUM_ROWS[bits], NUM_ROWS[bits])
+    store = PointerStore(len(WITH_ROWS), num_columns, num_rows)
+    pointers = torch.randint(0, num_rows, (len(WITH_ROWS), num_columns), generator=draw(bits))
+    store.write(0, pointers)
+    rows = torch.full((NUM_IDS, num_columns), -1)
+    rows[WITH_ROWS] = pointers + torch.tensor(list(first_rows))
+    return LearnedRows(Assignments.of(store), range(num_columns), first_rows), rows
+
+
+def map_of(name):
+    """The map before a source, if it has one."""
+    if "behind a map" not in name:
+        return None
+    row_map = RowMap(NUM_IDS)
+    row_map.insert(WITH_ROWS)
+    return row_map
 
 
 def cases():
@@ -69,6 +93,10 @@ def cases():
         f"{bits} bits, {columns} columns, {tail}": learned(bits, columns, tail)
         for bits, columns, tail in product(NUM_ROWS, COLUMNS, TAILS)
         if columns == 4 or tail in ("all learned", "hashed tail")
+    }
+    found |= {
+        f"{bits} bits, {columns} columns, behind a map": mapped(bits, columns)
+        for bits, columns in product(NUM_ROWS, COLUMNS)
     }
     digits = torch.stack([IDS % 26, IDS // 26 % 41], dim=1)
     return found | {
@@ -82,29 +110,52 @@ def cases():
 SOURCES = cases()
 EXPORTED = [  # into one program: each width, each tail, each other source
     *(name for name in SOURCES if "3 columns, all learned" in name or "4 columns, hashed tail" in name),
-    *("8 bits, 4 columns, shared tail", "16 bits, 4 columns, hashed", "own", "hashed", "digits", "circular"),
+    *("1 bits, 3 columns, behind a map", "8 bits, 4 columns, behind a map", "16 bits, 4 columns, hashed"),
+    *("own", "hashed", "digits", "circular"),
 ]
 
 
+FORMS = ("int8 rows", "int8 rows, trained unseen", "pointers", "pointers, trained unseen")
+EXPORTED += FORMS
+
+
+@cache
+def cce_table(form):
+    """A `cce` table that was trained, in one of its forms."""
+    unseen = "trained" if "trained" in form else "neutral"
+    counts = torch.zeros(NUM_IDS, dtype=torch.int64).index_fill_(0, WITH_ROWS, 2)
+    table = cce.CCEEmbedding(NUM_IDS, 8, counts=counts, unseen=unseen, generator=draw())
+    optimizer = cce.optim.Adam(table, lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        (table(IDS) - torch.randn(NUM_IDS, 8, generator=draw(step))).square().sum().backward()
+        optimizer.step()
+    if "pointers" in form:
+        table.finalize(generator=draw())
+    return table
+
+
 class Table(nn.Module):
-    """A trained table of one source; each of its rows holds its number."""
+    """A trained table of one source; each of its rows holds its number, from 1 on."""
 
     sparse, check_ids = False, None
 
-    def __init__(self, source):
+    def __init__(self, name):
         super().__init__()
+        source, _ = SOURCES[name]
         slots = source.describe()
         num_rows = max(slot.first_row + slot.num_rows for slot in slots)
-        self.codebook = nn.Parameter(torch.arange(num_rows, dtype=torch.float32).unsqueeze(1))
-        self._layout = Layout(NUM_IDS, len(slots), 1, 1, num_rows, [source])
+        self.codebook = nn.Parameter(torch.arange(1, num_rows + 1, dtype=torch.float32).unsqueeze(1))
+        self._layout = Layout(NUM_IDS, len(slots), 1, 1, num_rows, [source], row_map=map_of(name))
 
     def layout(self):
         return self._layout
 
 
 def frozen_table(name, precision="float32", padding_idx=None):
-    source, _ = SOURCES[name]
-    table = Table(source)
+    if name in FORMS:
+        return freeze_table(cce_table(name), codebook=precision)
+    source, table = SOURCES[name][0], Table(name)
     layout = replace(table.layout(), sources=[copy_source(source)], padding_idx=padding_idx)
     size = (NUM_IDS, layout.dim, padding_idx)
     tables = [(slot.first_row, slot.num_rows) for slot in source.describe()]
@@ -113,21 +164,49 @@ def frozen_table(name, precision="float32", padding_idx=None):
 
 @pytest.fixture(scope="module")
 def expected():
-    """The rows of all ids, as plain torch names them."""
-    return {name: source.rows(IDS).float() for name, (source, _) in SOURCES.items()}
+    """The vectors of all ids, by the rows that plain torch names."""
+    found = {}
+    for name in SOURCES:
+        layout = Table(name).layout()
+        found[name] = layout.rows(IDS).squeeze(2).float() + 1
+        if layout.row_map is not None:
+            found[name][layout.left_out(IDS)] = 0
+    return found | {name: cce_table(name)(IDS).detach() for name in FORMS}
 
 
 def test_the_definition_names_the_rows_that_were_written(expected):
     known = {name: rows for name, (_, rows) in SOURCES.items() if rows is not None}
-    assert len(known) == 6 * 8 + 2
+    assert len(known) == 6 * (7 + 3) + 2
     for name, rows in known.items():
-        assert torch.equal(expected[name], rows.float()), name
+        assert torch.equal(expected[name], rows.float() + 1), name
+
+
+def test_a_cce_table_has_zeros_or_one_row_for_all_other_ids_in_both_forms(expected):
+    others = ~torch.isin(IDS, WITH_ROWS)
+    for name, vectors in expected.items():
+        if name in FORMS:
+            assert len(vectors[WITH_ROWS].unique(dim=0)) > 100
+            assert len(vectors[others].unique(dim=0)) == 1
+            assert bool(vectors[others].any()) is ("trained" in name)
+            assert torch.equal(frozen_table(name)(IDS), vectors)
+            assert torch.equal(frozen_table(name).embed(IDS), vectors)
+            assert torch.equal(frozen_table(name)(UNKNOWN), vectors[:1].expand(len(UNKNOWN), -1))
+
+
+def test_a_frozen_cce_table_holds_a_map_and_rows_of_the_ids_that_have_them():
+    num_words, num_rows = -(-NUM_IDS // 64), len(WITH_ROWS)
+    rows, final = (frozen_table(name) for name in ("int8 rows", "pointers"))
+    assert rows.nbytes == 12 * num_words + 8 * (num_rows + 1) + 4 + 8  # a scale, and where its group starts
+    assert final.nbytes == 12 * num_words + 4 * num_rows + 4 * 256 * 2 * 4
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_training_and_frozen_tables_read_the_rows_of_the_definition(name, expected):
-    table, frozen = Table(SOURCES[name][0]), frozen_table(name)
-    assert torch.equal(gather_sum(table.codebook, table.layout().rows(IDS)), expected[name])
+    table, frozen = Table(name), frozen_table(name)
+    vectors = gather_sum(table.codebook, table.layout().rows(IDS))
+    left_out = table.layout().left_out(IDS)
+    vectors = vectors if left_out is None else vectors.masked_fill(left_out.unsqueeze(1), 0)
+    assert torch.equal(vectors, expected[name])
     assert torch.equal(Lookup([table])(IDS), expected[name])
     assert torch.equal(frozen.embed(IDS), expected[name])
     assert torch.equal(frozen(IDS), expected[name])
@@ -188,7 +267,7 @@ def test_an_exported_program_reads_them_in_onnxruntime(program, expected):
     check(run_onnx(program[1] / "model.onnx"), expected)
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", [*SOURCES, *FORMS])
 def test_the_numpy_reader_reads_them(name, expected, tmp_path):
     write_bundle(tmp_path / "table.safetensors", frozen_table(name))
     table = numpy_reader.open_bundle(tmp_path / "table.safetensors")["table"]

@@ -14,7 +14,7 @@ import torch
 
 from cce.checks import check_range, check_type
 from cce.clustering import column_entropies
-from cce.embeddings import Embedding, LinearEmbedding
+from cce.embeddings import CCEEmbedding, Embedding, LinearEmbedding
 from cce.indexing import Assignments, PointerStore, blocks
 
 if TYPE_CHECKING:
@@ -52,13 +52,19 @@ def _tabulate(assignments: Assignments, num_ids: int, rows_of: Callable[[Tensor]
 
 @torch.no_grad()
 def pointer_table(table: Embedding) -> Tensor:
-    """Which row each id names in each column, on the CPU: the learned pointers, or the rows of H."""
+    """Which row each id names in each column, on the CPU: the learned pointers, or the rows of H.
+
+    Of a `CCEEmbedding`, which must be final, the pointers of the ids that have rows.
+    """
     check_type("table", table, Embedding, "a table of cce")
+    if isinstance(table, CCEEmbedding):
+        table.sources()  # raises before it is final
+        return table.pointers.store.to_tensor()
     learned = next((module for module in table.modules() if isinstance(module, Assignments)), None)
     if learned is not None and learned.num_learned:
         return learned.pointers.to_tensor()
     if learned is not None:
-        return _tabulate(learned, table.num_embeddings, learned)  # hashed, or one row for all
+        return _tabulate(learned, table.num_embeddings, learned)  # hashed
     if not isinstance(table, LinearEmbedding):
         raise TypeError(f"table must look up rows to have entropies; method {table.method!r} does not.")
     device = table.codebook.device

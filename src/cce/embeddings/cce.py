@@ -23,7 +23,7 @@ from cce.embeddings.options import choice, optional, rules, whole
 from cce.embeddings.row_lookup import RowTables
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.training_defaults import TrainingDefaults
-from cce.indexing import IndexModule, PointerStore, RowMap, RowSource, Slot, SlotKind, common_generator
+from cce.indexing import IndexModule, PointerStore, RowMap, RowSource, Slot, SlotKind, blocks, common_generator
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
     counts: `(num_embeddings,)`, how often each id occurs in training, if it is known: ids that occur `min_count` times
         have rows from the start, and no others get any.
     unseen: what ids without a row read: "neutral", zeros that are never trained, or "trained", one row that they train
-        together. That is a bet that tomorrow's new ids are like yesterday's rare ones.
+        together. That is a bet that tomorrow's new ids are like yesterday's rare ones; `finalize` then keeps pointers
+        for all ids.
     sparse: of the gradients of codebooks, after `finalize`.
     """
 
@@ -238,6 +239,12 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         """H as a lookup takes it, behind the map of rows."""
         return replace(super().layout(), row_map=self.row_map)
 
+    def lookup(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:
+        """H for ids `(n)` of the compact form: rows `(n, columns, 1)`, and weights, 0 for ids without a row."""
+        layout = self.layout()
+        weights = (self.row_map(ids) > 0).to(self.codebook.dtype)
+        return layout.rows(ids), weights.view(-1, 1, 1).expand(-1, layout.columns, 1)
+
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
@@ -264,20 +271,35 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         """Compute the compact form of the rows as they are; `become` lets the table have it."""
         rows = self.rows
         rows.compact()
-        num_rows = rows.num_rows - 1
-        if not num_rows:
+        if rows.num_rows == 1:
             raise ValueError(f"{rows.name} must have rows to be finalized, got none: no id occurred often enough.")
-        occurrences = rows.occurrences()[1:] if counts is None else counts[torch.cat(list(rows.map.ids()))]
-        weights = occurrences.cpu().clamp(min=1)
+        first = 0 if rows.trains_unseen else 1  # row 0 is clustered as well, if it was trained
+        weights = self._occurrences(counts)[first:].clamp(min=1)
+        num_rows = rows.num_rows - first
         quantizer = ProductQuantizer(self.num_columns, self.num_rows, SETTINGS)
 
         def source(at: Tensor) -> Tensor:
-            return rows.codes[at.to(rows.records.device) + 1].float() * rows.scale
+            return rows.codes[at.to(rows.records.device) + first].float() * rows.scale
 
         drawn, sampled = draw_sample(num_rows, self.num_rows, SETTINGS, counts=weights, generator=generator)
         quantizer.fit(Sample(source, drawn, self.embedding_dim, sampled), generator)
         store = encode_all(quantizer, source, num_rows, self.embedding_dim)
-        return Compact(quantizer.codebooks, store, _distortion(quantizer.codebooks, store, source, weights))
+        distortion = _distortion(quantizer.codebooks, store, source, weights)
+        return Compact(quantizer.codebooks, self._share_row_0(store) if first == 0 else store, distortion)
+
+    def _occurrences(self, counts: Tensor | None) -> Tensor:
+        """How often the id of each row occurred, row 0 included: by `counts` of ids, or as rows have counted."""
+        if counts is None:
+            return self.rows.occurrences().cpu()
+        own = counts[torch.cat(list(self.row_map.ids())).to(counts.device)]
+        return torch.cat([(counts.sum() - own.sum()).view(1), own]).cpu()
+
+    def _share_row_0(self, store: PointerStore) -> PointerStore:
+        """Pointers of all ids, by those of rows: ids without a row have the pointers of row 0."""
+        shared = PointerStore(self.num_embeddings, store.num_columns, store.num_rows)
+        for ids in blocks(self.num_embeddings):
+            shared.write(int(ids[0]), store.read(self.row_map(ids.to(self.row_map.bits.device)).cpu()))
+        return shared
 
     def resize(self, *, num_columns: int | None = None, num_rows: int | None = None) -> None:
         """Choose other codebooks for the compact form, which the table must not have yet."""
@@ -298,6 +320,8 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             self.codebook.data = compact.codebooks.flatten(0, 1).to(self.anchor)
             self._train_form()
             self.rows.release()
+            if self.rows.trains_unseen:
+                self.row_map.fill()
 
     def _train_form(self) -> None:
         """Let gradients go to what the table is made of now, if it is trained at all."""

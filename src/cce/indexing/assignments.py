@@ -27,8 +27,8 @@ class Assignments(IndexModule):
 
     At the start they point where a random hash function says. Only ids below `num_learned` are stored and can be
     learned; with ids numbered by falling frequency these are the frequent ones. The others stay hashed and cost
-    nothing; with `share_tail` all of them point to the first row of each column instead. With `path` the pointers are
-    mapped from that file instead of held in memory: from what an existing file holds, or from a new one.
+    nothing. With `path` the pointers are mapped from that file instead of held in memory: from what an existing file
+    holds, or from a new one.
     `share_memory()`, also of a model around it, shares them between processes. On the meta device nothing is drawn.
     """
 
@@ -41,7 +41,6 @@ class Assignments(IndexModule):
         num_rows: int,
         *,
         num_learned: int | None = None,
-        share_tail: bool = False,
         path: Path | str | None = None,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
@@ -51,7 +50,6 @@ class Assignments(IndexModule):
         check_range("num_learned", num_learned, 0, num_embeddings + 1)
         self.num_embeddings = num_embeddings
         self.num_learned = num_learned
-        self.share_tail = share_tail
         self.hash = MultiplyShift(num_columns, num_rows, generator=generator, device=device)
         self.pointers = PointerStore(num_learned, num_columns, num_rows, path=path, is_meta=self.hash.seeds.is_meta)
         self._point_to_hashed_rows()
@@ -82,16 +80,11 @@ class Assignments(IndexModule):
     def forward(self, ids: Tensor) -> Tensor:
         """Rows `(*s, num_columns)`, int64 and on the device of the ids `(*s)`."""
         if self.num_learned == 0:
-            return self._tail(ids)
+            return self.hash(ids)  # type: ignore[no-any-return]
         if self.num_learned == self.num_embeddings:
             return self.pointers.read(ids)
         learned = self.pointers.read(ids.clamp(max=self.num_learned - 1))
-        return torch.where((ids < self.num_learned).unsqueeze(-1), learned, self._tail(ids))
-
-    def _tail(self, ids: Tensor) -> Tensor:
-        """The rows of ids that have no stored pointers."""
-        hashed: Tensor = self.hash(ids)
-        return torch.zeros_like(hashed) if self.share_tail else hashed
+        return torch.where((ids < self.num_learned).unsqueeze(-1), learned, self.hash(ids))
 
     def write(self, ids: Tensor, rows: Tensor) -> None:
         """Point consecutive ids `(n)`, as `blocks` gives them, to `rows` `(n, num_columns)`."""

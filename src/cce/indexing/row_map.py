@@ -42,13 +42,21 @@ class RowMap(IndexModule):
         """The row of each id, 0 where it has none, in plain torch."""
         word = torch.div(ids, WORD, rounding_mode="floor")
         bits, place = self.bits.index_select(0, word), ids - word * WORD
-        before = bits & ((torch.ones_like(ids) << place) - 1)
-        return torch.where((bits >> place) & 1 == 1, self.ranks.index_select(0, word) + count_bits(before) + 1, 0)
+        before = bits & (torch.bitwise_left_shift(torch.ones_like(ids), place) - 1)  # ONNX has no `<<` by a tensor
+        has_row = torch.bitwise_right_shift(bits, place) & 1 == 1
+        return torch.where(has_row, self.ranks.index_select(0, word) + count_bits(before) + 1, 0)
 
     def insert(self, ids: Tensor) -> None:
         """Give rows to distinct ids; those of ids that have rows move up."""
         word = torch.div(ids, WORD, rounding_mode="floor")
         self.bits.index_add_(0, word, torch.ones_like(ids) << (ids - word * WORD))  # distinct: no bit is carried
+        self.count()
+
+    def fill(self) -> None:
+        """Give rows to all ids."""
+        self.bits.fill_(-1)
+        if self.num_embeddings % WORD:
+            self.bits[-1] = (1 << self.num_embeddings % WORD) - 1
         self.count()
 
     def count(self) -> None:
@@ -75,6 +83,11 @@ class RowMap(IndexModule):
     def nbytes(self) -> int:
         """Bytes of bits and ranks."""
         return self.bits.nbytes + self.ranks.nbytes
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Give no id a row."""
+        super().reset_parameters(generator)
+        self.count()
 
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)

@@ -43,8 +43,7 @@ class Slot(NamedTuple):
     column: int = 0  # which hash function, or which column of the pointers
     table: Tensor | None = None  # seeds of the hash functions, or words with pointers
     num_learned: int = 0  # ids from here on have no stored pointer …
-    seeds: Tensor | None = None  # … and are hashed with these …
-    tail_rows: int = 0  # … to the first so many of the rows; 0: to any of them
+    seeds: Tensor | None = None  # … and are hashed with these
     step: int = 0  # of a digit; numbers of a vector, for places
     block_size: int = 0
     bits: int = 0  # of a pointer
@@ -128,7 +127,6 @@ class LearnedRows(RowSource):
                 pointers.words,
                 num_learned=pointers.num_ids,
                 seeds=tail.seeds,
-                tail_rows=int(self.assignments.share_tail),
                 bits=pointers.bits,
                 first_bit=column * pointers.bits,
                 stride=pointers.num_columns * pointers.bits,

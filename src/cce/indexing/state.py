@@ -53,7 +53,7 @@ def versions_of(modules: Iterable[nn.Module]) -> list[Version]:
 class IndexModule(Versioned):
     """A module whose attributes `index_state` are tensors saved with it, mostly of integers.
 
-    Those that are `device_tensors` as well follow `.to(device)`; the others stay on the CPU, or on the meta device.
+    Those that are `device_tensors`, saved or not, follow `.to(device)`; the others stay on the CPU, or on the meta device.
     """
 
     index_state: ClassVar[tuple[str, ...]]
@@ -81,7 +81,8 @@ class IndexModule(Versioned):
             tensor.zero_()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
-        for name, tensor in self._index_state().items():
+        state = {name: getattr(self, name) for name in self.device_tensors} | self._index_state()
+        for name, tensor in state.items():
             setattr(self, name, fn(tensor) if name in self.device_tensors else _applied_on_cpu(tensor, fn))
         applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return applied

@@ -10,11 +10,13 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import Tensor, nn
 
 from cce.checks import check_choice, check_type
 from cce.collection import EmbeddingCollection, readable_path
 from cce.embeddings import (
+    CCEEmbedding,
     ClusteredEmbedding,
     CollidingEmbedding,
     CompositionalProductEmbedding,
@@ -49,7 +51,7 @@ from cce.text import format_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cce.indexing import RowSource
+    from cce.indexing import RowMap, RowSource
 
 Pointers = Literal["packed", "bytes"]
 POINTERS = ("packed", "bytes")
@@ -163,6 +165,8 @@ def _freeze_collection(collection: EmbeddingCollection, frozen: dict[int, Frozen
 
 def _freeze_rows(table: Embedding, size: Size, codebook: Codebook) -> FrozenTable | None:
     """Tables whose vectors are made of rows of one codebook."""
+    if isinstance(table, CCEEmbedding):
+        return _freeze_cce(table, size, codebook)
     if isinstance(table, ClusteredEmbedding):
         return _freeze_clustered(table, size, codebook)
     if isinstance(table, CompositionalProductEmbedding):
@@ -173,6 +177,21 @@ def _freeze_rows(table: Embedding, size: Size, codebook: Codebook) -> FrozenTabl
         weights = _weights(table)
         return _rows(size, table.codebook, sources, codebook, columns=columns, terms=terms, weights=weights)
     return None
+
+
+def _freeze_cce(table: CCEEmbedding, size: Size, codebook: Codebook) -> FrozenTable:
+    """Pointers and codebooks, or int8 rows as they are, behind the map of rows."""
+    if not table.is_final:
+        rows = table.rows
+        rows.compact()
+        scale, row_map = torch.tensor([rows.scale]), copy.deepcopy(rows.map)
+        learned = {"num_learned": rows.num_rows, "bits": BYTE, "row_map": row_map}
+        return FrozenCodes(size, rows.codes[: rows.num_rows], scale, [0], seeds=None, **learned)
+    store = table.pointers.store
+    first_rows = range(0, len(table.codebook), store.num_rows)
+    learned = LearnedRows(Assignments.of(store), range(store.num_columns), first_rows)
+    row_map = copy.deepcopy(table.row_map)
+    return _rows(size, table.codebook, [learned], codebook, columns=store.num_columns, terms=1, row_map=row_map)
 
 
 def _freeze_clustered(table: ClusteredEmbedding, size: Size, codebook: Codebook) -> FrozenTable:
@@ -206,11 +225,12 @@ def _rows(
     terms: int,
     product: bool = False,
     weights: Signs | Importance | None = None,
+    row_map: RowMap | None = None,
 ) -> FrozenRows:
     own = [copy_source(source) for source in sources if len(source.slots)]
     stored = StoredRows.of(codebook, precision, [(slot.first_row, slot.num_rows) for slot in describe(own)])
     num_rows, width = codebook.shape
-    layout = Layout(size[0], columns, terms, width, num_rows, own, size[2])
+    layout = Layout(size[0], columns, terms, width, num_rows, own, size[2], row_map)
     return FrozenRows(size, stored, layout, product=product, weights=weights)
 
 

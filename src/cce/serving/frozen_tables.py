@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from cce.indexing import check_id_type, hash32, rows_of
+from cce.indexing import check_id_type, hash32
 from cce.serving.lookup import LookupHolder, are_readable, known_ids
 from cce.serving.row_sources import modules_of, source_spec, source_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cce.indexing import RowMap
     from cce.kernels import Layout
     from cce.serving.stored_rows import StoredRows
 
@@ -114,7 +115,7 @@ class FrozenRows(LookupHolder, FrozenTable):
     """Rows of one codebook: summed as a layout says, or with `product` multiplied over its columns.
 
     Every method whose H is sparse: full tables, hashing, compositional embeddings, ROBE, product quantisation, CCE.
-    The sources of the layout are this table's own.
+    The sources of the layout and its map, if it has one, are this table's own.
     """
 
     kind = "rows"
@@ -131,6 +132,7 @@ class FrozenRows(LookupHolder, FrozenTable):
         super().__init__(*size)
         self.rows, self.layout, self.product, self.weights = rows, layout, product, weights
         self.index = nn.ModuleList(module for source in layout.sources for module in modules_of(source))
+        self.map = layout.row_map
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # torch's name for it
         """Vectors `(*s, embedding_dim)` of ids `(*s)`, by compiled loops where they can serve."""
@@ -141,19 +143,20 @@ class FrozenRows(LookupHolder, FrozenTable):
 
     def embed(self, ids: Tensor) -> Tensor:
         """The rows, weighted, summed over terms, side by side."""
-        pieces: Tensor = self.rows(rows_of(self.layout.sources, ids))  # (n, columns · terms, width)
+        pieces: Tensor = self.rows(self.layout.rows(ids).flatten(1))  # (n, columns · terms, width)
         if self.weights is not None:
             pieces = pieces * self.weights(ids)
         if self.product:
             return reduce(mul, torch.unbind(pieces, 1))
         pieces = pieces.view(-1, self.layout.columns, self.layout.terms, self.layout.width)
-        return reduce(add, torch.unbind(pieces, 2)).flatten(1)
+        vectors = reduce(add, torch.unbind(pieces, 2)).flatten(1)
+        return vectors if self.map is None else vectors.masked_fill((self.map(ids) == 0).unsqueeze(-1), 0)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The codebook, weights, and the tensors of each source."""
-        own = {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("index.")}
+        """The codebook, weights, the map, and the tensors of each source."""
+        own = {name: tensor for name, tensor in self.state_dict().items() if not name.startswith(("index.", "map."))}
         sources = enumerate(self.layout.sources)
-        return own | {
+        return own | _map_tensors(self.map) | {
             f"groups.{place}.{name}": tensor
             for place, source in sources
             for name, tensor in source_tensors(source).items()
@@ -171,7 +174,10 @@ class FrozenRows(LookupHolder, FrozenTable):
 
 
 class FrozenCodes(FrozenTable):
-    """Rows of integers times a scale for the table, for each column, or for each frequency group of rows."""
+    """Rows of integers times a scale for the table, for each column, or for each frequency group of rows.
+
+    row_map: where it is given, the row of an id is what it says; 0 for all ids that have none of their own.
+    """
 
     kind = "codes"
     values: Tensor
@@ -189,9 +195,10 @@ class FrozenCodes(FrozenTable):
         num_learned: int,
         seeds: Tensor | None,
         bits: int,
+        row_map: RowMap | None = None,
     ) -> None:
         super().__init__(*size)
-        self.num_learned, self.bits = num_learned, bits
+        self.num_learned, self.bits, self.map = num_learned, bits, row_map
         self.register_buffer("values", values.detach().cpu().clone())
         self.register_buffer("scale", scale.detach().float().cpu().clone())
         self.register_buffer("starts", torch.tensor(starts, dtype=torch.int64, device="cpu"))
@@ -199,7 +206,7 @@ class FrozenCodes(FrozenTable):
 
     def embed(self, ids: Tensor) -> Tensor:
         """The codes of the rows, times their scale."""
-        rows = ids
+        rows = ids if self.map is None else self.map(ids)
         if self.seeds is not None:
             num_shared = len(self.values) - self.num_learned
             shared = ((hash32(ids, self.seeds) * num_shared) >> 32).squeeze(-1) + self.num_learned
@@ -216,6 +223,10 @@ class FrozenCodes(FrozenTable):
             return found
         pairs = torch.stack([found & 15, found >> HALF_BYTE], dim=-1).flatten(1)
         return pairs[:, : self.embedding_dim].to(torch.int32) - 8
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The rows, their scale and the map."""
+        return super().tensors() | _map_tensors(self.map)
 
     def spec(self) -> dict[str, Any]:
         """With the ids that have rows of their own."""
@@ -248,6 +259,10 @@ class FrozenBlocks(FrozenTable):
             start += num_rows
         assert vectors is not None  # there is at least one block
         return vectors
+
+
+def _map_tensors(row_map: RowMap | None) -> dict[str, Tensor]:
+    return {} if row_map is None else {"map.bits": row_map.bits, "map.ranks": row_map.ranks}
 
 
 def stored_rows(modules: nn.ModuleList) -> list[StoredRows]:

@@ -116,8 +116,10 @@ class Table:
 
 
 def _rows(table: Table, ids: Array) -> Array:
-    """Rows of one codebook: weighted, summed over terms or multiplied, side by side."""
-    spec = table.spec
+    """Rows of one codebook: weighted, summed over terms or multiplied, side by side; zeros where a map has none."""
+    spec, mapped = table.spec, _map(table, ids)
+    if mapped is not None:
+        ids = np.maximum(mapped - 1, 0)
     found: dict[int, Array] = {}
     for place, group in enumerate(spec["groups"]):
         numbers = GROUPS[group["kind"]](group, table, f"groups.{place}.", ids) + np.array(group["first_rows"])
@@ -128,7 +130,8 @@ def _rows(table: Table, ids: Array) -> Array:
     if spec["product"]:
         return reduce(np.multiply, np.moveaxis(pieces, 1, 0))
     pieces = pieces.reshape(len(ids), spec["columns"], spec["terms"], -1)
-    return reduce(np.add, np.moveaxis(pieces, 2, 0)).reshape(len(ids), table.embedding_dim)
+    vectors = reduce(np.add, np.moveaxis(pieces, 2, 0)).reshape(len(ids), table.embedding_dim)
+    return vectors if mapped is None else np.where(mapped[:, None] > 0, vectors, np.float32(0))
 
 
 def _weights(kind: str, table: Table, ids: Array) -> Array:
@@ -145,7 +148,8 @@ def _codes(table: Table, ids: Array) -> Array:
     """Rows of integers times a scale."""
     values, scale, starts = (table.tensor(name) for name in ("values", "scale", "starts"))
     assert values is not None and scale is not None and starts is not None  # noqa: PT018
-    seeds, num_learned, rows = table.tensor("seeds"), table.spec["num_learned"], ids
+    seeds, num_learned, mapped = table.tensor("seeds"), table.spec["num_learned"], _map(table, ids)
+    rows = ids if mapped is None else mapped
     if seeds is not None:
         shared = into(hash32(ids, seeds), len(values) - num_learned)[:, 0] + num_learned
         rows = np.where(ids < num_learned, ids, shared)
@@ -227,6 +231,17 @@ def into(hashes: Array, num_rows: int) -> Array:
     return ((hashes * np.uint64(num_rows)) >> np.uint64(32)).astype(np.int64)
 
 
+def _map(table: Table, ids: Array) -> Array | None:
+    """The row of each id in the map, if there is one: how many ids up to it have a bit; 0 where it has none."""
+    if table.tensor("map.bits") is None:
+        return None
+    words = table._tensors["map.bits"][ids >> 6].view(np.uint64)
+    place = (ids & 63).astype(np.uint64)
+    below = words & ((np.uint64(1) << place) - np.uint64(1))
+    counts = np.unpackbits(below.view(np.uint8).reshape(-1, 8), axis=1).sum(axis=1, dtype=np.int64)
+    return np.where((words >> place) & np.uint64(1) == 1, table._tensors["map.ranks"][ids >> 6] + counts + 1, 0)
+
+
 def _own(_: dict[str, Any], __: Table, ___: str, ids: Array) -> Array:
     return ids[:, None]
 
@@ -239,7 +254,7 @@ def _learned(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Ar
     words, num_learned = table._tensors[f"{prefix}words"], group["num_learned"]
     if table.tensor(f"{prefix}seeds") is None:
         return _pointers(words, ids, len(group["slots"]), group["bits"])
-    hashed = into(hash32(ids, table._tensors[f"{prefix}seeds"]), group["tail_rows"])
+    hashed = into(hash32(ids, table._tensors[f"{prefix}seeds"]), group["num_rows"])
     if num_learned == 0:
         return hashed
     found = _pointers(words, np.minimum(ids, num_learned - 1), len(group["slots"]), group["bits"])

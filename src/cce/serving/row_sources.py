@@ -51,9 +51,7 @@ def _describe(source: RowSource) -> tuple[str, dict[str, Any]]:
         return "hashed", {"num_rows": source.hash.num_rows}
     if isinstance(source, LearnedRows):
         store = source.assignments.pointers
-        tail_rows = 1 if source.assignments.share_tail else store.num_rows
-        numbers = {"num_rows": store.num_rows, "bits": store.bits}
-        return "learned", numbers | {"num_learned": store.num_ids, "tail_rows": tail_rows}
+        return "learned", {"num_rows": store.num_rows, "bits": store.bits, "num_learned": store.num_ids}
     if isinstance(source, DigitRows):
         return "digits", {"radices": list(source.split.rows_per_column)}
     if isinstance(source, CircularPlaces):

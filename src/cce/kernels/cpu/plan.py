@@ -194,7 +194,7 @@ class LaunchPlan:
     def _slot_line(self, entry: Slot) -> list[int]:
         line = [0] * slot_columns.NUM_SLOT_COLUMNS
         line[slot_columns.KIND] = int(entry.kind)
-        line[slot_columns.FIRST_ROW], line[slot_columns.NUM_ROWS] = entry.first_row, entry.tail_rows or entry.num_rows
+        line[slot_columns.FIRST_ROW], line[slot_columns.NUM_ROWS] = entry.first_row, entry.num_rows
         line[slot_columns.STEP], line[slot_columns.BLOCK_SIZE] = entry.step, entry.block_size
         line[slot_columns.NUM_LEARNED] = entry.num_learned
         if entry.table is not None:
