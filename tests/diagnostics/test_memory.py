@@ -48,7 +48,7 @@ def table(summary, name):
 
 def test_every_table_is_found_and_tied_ones_once(model):
     found = {table.name: table.method for table in cce.summary(model).tables}
-    assert found == {"words": "nn.Embedding", "tags": "nn.EmbeddingBag", "users": "hash", "items.table": "cce"}
+    assert found == {"words": "nn.Embedding", "tags": "nn.EmbeddingBag", "users": "hash", "items.table": "cce-paper"}
 
 
 def test_a_module_used_twice_is_counted_once():
@@ -249,7 +249,7 @@ def test_printed_it_has_a_line_for_each_table_and_both_compressions(model):
         "words nn.Embedding 50 8 400 400 1.6 kB 0 B 1.0× 1.0×",
         "tags nn.EmbeddingBag 30 4 120 120 480 B 0 B 1.0× 1.0×",
         "users hash 1,000 8 8,000 200 800 B 24 B 40.0× 38.8×",
-        "items.table cce 600 8 4,800 160 640 B 1.4 kB 30.0× 9.4×",
+        "items.table cce-paper 600 8 4,800 160 640 B 1.4 kB 30.0× 9.4×",
         "all tables 1,680 13,320 880 3.5 kB 1.4 kB 15.1× 10.8×",
         "largest table: users, 40.0× fewer params, 38.8× fewer bytes",
     ]

@@ -73,7 +73,7 @@ TABLES = {
     "cce of eight columns, two bytes": cce_table(num_columns=8, num_rows=300),
     "cce after clustering": clustered,
     "cce of int8 rows, final": finalized,
-    "cce of int8 rows, final, three columns": lambda n=NUM_IDS, d=18, **more: finalized(n, d, num_columns=3, **more),
+    "cce of int8 rows, final, eight columns": lambda n=NUM_IDS, d=DIM, **more: finalized(n, d, num_columns=8, **more),
     "cce of int8 rows, final, unseen trained": lambda n=NUM_IDS, d=DIM, **more: finalized(
         n, d, unseen="trained", **more
     ),

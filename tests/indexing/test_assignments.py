@@ -91,15 +91,6 @@ def test_a_few_learned_ids_of_a_huge_vocabulary_cost_only_themselves():
     assert torch.equal(assignments(ids), assignments.hash(ids))
 
 
-@pytest.mark.parametrize("num_learned", [0, 20, 50])
-def test_a_shared_tail_points_to_the_first_rows(num_learned):
-    shared, hashed = (make(num_learned=num_learned, share_tail=share) for share in (True, False))
-    ids = torch.arange(50)
-    assert torch.equal(shared(ids[:num_learned]), hashed(ids[:num_learned]))
-    assert not shared(ids[num_learned:]).any()
-    assert shared.nbytes == hashed.nbytes
-
-
 @pytest.mark.parametrize("num_learned", [-1, 51])
 def test_num_learned_outside_the_vocabulary_is_refused(num_learned):
     with pytest.raises(ValueError, match=re.escape(f"num_learned must lie in [0, 51), got {num_learned}.")):

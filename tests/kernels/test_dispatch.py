@@ -134,10 +134,13 @@ def visited(run):
 
 
 @needs_numba
-@pytest.mark.parametrize(("sparse", "most"), [(False, (40, 14, 28)), (True, (49, 15, 33))])
-def test_the_journey_of_a_batch_is_short(sparse, most):
+@pytest.mark.parametrize(
+    ("method", "sparse", "most"),
+    [("cce-paper", False, (45, 15, 29)), ("cce-paper", True, (54, 16, 34)), ("cce", False, (64, 18, 101))],
+)
+def test_the_journey_of_a_batch_is_short(method, sparse, most):
     """A step of training with two features, however fast, must also be easy to follow."""
-    tables = cce.EmbeddingCollection({"a": 700, "b": 300}, 16, cap=1600, seed=0, sparse=sparse)
+    tables = cce.EmbeddingCollection({"a": 700, "b": 300}, 16, method=method, cap=1600, seed=0, sparse=sparse)
     optimizer, ids = cce.optim.SGD(tables.parameters(), lr=0.1), some_ids(30, 2, high=300)
 
     def step():

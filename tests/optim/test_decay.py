@@ -248,7 +248,7 @@ def test_training_a_table_with_sparse_gradients_is_training_it_with_dense_ones()
     """Here gradients depend on rows that may lack 1 % of decay when they are read."""
     made = []
     for sparse in (True, False):
-        table = cce.create_embedding("cce", 300, 8, num_params=800, sparse=sparse, seed=0)
+        table = cce.create_embedding("cce-paper", 300, 8, num_params=800, sparse=sparse, seed=0)
         target = torch.randn(300, 8, generator=torch.Generator().manual_seed(1))
         optimizer = SGD(table.parameters(), lr=0.2, weight_decay=0.02)
         for step in range(200):
@@ -258,12 +258,12 @@ def test_training_a_table_with_sparse_gradients_is_training_it_with_dense_ones()
             optimizer.step()
         optimizer.catch_up()
         made.append(table.to_dense())
-    start = cce.create_embedding("cce", 300, 8, num_params=800, seed=0).to_dense()
+    start = cce.create_embedding("cce-paper", 300, 8, num_params=800, seed=0).to_dense()
     assert (made[0] - made[1]).norm() < 0.01 * (made[1] - start).norm()
 
 
 def test_the_clocks_of_rows_are_counted_in_bytes():
-    table = cce.create_embedding("cce", 200, 8, num_params=400, sparse=True, seed=0)
+    table = cce.create_embedding("cce-paper", 200, 8, num_params=400, sparse=True, seed=0)
     optimizer = SGD(table.parameters(), lr=0.1, weight_decay=0.1)
     table(torch.arange(9)).sum().backward()
     optimizer.step()

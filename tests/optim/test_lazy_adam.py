@@ -103,7 +103,7 @@ def test_any_number_of_threads_gives_the_same_bits(num_threads):
 
 @pytest.mark.slow
 def test_trains_a_whole_model_of_sparse_tables_and_dense_layers():
-    table = cce.create_embedding("cce", 500, 16, num_params=800, sparse=True, seed=0)
+    table = cce.create_embedding("cce-paper", 500, 16, num_params=800, sparse=True, seed=0)
     layer = torch.nn.Linear(16, 1)
     optimizer = LazyAdam([*table.parameters(), *layer.parameters()], lr=0.05, weight_decay=0.01)
     target = torch.arange(500) % 2

@@ -108,7 +108,7 @@ def test_only_rows_with_a_gradient_are_touched(path):
 
 def test_trains_a_table_as_torch_does():
     """Gradients as our own backward makes them."""
-    tables = [cce.create_embedding("cce", 500, 16, num_params=800, sparse=True, seed=0) for _ in range(2)]
+    tables = [cce.create_embedding("cce-paper", 500, 16, num_params=800, sparse=True, seed=0) for _ in range(2)]
     optimizers = [kind(table.parameters(), lr=0.1) for kind, table in zip((SGD, torch.optim.SGD), tables, strict=True)]
     for step in range(5):
         ids = torch.randint(0, 500, (64,), generator=torch.Generator().manual_seed(step))
@@ -118,7 +118,9 @@ def test_trains_a_table_as_torch_does():
             assert table.codebook.grad.is_sparse
             optimizer.step()
     assert torch.equal(tables[0].codebook, tables[1].codebook)
-    assert not torch.equal(tables[0].codebook, cce.create_embedding("cce", 500, 16, num_params=800, seed=0).codebook)
+    assert not torch.equal(
+        tables[0].codebook, cce.create_embedding("cce-paper", 500, 16, num_params=800, seed=0).codebook
+    )
 
 
 def test_the_learning_rate_may_be_a_tensor(path):

@@ -26,7 +26,8 @@ def test_a_frozen_model_gives_the_same_logits_and_leaves_the_trained_one_alone(m
 
 
 def test_pointers_take_four_bits_where_there_are_sixteen_rows():
-    table = cce.CCEEmbedding(1_001, 8, num_rows=16, num_columns=4)
+    table = cce.CCEEmbedding(1_001, 8, num_rows=16, num_columns=4, counts=torch.full((1_001,), 2))
+    table.finalize()
     packed, wide = freeze_table(table), freeze_table(table, pointers="bytes")
     assert [frozen.spec()["groups"][0]["bits"] for frozen in (packed, wide)] == [4, 8]
     assert [frozen.tensors()["groups.0.words"].nbytes for frozen in (packed, wide)] == [1_001 * 2, 1_001 * 4]

@@ -5,13 +5,14 @@ import torch
 
 from cce.embeddings import METHODS
 from cce.serving import freeze_table
+from cce_lab.variants import VARIANTS
 from helpers.frozen import CASES, DIM, FORMS, NUM_IDS, make_table
 
 IDS = torch.arange(NUM_IDS)
 
 
 def test_there_is_a_case_for_every_method():
-    assert set(FORMS) == set(METHODS)
+    assert set(FORMS) == {*METHODS, *(kind.method for kind in VARIANTS)}
 
 
 @pytest.mark.parametrize(("method", "options"), CASES, ids=str)

@@ -53,7 +53,7 @@ def versions_of(modules: Iterable[nn.Module]) -> list[Version]:
 class IndexModule(Versioned):
     """A module whose attributes `index_state` are tensors saved with it, mostly of integers.
 
-    Those that are `device_tensors`, saved or not, follow `.to(device)`; the others stay on the CPU, or on the meta device.
+    `device_tensors`, saved or not, follow `.to(device)`; the others stay on the CPU, or on the meta device.
     """
 
     index_state: ClassVar[tuple[str, ...]]

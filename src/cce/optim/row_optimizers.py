@@ -69,13 +69,15 @@ class Int8RowOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        steps, gradients = self._row_steps(), [(anchor, anchor.grad) for anchor, _ in self._rows]
+        steps = self._row_steps() if self._rows else []
+        gradients = [(anchor, anchor.grad) for anchor, _ in self._rows]
         for anchor, _ in self._rows:
             anchor.grad = None  # torch's optimizer is to leave it alone
         inspect.unwrap(self.torch_optimizer.step)(self)
         for anchor, gradient in gradients:
             anchor.grad = gradient
-        take_steps(steps)
+        if steps:
+            take_steps(steps)
         for anchor, table in self._rows:
             anchor.fill_(table.anchor_value)
         return loss
@@ -149,7 +151,7 @@ def _factor(anchor: nn.Parameter, pending: Pending) -> float:
 def _over_all_processes(tables: list[Int8Rows], taken: list[Pending | None]) -> list[Pending | None]:
     """The mean of the gradients of all processes, as DistributedDataParallel has it for parameters."""
     ranks = current_ranks()
-    if ranks.world_size == 1 or not tables:
+    if ranks.world_size == 1:
         return taken
     found = [_nothing(table) if pending is None else pending for table, pending in zip(tables, taken, strict=True)]
     facts = torch.tensor([[each.count, float(each.norm), each.is_finite] for each in found], dtype=torch.float64)

@@ -156,11 +156,15 @@ class FrozenRows(LookupHolder, FrozenTable):
         """The codebook, weights, the map, and the tensors of each source."""
         own = {name: tensor for name, tensor in self.state_dict().items() if not name.startswith(("index.", "map."))}
         sources = enumerate(self.layout.sources)
-        return own | _map_tensors(self.map) | {
-            f"groups.{place}.{name}": tensor
-            for place, source in sources
-            for name, tensor in source_tensors(source).items()
-        }
+        return (
+            own
+            | _map_tensors(self.map)
+            | {
+                f"groups.{place}.{name}": tensor
+                for place, source in sources
+                for name, tensor in source_tensors(source).items()
+            }
+        )
 
     def spec(self) -> dict[str, Any]:
         """With how rows are combined, and where they come from."""

@@ -50,7 +50,7 @@ def test_places_of_any_array_and_blocks(size, block_size, ids):
 @example(num_learned=691, num_rows=16, columns=4)
 def test_pointers_of_any_width_number_and_share(num_learned, num_rows, columns):
     options = {"num_learned": num_learned, "num_columns": columns}
-    table = cce.CCEEmbedding(700, 16, num_rows=num_rows, generator=seeded(), **options)
+    table = cce.ClusteredEmbedding(700, 16, num_rows=num_rows, generator=seeded(), **options)
     with torch.no_grad():  # another pointer than the hash's for every id and column
         if num_learned:
             rows = (torch.arange(num_learned).unsqueeze(1) * 31 + torch.arange(columns) * 7) % num_rows
