@@ -181,16 +181,14 @@ def _freeze_rows(table: Embedding, size: Size, codebook: Codebook) -> FrozenTabl
 
 def _freeze_cce(table: CCEEmbedding, size: Size, codebook: Codebook) -> FrozenTable:
     """Pointers and codebooks, or int8 rows as they are, behind the map of rows."""
+    table.rows.compact()
+    row_map = copy.deepcopy(table.row_map)
     if not table.is_final:
-        rows = table.rows
-        rows.compact()
-        scale, row_map = torch.tensor([rows.scale]), copy.deepcopy(rows.map)
-        learned = {"num_learned": rows.num_rows, "bits": BYTE, "row_map": row_map}
-        return FrozenCodes(size, rows.codes[: rows.num_rows], scale, [0], seeds=None, **learned)
+        values, scale = table.rows.codes[: table.rows.num_rows], torch.tensor([table.rows.scale])
+        return FrozenCodes(size, values, scale, [0], num_learned=len(values), seeds=None, bits=BYTE, row_map=row_map)
     store = table.pointers.store
     first_rows = range(0, len(table.codebook), store.num_rows)
     learned = LearnedRows(Assignments.of(store), range(store.num_columns), first_rows)
-    row_map = copy.deepcopy(table.row_map)
     return _rows(size, table.codebook, [learned], codebook, columns=store.num_columns, terms=1, row_map=row_map)
 
 
@@ -251,13 +249,13 @@ def _freeze_others(table: Embedding, size: Size, codebook: Codebook) -> FrozenTa
     if isinstance(table, QuantizedEmbedding):
         starts = table.group_starts if table.scale_by == "group" else [0]
         seeds = None if table.hash is None else table.hash.seeds
-        codes = table.codes
-        learned = {"num_learned": table.num_learned, "bits": codes.bits}
-        return FrozenCodes(size, codes.values, table.scale, starts, seeds=seeds, **learned)
+        codes, num_learned = table.codes, table.num_learned
+        return FrozenCodes(
+            size, codes.values, table.scale, starts, num_learned=num_learned, seeds=seeds, bits=codes.bits
+        )
     if isinstance(table, QuantizationAwareEmbedding):
         codes, scale = table.to_codes()
-        learned = {"num_learned": table.num_embeddings, "bits": codes.bits}
-        return FrozenCodes(size, codes.values, scale, [0], seeds=None, **learned)
+        return FrozenCodes(size, codes.values, scale, [0], num_learned=size[0], seeds=None, bits=codes.bits)
     if isinstance(table, CollidingEmbedding):
         return _freeze_colliding(table, size, codebook)
     if isinstance(table, MixedDimensionEmbedding):
