@@ -249,7 +249,7 @@ def frozen():
         (nn.Embedding(9_000, 16, scale_grad_by_freq=True), "scale_grad_by_freq is not supported"),
         (hooked(), "it has hooks, which would be lost"),
         (frozen(), "it is frozen: compress it with start='trained'"),
-        (nn.Embedding(90, 16), "smaller than min_params=100,000"),
+        (nn.Embedding(90, 16), "smaller than min_params=20,000"),
     ],
 )
 def test_what_cannot_be_swapped_is_kept_with_a_reason(table, reason):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Names = str | re.Pattern[str]
 Start = Literal["random", "trained"]
-LARGE = 100_000  # parameters from which a table is worth compressing
+LARGE = 20_000  # parameters from which a table is worth compressing
 
 
 def compress(
@@ -54,7 +54,7 @@ def compress(
     counts: by name of a table, how often each id occurs in training, if it is known: ids that occur often enough have
         rows from the start. Otherwise ids earn their rows as they come.
     names: which tables: a name with wildcards ("*.user_embedding"), a compiled regular expression, or several.
-    min_params: smaller tables are kept; by default 100,000, or 1 where names are given.
+    min_params: smaller tables are kept; by default 20,000, or 1 where names are given.
     start: "random", or "trained": as near to the present weights as the method can come.
     dry_run: only say what would be done.
     options: further arguments of the method's class, such as `start_scale`.

@@ -76,7 +76,8 @@ def clustering_nbytes(table: nn.Module, *, block_size: int | None = None) -> int
     block_size: ids that are assigned at a time, if it is not that of the table's settings.
     """
     if isinstance(table, Finalizable):
-        return table.nbytes + FITTED_AT_A_TIME * table.embedding_dim * VECTOR_ITEMSIZE
+        fitted = min(FITTED_AT_A_TIME, table.num_embeddings)
+        return table.nbytes + fitted * table.embedding_dim * VECTOR_ITEMSIZE
     assert isinstance(table, Clusterable)
     num_rows = max(1, table.num_params // table.embedding_dim)
     sampled = min(table.num_embeddings, table.settings.points_per_row * num_rows)
