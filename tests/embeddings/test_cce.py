@@ -71,9 +71,7 @@ class TestInt8Rows(EmbeddingContract):
     test_a_budget_too_small_says_the_smallest_that_works = None
     test_any_sizes_and_budgets = None
     test_fits_a_trained_table_or_says_why_not = None
-    test_gradients_are_right_in_float64 = (
-        None  # the anchor's is the norm of those of rows
-    )
+    test_gradients_are_right_in_float64 = None  # the anchor's is the norm of those of rows
     test_sparse_gradients_equal_dense_ones = None
     test_vmap_and_functional_gradients = None
     test_torch_compile = None  # a lookup of rows that train is no part of a graph: below

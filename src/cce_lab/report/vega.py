@@ -40,15 +40,16 @@ THEME: dict[str, Any] = {
     "view": {"stroke": None},
 }
 # Five of the first eight hues are Okabe and Ito's, made for all kinds of colour vision; the blue is lighter, to show on
-# black, and violet and olive are our own. Eight more serve those who have more series; shapes differ as well.
+# black, and violet and olive are our own. Nine more serve those who have more series; shapes differ as well.
 HUES = (
     *("#d55e00", "#2a7fc1", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#9a6fc4", "#8f8f2f"),
     *("#2fb5b5", "#e0457b", "#8a5a34", "#5b6fe0", "#6fae3a", "#b0413e", "#5c7a99", "#b59f7b"),
+    "#a03fa8",
 )
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 FIXED = (  # the i-th has the i-th hue
     *("cce", "hash", "ce-concat", "dhe", "robe", "pq", "hash-embedding", "tt"),
-    *("ce-sum", "ce-mult", "collide", "mixed-dim", "quantized", "low-rank", "qat"),
+    *("ce-sum", "ce-mult", "collide", "mixed-dim", "quantized", "low-rank", "qat", "cce-paper"),
 )
 
 
@@ -235,5 +236,5 @@ def palette(names: Iterable[str]) -> dict[str, Style]:
 
 
 def _style(index: int) -> Style:
-    """Sixteen hues and seven shapes: 112 styles before a pair repeats."""
+    """Seventeen hues and seven shapes: 119 styles before a pair repeats."""
     return Style(HUES[index % len(HUES)], SHAPES[index % len(SHAPES)])

@@ -185,6 +185,13 @@ def test_the_data_of_every_recipe_is_prepared_with_words_that_cce_knows(path):
     assert options.verb == "prepare"
 
 
+@pytest.mark.slow
+def test_the_runs_of_every_recipe_can_be_planned():
+    assert len(RECIPES) > 35
+    for path in RECIPES:
+        assert list_runs(read_recipe(path), path, {"c0": 100_000, "c1": 20_000, "c2": 50}), path
+
+
 def test_the_papers_recipes_have_its_setup_and_its_numbers():
     kaggle, one, tera = (read_recipe(ROOT / "recipes" / f"{name}.toml") for name in PAPER)
     for recipe in (kaggle, one, tera):

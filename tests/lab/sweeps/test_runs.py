@@ -13,7 +13,6 @@ RECIPE = tomllib.loads(
     [train]
     embedding_dim = 8
     epochs = 3
-    method_options = { settings = { max_iter = 5 } }
     [sweep]
     methods = ["cce", "full"]
     caps = [16, 32, 640]
