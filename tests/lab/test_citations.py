@@ -38,5 +38,5 @@ def test_the_first_author_of_an_entry_stands_in_the_method_page():
 def test_a_shared_paper_is_printed_once_and_an_unknown_method_is_rejected():
     assert len(cite(["ce-sum", "ce-mult", "robe"])) == 2
     assert cite(["cce"])[0].startswith("@inproceedings{tsang2023clustering,")
-    with pytest.raises(ValueError, match=r"method must be one of cce, ce-concat, .*; got 'word2vec'"):
+    with pytest.raises(ValueError, match=r"method must be one of cce, cce-paper, .*; got 'word2vec'"):
         cite(["word2vec"])
