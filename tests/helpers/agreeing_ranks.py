@@ -25,6 +25,8 @@ CLUSTERED = cce.ClusteredEmbedding.method
 METHODS = ("hash", "robe", "dhe", "cce", CLUSTERED)
 IDS = torch.arange(400)
 SIZE = {"num_params": 640}
+ROW_OPTIONS = {"by default": {}, "unseen trained": {"unseen": "trained"}, "at once": {"min_count": 1}}
+OUT = Path(sys.argv[1]) if __name__ == "__main__" else Path()
 DIFFERS = r"^\S+ of {} must be the same on all ranks, but ranks 0 and 1 differ.* give them the same seed on every rank"
 
 
@@ -46,6 +48,29 @@ def table_of(method, **options):
 def my_ids(step=0):
     """Other ids on each rank."""
     return torch.randint(400, (32,), generator=torch.Generator().manual_seed(100 * step + current_ranks().rank))
+
+
+def ids_of(step, ranks):
+    """The ids of a step on these ranks, one after the other."""
+    draws = [torch.Generator().manual_seed(100 * step + rank) for rank in ranks]
+    return torch.cat([torch.randint(400, (32,), generator=draw) for draw in draws])
+
+
+def row_model(seed, **options):
+    """A model whose table trains as int8 rows."""
+    torch.manual_seed(0)
+    return Clicks(cce.create_embedding("cce", 400, 16, seed=seed, **options))
+
+
+def train_rows(parallel, ranks, num_steps=8):
+    """The optimizer, after some steps on the batches of these ranks."""
+    optimizer = cce.optim.Adam(parallel, lr=0.02)
+    for step in range(num_steps):
+        optimizer.zero_grad()
+        ids = ids_of(step, ranks)
+        (parallel(ids) - ids / 400).square().mean().backward()
+        optimizer.step()
+    return optimizer
 
 
 def train(parallel, optimizer, num_steps=3, schedule=None):
@@ -105,7 +130,7 @@ def parallel_training():
     for method in METHODS:
         parallel = DistributedDataParallel(Clicks(table_of(method)))
         assert len(parallel._forward_pre_hooks) == 1
-        train(parallel, torch.optim.Adam(parallel.parameters(), lr=0.1))
+        train(parallel, cce.optim.Adam(parallel, lr=0.1))
         assert not parallel._forward_pre_hooks
         check_same(parallel.state_dict())
 
@@ -119,7 +144,7 @@ def different_seeds():
             with pytest.raises(RuntimeError, match=DIFFERS.format("table 'table'")):
                 parallel(my_ids())
         parallel.load_state_dict(DistributedDataParallel(Clicks(table_of(method, seed=0))).state_dict())
-        parallel(my_ids()).sum().backward()
+        train(parallel, cce.optim.Adam(parallel, lr=0.1), num_steps=1)
     tables = cce.EmbeddingCollection({"user": 400, "a.b": 300}, 16, method="hash", cap=640, seed=0)
     tables.tables["a.b"].hash.reset_parameters(torch.Generator().manual_seed(rank))
     with pytest.raises(RuntimeError, match=DIFFERS.format(r"table 'tables\.%a%2Eb'")):
@@ -258,6 +283,74 @@ def new_kinds_of_state():
     DistributedDataParallel(nn.Sequential(Rows(1)))(torch.tensor([0])).sum().backward()
     with pytest.raises(RuntimeError, match=r"^0\.rows of the table must be the same on all ranks"):
         DistributedDataParallel(nn.Sequential(Rows(current_ranks().rank)))(torch.tensor([0]))
+
+
+def int8_rows():
+    """Int8 rows and their optimizer are equal on all ranks; the test compares them with one process's."""
+    rank = current_ranks().rank
+    for name, options in ROW_OPTIONS.items():
+        parallel = DistributedDataParallel(row_model(0, **options))
+        optimizer = train_rows(parallel, [rank])
+        check_same(parallel.state_dict())
+        state = optimizer.state[parallel.module.table.anchor]
+        check_same({key: torch.as_tensor(value) for key, value in state.items()})
+        torch.save(parallel.module.state_dict() | {"squares": state["squares"]}, OUT / f"{name} {rank}.pt")
+    unseeded = DistributedDataParallel(Clicks(cce.create_embedding("cce", 400, 16)))
+    train_rows(unseeded, [rank])
+    check_same(unseeded.state_dict())
+    unseeded.module.table.rows.key += rank
+    with pytest.raises(RuntimeError, match=r"^rows\.numbers of table 'table' must be the same on all ranks"):
+        DistributedDataParallel(unseeded.module)(my_ids())
+
+
+def int8_rows_summed_over_passes():
+    """Passes without a reduction are added up; a rank whose ids get no rows takes the steps of the others."""
+    rank = current_ranks().rank
+    parallel = DistributedDataParallel(row_model(None))
+    optimizer = cce.optim.Adam(parallel, lr=0.02)
+    for step in range(3):
+        optimizer.zero_grad(set_to_none=step != 1)
+        with parallel.no_sync():
+            parallel(my_ids(step)).square().mean().backward()
+        parallel(my_ids(step + 10)).square().mean().backward()
+        optimizer.step()
+        check_same(parallel.state_dict())
+    before = parallel.module.table.rows.num_rows
+    ids = 300 + torch.arange(40).view(20, 2) if rank else torch.arange(20).view(20, 1).repeat(1, 2)
+    optimizer.zero_grad()
+    parallel(ids.view(-1)).square().mean().backward()
+    optimizer.step()
+    check_same(parallel.state_dict())
+    assert parallel.module.table.rows.num_rows > before
+
+
+def int8_rows_clipped():
+    """What clipping does to the norm of all gradients is done to those of rows."""
+    rank, squares, totals = current_ranks().rank, [], []
+    for max_norm in (1e9, 1e-3):
+        parallel = DistributedDataParallel(row_model(0, min_count=1))
+        optimizer = cce.optim.Adam(parallel, lr=0.02)
+        parallel(ids_of(0, [rank])).square().mean().backward()
+        totals.append(nn.utils.clip_grad_norm_(parallel.parameters(), max_norm))
+        optimizer.step()
+        check_same(parallel.state_dict())
+        squares.append(optimizer.state[parallel.module.table.anchor]["squares"])
+    assert totals[0] == totals[1] > 2e-3
+    torch.testing.assert_close(squares[1], squares[0] * (1e-3 / totals[1]).double() ** 2, rtol=1e-3, atol=0)
+
+
+def finalized_rows():
+    """Tables are finalized alike, whatever the seeds of ranks, and train on."""
+    rank = current_ranks().rank
+    model = row_model(None)
+    train_rows(DistributedDataParallel(model), [rank])
+    cce.finalize(model, num_rows=8, seed=rank)
+    check_same(model.state_dict())
+    before = model.table.codebook.detach().clone()
+    parallel = DistributedDataParallel(model)
+    train_rows(parallel, [rank])
+    check_same(parallel.state_dict())
+    assert not torch.equal(model.table.codebook, before)
 
 
 def other_models():

@@ -12,12 +12,14 @@ from torch import nn
 import cce
 from cce.indexing import check_index_state, common_generator, index_tensors
 from cce_lab.variants import CountedEmbedding
+from helpers import agreeing_ranks
 
 TESTS = Path(__file__).resolve().parents[1]
 JOBS = (
     *("no_seed", "manual_seed", "one_global_seed_decides", "parallel_training", "different_seeds", "a_bare_table"),
     *("rank_zero_alone", "uneven_inputs", "compiled", "saved_before_the_first_forward", "schedule", "bare_clusterings"),
     *("trained_start", "new_kinds_of_state", "other_models"),
+    *("int8_rows", "int8_rows_summed_over_passes", "int8_rows_clipped", "finalized_rows"),
 )
 
 
@@ -51,6 +53,23 @@ def test_ranks_agree(started, job):
         file = out / f"{job}-{rank}.txt"
         assert file.exists(), said[rank][-3000:]
         assert not file.read_text(), file.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", agreeing_ranks.ROW_OPTIONS)
+def test_int8_rows_are_those_of_one_process_with_the_whole_batch(started, name):
+    out, size, _ = started
+    model = agreeing_ranks.row_model(0, **agreeing_ranks.ROW_OPTIONS[name])
+    optimizer = agreeing_ranks.train_rows(model, range(size))
+    one, several = model.state_dict(), torch.load(out / f"{name} 0.pt")
+    assert torch.equal(several["table.rows.map.bits"], one["table.rows.map.bits"])
+    assert torch.equal(several["table.rows.seen"], one["table.rows.seen"])
+    found, expected = (each["table.rows.records"].short() for each in (several, one))
+    assert len(found) > 100
+    assert (found - expected).abs()[:, :16].max() <= 1  # where a sum in another order was rounded to the other side
+    assert (found == expected).float().mean() > 0.98
+    torch.testing.assert_close(several["squares"], optimizer.state[model.table.anchor]["squares"], rtol=0.01, atol=0)
+    torch.testing.assert_close(several["out.weight"], one["out.weight"], rtol=0, atol=1e-3)
 
 
 def test_alone_nothing_is_compared_and_torchs_generator_is_used():
