@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from cce import EmbeddingCollection
+from cce import CCEEmbedding, EmbeddingCollection, finalize
 from cce.models import create_model
 from cce.schema import Batch, Feature, Schema
 
@@ -29,10 +29,21 @@ class Ratings:
         return Batch(torch.zeros(len(rows), 0), self.ids[rows], self.labels[rows], weights=weights)
 
 
+def finalized(tables: EmbeddingCollection, num_ids: int | None = None) -> EmbeddingCollection:
+    """Tables with pointers, of random rows of the first ids; of all, unless told."""
+    for table in tables.tables.values():
+        if isinstance(table, CCEEmbedding):
+            counts = torch.full((table.num_embeddings,), 2)
+            counts[table.num_embeddings if num_ids is None else num_ids :] = 0
+            table.give_rows(counts)
+    finalize(tables, seed=0)
+    return tables
+
+
 def make_model(name: str = "gmf", *, method: str = "full") -> nn.Module:
     cce = {"num_columns": 2}
     size = {} if method == "full" else {"cap": 32, "options": {"cce": cce}}
-    tables = EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method=method, **size, seed=0)
+    tables = finalized(EmbeddingCollection(SCHEMA.vocabulary_sizes, DIM, method=method, **size, seed=0))
     options = {} if name == "gmf" else {"top": [8], "generator": torch.Generator().manual_seed(1)}
     model = create_model(name, SCHEMA, tables, **options)
     with torch.no_grad():

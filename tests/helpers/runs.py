@@ -28,7 +28,7 @@ OPTIONS: dict[str, Any] = {
     "threads": 1,
     "device": "cpu",
 }
-CODES = {"method": "cce", "cluster_every": None, "cluster_times": None}  # int8 rows, then pointers, then refits
+CCE = {"method": "cce", "cluster_every": None, "cluster_times": None}  # int8 rows, then pointers, then refits
 
 
 def tiny_data(folder: Path, **changes: Any) -> Path:

@@ -20,7 +20,7 @@ from cce.reclustering import ClusterSchedule, Refit, cross_entropy
 from cce.training import Trainer
 from cce.training.stopping import DivergedError
 from helpers.ratings import Ratings, make_model
-from helpers.runs import CODES, tiny_config
+from helpers.runs import CCE, tiny_config
 
 
 def send(ranks, data, out):
@@ -104,8 +104,8 @@ CHANGES = {
     },
     "packed": {"cap": 160},  # ten rows: two pointers in a byte
     "first rows": {"method": "cce-first-rows"},
-    "codes": {**CODES, "refits": 2, "epochs": 1},
-    "refits": {**CODES, "refits": 2, "refit_network": "always", "epochs": 1},
+    "codes": {**CCE, "refits": 2, "epochs": 1},
+    "refits": {**CCE, "refits": 2, "refit_network": "always", "epochs": 1},
     "quantized": {"method": "quantized", "weight_decay": 1e-4},
     "pieces": {"accumulate": 2, "batch_size": 66},
     "together": {"max_steps": 10},

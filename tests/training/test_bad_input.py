@@ -21,7 +21,7 @@ from cce.training.checkpoint import checkpoint_path, read_checkpoint, write_chec
 from cce.training.inspection import verify_run
 from cce.training.optimizers import create_optimizers, learning_rate_factor
 from cce_lab.sweeps.recipe import read_recipe
-from helpers.runs import tiny_config
+from helpers.runs import CCE, tiny_config
 
 NAN, INF = float("nan"), float("inf")
 
@@ -64,8 +64,10 @@ OPTIONS = [
     ({"checkpoint_every": -1}, ValueError, "checkpoint_every must lie in [1, 2**63), got -1."),
     ({"max_steps": 0}, ValueError, "max_steps must lie in [1, 2**63), got 0."),
     ({"start_from": 5}, TypeError, "start_from must be a str | None, got 5."),
-    ({"num_learned": {"a": -1}}, ValueError, "num_learned of 'a' must lie in [0, 2**63), got -1."),
-    ({"num_learned": {"a": "x"}}, TypeError, "num_learned of 'a' must be an int, got 'x' of type str."),
+    ({"min_count": 0}, ValueError, "min_count must lie in [1, 2**63), got 0."),
+    ({"min_count": "x"}, TypeError, "min_count must be an int, got 'x' of type str."),
+    ({"row_lr": -1.0}, ValueError, "row_lr must be finite and at least 0, got -1.0."),
+    ({"preset": "ours"}, ValueError, "preset must be one of tuned, paper; got 'ours'."),
     ({"test": 1}, TypeError, "test must be a bool, got 1."),
     ({"method_options": {"pointer_file": "p"}}, ValueError, "method_options must leave out pointer_file"),
     (
@@ -110,23 +112,25 @@ RUNS = [
     ({"model_options": {"bottom": "x"}}, TypeError, "bottom must be a list of ints, got 'x' of type str."),
     ({"model_options": {"wrong": 8}}, TypeError, "model 'dlrm' could not be made with options {'wrong': 8}: "),
     ({"method_options": {"num_columns": 3}}, ValueError, "embedding_dim must be a multiple of num_columns, got"),
-    ({"method_options": {"colums": 3}}, TypeError, "method 'cce' has no option 'colums'; its options are num_rows,"),
+    ({"method_options": {"colums": 3}}, TypeError, "method 'cce-paper' has no option 'colums'; its options are num_rows,"),
     ({"method_options": {"settings": {"foo": 1}}}, TypeError, "method_options settings must be those of ClusterSett"),
     ({"method_options": {"settings": 3}}, TypeError, "settings must be ClusterSettings, got 3 of type int."),
     (
         {"embedding_dim": 10**12},
         ValueError,
-        "cap must be at least 2000000000000 for method 'cce' of the table of 'c0', got",
+        "cap must be at least 2000000000000 for method 'cce-paper' of the table of",
     ),
     (
         {"embedding_dim": 10**12, "cap": 10**13},
         MemoryError,
-        "tables must fit into memory, but those of method 'cce' and embedding_d",
+        "tables must fit into memory, but those of method 'cce-paper' and embe",
     ),
     ({"device": "tpu"}, ValueError, "device must be one of this machine's, cpu, cuda ("),
     ({"device": "meta"}, ValueError, "or auto, got 'meta'."),
     ({"cap": None, "num_params": 1}, ValueError, "num_params must be at least"),
-    ({"num_learned": {"zz": 5}}, ValueError, "num_learned must be one of c0, c1, c2; got 'zz'."),
+    ({"min_count": 5}, ValueError, "min_count must be left out where no table trains as int8 rows, got min_count=5 wi"),
+    (CCE | {"min_count": 300}, ValueError, "min_count must lie in [1, 257), got 300."),
+    (CCE | {"optimizer": "lazy_adam"}, ValueError, "optimizer of int8 rows must be one of adam, adamw, adagrad, sgd;"),
     ({"start_from": "nowhere"}, FileNotFoundError, "start_from must name a run or a checkpoint, got 'nowhere': "),
     ({"model": "nowhere.py:X"}, FileNotFoundError, "model must name a file that is there, got 'nowhere.py'."),
     (
@@ -151,7 +155,7 @@ def test_runs_that_cannot_begin(data, tmp_path, options, kind, message):
 
 
 def schedule(**options):
-    table = create_embedding("cce", 100, 8, num_params=64, seed=0)
+    table = create_embedding("cce-paper", 100, 8, num_params=64, seed=0)
     return ClusterSchedule(table, torch.optim.SGD(table.parameters(), lr=0.1), **options)
 
 
@@ -211,7 +215,7 @@ WORDS = [
     ((*TRAIN[:-1], "good.py"), "good.py must be a folder, got the file "),
     ((*TRAIN[:-1], "DATA"), "which holds a data set."),
     ((*TRAIN[:-1], "RUN"), "holds a run: give another folder, or resume with `cce train --resume"),
-    ((*TRAIN, "--num-learned", "c0=x"), "num_learned of 'c0' must be an int, got 'x' of type str."),
+    ((*TRAIN, "--min-count", "x"), "argument --min-count: invalid int value: 'x'"),
     (("train",), "data must be given: the folder of a data set made by `cce prepare`."),
     (("train", "nowhere", *TRAIN[2:]), "nowhere must be a data set made by `cce prepare`, got no manifest.json there."),
     (("train", "--resume", "nowhere"), "resume must name the folder of a run, got 'nowhere'."),

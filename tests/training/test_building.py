@@ -7,14 +7,12 @@ import torch
 
 import cce
 from cce.data import PreparedData
-from cce.embeddings import ClusteredEmbedding
 from cce.runs import load_run
 from cce.schema import Feature, Schema
 from cce.training import Trainer
 from cce.training.building import (
     build_model,
     build_schedule,
-    code_bits,
     complete_config,
     count_ids,
     num_refits,
@@ -23,8 +21,7 @@ from cce.training.building import (
 from cce.training.checkpoint import open_checkpoint
 from cce.training.loading import load_model
 from cce.training.optimizers import create_optimizers
-from cce.training.options import make_config, read_toml
-from helpers.runs import CODES, tiny_config
+from helpers.runs import CCE, tiny_config
 
 
 def built(data, **changes):
@@ -127,7 +124,7 @@ def counted_by_hand(data):
 
 def test_ids_are_counted_in_the_training_rows(data, monkeypatch):
     prepared = PreparedData.open(data)
-    monkeypatch.setattr("cce.training.building.COUNTED_ROWS", 33)  # many blocks, the last not whole
+    monkeypatch.setattr("cce.data.occurrences.COUNTED", 33)  # many blocks, the last not whole
     counts = count_ids(prepared)
     assert list(counts) == list(prepared.schema.vocabulary_sizes)
     for count, wanted in zip(counts.values(), counted_by_hand(prepared), strict=True):
@@ -136,53 +133,40 @@ def test_ids_are_counted_in_the_training_rows(data, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run_learns_pointers_of_frequent_ids_only(data, tmp_path):
-    config = tiny_config(data, learned_min_count=8, epochs=1)
-    counts = counted_by_hand(PreparedData.open(data))
-    trainer = Trainer(config, tmp_path / "run")
+@pytest.mark.parametrize("given", [{}, {"min_count": 8}])
+def test_ids_that_occur_often_enough_have_rows_and_all_others_read_zeros(data, tmp_path, given):
+    prepared = PreparedData.open(data)
+    trainer = Trainer(tiny_config(data, **CCE, epochs=1, refits=1, **given), tmp_path / "run")
     trainer.run()
-    wanted = {
-        f"{name}": 1 + int((c[1:] >= 8).sum()) for name, c in zip(trainer.config.num_learned, counts, strict=True)
-    }
-    assert trainer.config.num_learned == wanted
-    assert make_config(read_toml(tmp_path / "run" / "config.toml")).num_learned == wanted
-    tables = {n: t for n, t in trainer.model.tables.tables.items() if isinstance(t, ClusteredEmbedding)}
-    assert tables
-    for name, table in tables.items():
-        assert table.assignments.num_learned == wanted[name] < table.num_embeddings
+    tables = {n: t for n, t in trainer.model.tables.tables.items() if isinstance(t, cce.CCEEmbedding)}
+    assert list(tables) == ["c0", "c1"]  # the third is full
+    for name, counts in zip(prepared.schema.vocabulary_sizes, counted_by_hand(prepared), strict=True):
+        if name in tables:
+            often = counts >= given.get("min_count", 2)
+            assert 0 < int(often.sum()) < len(often)
+            assert torch.equal(tables[name].row_map(torch.arange(len(often))) > 0, often)
+            assert torch.equal(tables[name](torch.arange(len(often))).abs().sum(1) > 0, often)
     scores = load_run(tmp_path / "run").evaluate(data).scores  # a saved model has them as well
     assert 0 < scores["bce"] < 2
 
 
-UNTOLD = {"code_bits": None, "refits": None}  # what a run chooses
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{}, CODES | {"learned_min_count": 1}, {"method": "hash"}, CODES | {"method_options": {"num_learned": 7}}],
-)
-def test_otherwise_nothing_is_counted(data, changes):
+@pytest.mark.parametrize("changes", [{}, {"method": "hash"}])
+def test_methods_without_int8_rows_have_nothing_to_complete(data, changes):
     config = tiny_config(data, **changes)
-    assert replace(with_defaults(config, PreparedData.open(data)), **UNTOLD) == config
+    assert with_defaults(config, PreparedData.open(data)) == config
 
 
-def test_what_was_given_is_kept(data):
-    config = replace(tiny_config(data), num_learned={"f0": 3})
-    assert replace(with_defaults(config, PreparedData.open(data)), **UNTOLD) == config
-
-
-def test_cce_trains_as_codes_and_is_refitted(data):
-    config = with_defaults(tiny_config(data, **CODES), PreparedData.open(data))
-    defaults = cce.CCEEmbedding.training_defaults()
-    assert config.refits == defaults.refits > 0
-    assert config.code_bits == defaults.code_bits > 0
-    table = build_model(config, PreparedData.open(data).schema).tables.tables["c0"]
+def test_cce_trains_as_int8_rows_and_is_refitted(data):
+    prepared = PreparedData.open(data)
+    config = with_defaults(tiny_config(data, **CCE), prepared)
+    assert config.refits == cce.CCEEmbedding.training_defaults().refits > 0
+    table = build_model(config, prepared.schema).tables.tables["c0"]
     assert isinstance(table, cce.CCEEmbedding)
-    assert table.assignments.share_tail
+    assert not table.is_final
 
 
 def test_without_a_budget_a_table_of_cce_has_as_many_values_as_256_vectors(data):
-    bare, prepared = tiny_config(data, cap=None, **CODES), PreparedData.open(data)
+    bare, prepared = tiny_config(data, cap=None, **CCE), PreparedData.open(data)
     assert with_defaults(bare, prepared).cap == 256 * bare.embedding_dim
     assert with_defaults(replace(bare, nbytes=5000), prepared).cap is None
     assert with_defaults(replace(bare, method="full"), prepared).cap is None
@@ -190,7 +174,7 @@ def test_without_a_budget_a_table_of_cce_has_as_many_values_as_256_vectors(data)
 
 @pytest.mark.parametrize("changes", [{"method": "hash"}, {"preset": "paper"}])
 def test_other_methods_and_the_paper_s_need_a_budget(data, changes):
-    bare = tiny_config(data, cap=None, **CODES | changes)
+    bare = tiny_config(data, cap=None, **CCE | changes)
     rule = "give one of cap, num_params, nbytes and compression with method"
     with pytest.raises(ValueError, match=f"{rule} '{bare.method}', got none."):
         with_defaults(bare, PreparedData.open(data))
@@ -202,45 +186,41 @@ def test_other_methods_and_the_paper_s_need_a_budget(data, changes):
         {"preset": "paper"},
         {"method": "cce-paper"},
         {"start_from": "runs/full"},
+        {"max_steps": 100},
         {"method": "hash"},
     ],
 )
-def test_other_methods_and_tables_that_start_from_others_have_no_codes(data, changes):
-    config = tiny_config(data, **(CODES | changes))
+def test_other_methods_and_runs_that_start_from_others_or_are_cut_short_are_not_refitted_by_default(data, changes):
+    config = tiny_config(data, **(CCE | changes))
     assert not num_refits(config)
-    assert not code_bits(config)
-    found = with_defaults(config, PreparedData.open(data))
-    assert (found.refits or 0, found.code_bits or 0) == (0, 0)
-
-
-@pytest.mark.parametrize(("given", "bits"), [({}, 8), ({"code_bits": 16}, 16)])
-def test_without_refits_there_are_codes_all_the_same(data, given, bits):
-    config = with_defaults(tiny_config(data, **CODES, refits=0, **given), PreparedData.open(data))
-    assert (config.code_bits, config.refits) == (bits, 0)
+    assert not with_defaults(config, PreparedData.open(data)).refits
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"code_bits": 0}, "^code_bits must be 8 or 16 with method 'cce', got 0"),
         ({"cluster_every": 7}, "^method 'cce' is clustered once, .* leave out when to cluster, or take method 'cce-p"),
         ({"cluster_schedule": "one-epoch"}, "^method 'cce' is clustered once"),
         (
             {"method": "cce-paper", "refits": 2},
             "^refits must be left out where .* refits=2 with method 'cce-paper'",
         ),
-        ({"method": "hash", "code_bits": 8}, "^code_bits must be left out where .* got code_bits=8 with method 'hash'"),
+        ({"method": "hash", "min_count": 3}, "^min_count must be left out where .* got min_count=3 with method 'hash'"),
+        ({"preset": "paper", "row_lr": 0.1}, "^row_lr must be left out where .* row_lr=0.1 with method 'cce-paper'"),
     ],
 )
 def test_options_that_a_method_has_no_use_for_are_rejected(data, changes, message):
     with pytest.raises(ValueError, match=message):
-        with_defaults(tiny_config(data, **CODES | changes), PreparedData.open(data))
+        with_defaults(tiny_config(data, **CCE | changes), PreparedData.open(data))
+
+
+def num_often(prepared, name):
+    return int((count_ids(prepared)[name] >= 2).sum())
 
 
 def test_so_many_ids_that_a_refit_would_be_dear_are_refitted_if_asked(data, monkeypatch):
-    plain, prepared = tiny_config(data, **CODES), PreparedData.open(data)
-    found = with_defaults(plain, prepared).num_learned
-    learned = found["c0"] + found["c1"]  # the table of c2 is full
+    plain, prepared = tiny_config(data, **CCE), PreparedData.open(data)
+    learned = num_often(prepared, "c0") + num_often(prepared, "c1")  # the table of c2 is full
     monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim)
     assert with_defaults(plain, prepared).refits > 0
     monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim - 1)
@@ -250,21 +230,19 @@ def test_so_many_ids_that_a_refit_would_be_dear_are_refitted_if_asked(data, monk
 
 def test_many_tables_are_refitted_if_asked(data, monkeypatch):
     """Of three tables two have pointers."""
-    plain, prepared = tiny_config(data, **CODES), PreparedData.open(data)
+    plain, prepared = tiny_config(data, **CCE), PreparedData.open(data)
     monkeypatch.setattr("cce.training.building.ROWS_PER_ID", 10**9)
     monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 2)
     assert with_defaults(plain, prepared).refits > 0
     monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 1)
-    found = with_defaults(plain, prepared)
-    assert (found.code_bits, found.refits) == (8, 0)
+    assert with_defaults(plain, prepared).refits == 0
     assert with_defaults(replace(plain, refits=2), prepared).refits == 2
 
 
 def test_many_tables_are_refitted_where_ids_have_rows_enough(data, monkeypatch):
-    plain, prepared = tiny_config(data, **CODES), PreparedData.open(data)
-    found = with_defaults(plain, prepared).num_learned
+    plain, prepared = tiny_config(data, **CCE), PreparedData.open(data)
     monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 1)
-    enough = 800 // (found["c0"] + found["c1"])  # training rows for each id; the table of c2 is full
+    enough = 800 // (num_often(prepared, "c0") + num_often(prepared, "c1"))  # training rows for each id; the table of c2 is full
     monkeypatch.setattr("cce.training.building.ROWS_PER_ID", enough)
     assert with_defaults(plain, prepared).refits > 0
     monkeypatch.setattr("cce.training.building.ROWS_PER_ID", enough + 1)
@@ -273,7 +251,7 @@ def test_many_tables_are_refitted_where_ids_have_rows_enough(data, monkeypatch):
 
 
 def test_a_run_whose_tables_are_all_small_has_nothing_to_refit(data, tmp_path):
-    record = Trainer(tiny_config(data, cap=10**6, epochs=1, **CODES), tmp_path / "run").run()
+    record = Trainer(tiny_config(data, cap=10**6, epochs=1, **CCE), tmp_path / "run").run()
     assert {table.method for table in record.tables} == {"full"}
     assert len(record.curve) == 3  # validations of the epoch, and none of a refit
 
@@ -286,15 +264,13 @@ def shapes(table):
 def test_a_table_of_a_run_is_the_table_that_is_made_by_hand(data, method):
     """All that a run adds is what it counts in its data, and tables by hand can be given the same counts."""
     prepared, options = PreparedData.open(data), {"cap": 320, "method": method}
-    config = with_defaults(tiny_config(data, **CODES | options), prepared)
-    assert bool(config.num_learned) == (method == "cce")
+    config = with_defaults(tiny_config(data, **CCE | options), prepared)
     tables, counts = build_model(config, prepared.schema).tables, count_ids(prepared)
     table = tables.tables["c0"]
     model = torch.nn.ModuleDict({"c0": torch.nn.Embedding(table.num_embeddings, 8)})
     cce.compress(model, min_params=1, counts={"c0": counts["c0"]}, **options)
     together = cce.EmbeddingCollection(tables.features, 8, counts=counts, **options)
     assert shapes(model["c0"]) == shapes(table)
-    assert model["c0"].assignments.num_learned == table.assignments.num_learned
     assert shapes(together) == shapes(tables)
     assert together.plan.nbytes == together.nbytes == tables.nbytes
 

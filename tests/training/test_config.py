@@ -2,6 +2,7 @@
 
 import math
 import tomllib
+from dataclasses import replace
 
 import pytest
 
@@ -27,7 +28,7 @@ FULL = TrainConfig(data="d", method="full")
         ({"cap": 3, "precision": "fp8"}, "precision must be one of float32, bf16; got 'fp8'"),
         (
             {"cap": 3, "accumulate": 3},
-            "batch_size must be a multiple of accumulate, got batch_size=128 and accumulate=3",
+            "batch_size must be a multiple of accumulate, got batch_size=2048 and accumulate=3",
         ),
         (
             {"cap": 3, "cluster_every": 5, "cluster_schedule": "none"},
@@ -73,10 +74,22 @@ def test_wrong_types_are_named(values, message):
         make_config({"data": "d", "cap": 3} | values)
 
 
-def test_the_defaults_are_the_papers():
-    assert (FULL.model, FULL.optimizer, FULL.lr, FULL.batch_size) == ("dlrm", "sgd", 0.1, 128)
+def test_a_run_without_options_has_adam_and_the_paper_s_preset_the_paper_s_protocol():
+    assert (FULL.model, FULL.optimizer, FULL.lr, FULL.batch_size) == ("dlrm", "adam", 0.003, 2048)
     assert FULL.validations_per_epoch == 6
     assert FULL.early_stopping
+    paper = TrainConfig(data="d", cap=3, preset="paper")
+    assert (paper.model, paper.optimizer, paper.lr, paper.batch_size) == ("dlrm", "sgd", 0.1, 128)
+
+
+@pytest.mark.parametrize("given", [{"optimizer": "adam"}, {"lr": 0.003}, {"batch_size": 2048}, {"lr": 0.0}])
+def test_what_is_given_holds_with_the_paper_s_preset_though_it_is_our_default(given, tmp_path):
+    config = make_config({"data": "d", "cap": 3, "preset": "paper"} | given)
+    expected = {"optimizer": "sgd", "lr": 0.1, "batch_size": 128} | given
+    assert {name: getattr(config, name) for name in expected} == expected
+    (tmp_path / "config.toml").write_text(to_toml(config))
+    assert make_config(read_toml(tmp_path / "config.toml")) == config
+    assert replace(config, epochs=3).lr == config.lr
 
 
 def test_no_epochs_go_with_a_run_to_start_from_only():
@@ -100,12 +113,6 @@ def test_numbers_of_epochs_survive_a_file(tmp_path):
     assert make_config(read_toml(tmp_path / "config.toml")).cluster_at_epochs == [0.25, 1.5]
 
 
-def test_the_papers_preset_does_not_ignore_a_count():
-    with pytest.raises(ValueError, match="preset 'paper' learns pointers of all ids: leave out learned_min_count, got"):
-        TrainConfig(data="x", cap=100, preset="paper", learned_min_count=3)
-    assert TrainConfig(data="x", cap=100, preset="paper", learned_min_count=1).preset == "paper"
-
-
 def test_choices_that_are_listed_without_torch_are_those_of_the_tables():
     assert ("auto", "none", *PAPER_SCHEDULES) == SCHEDULES
 
@@ -125,12 +132,11 @@ def test_options_of_a_method_that_belong_to_the_run_are_rejected():
         TrainConfig(data="x", cap=100, method_options={"pointer_file": "paper"})
 
 
-def test_any_name_of_a_feature_survives_a_file(tmp_path):
-    learned = {"type": 1, "a.b": 2, "": 3, "my column": 4, 'a"b': 5}
-    config = TrainConfig(data="d", cap=3, num_learned=learned, method_options={"settings": {"a.b": 1}})
+def test_any_name_of_an_option_survives_a_file(tmp_path):
+    options = {"type": 1, "a.b": 2, "": 3, "my column": 4, 'a"b': 5, "settings": {"a.b": 1}}
+    config = TrainConfig(data="d", cap=3, model_options=options)
     (tmp_path / "config.toml").write_text(to_toml(config))
-    found = make_config(read_toml(tmp_path / "config.toml"))
-    assert (found.num_learned, found.method_options) == (learned, {"settings": {"a.b": 1}})
+    assert make_config(read_toml(tmp_path / "config.toml")).model_options == options
 
 
 def test_metrics_and_the_leading_one_are_checked():

@@ -28,8 +28,6 @@ def _rejected(**options):
         ),
         ({"cluster_at_epochs": []}, "cluster_at_epochs must be a list of numbers above 0, got []."),
         ({"cluster_at_epochs": [0.5, -1]}, "cluster_at_epochs must be a list of numbers above 0, got [0.5, -1]."),
-        ({"code_bits": 5}, "code_bits must be 0, 8 or 16, got 5."),
-        ({"code_epochs": 0.0}, "code_epochs must be above 0, got 0.0."),
     ],
 )
 def test_what_contradicts_itself_is_rejected_by_name(options, message):
@@ -37,5 +35,5 @@ def test_what_contradicts_itself_is_rejected_by_name(options, message):
 
 
 def test_each_way_alone_will_do():
-    for options in ({"cluster_every": 10}, {"cluster_at_epochs": [0.5, 1]}, {"code_bits": 16, "code_epochs": 0.5}, {}):
+    for options in ({"cluster_every": 10}, {"cluster_at_epochs": [0.5, 1]}, {"cluster_schedule": "none"}, {}):
         TrainConfig(data="", cap=100, **options)

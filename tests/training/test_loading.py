@@ -15,7 +15,7 @@ from cce.training.checkpoint import (
     write_checkpoint,
 )
 from cce.training.loading import load_model, start_from
-from helpers.runs import tiny_config, tiny_data
+from helpers.runs import CCE, tiny_config, tiny_data
 
 
 @pytest.fixture(scope="module")
@@ -112,21 +112,24 @@ def test_fine_tuning_goes_on_from_there_and_resumes_to_the_bit(trained, data, tm
 
 @pytest.mark.slow
 def test_a_run_of_cce_starts_nearer_to_ids_that_occur_often(trained, data, tmp_path):
-    trainer = Trainer(tiny_config(data, start_from=str(trained[0]), epochs=0), tmp_path)
-    found, weight = trainer.session.model.tables.tables["c0"], trained[1].tables.tables["c0"].to_dense().detach()
-    prepared = PreparedData.open(data)
-    counts = count_ids(prepared)["c0"]
-    plain = started(data, trained[0], method="cce", num_learned=trainer.config.num_learned).tables.tables["c0"]
+    """Compression after training: rows of all ids, and codebooks that count ids by their training rows."""
+    trainer = Trainer(tiny_config(data, **CCE, start_from=str(trained[0]), epochs=0), tmp_path)
+    trainer.run()
+    found, weight = trainer.model.tables.tables["c0"], trained[1].tables.tables["c0"].to_dense().detach()
+    assert found.is_final
+    counts = count_ids(PreparedData.open(data))["c0"]
+    plain = started(data, trained[0], **CCE).tables.tables["c0"]
+    plain.finalize(generator=torch.Generator().manual_seed(0))
     errors = [((t.to_dense() - weight).square().sum(1) * counts).sum() for t in (found, plain)]
     assert errors[0] < errors[1]
 
 
 @pytest.mark.slow
 def test_cce_may_start_from_a_trained_table_as_well(trained, data):
-    model = started(data, trained[0], method="cce")
+    model = started(data, trained[0], **CCE)
     table, weight = model.tables.tables["c0"], trained[1].tables.tables["c0"].to_dense().detach()
     random = build_model(tiny_config(data), PreparedData.open(data).schema).tables.tables["c0"]
-    assert (table.to_dense() - weight).norm() < 0.8 * (random.to_dense() - weight).norm()
+    assert (table.to_dense() - weight).norm() < 0.1 * (random.to_dense() - weight).norm()  # rounded to int8
 
 
 @pytest.mark.slow

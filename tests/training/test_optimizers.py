@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import cce
-from cce.optim import SGD, LazyAdam, PointerDescent, RowwiseAdagrad
+from cce.optim import SGD, LazyAdam, RowwiseAdagrad
 from cce.training.optimizers import OPTIMIZERS, create_optimizers, learning_rate_factor, set_learning_rate
 
 
@@ -78,19 +78,35 @@ def test_sparse_adam_takes_the_tables_and_adam_the_rest():
     rest.step()
 
 
-@pytest.mark.parametrize("name", ["adam", "sparse_adam"])
-def test_codes_have_an_optimizer_of_their_own(name):
+def with_int8_rows():
     model = Model()
-    model.table = cce.QuantizedEmbedding(10, 4)
-    rest, codes = create_optimizers(name, model, lr=0.1, weight_decay=0.0, seed=3)
-    assert isinstance(rest, torch.optim.Adam)
-    assert rest.param_groups[0]["params"] == list(model.top.parameters())
-    assert isinstance(codes, PointerDescent)
-    assert codes.tables == [model.table]
-    set_learning_rate([rest, codes], 0.25)
-    assert codes.param_groups[0]["lr"] == 0.25
-    (_, decaying) = create_optimizers("adam", model, lr=0.1, weight_decay=0.5)
-    assert decaying.param_groups[0]["weight_decay"] == 0.5
+    model.table = cce.CCEEmbedding(10, 4, generator=torch.Generator().manual_seed(0))
+    return model
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "adagrad", "sgd"])
+def test_one_optimizer_moves_int8_rows_and_the_rest(name):
+    model = with_int8_rows()
+    model.table.give_rows(torch.full((10,), 2))
+    before = model.table(torch.arange(10)).detach()
+    (optimizer,) = create_optimizers(name, model, lr=0.1)
+    model(torch.arange(10)).backward()
+    optimizer.step()
+    assert (model.table(torch.arange(10)) != before).any(dim=1).all()
+    assert optimizer.param_groups[0]["params"] == [p for p in model.parameters() if p.requires_grad]
+
+
+@pytest.mark.parametrize("name", ["lazy_adam", "rowwise_adagrad", "sparse_adam", "rmsprop"])
+def test_an_optimizer_that_does_not_know_int8_rows_is_rejected(name):
+    rule = "optimizer of int8 rows must be one of adam, adamw, adagrad, sgd; got"
+    with pytest.raises(ValueError, match=f"{rule} '{name}'"):
+        create_optimizers(name, with_int8_rows(), lr=0.1)
+
+
+def test_decays_of_tables_and_the_rest_reach_their_groups():
+    tables, rest = create_optimizers("adam", with_int8_rows(), lr=0.1, weight_decay=0.5)[0].param_groups
+    assert (tables["weight_decay"], rest["weight_decay"]) == (0.5, 0)
+    assert len(tables["params"]) == 1
 
 
 def test_options_reach_the_optimizer_and_wrong_ones_are_named():
@@ -132,10 +148,9 @@ def test_every_group_is_set():
 
 
 @pytest.mark.parametrize(("name", "given", "wanted"), [("adam", None, 0.1), ("sgd", None, 0.003), ("sgd", 0.5, 0.5)])
-def test_codes_have_a_learning_rate_of_their_own_beside_optimizers_of_another_kind(name, given, wanted):
-    model = torch.nn.ModuleDict({"codes": cce.QuantizedEmbedding(9, 4), "rest": torch.nn.Linear(2, 2)})
-    rest, codes = create_optimizers(name, model, lr=0.1, code_lr=given)
-    assert isinstance(codes, cce.optim.PointerDescent)
-    assert (rest.param_groups[0]["lr"], codes.param_groups[0]["lr"]) == (0.1, wanted)
-    set_learning_rate([rest, codes], 0.05, 0.02)
-    assert (rest.param_groups[0]["lr"], codes.param_groups[0]["lr"]) == (0.05, 0.02)
+def test_int8_rows_have_a_learning_rate_that_rises_and_falls_with_the_other(name, given, wanted):
+    (optimizer,) = create_optimizers(name, with_int8_rows(), lr=0.1, row_lr=given)
+    (group,) = optimizer.param_groups
+    assert group["lr"] * group["row_lr_factor"] == pytest.approx(wanted)
+    set_learning_rate([optimizer], 0.05)
+    assert group["lr"] * group["row_lr_factor"] == pytest.approx(wanted / 2)

@@ -7,16 +7,17 @@ from itertools import pairwise
 import pytest
 import torch
 
+from cce.embeddings import Finalizable
 from cce.reclustering import Fold
 from cce.run_folder import RunFolder
 from cce.training import Trainer, refitting
 from cce.training.building import count_ids
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
 from cce.training.inspection import inspect_checkpoint
-from helpers.runs import CODES, tiny_config
+from helpers.runs import CCE, tiny_config
 
 pytestmark = pytest.mark.slow
-REFITS = {**CODES, "refits": 3, "epochs": 1, "refit_network": "always"}
+REFITS = {**CCE, "refits": 3, "epochs": 1, "refit_network": "always"}
 
 
 def model_bits(out):
@@ -32,26 +33,26 @@ def whole(data, tmp_path_factory):
 
 def test_rounds_come_after_the_epochs_and_are_validated(whole):
     out, record = whole
-    assert [scores["step"] for scores in record.curve] == [4, 9, 13, 14, 15, 16]
+    assert [scores["step"] for scores in record.curve] == [14, 15, 16, 17]  # finalized, and refitted three times
+    assert [scores["step"] for scores in record.curve_before_finalize] == [4, 9, 13]
     assert record.seconds_by_part["refit"] > 0
     lines = [line for line in RunFolder(out).read_log() if line["kind"] == "refit"]
-    assert [line["step"] for line in lines] == [13, 13, 14, 14, 15, 15]
+    assert [line["step"] for line in lines] == [14, 14, 15, 15, 16, 16]
     assert len({line["table"] for line in lines}) == 2  # the third table is full
     assert "\nrefits: BCE " in str(inspect_checkpoint(out))
 
 
 def test_the_tables_are_those_of_refits(whole):
-    """No helpers; ids of one row have no pointers, but a vector; and nothing is clustered in the epochs."""
+    """Ids of one row have no pointers; and nothing is clustered in the epochs."""
     trainer = Trainer.resume(whole[0])
     trainer.close()
     counts = count_ids(trainer.data)
     tables = [(name, table) for name, table in trainer.model.tables.tables.items() if table.method == "cce"]
     assert len(tables) == 2
     for name, table in tables:
-        assert table.num_helpers == 0
-        assert table.assignments.num_learned == 1 + int((counts[name][1:] >= 2).sum())
-        tail = torch.arange(table.assignments.num_learned, table.num_embeddings)
-        assert len(table(tail).unique(dim=0)) == min(1, len(tail))
+        assert table.is_final
+        assert table.pointers.store.num_ids == int((counts[name] >= 2).sum())
+        assert not table(torch.arange(table.num_embeddings))[counts[name] < 2].any()
     assert not [line for line in RunFolder(whole[0]).read_log() if line["kind"] == "cluster"]
 
 
@@ -77,7 +78,8 @@ def test_the_network_is_trained_between_rounds_on_its_own_rows_and_not_after_the
         changed = {name.split(".")[1] for name in tables if not torch.equal(tables[name], after[name])}
         assert changed.isdisjoint(session.refit.features)  # but the full table may change
         assert changed
-        assert all(parameter.requires_grad for parameter in session.model.parameters())
+        anchors = {id(table.anchor) for table in session.model.modules() if isinstance(table, Finalizable)}
+        assert all(parameter.requires_grad for parameter in session.model.parameters() if id(parameter) not in anchors)
 
     monkeypatch.setattr("cce.training.table_events.refit_tables", watched_round)
     monkeypatch.setattr(refitting, "train_network", watched_training)
@@ -100,7 +102,7 @@ def test_a_run_that_was_stopped_in_a_round_ends_with_the_same_bits(whole, data, 
         return refit_tables(session)
 
     monkeypatch.setattr("cce.training.table_events.refit_tables", refit_and_signal)
-    with pytest.raises(KeyboardInterrupt, match=f"saved after step {14 + stop_in}; resume with"):
+    with pytest.raises(KeyboardInterrupt, match=f"saved after step {15 + stop_in}; resume with"):
         Trainer(tiny_config(data, **REFITS), tmp_path / "run").run()
     monkeypatch.undo()
     record = Trainer.resume(tmp_path / "run").run()
@@ -125,15 +127,8 @@ def test_a_run_that_died_in_a_round_ends_with_the_same_bits(whole, data, tmp_pat
     assert model_bits(tmp_path / "run") == model_bits(whole[0])
 
 
-def test_more_epochs_are_followed_by_refits_again(whole, data, tmp_path):
-    out = tmp_path / "run"
-    Trainer(tiny_config(data, **REFITS), out).run()
-    curve = Trainer.resume(out, epochs=2).run().curve
-    assert [scores["step"] for scores in curve] == [4, 9, 13, 14, 15, 16, *(16 + n for n in (4, 9, 13)), 30, 31, 32]
-
-
 def test_tables_without_pointers_are_rejected(data, tmp_path):
-    with pytest.raises(ValueError, match="refits must be left out where no table trains as codes, got refits=1"):
+    with pytest.raises(ValueError, match="refits must be left out where no table trains as int8 rows, got refits=1"):
         Trainer(tiny_config(data, method="hash", refits=1), tmp_path / "run")
 
 
@@ -150,9 +145,10 @@ def test_rows_lack_no_decay_when_they_are_refitted(data, tmp_path):
     trainer.close()
 
 
-def test_a_run_that_is_cut_short_is_refitted_too(data, tmp_path):
-    record = Trainer(tiny_config(data, **CODES, refits=2, max_steps=5), tmp_path / "run").run()
-    assert [scores["step"] for scores in record.curve] == [4, 6, 7]
+@pytest.mark.parametrize(("given", "steps"), [({"refits": 2}, [6, 7, 8]), ({}, [6])])
+def test_a_run_that_is_cut_short_is_finalized_and_refitted_if_asked(data, tmp_path, given, steps):
+    record = Trainer(tiny_config(data, **CCE, max_steps=5, **given), tmp_path / "run").run()
+    assert [scores["step"] for scores in record.curve] == steps
 
 
 def test_a_refit_in_few_bytes_passes_more_often_and_finds_nearly_the_same(whole, data, tmp_path):

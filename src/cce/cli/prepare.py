@@ -230,18 +230,22 @@ def _add_synthetic(kinds: Any) -> None:
 
 
 def _summary(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    from cce.data import has_labels
+    from cce.data import has_labels, unseen_shares
+    from cce.schema import Schema
 
     features = {feature["name"]: feature["num_embeddings"] for feature in manifest["schema"]["features"]}
     shown = ("splits", "rows", "malformed", "dense", "oracle_bce")
     size = sum(file["bytes"] for file in manifest["files"].values())
     summary = {"out": str(out), "kind": manifest["kind"], "features": features, "bytes": size}
     summary["has_labels"] = has_labels(manifest)
+    if "train" in manifest["splits"]:
+        summary["unseen"] = unseen_shares(out, manifest["splits"], Schema.from_dict(manifest["schema"]))
     return summary | {name: manifest[name] for name in shown if name in manifest}
 
 
 def as_text(summary: dict[str, Any]) -> str:
     """A summary for people."""
+    from cce.data import unseen_lines
     from cce.text import format_bytes, format_table
 
     lines = [f"{summary['kind']}: {summary['out']}, {format_bytes(summary['bytes'])}"]
@@ -254,6 +258,7 @@ def as_text(summary: dict[str, Any]) -> str:
         lines.append(f"left out: {rows['left_out']:,} rows by choice, {rows['malformed']:,} malformed")
     lines += summary.get("malformed", [])
     lines.append(format_table(("feature", "ids"), [(n, f"{c:,}") for n, c in summary["features"].items()]))
+    lines += unseen_lines(summary["unseen"]) if "unseen" in summary else []
     dense = [(name, f"{c['missing']:,}", f"{c['negative']:,}") for name, c in summary.get("dense", {}).items()]
     if dense:
         lines.append(format_table(("dense", "missing, now 0", "negative, now 0"), dense))

@@ -13,6 +13,7 @@ from cce.lazy import lazy_names
 if TYPE_CHECKING:
     from cce.data.loader import Loader
     from cce.data.manifest import MANIFEST, checksum, has_labels, read_manifest
+    from cce.data.occurrences import unseen_lines, unseen_shares
     from cce.data.prepare.arrow import TableWriter
     from cce.data.prepare.columns import Columns, Reading
     from cce.data.prepare.inputs import Input
@@ -82,6 +83,8 @@ __all__ = [
     "register_source",
     "reuse_vocabulary",
     "table_job",
+    "unseen_lines",
+    "unseen_shares",
     "verify_data",
     "vocabulary_file",
     "write_criteo_text",

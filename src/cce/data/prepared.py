@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_choice
 from cce.data.loader import Loader
 from cce.data.manifest import check_files, has_labels, read_manifest
+from cce.data.occurrences import count_ids
 from cce.data.record_format import split_files
 from cce.data.split_rows import SplitRows
 from cce.data.verify import verify_checksums, verify_data, verify_split
 from cce.schema import Schema
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,12 @@ class PreparedData:
             world_size=world_size,
             drop_last=drop_last,
         )
+
+    def count_ids(self, split: str) -> dict[str, np.ndarray]:
+        """How often each id of each feature occurs in a split."""
+        check_choice("split", split, self.splits)
+        self._verify(split)
+        return count_ids(self.path, split, self.schema)
 
     def verify_first(self) -> None:
         """Verify now what `open` promised to verify when it is first used, and the checksums of vocabularies."""

@@ -15,6 +15,7 @@ from cce.budget import FULL, FULL_SIZED, PAPER_METHOD
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import EmbeddingCollection, plan_tables
+from cce.data import unseen_shares
 from cce.embeddings import METHODS, Clusterable, Finalizable, TrainingDefaults, paper_schedule
 from cce.models import create_model
 from cce.reclustering import ClusterSchedule, Refit
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from cce.data import PreparedData
-    from cce.schema import Batch, Schema
+    from cce.schema import Schema
     from cce.training.config import TrainConfig
 
 NETWORK_PARAMS = 1000  # a model with fewer beside its tables has no network
-COUNTED_ROWS = 1 << 16  # in which ids are counted at a time
 REFITTED_TABLES = 4  # at most, without being asked, unless there are rows enough
 ROWS_PER_ID = 4  # of ids with pointers, that are enough
 REFITTED_VALUES = 1 << 26  # of vectors, that are refitted without being asked: 4 million ids of 16
@@ -205,30 +205,35 @@ def _num_rows(
 
 def give_rows(model: nn.Module, data: PreparedData) -> None:
     """Give rows to the ids that occur often enough in the training rows, if tables train as int8 rows."""
-    for collection in model.modules():
-        if isinstance(collection, EmbeddingCollection):
-            tables = {name: table for name, table in collection.tables.items() if isinstance(table, Finalizable)}
-            counts = count_ids(data) if tables else {}
-            for name, table in tables.items():
-                table.rows.name = f"feature {name!r}"
-                table.give_rows(counts[name])
+    tables = _int8_tables(model)
+    counts = count_ids(data) if tables else {}
+    for name, table in tables.items():
+        table.rows.name = f"feature {name!r}"
+        table.give_rows(counts[name])
+
+
+def _int8_tables(model: nn.Module) -> dict[str, Finalizable]:
+    """The tables that train as int8 rows, by feature."""
+    collections = [module for module in model.modules() if isinstance(module, EmbeddingCollection)]
+    tables = {name: table for collection in collections for name, table in collection.tables.items()}
+    return {name: table for name, table in tables.items() if isinstance(table, Finalizable) and not table.is_final}
 
 
 def count_ids(data: PreparedData) -> dict[str, Tensor]:
     """How often each id of each feature occurs in the training rows."""
-    counts = {feature.name: torch.zeros(feature.num_embeddings, dtype=torch.int64) for feature in data.schema.features}
-    for batch in data.loader("train", batch_size=COUNTED_ROWS, shuffle=False):
-        for index, count in enumerate(counts.values()):
-            count.add_(torch.bincount(_ids_of(batch, index), minlength=len(count)))
-    return counts
+    return {name: torch.from_numpy(counts) for name, counts in data.count_ids("train").items()}
 
 
-def _ids_of(batch: Batch, index: int) -> Tensor:
-    if batch.offsets is None:
-        return batch.ids[:, index]
-    num_rows = len(batch.labels)
-    first, last = batch.offsets[index * num_rows], batch.offsets[(index + 1) * num_rows]
-    return batch.ids[int(first) : int(last)]
+def counts_of_tables(model: nn.Module, data: PreparedData) -> dict[str, Tensor]:
+    """How often each id of each table of int8 rows occurs in training, by the name of the table's module."""
+    counts, paths = count_ids(data), {module: path for path, module in model.named_modules()}
+    return {paths[table]: counts[name] for name, table in _int8_tables(model).items()}
+
+
+def shares_without_row(model: nn.Module, data: PreparedData) -> dict[str, dict[str, float]]:
+    """By split and feature, the share of occurrences of ids that have no row, or that training rows do not have."""
+    least = {name: table.rows.min_count for name, table in _int8_tables(model).items()}
+    return unseen_shares(data.path, data.splits, data.schema, least=least)
 
 
 def build_refit(config: TrainConfig, model: nn.Module, data: PreparedData) -> Refit | None:

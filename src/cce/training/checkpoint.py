@@ -192,6 +192,13 @@ def prune_checkpoints(folder: Path, *, keep_last: int, keep: Collection[int]) ->
         shutil.rmtree(path, ignore_errors=True)
 
 
+def remove_after(folder: Path, step: int) -> None:
+    """Remove the checkpoints of later steps, which a run that goes on from this one comes to again."""
+    for path in reversed(list_checkpoints(folder)):
+        if path > checkpoint_path(folder, step):
+            _remove(path)
+
+
 def checkpoint_path(folder: Path, step: int) -> Path:
     """The path of the checkpoint of a step."""
     return folder / f"step-{step:010d}"

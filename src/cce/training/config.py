@@ -19,6 +19,11 @@ NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none"}
 LR_SCHEDULES = ("constant", "linear", "cosine")
 MAY_BE_ZERO = ("seed", "warmup_steps", "refits")
 PRESETS = ("tuned", "paper")
+BY_PRESET: Any = None  # the default of an option whose value is the preset's
+PRESET_OPTIONS: dict[str, dict[str, Any]] = {
+    "tuned": {"optimizer": "adam", "lr": 0.003, "batch_size": 2048},
+    "paper": {"optimizer": "sgd", "lr": 0.1, "batch_size": 128},
+}
 NETWORKS = ("auto", "always", "never")
 PRECISIONS = ("float32", "bf16")
 AUCS = ("exact", "streaming")
@@ -33,13 +38,17 @@ def _about(text: str, *choices: str) -> dict[str, Any]:
     return {"help": text, "choices": choices}
 
 
+def _by_preset(name: str) -> str:
+    tuned, paper = (PRESET_OPTIONS[preset][name] for preset in PRESETS)
+    return f"(default: {tuned}; {paper} with preset paper)"
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """A training run.
 
-    Model, optimizer, learning rate and batch size are the paper's by default: DLRM, plain SGD at 0.1, batches of 128.
-    How tables start and learn is not: their method tunes it (docs/results.md). `preset="paper"` gives the paper's CCE
-    (method "cce-paper") in place of ours, and DLRM's start of full tables.
+    By default a DLRM trains with Adam at 0.003 in batches of 2,048. `preset="paper"` is the paper's protocol: SGD at
+    0.1 in batches of 128, method "cce-paper" in place of "cce", DLRM's start of full tables. Given options hold.
     """
 
     data: str = field(metadata=_about("folder of a data set made by `cce prepare`"))
@@ -64,7 +73,7 @@ class TrainConfig:
     preset: str = field(
         default="tuned",
         metadata=_about(
-            f"paper: {PAPER_METHOD} in place of {DEFAULT_METHOD}, no ids without pointers, DLRM's start of full tables",
+            f"paper: {PAPER_METHOD} in place of {DEFAULT_METHOD}, sgd at 0.1, batches of 128, DLRM's start",
             *PRESETS,
         ),
     )
@@ -113,18 +122,24 @@ class TrainConfig:
         ),
     )
     epochs: int = field(default=1, metadata=_about("passes over the training rows; 0 with start_from"))
-    batch_size: int = field(default=128, metadata=_about("rows of an optimizer step, over all processes together"))
+    batch_size: int = field(
+        default=BY_PRESET,
+        metadata=_about(f"rows of an optimizer step, over all processes together {_by_preset('batch_size')}"),
+    )
     shuffle: bool = field(
         default=True, metadata=_about("shuffle the rows of an epoch; without, they come as prepared: by time, in a log")
     )
     accumulate: int = field(default=1, metadata=_about("pieces that a batch is computed in, to save memory"))
     optimizer: str = field(
-        default="sgd", metadata=_about("sgd, rowwise_adagrad, lazy_adam, adam, adamw, adagrad or any other of torch")
+        default=BY_PRESET,
+        metadata=_about(
+            f"adam, adamw, adagrad, sgd, rowwise_adagrad, lazy_adam or any other of torch {_by_preset('optimizer')}"
+        ),
     )
     optimizer_options: dict[str, Any] = field(
         default_factory=dict, metadata=_about("further arguments of the optimizer, such as momentum=0.9")
     )
-    lr: float = field(default=0.1, metadata=_about("learning rate"))
+    lr: float = field(default=BY_PRESET, metadata=_about(f"learning rate {_by_preset('lr')}"))
     row_lr: float | None = field(
         default=None,
         metadata=_about("learning rate of int8 rows, which move as by Adam (default: lr with adam, adamw, else 0.003)"),
@@ -207,8 +222,7 @@ class TrainConfig:
     threads: int | None = field(default=None, metadata=_about("of torch on the CPU"))
 
     def __post_init__(self) -> None:
-        if self.preset == "paper" and self.method == DEFAULT_METHOD:
-            object.__setattr__(self, "method", PAPER_METHOD)
+        self._take_preset()
         self._check_types()
         check_plugins(self.plugins)
         for name in ("model_options", "method_options", "optimizer_options"):
@@ -220,6 +234,14 @@ class TrainConfig:
         self._check_numbers()
         self._check_pairs()
         check_learning(self)
+
+    def _take_preset(self) -> None:
+        check_choice("preset", self.preset, PRESETS)
+        for name, value in PRESET_OPTIONS[self.preset].items():
+            if getattr(self, name) is BY_PRESET:
+                object.__setattr__(self, name, value)
+        if self.preset == "paper" and self.method == DEFAULT_METHOD:
+            object.__setattr__(self, "method", PAPER_METHOD)
 
     @property
     def default_folder(self) -> Path:
@@ -275,6 +297,4 @@ class TrainConfig:
     @property
     def budget(self) -> Budget:
         """What the tables may hold."""
-        return Budget(
-            *(self.cap, self.num_params, self.nbytes, self.compression, self.budget_rule),
-        )
+        return Budget(*(self.cap, self.num_params, self.nbytes, self.compression, self.budget_rule))

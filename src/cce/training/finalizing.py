@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from cce.collection import readable_path
 from cce.compression import finalize
-from cce.diagnostics import gradient_nbytes, summary
+from cce.diagnostics import summary
 from cce.embeddings import Finalizable
+from cce.training.building import counts_of_tables
 
 if TYPE_CHECKING:
     from cce.compression import Finalized
@@ -20,7 +21,7 @@ def finalize_tables(session: Session) -> Finalized:
     What comes after is another model, so that validations so far are forgotten; the log has them.
     """
     session.trained_nbytes = _nbytes_in_training(session)
-    finalized = finalize(session.model, seed=session.config.seed)
+    finalized = finalize(session.model, counts=counts_of_tables(session.model, session.data), seed=session.config.seed)
     session.parallel.close()
     states = [optimizer.state for optimizer in session.optimizers]
     session.equip()
@@ -36,8 +37,14 @@ def _nbytes_in_training(session: Session) -> dict[str, dict[str, int]]:
     held: dict[str, dict[str, int]] = {}
     for optimizer in session.optimizers:
         for table in summary(session.model, optimizer).tables:
-            if isinstance(modules[table.name], Finalizable):
+            module = modules[table.name]
+            if isinstance(module, Finalizable):
                 own = held.setdefault(table.name, {"codes": table.nbytes, "optimizer": 0})
                 own["optimizer"] += table.optimizer_nbytes
-                own["gradients"] = gradient_nbytes(modules[table.name], sparse=False)
+                own["gradients"] = _pending_nbytes(module, session.config.batch_size)
     return held
+
+
+def _pending_nbytes(table: Finalizable, batch_size: int) -> int:
+    """Bytes of the gradients of a batch: a vector and three integers for each of its ids, if a row has one of them."""
+    return min(batch_size, table.rows.num_rows - 1) * (4 * table.embedding_dim + 3 * 8)

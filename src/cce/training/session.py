@@ -25,6 +25,7 @@ from cce.training.checkpoint import (
     prune_checkpoints,
     read_checkpoint,
     read_latest,
+    remove_after,
     write_checkpoint,
 )
 from cce.training.config import MAY_CHANGE, MAY_MOVE
@@ -89,7 +90,7 @@ class Session:
         self.equip()
         self.stopping, self.stopwatch = EarlyStopping(config.best_by), Stopwatch()
         self.trained_nbytes: dict[str, dict[str, int]] = {}  # what tables held that are final now
-        self.rows_step = -1  # of the last checkpoint of int8 rows, from which a run of more epochs goes on
+        self.rows_steps: list[int] = []  # the last step of int8 rows and their best, which more epochs go on from
         self.num_refits = 0
         self.curve: list[dict[str, float]] = []  # of validations
         self.step, self.is_stopped = 0, False
@@ -202,7 +203,7 @@ class Session:
         if self.ranks.is_main:
             weights, lagging = self._caught_up_weights()
             write_checkpoint(folder.checkpoints, self.step, weights, self.state_dict() | {"lagging": lagging})
-            keep = (self.stopping.best_step, self.rows_step)
+            keep = (self.stopping.best_step, *self.rows_steps)
             prune_checkpoints(folder.checkpoints, keep_last=self.config.keep_last, keep=keep)
 
     def catch_up(self) -> None:
@@ -261,7 +262,7 @@ class Session:
             "is_stopped": self.is_stopped,
             "has_int8_rows": self.has_int8_rows,
             "trained_nbytes": self.trained_nbytes,
-            "rows_step": self.rows_step,
+            "rows_steps": self.rows_steps,
             "num_refits": self.num_refits,
             "refit": None if self.refit is None else self.refit.state_dict(),
             "curve": self.curve,
@@ -283,7 +284,7 @@ class Session:
         self.loader.load_state_dict(state["loader"])
         self.stopping.load_state_dict(state["stopping"])
         self.step, self.is_stopped, self.curve = state["step"], state["is_stopped"], state["curve"]
-        self.trained_nbytes, self.rows_step = state["trained_nbytes"], state["rows_step"]
+        self.trained_nbytes, self.rows_steps = state["trained_nbytes"], state["rows_steps"]
         if self.refit is not None and self.is_trained:  # or there are more epochs now, and refits come after them
             self.num_refits = state["num_refits"]
             self.refit.load_state_dict(state["refit"])
@@ -294,10 +295,15 @@ class Session:
 
 def _with_int8_rows(latest: Checkpoint, config: TrainConfig) -> Checkpoint:
     """The last checkpoint of int8 rows, if these were finalized at the end of a run that is now to have more steps."""
-    step, state = latest.state["rows_step"], latest.state
-    path = checkpoint_path(latest.path.parent, step)
-    is_trained = state["is_stopped"] or state["loader"]["epoch"] >= config.epochs or step >= (config.max_steps or 2**63)
-    return latest if state["has_int8_rows"] or is_trained or not path.exists() else read_checkpoint(path)
+    state, most = latest.state, config.max_steps or 2**63
+    if state["has_int8_rows"] or not state["rows_steps"]:
+        return latest
+    step, folder = state["rows_steps"][0], latest.path.parent
+    if state["is_stopped"] or state["loader"]["epoch"] >= config.epochs or step >= most:
+        return latest
+    found = read_checkpoint(checkpoint_path(folder, step))
+    remove_after(folder, step)  # or they would be taken for newer ones
+    return found
 
 
 def _check_begun(checkpoint: Checkpoint, config: TrainConfig) -> None:

@@ -61,7 +61,7 @@ class TableEvents(ABC):
     def finalize(self) -> None:
         """Int8 rows become pointers: those of the best model."""
         session = self.session
-        session.rows_step = session.step
+        session.rows_steps = [session.step, session.stopping.best_step]
         self.save()
         with session.stopwatch("cluster"):
             go_back_to_best(session, self.folder)

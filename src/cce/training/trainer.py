@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch.nn import functional
 
-from cce.data import MANIFEST, PreparedData
+from cce.data import MANIFEST, PreparedData, unseen_lines
 from cce.distributed import broadcast, current_ranks, sum_over_ranks
 from cce.evaluation import format_scores
 from cce.files import write_atomic
 from cce.models import model_note
 from cce.run_folder import RunFolder
 from cce.signals import StopRequest, graceful_stop
-from cce.training.building import with_defaults
+from cce.training.building import shares_without_row, with_defaults
 from cce.training.loading import read_run_options
 from cce.training.monitoring import MetricsLog, Progress, memory_text
 from cce.training.options import make_config, to_toml
@@ -241,6 +241,15 @@ class Trainer(TableEvents):
         total = min(self.config.epochs * session.num_rows, session.total_steps * self.config.batch_size)
         shown = progress and self.ranks.is_main
         self.progress = Progress(total, shown=shown, first_row=session.rows_trained, name=self.config.method)
+        if session.step == 0 and self.ranks.is_main:
+            self._report_unseen()
+
+    def _report_unseen(self) -> None:
+        """Say how much of each split the tables know nothing about."""
+        shares = shares_without_row(self.session.model, self.data)
+        self.write("unseen", **shares)
+        for line in unseen_lines(shares, "without a trained row"):
+            self.progress.say(line)
 
     def close(self) -> None:
         """Finish what is shown and logged, leave the other processes, and unlock the folder."""

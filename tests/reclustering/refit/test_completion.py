@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from cce.reclustering.refit import completion
-from cce.reclustering.refit.completion import block_diagonal, diagonal_blocks, solve_completed
+from cce.reclustering.refit.completion import block_diagonal, cholesky, diagonal_blocks, solve_completed
+from cce.reclustering.refit.packing import pack
+from cce.reclustering.refit.posterior import Parabolas, Prior, learn_prior
 
 DIM, BLOCK = 12, 4
 
@@ -75,3 +77,46 @@ def test_ids_whose_rows_say_nothing_stay(num_flat):
     found = solve_completed(blocks_of(matrices), matrices.sum(0), diagonal_blocks(2 * torch.eye(DIM), BLOCK), wanted)
     assert bool(found.isfinite().all())
     torch.testing.assert_close(found[:num_flat], torch.full((num_flat, DIM), 0.5))
+
+
+def spoiled(num_ids: int = 6) -> torch.Tensor:
+    """Matrices without Cholesky factors: of rank 1, of zeros, indefinite, and not finite; the last is a good one."""
+    rows = slopes(num_ids, 40)
+    matrices = rows.mT @ rows
+    matrices[0] = 1e6 * rows[0, 0].outer(rows[0, 0]) - 1e-3 * torch.eye(DIM)
+    matrices[1] = 0
+    matrices[2] = -matrices[2]
+    matrices[3, 0, 0], matrices[4] = torch.nan, torch.inf
+    return matrices
+
+
+def test_any_matrices_have_factors_and_good_ones_their_own():
+    matrices = spoiled()
+    with pytest.raises(torch.linalg.LinAlgError):
+        torch.linalg.cholesky(matrices)
+    for found in (cholesky(matrices), cholesky(matrices.view(2, 3, DIM, DIM)).view_as(matrices)):
+        assert bool(found.isfinite().all())
+        assert bool((found.diagonal(dim1=-2, dim2=-1) > 0).all())
+        assert torch.equal(found[5], torch.linalg.cholesky(matrices[5]))
+        torch.testing.assert_close(found[0] @ found[0].T, matrices[0], rtol=0.02, atol=0.02 * float(matrices[0].max()))
+        assert float(found[2].diagonal().min()) > 1e14  # so stiff that nothing moves
+    for matrix in matrices:
+        assert bool(cholesky(matrix).isfinite().all())
+
+
+@pytest.mark.parametrize("block_dim", [DIM, BLOCK])
+def test_ids_whose_curvature_is_not_finite_stay_and_spoil_no_other(block_dim):
+    matrices, prior = spoiled(), Prior(torch.zeros(DIM), torch.eye(DIM))
+    points, gradients = torch.randn(2, 6, DIM, generator=seeded(4)).unbind()
+    gradients[1, 0] = torch.inf
+    packed = pack(torch.stack([diagonal_blocks(matrix, block_dim) for matrix in matrices]))
+    common = None if block_dim == DIM else matrices[5]
+    found = Parabolas(torch.arange(6), points, torch.zeros(6), gradients, packed, torch.ones(6), common)
+    vectors = found.minimum(prior)
+    assert torch.equal(vectors[[1, 3, 4]], points[[1, 3, 4]])
+    torch.testing.assert_close(vectors[2], points[2])
+    assert bool(vectors.isfinite().all())
+    assert not torch.equal(vectors[5], points[5])
+    learned = learn_prior(found, prior, 4)
+    assert bool(learned.precision.isfinite().all())
+    assert bool(found.with_prior(prior, vectors).packed.isfinite().all())

@@ -141,8 +141,9 @@ class Parabolas:
         return self._minimum(prior, self.crowds.sqrt())
 
     def with_prior(self, prior: Prior, vectors: Tensor) -> PackedFit:
-        """Vectors, with the curvature that the prior adds to; the parabolas are used up."""
-        return PackedFit(self.ids, vectors, self.packed.add_(pack(self.blocks(prior))))
+        """Vectors, with the curvature that the prior adds to, or has alone if it is not finite; uses parabolas up."""
+        curvatures = self.packed.nan_to_num_(0, posinf=0, neginf=0)
+        return PackedFit(self.ids, vectors, curvatures.add_(pack(self.blocks(prior))))
 
     def blocks(self, prior: Prior) -> Tensor:
         """The precision of a prior in the blocks of the curvatures."""
@@ -164,18 +165,18 @@ class Parabolas:
         return total / len(self.ids)
 
     def _minimum(self, prior: Prior, factors: Tensor) -> Tensor:
+        """Steps from the points: an id whose curvature cannot be solved, or is not finite, stays where it is."""
         vectors = torch.empty_like(self.points)
         for some in self.split():
             points = self.points[some]
             curvatures = unpack(self.packed[some], points.shape[1]).mul_(factors[some, None, None])
-            pull = prior.precision @ prior.mean - self.gradients[some]
+            pull = -self.gradients[some] - prior.slope(points)
             if self.common is None:
-                wanted = curvatures @ points.unsqueeze(2) + pull.unsqueeze(2)
                 lower = cholesky(curvatures.add_(prior.precision))
-                vectors[some] = torch.cholesky_solve(wanted, lower).squeeze(2)
+                step = torch.cholesky_solve(pull.unsqueeze(2), lower).squeeze(2)
             else:
-                pull -= points @ prior.precision
-                vectors[some] = points + solve_completed(curvatures, self.common, self.blocks(prior), pull)
+                step = solve_completed(curvatures, self.common, self.blocks(prior), pull)
+            vectors[some] = points + torch.where(step.isfinite().all(1, keepdim=True), step, 0)
         return vectors
 
 

@@ -223,7 +223,9 @@ class Refit:
         with in_evaluation(self.model):
             group = GroupFit(self, tables, fold, generator)
             for feature, fits in group.fits().items():
-                found[feature] = group.priors[feature].mean.repeat(self.tables.features[feature], 1)
+                mean = group.priors[feature].mean
+                found[feature] = mean.new_zeros(self.tables.features[feature], len(mean))
+                found[feature][torch.cat(list(tables[feature].row_map.ids())).cpu()] = mean
                 for fit in fits:
                     found[feature][fit.ids] = fit.vectors
         return found
