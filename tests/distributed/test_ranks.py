@@ -70,7 +70,7 @@ def together(started, done):
     torch.set_num_threads(before)
 
 
-def same_curve(found, expected, *, coded=False):
+def same_curve(found, expected):
     """Equal up to rounding before the first clustering, and nearly so after it.
 
     An id that lies as near to one centroid as to another goes where the last bit of its vector says, and takes its rows
@@ -80,7 +80,7 @@ def same_curve(found, expected, *, coded=False):
     """
     first = OPTIONS["cluster_every"]
     assert [scores["step"] for scores in found] == [scores["step"] for scores in expected]
-    assert coded or sum(scores["step"] <= first for scores in expected) >= 6
+    assert sum(scores["step"] <= first for scores in expected) >= 6
     for ours, theirs in zip(found, expected, strict=True):
         bound = ROUNDING if theirs["step"] <= first else MOVED_IDS
         assert ours["bce"] == pytest.approx(theirs["bce"], abs=bound), f"step {ours['step']}"
@@ -89,8 +89,7 @@ def same_curve(found, expected, *, coded=False):
 @pytest.mark.parametrize("name", [name for name in RUNS if name != "together"])
 def test_two_processes_have_the_loss_curve_of_one(together, data, tmp_path, name):
     curve = json.loads((together / "curves.json").read_text())[name]
-    alone = Trainer(tiny_config(data, **RUNS[name]), tmp_path / "run").run().curve
-    same_curve(curve, alone, coded=name == "codes")
+    same_curve(curve, Trainer(tiny_config(data, **RUNS[name]), tmp_path / "run").run().whole_curve)
 
 
 def test_a_run_goes_on_with_another_number_of_processes(together, data, tmp_path):

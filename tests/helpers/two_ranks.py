@@ -69,14 +69,16 @@ def run_in_step(trainer):
         check_same(everything(trainer.session))
         after_step(num_rows)
 
-    refit = trainer.refit
+    def and_compare(event):
+        def compared():
+            event()
+            check_same(everything(trainer.session))
 
-    def checked_refit():
-        refit()
-        check_same(everything(trainer.session))
+        return compared
 
-    trainer._after_step, trainer.refit = checked, checked_refit
-    curve = trainer.run().curve
+    trainer._after_step = checked
+    trainer.finalize, trainer.refit = and_compare(trainer.finalize), and_compare(trainer.refit)
+    curve = trainer.run().whole_curve
     assert num_checks >= 10
     return curve
 
@@ -104,9 +106,8 @@ CHANGES = {
     },
     "packed": {"cap": 160},  # ten rows: two pointers in a byte
     "first rows": {"method": "cce-first-rows"},
-    "codes": {**CCE, "refits": 2, "epochs": 1},
-    "refits": {**CCE, "refits": 2, "refit_network": "always", "epochs": 1},
-    "quantized": {"method": "quantized", "weight_decay": 1e-4},
+    "int8 rows": {**CCE, "refits": 2, "refit_network": "never", "epochs": 1, "weight_decay": 1e-4},
+    "refits": {**CCE, "refits": 2, "refit_network": "always", "epochs": 1, "optimizer": "sgd", "lr": 0.1},
     "pieces": {"accumulate": 2, "batch_size": 66},
     "together": {"max_steps": 10},
 }
@@ -161,7 +162,7 @@ def diverge(ranks, data, out):
 
 def refuse(ranks, data, out):
     """A table of one process cannot be clustered: no table of any process is."""
-    model = EmbeddingCollection({"user": 300, "item": 200}, 4, cap=80, seed=0)
+    model = EmbeddingCollection({"user": 300, "item": 200}, 4, method="cce-paper", cap=80, seed=0)
     with torch.no_grad():
         model.tables["item"].codebook[0] = torch.nan
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -112,7 +112,11 @@ RUNS = [
     ({"model_options": {"bottom": "x"}}, TypeError, "bottom must be a list of ints, got 'x' of type str."),
     ({"model_options": {"wrong": 8}}, TypeError, "model 'dlrm' could not be made with options {'wrong': 8}: "),
     ({"method_options": {"num_columns": 3}}, ValueError, "embedding_dim must be a multiple of num_columns, got"),
-    ({"method_options": {"colums": 3}}, TypeError, "method 'cce-paper' has no option 'colums'; its options are num_rows,"),
+    (
+        {"method_options": {"colums": 3}},
+        TypeError,
+        "method 'cce-paper' has no option 'colums'; its options are num_rows,",
+    ),
     ({"method_options": {"settings": {"foo": 1}}}, TypeError, "method_options settings must be those of ClusterSett"),
     ({"method_options": {"settings": 3}}, TypeError, "settings must be ClusterSettings, got 3 of type int."),
     (

@@ -134,9 +134,7 @@ def test_a_run_that_died_in_each_phase_ends_with_the_same_bits(whole, data, tmp_
 
 
 @pytest.mark.parametrize(("name", "step"), [("finalize_tables", 14), ("refit_tables", 15)])
-def test_ctrl_c_waits_for_the_event_and_the_run_ends_with_the_same_bits(
-    whole, data, tmp_path, monkeypatch, name, step
-):
+def test_ctrl_c_waits_for_the_event_and_the_run_ends_with_the_same_bits(whole, data, tmp_path, monkeypatch, name, step):
     original = getattr(table_events, name)
 
     def signalled(session):

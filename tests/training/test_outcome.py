@@ -14,6 +14,7 @@ import cce
 from cce.data import PreparedData
 from cce.diagnostics import summary
 from cce.distributed import Ranks
+from cce.embeddings import CCEEmbedding
 from cce.records import read_records
 from cce.run_folder import RunFolder
 from cce.training.finalizing import finalize_tables
@@ -36,13 +37,21 @@ def test_the_best_model_is_that_of_the_best_checkpoint(data, tmp_path):
     assert torch.equal(model.top[0].weight, before)
 
 
-def test_the_record_has_the_state_of_all_optimizers(data, tmp_path):
-    session = Session(tiny_config(data, method="quantized"), PreparedData.open(data), ranks=Ranks())
+def test_the_record_has_what_int8_rows_held_while_they_trained(data, tmp_path):
+    """Their rows with three bytes each, the optimizer's state, and gradients of the ids of a batch."""
+    session = Session(tiny_config(data, **CCE), PreparedData.open(data), ranks=Ranks())
+    tables = [table for table in session.model.modules() if isinstance(table, CCEEmbedding)]
+    (optimizer,) = session.optimizers
+    expected = [
+        (table.nbytes, sum(value.nbytes for value in optimizer.state[table.anchor].values())) for table in tables
+    ]
+    num_rows = [table.rows.num_rows - 1 for table in tables]
+    finalize_tables(session)
     record = keep_record(session, session.model, {}, RunFolder(tmp_path))
-    states = {table.name: table.optimizer_nbytes for table in record.tables if table.method == "quantized"}
-    sizes = [(len(table.group_starts), len(table.codes.values)) for table in session.optimizers[1].tables]
-    assert list(states.values()) == [4 * groups * (8 + 1) + 2 * rows for groups, rows in sizes]
-    assert len(sizes) == 2
+    found = [table for table in record.tables if table.method == "cce"]
+    assert len(found) == 2
+    assert [(table.codes_nbytes, table.optimizer_nbytes) for table in found] == expected
+    assert [table.gradient_nbytes for table in found] == [min(64, number) * (8 * 4 + 3 * 8) for number in num_rows]
 
 
 def test_the_record_is_written(data, tmp_path):
@@ -110,8 +119,7 @@ def test_of_a_checkout_it_tells_the_commit():
 def test_without_a_checkout_there_is_no_commit(tmp_path):
     package = tmp_path / "cce"
     shutil.copytree(Path(cce.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-    code = "from cce.training.finalizing import finalize_tables
-from cce.training.outcome import environment; print(environment()['commit'])"
+    code = "from cce.training.outcome import environment; print(environment()['commit'])"
     command = [sys.executable, "-c", code]
     found = subprocess.run(
         command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True

@@ -31,9 +31,9 @@ def check_optimizer(config: TrainConfig) -> None:
 
 
 def _check_decay(config: TrainConfig) -> None:
-    if "weight_decay" in config.optimizer_options:
-        got = config.optimizer_options["weight_decay"]
-        raise ValueError(f"optimizer_options must leave out weight_decay: it is an option of the run, got {got!r}.")
+    for name in {"weight_decay", "row_lr"} & config.optimizer_options.keys():
+        got = config.optimizer_options[name]
+        raise ValueError(f"optimizer_options must leave out {name}: it is an option of the run, got {got!r}.")
     if not config.weight_decay:
         return
     if config.sparse and config.optimizer not in LAZY_DECAY:

@@ -99,7 +99,8 @@ def _create(
         arguments = {**arguments, "weight_decay": weight_decay}
     for argument in arguments:
         if argument not in known:
-            raise ValueError(f"optimizer {name!r} has no option {argument!r}; its options are {', '.join(known)}.")
+            options = ", ".join(each for each in known if each != "row_lr")  # which is an option of the run
+            raise ValueError(f"optimizer {name!r} has no option {argument!r}; its options are {options}.")
     try:
         return kind(parameters, **arguments)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -109,7 +110,8 @@ def _create(
 
 def _parameters_of(kind: type[Optimizer]) -> list[str]:
     """The arguments of an optimizer, and of those that it extends."""
-    return list(dict.fromkeys(name for base in kind.__mro__[:3] for name in inspect.signature(base).parameters))
+    found = (each for base in kind.__mro__[:3] for each in inspect.signature(base).parameters.values())
+    return list(dict.fromkeys(each.name for each in found if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)))
 
 
 def learning_rate_factor(step: int, *, schedule: str, warmup_steps: int, total_steps: int) -> float:
