@@ -64,17 +64,21 @@ def test_weight_decay_goes_with_sparse_gradients_where_it_is_lazy(optimizer):
             "weight_decay with sparse must have an optimizer of sgd, rowwise_adagrad, lazy_adam; got 0.1 and 'ada",
         ),
         (
-            {"codebook_dtype": "bfloat16", "weight_decay": 0.1},
+            {"codebook_dtype": "bfloat16", "weight_decay": 0.1, "optimizer": "sgd"},
             "weight_decay of 16-bit tables would be rounded off: take 0, or adam; got 0.1 with 'bfloat16' and 'sgd'.",
         ),
         (
             {"optimizer_options": {"weight_decay": 0.1}},
             "optimizer_options must leave out weight_decay: it is an option of the run, got 0.1.",
         ),
+        (
+            {"optimizer_options": {"row_lr": 0.1}, "weight_decay": 0.1},
+            "optimizer_options must leave out row_lr: it is an option of the run, got 0.1.",
+        ),
     ],
 )
 def test_weight_decay_that_would_not_work_is_rejected(values, message):
-    with pytest.raises(ValueError, match="weight_decay") as raised:
+    with pytest.raises(ValueError, match="weight_decay|row_lr") as raised:
         config(**values)
     assert message in str(raised.value)
 

@@ -33,7 +33,8 @@ PAPER_COLUMNS = 4  # "The value c = 4 was chosen to match" Shi et al.
 
 def default_columns(embedding_dim: int) -> int:
     """The divisor of `embedding_dim` nearest to the paper's 4, the larger of two as near."""
-    divisors = (n for n in range(1, embedding_dim + 1) if embedding_dim % n == 0)
+    candidates = range(1, min(embedding_dim, 2 * PAPER_COLUMNS - 1) + 1)  # beyond them, 1 is nearer
+    divisors = (n for n in candidates if embedding_dim % n == 0)
     return min(divisors, key=lambda n: (abs(n - PAPER_COLUMNS), -n))
 
 
