@@ -78,7 +78,7 @@ def test_weight_decay_goes_with_sparse_gradients_where_it_is_lazy(optimizer):
     ],
 )
 def test_weight_decay_that_would_not_work_is_rejected(values, message):
-    with pytest.raises(ValueError, match="weight_decay|row_lr") as raised:
+    with pytest.raises(ValueError, match=r"weight_decay|row_lr") as raised:
         config(**values)
     assert message in str(raised.value)
 
