@@ -55,8 +55,36 @@ def test_a_plain_model_gets_the_saved_tables_of_any_method(method, tmp_path):
     assert (plain.user.padding_idx, plain.tags.mode, plain.tags.include_last_offset) == (3, "sum", True)
 
 
+@pytest.mark.parametrize("is_final", [False, True])
+@pytest.mark.parametrize("given", [False, True])
+def test_a_cce_table_comes_back_in_the_form_that_it_had_and_trains_on(is_final, given, tmp_path):
+    model = nn.Sequential(nn.Embedding(300, 8), nn.Linear(8, 1))
+    counts = torch.arange(300) % 4 if given else None
+    model[0] = cce.CCEEmbedding(300, 8, counts=counts, num_rows=16, generator=torch.Generator().manual_seed(0))
+    optimizer = cce.optim.Adam(model, lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(IDS).square().sum().backward()
+        optimizer.step()
+    if is_final:
+        cce.finalize(model, num_columns=2)
+    cce.save(model, tmp_path / "a")
+    compressed_too = nn.Sequential(nn.Embedding(300, 8), nn.Linear(8, 1))
+    cce.compress(compressed_too, min_params=1)
+    for into in (nn.Sequential(nn.Embedding(300, 8), nn.Linear(8, 1)), compressed_too):
+        loaded = cce.load(tmp_path / "a", into=into)
+        assert torch.equal(loaded(IDS), model(IDS))
+        assert loaded[0].is_final is is_final
+        trained = {name for name, parameter in loaded.named_parameters() if parameter.requires_grad}
+        assert trained == {"0.codebook" if is_final else "0.anchor", "1.weight", "1.bias"}
+        optimizer = cce.optim.Adam(loaded, lr=0.1)
+        loaded(IDS).square().sum().backward()
+        optimizer.step()
+        assert not torch.equal(loaded[0](IDS), model[0](IDS))
+
+
 def test_a_table_that_was_clustered_and_is_half_frozen_comes_back(tmp_path):
-    model = compressed(settings=cce.ClusterSettings(max_iter=3), first_rows=12)
+    model = compressed(method="cce-paper", settings=cce.ClusterSettings(max_iter=3))
     model.item.requires_grad_(False)
     model.user.cluster(generator=torch.Generator().manual_seed(1))
     cce.save(model.double(), tmp_path / "a")
@@ -84,8 +112,8 @@ def test_a_copy_knows_how_it_was_made_and_shared_tensors_are_stored_once(tmp_pat
     cce.save(copy.deepcopy(saved := compressed()), tmp_path / "a")
     cce.load(tmp_path / "a", into=(model := Model()))
     assert torch.equal(model.eval()(IDS), saved(IDS))
-    assert {"second.codebook", "second.assignments.pointers"}.isdisjoint(load_file(tmp_path / "a"))
-    assert "first.codebook" in load_file(tmp_path / "a")
+    assert {"second.anchor", "second.rows.records"}.isdisjoint(load_file(tmp_path / "a"))
+    assert "first.rows.records" in load_file(tmp_path / "a")
 
 
 def test_a_single_table_is_a_model_as_well(tmp_path):
@@ -132,7 +160,7 @@ def with_other_checksum(path, raw, old, new):
 
 
 def test_foreign_newer_and_damaged_files_are_rejected(tmp_path):
-    cce.save(compressed(), path := tmp_path / "a")
+    cce.save(compressed(method="cce-paper"), path := tmp_path / "a")
     raw = path.read_bytes()
     save_file({"x": torch.zeros(1)}, tmp_path / "foreign")
     untouched(tmp_path / "foreign", Model(), r"must be a file that cce.save wrote, got a safetensors file of another")
@@ -144,8 +172,8 @@ def test_foreign_newer_and_damaged_files_are_rejected(tmp_path):
         assert old in raw
         path.write_bytes(raw.replace(old, new))
         untouched(path, Model(), message)
-    with_other_checksum(path, raw, '"method": "cce"', '"method": "ccx"')
-    untouched(path, Model(), "it is damaged: \"no method 'ccx'\"")
+    with_other_checksum(path, raw, '"method": "cce-paper"', '"method": "cce-papyr"')
+    untouched(path, Model(), "it is damaged: \"no method 'cce-papyr'\"")
     with_other_checksum(path, raw, '"num_rows": ', '"num_rows":9')
     untouched(path, Model(), "^table 'user' of .* must be as it is described, but is not: ")
     path.write_bytes(raw[:-1])
