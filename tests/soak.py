@@ -45,13 +45,17 @@ SMALL = (
     "top=[8]",
     "--no-early-stopping",
 )
-OFTEN = ("--epochs", "3", "--cluster-every", "40", "--cluster-times", "12", "--checkpoint-every", "10")
+OFTEN = ("--epochs", "3", "--checkpoint-every", "10")
+CLUSTERED = ("--cluster-every", "40", "--cluster-times", "12")
+PAPER = ("--method", "cce-paper", "--cap", "1600", *CLUSTERED)
 TRAINED = {  # options of `cce train`
-    "cce": ("--cap", "1600", "--optimizer", "adam", "--threads", "1"),
-    "cce-sparse": ("--cap", "1600", "--sparse", "--optimizer", "rowwise_adagrad", "--lr", "0.05", "--threads", "2"),
-    "collide": ("--method", "collide", "--cap", "8000", "--optimizer", "adam", "--threads", "1"),
-    "dhe": ("--method", "dhe", "--cap", "1600", "--optimizer", "adam", "--threads", "2"),
-    "hash": ("--method", "hash", "--cap", "1600", "--optimizer", "sgd", "--threads", "1"),
+    "cce": ("--cap", "1600", "--threads", "1"),
+    "cce-refits": ("--cap", "1600", "--refits", "3", "--refit-network", "always", "--threads", "1"),
+    "cce-paper": (*PAPER, "--threads", "1"),
+    "cce-sparse": (*PAPER, "--sparse", "--optimizer", "rowwise_adagrad", "--lr", "0.05", "--threads", "2"),
+    "collide": ("--method", "collide", "--cap", "8000", *CLUSTERED, "--threads", "1"),
+    "dhe": ("--method", "dhe", "--cap", "1600", "--threads", "2"),
+    "hash": ("--method", "hash", "--cap", "1600", "--optimizer", "sgd", "--lr", "0.1", "--threads", "1"),
 }
 RECIPE = """
 [data]
@@ -68,7 +72,7 @@ cluster_every = 30
 checkpoint_every = 10
 
 [sweep]
-methods = ["full", "cce"]
+methods = ["full", "cce-paper"]
 caps = [800]
 seeds = [0]
 

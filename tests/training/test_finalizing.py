@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+import cce
 from cce.embeddings import Finalizable
 from cce.run_folder import RunFolder
 from cce.training import Trainer, finalizing, table_events
@@ -212,3 +214,21 @@ def test_killed_processes_end_with_the_same_bits(whole, data, tmp_path):
     assert done.returncode == -signal.SIGKILL, done.stderr
     Trainer.resume(out).run()
     assert content(out) == content(whole[0])
+
+
+def test_hashed_ids_train_though_they_come_in_any_order(tmp_path):
+    """`--hash-ids`: ids are hashes, so that frequent ones lie anywhere; labels follow the user alone."""
+    rng = np.random.default_rng(0)
+    users = rng.zipf(1.3, 12_000) % 400
+    labels = rng.random(len(users)) < np.where(users % 2, 0.85, 0.15)
+    lines = [f"{int(label)},user-{user},{rng.integers(9)}" for label, user in zip(labels, users, strict=True)]
+    (tmp_path / "clicks.csv").write_text("\n".join(["click,user,item", *lines]) + "\n")
+    words = {"label": "click", "categorical": ["user", "item"], "hash_ids": 12, "split": "random"}
+    data = cce.prepare(tmp_path / "clicks.csv", tmp_path / "data", progress=False, **words)
+    counts = data.count_ids("train")["user"]
+    assert counts[: len(counts) // 2].sum() > 0 < counts[len(counts) // 2 :].sum()
+    record = Trainer(tiny_config(data.path, **CCE, epochs=3, refits=0, cap=None), tmp_path / "run").run()
+    assert any(table.method == "cce" for table in record.tables)
+    mean = labels.mean()
+    constant = -(mean * np.log(mean) + (1 - mean) * np.log(1 - mean))
+    assert record.scores["bce"] < constant - 0.15  # who knew the users would have 0.42
