@@ -253,12 +253,6 @@ def half_width(values: list[float], mean: float) -> float:
     return student_t(len(values) - 1) * statistics.stdev(values, mean) / math.sqrt(len(values))
 
 
-def deviation(values: Iterable[float]) -> float | None:
-    """The standard deviation of the finite `values`; None of fewer than two."""
-    finite = [value for value in values if math.isfinite(value)]
-    return statistics.stdev(finite) if len(finite) > 1 else None
-
-
 def student_t(freedom: int) -> float:
     """The 97.5 % point of Student's t; beyond the table by the first terms of its series, within 0.2 %."""
     if freedom <= len(STUDENT_T):

@@ -92,7 +92,6 @@ def _section(section: Section) -> str:
         _figures(scores, group),
         part("Summary", section.summary.as_html()) if section.summary.rows else "",
         part("Over seeds", section.sentences_as_html()) if section.comparisons else "",
-        part("Columns", section.columns.as_html()) if section.columns.rows else "",
         part("Options that differ", section.settings.as_html()) if section.settings.rows else "",
         part("Not finished", live_table(group).as_html()) if group.live else "",
         part("Training", _budgets(training) + _figures(training, group)) if training else "",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cce_lab.report.factors import Kind
 from cce_lab.report.groups import FULL, WORDS, group_records
-from cce_lab.report.overview import columns_table, settings_table
+from cce_lab.report.overview import settings_table
 from cce_lab.report.plots import plots_of
 from cce_lab.report.significance import comparisons, meaning
 from cce_lab.report.tables import factor_table, ledger_table, summary_table
@@ -39,7 +39,6 @@ class Section:
     caution: str  # what speaks against a comparison: full tables that were not done, code that changed; or nothing
     factors: Table
     summary: Table
-    columns: Table
     settings: Table
     ledger: Table
     plots: list[Plot]
@@ -50,7 +49,7 @@ class Section:
     @property
     def tables(self) -> tuple[Table, ...]:
         """Those that are written as files."""
-        return self.summary, self.factors, self.columns, self.settings, self.ledger
+        return self.summary, self.factors, self.settings, self.ledger
 
     def sentences_as_html(self) -> str:
         """The comparisons as a list."""
@@ -91,7 +90,6 @@ def _section(group: Group, styles: dict[str, Style], expected: dict[str, Any]) -
         " ".join(words for words in (caution(group), mixed_code(group)) if words),
         factor_table(group, expected),
         summary_table(group),
-        columns_table(group),
         settings_table(group),
         ledger_table(group),
         plots_of(group, mine, expected),

@@ -1,4 +1,4 @@
-"""A table as data: what it shows, what it sorts by, and the same as CSV, Markdown, LaTeX and HTML."""
+"""A table as data: what it shows, what it sorts by, and the same as CSV, Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -13,53 +13,6 @@ from cce.text import format_markdown, format_ratio, format_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-ESCAPES = str.maketrans(
-    {
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": "$<$",
-        ">": "$>$",
-        "|": "$|$",
-        "×": r"$\times$",
-        "±": r"$\pm$",
-        "−": "$-$",
-        "≥": r"$\geq$",
-        "≤": r"$\leq$",
-        "≈": r"$\approx$",
-        "–": "--",
-        "…": r"\dots{}",
-        "†": r"$^\dagger$",
-        "[": "{[}",  # at the start of a row it would be an option of the line break before
-        "*": "{*}",  # the same
-        "\n": " ",
-    }
-)
-FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}"
-
-
-def escape_latex(text: str) -> str:
-    """The text as LaTeX prints it."""
-    return text.translate(ESCAPES)
-
-
-def latex_tabular(headers: Sequence[str], rows: Sequence[Sequence[str]], *, kinds: str) -> str:
-    """A tabular of cells that are LaTeX already; `kinds` has a letter for each column, l or r."""
-    lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", _row(headers), r"\midrule"]
-    return "\n".join([*lines, *map(_row, rows), r"\bottomrule", r"\end{tabular}"])
-
-
-def latex_float(kind: str, body: str, *, caption: str, label: str) -> str:
-    """A `table`, shrunk to the width of the text if it is wider, or a `figure`, with caption and label."""
-    words = rf"\caption{{{escape_latex(caption)}}}" + "\n" + rf"\label{{{label}}}"
-    inner = f"{words}\n{FIT}{{\n{body}}}" if kind == "table" else f"{body}\n{words}"
-    return f"\\begin{{{kind}}}\n\\centering\n{inner}\n\\end{{{kind}}}"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
 
 
 @dataclass(frozen=True)
@@ -79,7 +32,6 @@ class Cell:
     value: Any
     text: str = ""
     about: str = ""
-    is_best: bool = False  # printed bold
 
     def __str__(self) -> str:
         if self.text or self.value is None or (isinstance(self.value, float) and not math.isfinite(self.value)):
@@ -121,16 +73,8 @@ class Table:
         """The columns that are shown."""
         indices = self._shown()
         headers = [_bar_free(self.columns[index].name) for index in indices]
-        rows = [[_markdown_cell(row[index]) for index in indices] for row in self.rows]
+        rows = [[_bar_free(str(row[index])) for index in indices] for row in self.rows]
         return format_markdown(headers, rows, num_left=self._num_left()) + "\n"
-
-    def as_latex(self) -> str:
-        """The same as a tabular; it needs the package booktabs."""
-        indices = self._shown()
-        headers = [escape_latex(self.columns[index].name) for index in indices]
-        rows = [[_latex_cell(row[index]) for index in indices] for row in self.rows]
-        kinds = "".join("l" if self.columns[index].is_text else "r" for index in indices)
-        return latex_tabular(headers, rows, kinds=kinds) + "\n"
 
     def as_html(self) -> str:
         """The same, to be sorted by the page's script; everything is escaped."""
@@ -180,16 +124,6 @@ def _data(cell: Cell, column: Column) -> str:
 def _plain(value: Any) -> Any:
     """What is not a number is nothing."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _markdown_cell(cell: Cell) -> str:
-    text = _bar_free(str(cell))
-    return f"**{text}**" if cell.is_best else text
-
-
-def _latex_cell(cell: Cell) -> str:
-    text = escape_latex(str(cell))
-    return rf"\textbf{{{text}}}" if cell.is_best else text
 
 
 def _bar_free(text: str) -> str:

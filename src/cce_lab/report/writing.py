@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.checks import check_choice
 from cce.files import write_together
 from cce_lab.report.overview import overview_table
 from cce_lab.report.page import make_page
-from cce_lab.report.paper import FORMATS, as_latex, as_markdown, scores_table
 from cce_lab.report.reading import collect
 from cce_lab.report.sections import make_sections
 from cce_lab.report.tables import environment_table
@@ -25,6 +23,9 @@ if TYPE_CHECKING:
     from cce_lab.report.vega import Plot
 
     Write = Callable[[Path, str | bytes], None]
+
+
+PAGE = "index.html"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Report:
     @property
     def page(self) -> Path:
         """The HTML page, which is written where figures can be drawn."""
-        return self.folder / "index.html"
+        return self.folder / PAGE
 
     def figure_names(self, section: int = 0) -> list[str]:
         """Names of the figures of a section."""
@@ -92,24 +93,18 @@ class Report:
         return "".join(parts) + f"<p>{escape(str(self.page))}</p>"
 
 
-def make_report(
-    *runs: Path | str,
-    out: Path | str | None = None,
-    format: str = "html",  # noqa: A002 - the shell's name
-    figures: bool = True,
-) -> Report:
+def make_report(*runs: Path | str, out: Path | str | None = None, figures: bool = True) -> Report:
     """Write the report of runs, as `cce report` does, and return it: its tables as rows, its figures to be shown.
 
     runs: files of records (.jsonl), or folders of sweeps and runs.
     out: the folder of the report (default: report, inside the first of `runs`, or beside it if that is a file).
-    format: `html`, or a document for a paper: `latex` or `markdown`.
     figures: write files of all figures as well.
     """
     if not runs:
         raise ValueError("runs must name at least one folder or file of records, got none.")
     paths = [Path(run) for run in runs]
     folder = default_folder(paths[0]) if out is None else Path(out)
-    return write_report(collect(paths), folder, form=format, figures=figures)
+    return write_report(collect(paths), folder, figures=figures)
 
 
 def default_folder(runs: Path) -> Path:
@@ -117,58 +112,34 @@ def default_folder(runs: Path) -> Path:
     return (runs if runs.is_dir() else runs.parent) / "report"
 
 
-def write_report(
-    found: Collected, out: Path, *, form: str = "html", figures: bool = True, reload_seconds: float | None = None
-) -> Report:
-    """Write everything to `out`; without vl-convert no figures and no page.
-
-    form: one of `FORMATS`: a page, or a document for a paper.
-    """
-    check_choice("format", form, FORMATS)
-    sections, kinds = make_sections(found), FORMATS[form]
+def write_report(found: Collected, out: Path, *, figures: bool = True, reload_seconds: float | None = None) -> Report:
+    """Write everything to `out`; without vl-convert no figures and no page."""
+    sections = make_sections(found)
     with write_together() as write:
-        paths = _write_tables(found, sections, out / "tables", kinds.tables, write)
-        pictures = _write_figures(sections, out / "figures", kinds.figures, write) if figures and can_draw() else []
-        if form != "html" or can_draw():
-            page = out / kinds.document
-            write(page, _document(form, found, sections, pictures, out, reload_seconds))
-            paths.insert(0, page)
+        paths = _write_tables(found, sections, out / "tables", write)
+        pictures = _write_figures(sections, out / "figures", write) if figures and can_draw() else []
+        if can_draw():
+            write(out / PAGE, make_page(found, sections, reload_seconds=reload_seconds))
+            paths.insert(0, out / PAGE)
     return Report(out, tuple(sections), (*paths, *pictures), found)
 
 
-def _document(
-    form: str,
-    found: Collected,
-    sections: list[Section],
-    pictures: list[Path],
-    out: Path,
-    reload_seconds: float | None,
-) -> str:
-    if form == "html":
-        return make_page(found, sections, reload_seconds=reload_seconds)
-    names = [path.relative_to(out).as_posix() for path in pictures if path.suffix != ".png"]
-    return as_latex(sections, names) if form == "latex" else as_markdown(sections, names)
-
-
-def _write_tables(
-    found: Collected, sections: list[Section], folder: Path, kinds: Sequence[str], write: Write
-) -> list[Path]:
+def _write_tables(found: Collected, sections: list[Section], folder: Path, write: Write) -> list[Path]:
     paths = []
-    tables = [table for section in sections for table in (scores_table(section.group), *section.tables) if table.rows]
+    tables = [table for section in sections for table in section.tables if table.rows]
     overview = overview_table([section.group for section in sections])
     for table in [*tables, *([overview] if overview.rows else []), environment_table(found.records)]:
-        texts = {"csv": table.as_csv, "md": table.as_markdown, "tex": table.as_latex}
-        for kind in kinds:
-            write(folder / f"{table.name}.{kind}", texts[kind]())
+        for kind, text in (("csv", table.as_csv()), ("md", table.as_markdown())):
+            write(folder / f"{table.name}.{kind}", text)
             paths.append(folder / f"{table.name}.{kind}")
     return paths
 
 
-def _write_figures(sections: list[Section], folder: Path, kinds: Sequence[str], write: Write) -> list[Path]:
+def _write_figures(sections: list[Section], folder: Path, write: Write) -> list[Path]:
     paths = []
     for section in sections:
         for plot in section.plots:
-            for kind in kinds:
+            for kind in ("svg", "png"):
                 title = f"{plot.title}: {section.group.title}"
                 path = folder / f"{section.group.slug}-{plot.name}.{kind}"
                 write(path, picture(plot.spec, title=title, kind=kind))

@@ -18,9 +18,7 @@ EXAMPLE = """examples:
   cce report runs/sweep
   cce report runs/clicks-cce runs/clicks-full --out report
   cce report results/kaggle.jsonl --json
-  cce report runs/sweep --watch 10
-  cce report runs/sweep --format latex > tables.tex"""
-FORMATS = ("html", "latex", "markdown")
+  cce report runs/sweep --watch 10"""
 SECONDS = 15.0
 
 
@@ -28,8 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "Make one HTML page that needs no network, figures (SVG, PNG) and tables (CSV, Markdown) from the "
-        "records of runs: scores against bytes and params, compression factors, training curves, clusterings, memory. "
-        "For papers: tables with booktabs and figures as PDF (latex), or one Markdown file, printed as well."
+        "records of runs: scores against bytes and params, compression factors, training curves, clusterings, memory."
     )
     parser.epilog = EXAMPLE
     parser.add_argument(
@@ -37,12 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out", type=Path, default=None, help="folder of the report (default: report, inside the first of RUNS)"
-    )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="html",
-        help="a page, or a document for a paper, which is printed too (default: %(default)s)",
     )
     parser.add_argument("--no-figures", action="store_true", help="write no files of figures")
     parser.add_argument(
@@ -63,25 +54,16 @@ def run(options: argparse.Namespace) -> None:
 
     figures = not options.no_figures
     if options.watch is None:
-        report = make_report(*options.runs, out=options.out, format=options.format, figures=figures)
+        report = make_report(*options.runs, out=options.out, figures=figures)
     else:
-        _check_watch(options)
+        if not options.watch > 0:
+            raise ValueError(f"watch must be a positive number of seconds, got {options.watch}.")
         tell = None if options.json else _print_progress
         report = watch(options.runs, options.out, seconds=options.watch, figures=figures, report=tell)
     if options.json:
         print(_as_json(report))
-    elif options.format != "html":
-        print(report.files[0].read_text(encoding="utf-8"), end="")
-        print(f"cce report: {len(report.files)} files in {report.folder}", file=sys.stderr)
     else:
         print(_as_text(report))
-
-
-def _check_watch(options: argparse.Namespace) -> None:
-    if not options.watch > 0:
-        raise ValueError(f"watch must be a positive number of seconds, got {options.watch}.")
-    if options.format != "html":
-        raise ValueError(f"watch must go with the format html, got {options.format!r}.")
 
 
 def _print_progress(found: Collected) -> None:

@@ -21,7 +21,7 @@ TABLES = {
     for name in (
         "environment",
         "overview",
-        *(f"clicks-dlrm-10-epochs-{n}" for n in ("scores", "summary", "factors", "ledger")),
+        *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors", "ledger")),
     )
 }
 PLOTS = (
@@ -55,30 +55,9 @@ def test_page_figures_and_tables(tmp_path):
     assert len(sections) == 1
 
 
-@pytest.mark.slow
-@needs_vega
-def test_for_latex_there_are_pdf_figures_and_a_document_that_includes_them(tmp_path):
-    paths = write_report(Collected(records=made_records(("cce",), (500,), (0, 1))), tmp_path, form="latex").files
-    assert names(tmp_path) == {"report.tex", "figures", "tables"}
-    assert {path.suffix for path in (tmp_path / "tables").iterdir()} == {".csv", ".tex"}
-    pictures = list((tmp_path / "figures").iterdir())
-    assert pictures
-    assert all(path.suffix == ".pdf" and path.read_bytes().startswith(b"%PDF") for path in pictures)
-    text = paths[0].read_text(encoding="utf-8")
-    assert all(f"{{figures/{path.name}}}" in text for path in pictures)
-
-
-def test_markdown_needs_no_vega_and_an_unknown_format_is_rejected(tmp_path, monkeypatch):
-    monkeypatch.setattr(vega, "find_spec", lambda name: None)
-    write_report(FOUND, tmp_path, form="markdown")
-    assert names(tmp_path) == {"report.md", "tables"}
-    with pytest.raises(ValueError, match="format must be one of html, latex, markdown"):
-        write_report(FOUND, tmp_path, form="word")
-
-
 def test_a_full_disk_is_told_by_name_and_leaves_the_old_report(tmp_path):
     with small_files(500), pytest.raises(OSError, match=rf"File too large: '{tmp_path}/new/.*'$"):
-        write_report(FOUND, tmp_path / "new", form="markdown", figures=False)
+        write_report(FOUND, tmp_path / "new", figures=False)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -112,13 +112,3 @@ def test_it_does_without_torch(sweep):
     code += "sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-
-
-def test_latex_is_all_that_stdout_holds(sweep, capsys):
-    assert main(["report", str(sweep), "--format", "latex", "--no-figures"]) == 0
-    out, err = capsys.readouterr()
-    assert out == (sweep / "report" / "report.tex").read_text(encoding="utf-8")
-    assert "cce (cap 8,000) is worse than full in 3 of 3 seeds" in out
-    assert err.startswith("cce report: ")
-    assert main(["report", str(sweep), "--format", "latex", "--watch"]) == 2
-    assert "watch must go with the format html, got 'latex'." in capsys.readouterr().err

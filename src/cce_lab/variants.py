@@ -1,0 +1,252 @@
+"""Variants of the paper's CCE, most of them from its appendix "What didn't work", as methods of their own.
+
+`cce_lab.methods` registers them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cce.clustering import CircularQuantizer, ResidualQuantizer, piece_size
+from cce.embeddings import ClusteredEmbedding, CodebookShape, rules, whole
+from cce.indexing import IdCounts, IndexModule, blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from cce.clustering import ClusterSettings, Source
+    from cce.embeddings import Learned, Shapes, StagedClustering
+
+
+class CircularEmbedding(ClusteredEmbedding):
+    """CCE whose columns are clustered by the others; their pointers become alike ("table collapse")."""
+
+    method = "cce-circular"
+
+    def quantizer(self, settings: ClusterSettings) -> CircularQuantizer:
+        """Every column's ids are grouped by what the other columns say of them."""
+        return CircularQuantizer(self.num_columns, self.num_rows, settings)
+
+
+class SummedEmbedding(ClusteredEmbedding):
+    """CCE whose pieces are as wide as the vectors and add up; each column is clustered by what others leave over."""
+
+    method = "cce-sum"
+
+    @classmethod
+    def shape_of(cls, embedding_dim: int, arguments: Mapping[str, Any]) -> CodebookShape:
+        """Tables of full width."""
+        return super().shape_of(embedding_dim, arguments)._replace(width=embedding_dim)
+
+    def quantizer(self, settings: ClusterSettings) -> ResidualQuantizer:
+        """Every codebook is fitted to what the ones before it leave over."""
+        return ResidualQuantizer(self.num_columns, self.num_rows, settings)
+
+
+class HelpersEmbedding(ClusteredEmbedding):
+    """CCE with `num_helpers` helper tables in each column; the paper has 1, and saw no effect of more."""
+
+    method = "cce-helpers"
+    option_checks = rules(**ClusteredEmbedding.option_checks, num_helpers=whole(0))
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, *, num_helpers: int = 2, **options: Any) -> None:
+        del num_helpers  # `shape_of` has it
+        super().__init__(num_embeddings, embedding_dim, **options)
+
+    @classmethod
+    def shape_of(cls, embedding_dim: int, arguments: Mapping[str, Any]) -> CodebookShape:
+        """So many tables in each column, and the clustered one."""
+        shape = super().shape_of(embedding_dim, arguments)
+        return shape._replace(num_tables=1 + arguments["num_helpers"])
+
+
+class CountedEmbedding(ClusteredEmbedding):
+    """CCE that counts the ids of training, for `settings` that sample or weigh by frequency."""
+
+    method = "cce-counts"
+    counts: IdCounts
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, **options: Any) -> None:
+        super().__init__(num_embeddings, embedding_dim, **options)
+        self.counts = IdCounts(self.assignments.num_learned)
+
+    @property
+    def keeps_counts(self) -> bool:
+        """Whether there is an id to count."""
+        return self.can_cluster
+
+    def count(self, ids: Tensor) -> None:
+        """Count the ids of training."""
+        if self.keeps_counts and self.training and torch.is_grad_enabled():
+            self.counts.add(ids.reshape(-1), ignored=self.padding_idx)
+
+    def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> StagedClustering:
+        """Cluster by the counts so far, unless others are given."""
+        return super().stage(counts=self.counts.counts if counts is None else counts, generator=generator)
+
+    @classmethod
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """A counter for each id that learns."""
+        shapes = super().shapes(num_embeddings, embedding_dim, arguments)
+        return replace(shapes, num_counts=shapes.pointers[0])
+
+
+class ResidualHelpersEmbedding(ClusteredEmbedding):
+    """CCE whose helper rows begin at the mean of what a clustering left over of the ids that hash to them."""
+
+    method = "cce-residual-helpers"
+
+    def start_helpers(self, learned: Learned, source: Source) -> None:
+        """One pass over all ids, block by block."""
+        helpers = learned.tables[:, 1]  # (num_columns, num_rows, width)
+        sums, counts = torch.zeros_like(helpers), torch.zeros_like(helpers[..., :1])
+        size = min(self.settings.block_size, piece_size(self.embedding_dim))
+        for ids in blocks(learned.pointers.num_ids, size):
+            rows = learned.helper(ids.to(sums.device))  # (n, num_columns)
+            found = learned.vectors(ids, learned.pointers.read(ids), self.embedding_dim)
+            left = (source(ids).to(sums) - found).view(len(ids), self.num_columns, self.width)
+            for column in range(self.num_columns):
+                sums[column].index_add_(0, rows[:, column], left[:, column])
+                counts[column].index_add_(0, rows[:, column], torch.ones_like(left[:, column, :1]))
+        helpers.copy_(sums / counts.clamp(min=1))
+
+
+class ResizedEmbedding(ClusteredEmbedding):
+    """CCE with tables of another shape from some clustering on."""
+
+    @property
+    @abstractmethod
+    def later_shape(self) -> CodebookShape:
+        """The shape from then on."""
+
+    def become(self, learned: Learned) -> None:
+        """Take the new shape first; the codebook keeps its memory if it keeps its size."""
+        self._resize(CodebookShape(*learned.tables.shape))
+        super().become(learned)
+
+    def _resize(self, shape: CodebookShape) -> None:
+        num_hashes = shape.num_columns * (shape.num_tables - 1)
+        if (num_hashes, shape.num_rows) != (self.helper.num_hashes, self.helper.num_rows):
+            self.helper.num_hashes, self.helper.num_rows = num_hashes, shape.num_rows
+            self.helper.seeds = self.helper.seeds[:num_hashes].clone()
+        if self.codebook.shape != shape.matrix:
+            self.codebook.data = self.codebook.new_empty(shape.matrix)
+        self.codebook_shape = shape
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """A checkpoint may be of the later shape."""
+        codebook, seeds = state_dict.get(prefix + "codebook"), state_dict.get(prefix + "helper.seeds")
+        later = self.later_shape
+        num_hashes = later.num_columns * (later.num_tables - 1)
+        if codebook is not None and seeds is not None and (len(codebook), len(seeds)) == (later.matrix[0], num_hashes):
+            self._resize(later)
+            self.assignments.resize(later.num_rows)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class FirstRowsEmbedding(ResizedEmbedding):
+    """CCE whose tables have `first_factor` times `num_rows` rows until the first clustering."""
+
+    method = "cce-first-rows"
+    option_checks = rules(**ResizedEmbedding.option_checks, first_factor=whole(1))
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, *, first_factor: int = 4, **options: Any) -> None:
+        super().__init__(num_embeddings, embedding_dim, **options)
+        self.later_rows = self.num_rows // first_factor
+
+    @classmethod
+    def shape_of(cls, embedding_dim: int, arguments: Mapping[str, Any]) -> CodebookShape:
+        """The larger tables of the start."""
+        shape = super().shape_of(embedding_dim, arguments)
+        return shape._replace(num_rows=arguments["first_factor"] * shape.num_rows)
+
+    @classmethod
+    def size_for_budget(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The budget is for what is served: the tables after the first clustering."""
+        return super().size_for_budget(num_embeddings, embedding_dim, num_params, dict(options) | {"first_factor": 1})
+
+    @property
+    def later_shape(self) -> CodebookShape:
+        """Tables of `num_rows` rows."""
+        return self.codebook_shape._replace(num_rows=self.later_rows)
+
+    @property
+    def next_shape(self) -> CodebookShape:
+        """The same: the first clustering makes them so."""
+        return self.later_shape
+
+
+class SettlingEmbedding(ResizedEmbedding):
+    """CCE without helpers, and with twice the rows, from clustering `settle_after` on; it is not clustered again.
+
+    The paper's text speaks of it as "Step 3, where we follow the CE concat method"; its Algorithm 3 keeps the helpers.
+    """
+
+    method = "cce-settle"
+    option_checks = rules(**ResizedEmbedding.option_checks, settle_after=whole(1))
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, *, settle_after: int = 1, **options: Any) -> None:
+        super().__init__(num_embeddings, embedding_dim, **options)
+        self.settle_after = settle_after
+        self.clusterings = ClusteringCount()
+
+    @property
+    def later_shape(self) -> CodebookShape:
+        """One table for each column, with the rows of both."""
+        columns, tables, rows, width = self.codebook_shape
+        return CodebookShape(columns, 1, tables * rows, width)
+
+    @property
+    def next_shape(self) -> CodebookShape:
+        """As it is until the clustering at which it settles."""
+        return self.later_shape if int(self.clusterings.count) + 1 >= self.settle_after else self.codebook_shape
+
+    @property
+    def can_cluster(self) -> bool:
+        """Until it has settled."""
+        return super().can_cluster and self.num_helpers > 0
+
+    def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> StagedClustering:
+        """A clustering, of which the last makes the table settle."""
+        if not self.num_helpers:
+            raise ValueError(f"settle_after={self.settle_after} clusterings were made: the table has settled.")
+        return super().stage(counts=counts, generator=generator)
+
+    def become(self, learned: Learned) -> None:
+        """Count the clustering."""
+        super().become(learned)
+        self.clusterings.count += 1
+
+    @classmethod
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """With the number of clusterings."""
+        return replace(super().shapes(num_embeddings, embedding_dim, arguments), num_counts=1)
+
+
+class ClusteringCount(IndexModule):
+    """The number of clusterings of a table so far, saved with it."""
+
+    index_state = ("count",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = torch.zeros(1, dtype=torch.int32, device="cpu")
+
+
+VARIANTS = (
+    CircularEmbedding,
+    CountedEmbedding,
+    FirstRowsEmbedding,
+    HelpersEmbedding,
+    ResidualHelpersEmbedding,
+    SettlingEmbedding,
+    SummedEmbedding,
+)
