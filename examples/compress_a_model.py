@@ -30,17 +30,22 @@ class DLRM(nn.Module):
 def main() -> None:
     model = DLRM(num_dense=4, dim=16)
     print("Plan:")
-    print(cce.compress(model, method="cce-paper", compression=100, dry_run=True))
+    print(cce.compress(model, dry_run=True))
 
-    cce.compress(model, method="cce-paper", compression=100, seed=0)
-    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.01)  # made after compress, not before
+    cce.compress(model, seed=0)
+    optimizer = cce.optim.Adagrad(model, lr=0.01)  # made after compress, not before
 
     g = torch.Generator().manual_seed(0)
     ids = torch.stack([torch.randint(0, size, (64,), generator=g) for size in VOCABULARIES.values()], dim=1)
-    model(torch.randn(64, 4, generator=g), ids).square().mean().backward()
-    optimizer.step()
-    print("\nCompressed, after one step:")
+    dense, labels = torch.randn(64, 4, generator=g), torch.randint(2, (64,), generator=g).float()
+    for _ in range(5):  # an id has a row from its second occurrence on
+        optimizer.zero_grad()
+        nn.functional.binary_cross_entropy_with_logits(model(dense, ids), labels).backward()
+        optimizer.step()
+    print("\nCompressed, after five steps:")
     print(cce.summary(model, optimizer))
+    print("\nFinalized:")
+    print(cce.finalize(model, seed=0))
 
 
 if __name__ == "__main__":

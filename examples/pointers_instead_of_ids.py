@@ -26,7 +26,7 @@ class CodebookOnly(nn.Module):
 
 
 def main() -> None:
-    table = cce.create_embedding("cce", 100_000, 16, cap=4_000, seed=0)
+    table = cce.create_embedding("cce-paper", 100_000, 16, cap=4_000, seed=0)
     table.cluster(generator=torch.Generator().manual_seed(0))
     ids = torch.randint(0, 100_000, (4_096,), generator=torch.Generator().manual_seed(1))
 

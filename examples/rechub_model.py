@@ -1,4 +1,4 @@
-"""torch-rechub: its trainers make their optimizer themselves, so compress the model first."""
+"""torch-rechub: its trainers make their optimizer themselves, so compress first and give them one of ours."""
 
 import torch
 from torch_rechub.basic.features import DenseFeature, SparseFeature
@@ -6,18 +6,6 @@ from torch_rechub.models.ranking import WideDeep
 from torch_rechub.trainers import CTRTrainer
 
 import cce
-
-
-class ClusteringTrainer(CTRTrainer):
-    """torch-rechub's trainer, with a clustering after every epoch but the last."""
-
-    def train_one_epoch(self, data_loader, log_interval=10):
-        result = super().train_one_epoch(data_loader, log_interval)
-        self.epochs_done = getattr(self, "epochs_done", 0) + 1
-        if self.epochs_done < self.n_epoch:
-            events = cce.ClusterSchedule(self.model, self.optimizer, every=1, seed=self.epochs_done).cluster()
-            print(f"clustered {len(events)} tables; pointers moved: {events[0].churn:.0%}")
-        return result
 
 
 class Clicks(torch.utils.data.Dataset):
@@ -40,10 +28,11 @@ def main() -> None:
     sparse = [SparseFeature(name, vocab_size=8_000, embed_dim=16) for name in ("user", "item")]
     network = {"dims": [16], "dropout": 0, "activation": "relu"}
     model = WideDeep(sparse, [*sparse, DenseFeature("age")], mlp_params=network)
-    plan = cce.compress(model, method="cce-paper", cap=4_000, seed=0)
-    print(f"{len(plan.compressed)} tables compressed, {plan.total.compression:.0f} times fewer parameters")
-    trainer = ClusteringTrainer(model, optimizer_params={"lr": 0.01}, n_epoch=2, device="cpu")
+    plan = cce.compress(model, seed=0)
+    print(f"{len(plan.compressed)} tables compressed")
+    trainer = CTRTrainer(model, optimizer_fn=cce.optim.Adam, optimizer_params={"lr": 0.01}, n_epoch=2, device="cpu")
     trainer.fit(torch.utils.data.DataLoader(Clicks(), batch_size=100))
+    print(cce.finalize(model, seed=0))
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ class Classifier(nn.Module):
 
 def main() -> None:
     g = torch.Generator().manual_seed(0)
-    words = cce.create_embedding("cce", NUM_WORDS, 32, compression=50, generator=g)  # instead of nn.Embedding
+    words = cce.create_embedding("cce", NUM_WORDS, 32, generator=g)  # instead of nn.Embedding
     model = Classifier(words)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = cce.optim.Adam(model, lr=0.01)
 
     ids = torch.randint(0, NUM_WORDS, (256, 12), generator=g)
     labels = ids[:, 0] % NUM_CLASSES
@@ -35,7 +35,8 @@ def main() -> None:
         optimizer.step()
         losses.append(loss.item())
     print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f}")
-    print(cce.summary(model, optimizer))
+    print(cce.finalize(model, seed=0))
+    print(cce.summary(model))
 
 
 if __name__ == "__main__":

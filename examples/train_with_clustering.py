@@ -1,4 +1,4 @@
-"""Cluster on the way: synthetic clicks with hidden clusters, hashing and CCE at the same budget, and the oracle."""
+"""The paper's algorithm on clicks with hidden clusters: hashing and clustering at one budget, and the oracle."""
 
 import torch
 from torch import nn
@@ -49,8 +49,8 @@ def main() -> None:
         model = train(method, world.vocabulary_sizes, clicks)
         with torch.no_grad():
             bce = binary_cross_entropy_with_logits(model(test.ids), test.labels).item()
-        print(f"{method:7} {cce.summary(model).total.num_params:,} params  BCE {bce:.4f}")
-    print(f"oracle  {'':14}BCE {test.oracle_bce:.4f}")
+        print(f"{method:9} {cce.summary(model).total.num_params:,} params  BCE {bce:.4f}")
+    print(f"oracle    {'':14}BCE {test.oracle_bce:.4f}")
 
 
 if __name__ == "__main__":

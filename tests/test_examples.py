@@ -31,6 +31,7 @@ def test_every_example_is_tested():
         "compress_a_model.py",
         "fuxictr_model.py",
         "ours.py",  # by tests/test_plugins.py
+        "own_loop.py",
         "own_method.py",
         "own_model.py",
         "pointers_instead_of_ids.py",
@@ -50,14 +51,25 @@ def test_replacing_a_table_keeps_the_model_trainable(example):
 def test_clustering_comes_nearer_to_the_oracle_than_hashing(example):
     printed = example("train_with_clustering.py")
     score = {
-        name: float(value) for name, value in re.findall(r"^(\w+) +(?:[\d,]+ params  )?BCE (\d\.\d+)", printed, re.M)
+        name: float(value) for name, value in re.findall(r"^([\w-]+) +(?:[\d,]+ params  )?BCE (\d\.\d+)", printed, re.M)
     }
-    assert score.keys() == {"hash", "cce", "oracle"}
-    assert score["oracle"] < score["cce"] < score["hash"]
+    assert score.keys() == {"hash", "cce-paper", "oracle"}
+    assert score["oracle"] < score["cce-paper"] < score["hash"]
+
+
+def test_a_loop_of_ones_own_comes_near_to_the_full_table_in_a_tenth_of_its_bytes(example):
+    printed = example("own_loop.py")
+    found = re.findall(r"^(\w+) +test BCE (\d\.\d+) +([\d,]+) bytes", printed, re.M)
+    bce, nbytes = ({name: float(line[at].replace(",", "")) for name, *line in found} for at in (0, 1))
+    assert bce.keys() == {"full", "cce"}
+    assert bce["full"] < 0.6  # it has learned something
+    assert bce["cce"] < bce["full"] + 0.015
+    assert nbytes["cce"] < nbytes["full"] / 9
+    assert "the same scores: True" in printed
 
 
 def test_stored_pointers_give_the_same_vectors(example):
-    assert "the same vectors: True; 16,000 bytes instead of 416,096" in example("pointers_instead_of_ids.py")
+    assert "the same vectors: True; 16,000 bytes instead of 416,192" in example("pointers_instead_of_ids.py")
 
 
 def test_compressing_a_dlrm_shows_its_plan_first(example):
@@ -85,4 +97,4 @@ def test_a_model_from_a_file_is_trained(example):
 @pytest.mark.parametrize(("package", "name"), [("fuxictr", "fuxictr_model.py"), ("torch_rechub", "rechub_model.py")])
 def test_other_peoples_trainers_train_compressed_tables(example, package, name):
     pytest.importorskip(package, reason=f"{package} is not installed", exc_type=ImportError)
-    assert "2 tables compressed, 80 times fewer parameters" in example(name) or package == "torch_rechub"
+    assert "2 tables compressed" in example(name)

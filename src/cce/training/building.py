@@ -179,7 +179,7 @@ def _is_worth_refits(
     """Whether there are few enough tables with pointers, or rows enough for the ids that have them; and not too many.
 
     With many tables, each of which could explain a row, and few rows for each of their ids, refits are no better than
-    codes (docs/codes.md).
+    codes (docs/lifecycle.md).
     """
     planned = plan_tables(vocabularies, config.embedding_dim, **table_arguments(config)).tables
     learned = {table.name for table in planned if table.method == config.method}
