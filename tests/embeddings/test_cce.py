@@ -1,5 +1,7 @@
 """Both forms of a `cce` table under the contract: int8 rows while it trains, pointers and codebooks afterwards."""
 
+import copy
+
 import torch
 
 import cce
@@ -63,6 +65,30 @@ class TestInt8Rows(EmbeddingContract):
         row = int(table.row_map(torch.tensor([x])))
         return (table.rows.codes[row].float() * table.rows.scale).to(table.anchor.dtype)
 
+    def test_fits_a_trained_table_or_says_why_not(self):
+        weight = torch.randn(NUM_IDS, DIM, generator=generator(3))
+        table = self.table_class.from_table(weight, num_params=4000)
+        assert table.num_rows == 250
+        assert (table.to_dense() - weight).abs().max() <= table.rows.scale / 2 + 1e-6
+        table.finalize(generator=generator())
+        assert table.num_params == 4000
+        assert (table.to_dense() - weight).norm() < 0.7 * weight.norm()
+
+    def test_reset_parameters_draws_what_the_constructor_does(self):
+        ids, counts = self.ids(50), torch.full((NUM_IDS,), 2)
+        expected = cce.create_embedding("cce", NUM_IDS, DIM, seed=3)
+        state = copy.deepcopy(expected.state_dict())
+        expected.give_rows(counts)
+        tables = self.make(), finalized(self.make()), self.make(device="meta").to_empty(device="cpu")
+        for table in tables:
+            table.num_rows = 256
+            table.reset_parameters(generator(3))
+            for name, tensor in state.items():
+                assert torch.equal(table.state_dict()[name], tensor), name
+            assert (table.anchor.requires_grad, table.codebook.requires_grad) == (True, False)
+            table.give_rows(counts)
+            assert torch.equal(table(ids), expected(ids))
+
     test_num_params_and_bytes_are_exact = None  # these are of the compact form, which the table is sized for
     test_its_footprint_is_what_it_holds = None
     test_a_budget_is_met_from_below_and_nearly_spent = None
@@ -70,10 +96,8 @@ class TestInt8Rows(EmbeddingContract):
     test_a_budget_that_holds_the_full_table_gives_the_full_table = None
     test_a_budget_too_small_says_the_smallest_that_works = None
     test_any_sizes_and_budgets = None
-    test_fits_a_trained_table_or_says_why_not = None
     test_gradients_are_right_in_float64 = None  # the anchor's is the norm of those of rows
     test_sparse_gradients_equal_dense_ones = None
     test_vmap_and_functional_gradients = None
     test_torch_compile = None  # a lookup of rows that train is no part of a graph: below
-    test_reset_parameters_draws_what_the_constructor_does = None
     test_an_averaged_copy_of_the_model_keeps_its_index_state = None  # it is rejected: below

@@ -41,7 +41,7 @@ def test_a_table_that_cannot_cluster_is_not_clusterable():
 
 
 def test_the_tables_that_learn_while_they_train_are_clusterable_and_no_others():
-    assert {name for name, kind in METHODS.items() if issubclass(kind, cce.Clusterable)} == {"cce", "collide"}
+    assert {name for name, kind in METHODS.items() if issubclass(kind, cce.Clusterable)} == {"cce-paper", "collide"}
 
 
 def parametrized(table):
@@ -56,7 +56,7 @@ def normalized(table):
     parametrizations.weight_norm(table, "codebook")
 
 
-@pytest.mark.parametrize("method", ["cce", "collide"])
+@pytest.mark.parametrize("method", ["cce-paper", "collide"])
 @pytest.mark.parametrize("change", [parametrized, pruned, normalized])
 def test_a_codebook_that_is_computed_from_others_is_rejected_and_left_alone(method, change):
     table = cce.create_embedding(method, num_embeddings=200, embedding_dim=8, num_params=240, seed=0)

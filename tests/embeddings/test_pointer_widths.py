@@ -120,7 +120,7 @@ def test_lookups_and_gradients_are_those_of_plain_torch_before_and_after_a_clust
         assert torch.equal(found, expected)
         upstream = torch.randn(found.shape, generator=seeded(3))
         gradients = [torch.autograd.grad(vectors, table.codebook, upstream)[0] for vectors in (found, expected)]
-        torch.testing.assert_close(*gradients)
+        torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-4)  # hundreds of values, summed in another order
         pooled = cce.EmbeddingBag(table, mode="sum")(ids.view(300, 3))
         torch.testing.assert_close(pooled, expected.view(300, 3, DIM).sum(1))
         table.cluster(generator=seeded(1))

@@ -109,7 +109,7 @@ def test_a_compression_below_one_is_rejected(compression):
         cce.create_embedding("hash", 100, 8, compression=compression)
 
 
-@pytest.mark.parametrize("method", ["cce", "pq", "hash"])
+@pytest.mark.parametrize("method", ["cce-paper", "pq", "hash"])
 def test_more_rows_than_pointers_can_name_are_rejected(method):
     with pytest.raises(ValueError, match=r"num_rows must lie in \[1, 2\*\*31\), got \d+\."):
         cce.create_embedding(method, 2**40, 16, compression=100)

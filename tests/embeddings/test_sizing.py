@@ -29,7 +29,7 @@ def test_below_the_smallest_it_is_the_smallest_and_above_the_full_it_is_full():
     assert asked.within(1, "nbytes") == asked.smallest("nbytes")
     assert asked.within(1, "nbytes").sizes == {"num_rows": 1}
     paper = request("cce-paper")
-    assert paper.within(1, "nbytes").sizes == {"num_rows": 2, "num_learned": 0}
+    assert paper.within(1, "nbytes").sizes == {"num_rows": 1, "num_learned": 0}
     assert paper.within(10**9) == paper.full == asked.full
     assert (asked.full.method, asked.full.num_params, asked.full.nbytes) == ("full", 16_000, 64_000)
 
@@ -56,14 +56,17 @@ def test_a_table_of_its_usual_size_is_full_only_where_that_is_no_larger(measure)
     assert request(num_embeddings=8, **options).within(10**9, measure).method == "full"
 
 
-def test_a_total_below_the_smallest_is_rejected_and_a_cap_is_not():
-    with pytest.raises(ValueError, match="num_params must be at least 32 for method 'cce' of these sizes, got 3"):
+def test_a_limit_below_the_smallest_is_rejected_and_none_is_the_usual_size():
+    least = 64 + 500 + 16 * 12  # a row, pointers of one bit, and a map of bits and ranks
+    with pytest.raises(ValueError, match="num_params must be at least 16 for method 'cce' of these sizes, got 3"):
         request().for_budget(Budget(num_params=3))
-    with pytest.raises(ValueError, match="nbytes must be at least 512 for method 'cce' of these sizes, got 511"):
+    with pytest.raises(ValueError, match=f"nbytes must be at least {least} for method 'cce' of these sizes, got 511"):
         request().for_budget(Budget(nbytes=511))
-    assert request().for_budget(Budget(nbytes=512)).nbytes == 512
-    assert request().for_budget(Budget(cap=3)).num_params == 32
-    assert request().for_budget(Budget()).method == "full"
+    assert request().for_budget(Budget(nbytes=least)).nbytes == least
+    with pytest.raises(ValueError, match="cap must be at least 16 for method 'cce' of the table of 'user', got 3"):
+        request().for_budget(Budget(cap=3))
+    assert request().for_budget(Budget()).num_params == 256 * 16  # its usual size
+    assert request("cce-paper").for_budget(Budget()).method == "full"
 
 
 def test_a_size_that_is_given_as_an_option_is_rejected():

@@ -18,21 +18,22 @@ def table(method, device=None, seed=0, **options):
     return cce.create_embedding(method, NUM_IDS, DIM, seed=seed, device=device, **budget, **options)
 
 
-def collection(device=None, seed=0):
-    return cce.EmbeddingCollection(FEATURES, DIM, method="cce", cap=1600, seed=seed).to(device)
+def collection(device=None, seed=0, method="cce-paper"):
+    return cce.EmbeddingCollection(FEATURES, DIM, method=method, cap=1600, seed=seed).to(device)
 
 
 # -- the meta device ---------------------------------------------------------------------------------------------------
 
 
-def test_a_collection_made_on_the_meta_device_takes_over_a_state():
-    source, empty = collection(), collection("meta", seed=1)
+@pytest.mark.parametrize("method", ["cce", "cce-paper"])
+def test_a_collection_made_on_the_meta_device_takes_over_a_state(method):
+    source, empty = collection(method=method), collection("meta", seed=1, method=method)
     empty.load_state_dict(source.state_dict(), assign=True)
     ids = some_ids(300, 2, high=300)
     assert torch.equal(empty(ids), source(ids))
 
 
-@pytest.mark.parametrize("method", ["hash", "hash-embedding", "ce-concat", "ce-mult", "robe", "cce"])
+@pytest.mark.parametrize("method", ["hash", "hash-embedding", "ce-concat", "ce-mult", "robe", "cce-paper"])
 def test_seeds_that_are_not_there_are_named_and_not_read(method):
     empty = table(method, "meta")
     state = {name: value for name, value in table(method).state_dict().items() if "seeds" not in name}
@@ -52,7 +53,7 @@ def test_seeds_of_a_collection_that_are_not_there_are_named_and_not_read():
 
 def test_a_codebook_whose_memory_was_given_back_is_not_read():
     """As sharded training does with parameters between two steps."""
-    one, ids = table("cce"), some_ids(300)
+    one, ids = table("cce-paper"), some_ids(300)
     one(ids)
     one.codebook.data.untyped_storage().resize_(0)
     with pytest.raises(ValueError, match="codebook must have its 1600 values in memory, got a storage of 0 bytes"):
