@@ -32,7 +32,7 @@ OPTIONS = [
     *((kind.method, {}) for kind in VARIANTS),
     ("cce-paper", {"num_learned": 0}),
     ("cce-paper", {"num_learned": 5}),
-    ("cce", {"num_learned": 5, "share_tail": True}),
+    ("cce", {"num_columns": 2}),
     ("mixed-dim", {"temperature": 0.5}),
 ]
 every_option = pytest.mark.parametrize(("method", "options"), OPTIONS, ids=[f"{m} {o or ''}" for m, o in OPTIONS])
@@ -119,13 +119,15 @@ def test_a_cap_below_the_smallest_table_is_rejected_with_the_least_that_works(me
             plan(least - 1)
 
 
-def test_without_a_budget_tables_are_full():
+def test_without_a_budget_tables_are_of_their_usual_size_or_full():
     plan = plan_tables(SIZES, 16)
-    assert {table.method for table in plan.tables} == {"full"}
-    assert plan.num_params == sum(SIZES.values()) * 16
-    assert str(plan).count("no budget was given") == len(SIZES)
+    assert [table.method for table in plan.tables] == ["cce", "cce", "full"]
+    assert [table.num_params for table in plan.tables] == [256 * 16, 256 * 16, 7 * 16]
+    full = plan_tables(SIZES, 16, method="hash")
+    assert full.num_params == sum(SIZES.values()) * 16
+    assert str(full).count("no budget was given") == len(SIZES)
     assert "no budget" not in str(plan_tables(SIZES, 16, method="full"))
-    assert "no budget" not in str(plan_tables(SIZES, 16, compression=1))
+    assert "no budget" not in str(plan_tables(SIZES, 16, method="hash", compression=1))
 
 
 def test_the_rules_share_out_as_they_say():
@@ -163,7 +165,7 @@ def test_methods_by_name_and_by_rule():
     [
         ({"cap": 10, "nbytes": 10}, "give one of cap, num_params, nbytes and compression, got cap=10 and nbytes=10"),
         ({"cap": 0}, r"cap must lie in \[1"),
-        ({"num_params": 5}, "num_params must be at least 96, the smallest tables together, got 5"),
+        ({"num_params": 5}, "num_params must be at least 48, the smallest tables together, got 5"),
         ({"compression": 0.5}, "compression must be a finite number of at least 1, got 0.5"),
         ({"compression": math.nan}, "compression must be a finite number of at least 1, got nan"),
         ({"method": "magic"}, "method must be one of"),
@@ -225,25 +227,6 @@ def test_an_option_that_follows_from_the_budget_is_rejected():
         plan_tables({"a": 1000}, 4, method="hash", cap=100, options={"hash": {"num_rows": 7}})
 
 
-def test_pointers_are_planned_for_the_ids_that_have_them():
-    few = plan_tables({"a": 1000, "b": 1000}, 4, budget=Budget(cap=100, num_learned={"a": 10}))
-    assert [table.sizes.get("num_learned") for table in few.tables] == [10, None]
-    assert few.tables[1].nbytes - few.tables[0].nbytes == 990 * 4 // 2
-    assert few.num_params == plan_tables({"a": 1000, "b": 1000}, 4, cap=100).num_params
-
-
-def test_methods_without_pointers_do_not_mind_num_learned():
-    budget = Budget(cap=100, num_learned={"a": 10})
-    assert plan_tables({"a": 1000}, 4, method="hash", budget=budget).tables[0].sizes == {"num_rows": 25}
-
-
-def test_num_learned_of_no_feature_or_no_vocabulary_is_rejected():
-    with pytest.raises(ValueError, match="a name in num_learned must be one of a; got 'b'"):
-        plan_tables({"a": 1000}, 4, budget=Budget(cap=100, num_learned={"b": 10}))
-    with pytest.raises(ValueError, match=r"num_learned of 'a' must lie in \[0, 1001\), got 2000"):
-        plan_tables({"a": 1000}, 4, budget=Budget(cap=100, num_learned={"a": 2000}))
-
-
 def test_an_option_that_fits_no_budget_is_rejected_instead_of_a_full_table():
     with pytest.raises(ValueError, match="embedding_dim must be a multiple of num_columns, got embedding_dim=16 and"):
         plan_tables({"a": 1000}, 16, method="cce", cap=1000, options={"cce": {"num_columns": 3}})
@@ -289,11 +272,13 @@ def test_a_budget_means_the_same_in_a_plan_a_collection_and_a_compressed_model(m
 def test_a_budget_of_one_table_means_the_same_by_itself(budget):
     planned = plan_tables({"user": 10_000}, 16, **budget)
     table = cce.create_embedding("cce", 10_000, 16, **budget)
+    table.fit_to(torch.rand(10_000, 16))
+    cce.finalize(table)
     assert (table.num_params, table.nbytes) == (planned.num_params, planned.nbytes)
 
 
 def test_a_compression_is_of_all_tables_together_and_each_may_have_the_same_most():
-    plan = plan_tables({"user": 100_000, "item": 20_000, "day": 7}, 16, compression=100)
+    plan = plan_tables({"user": 100_000, "item": 20_000, "day": 7}, 16, method="hash", compression=100)
     assert [table.num_params for table in plan.tables] == [9_536, 9_536, 112]
     assert plan.total.compression == pytest.approx(100, rel=0.01)
 
@@ -303,12 +288,21 @@ def test_a_compression_is_of_all_tables_together_and_each_may_have_the_same_most
 
 @pytest.mark.parametrize("nbytes", [700, 5_000, 50_000, 200_000, 500_000, 1_500_000])
 def test_a_plan_in_bytes_chooses_rows_and_how_many_ids_have_learned_pointers(nbytes):
-    (table,) = plan_tables({"user": 50_000}, 16, nbytes=nbytes).tables
+    (table,) = plan_tables({"user": 50_000}, 16, method="cce-paper", nbytes=nbytes).tables
     assert 0.97 * nbytes < table.nbytes <= nbytes or nbytes < 1_000
     learned = table.sizes["num_learned"]
     assert learned == 50_000 or table.pointer_nbytes == pytest.approx(nbytes / 2, rel=0.2) or nbytes < 1_000
-    real = cce.create_embedding("cce", 50_000, 16, nbytes=nbytes)
+    real = cce.create_embedding("cce-paper", 50_000, 16, nbytes=nbytes)
     assert (real.nbytes, real.assignments.num_learned) == (table.nbytes, learned)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "num_rows"), [(50_000, 2), (100_000, 4), (110_500, 16), (215_000, 87), (10**6, 256)]
+)
+def test_bytes_of_cce_are_spent_on_the_width_of_pointers_and_then_on_rows(nbytes, num_rows):
+    (table,) = plan_tables({"user": 50_000}, 16, nbytes=nbytes).tables
+    assert table.nbytes <= nbytes
+    assert table.num_params == num_rows * 16
 
 
 def test_bytes_are_those_of_the_dtype():
@@ -318,47 +312,6 @@ def test_bytes_are_those_of_the_dtype():
     assert half.nbytes == half.plan.nbytes <= 40_000
 
 
-def test_how_many_ids_learn_is_kept_where_it_is_said():
-    budget = Budget(nbytes=100_000, num_learned={"user": 1_000})
-    (table,) = plan_tables({"user": 50_000}, 16, budget=budget).tables
-    assert table.sizes["num_learned"] == 1_000
-    assert 97_000 < table.nbytes <= 100_000
-
-
-def test_counts_are_those_of_features_that_there_are():
-    counts, sizes = {"a": torch.tensor([0, 9, 5, 1])}, {"a": 4, "b": 400}
-    planned = cce.plan_tables(sizes, 8, method="cce", nbytes=3_000, counts={"b": torch.arange(400).flip(0)})
-    assert planned.tables[1].sizes["num_learned"] == 395
-    with pytest.raises(ValueError, match=r"a name in counts must be one of b; got 'a'"):
-        cce.plan_tables({"b": 400}, 8, cap=320, counts=counts)
-    with pytest.raises(ValueError, match=r"counts of 'a' must have shape \(5,\), got \(4,\)\."):
-        cce.plan_tables({"a": 5, "b": 400}, 8, cap=320, counts=counts)
-    with pytest.raises(TypeError, match="counts of 'a' must be a Tensor, got"):
-        cce.plan_tables(sizes, 8, cap=320, counts={"a": [1, 2, 3, 4]})
-    with pytest.raises(ValueError, match="give counts or num_learned of a budget, got counts and"):
-        cce.plan_tables(sizes, 8, budget=cce.Budget(cap=320, num_learned={"b": 7}), counts=counts)
-
-
-def test_bytes_are_spent_on_pointers_and_rows_and_not_on_full_tables():
-    """With the learned ids given: every table has its pointers and `max_rows`, and more would be no better."""
-    sizes, learned = (
-        {"large": 100_000, "middle": 20_000, "small": 3_000},
-        {"large": 40_000, "middle": 10_000, "small": 2_000},
-    )
-    options = {"cce": {"num_columns": 4, "max_rows": 256}}
-
-    def plan(nbytes):
-        found = plan_tables(sizes, 16, budget=Budget(nbytes=nbytes, num_learned=learned), options=options)
-        assert found.nbytes <= nbytes
-        return {table.name: table.sizes.get("num_rows", "full") for table in found.tables}
-
-    pointers = 4 * sum(learned.values())
-    assert plan(pointers + 3 * 16_384 + 2_000) == {"large": 256, "middle": 256, "small": 256}
-    some = plan(pointers - 4 * 40_000 // 2 + 3 * 16_384)  # half a byte is left for each pointer of the largest
-    assert some == {"large": 16, "middle": 256, "small": 256}
-    assert plan(pointers + 3 * 16_384 + 10**9) == {"large": 256, "middle": 256, "small": 256}
-
-
 @pytest.mark.parametrize(("cap", "num_rows"), [(500, 15), (2_400, 75)])
 def test_first_rows_do_not_change_what_a_cap_gives_after_the_first_clustering(cap, num_rows):
     method = FirstRowsEmbedding.method
@@ -366,11 +319,3 @@ def test_first_rows_do_not_change_what_a_cap_gives_after_the_first_clustering(ca
     assert table.sizes["num_rows"] == num_rows
     assert table.num_params == 4 * num_rows * 2 * 16  # until then
     assert cce.create_embedding(method, 6_000, 16, num_params=cap).later_rows == num_rows
-
-
-def test_bytes_of_codes_are_shared_out_as_bytes():
-    """Codes of one byte for all ids fit into a quarter of the bytes, also if it is given which ids have their own."""
-    budget = Budget(nbytes=170_000, num_learned={"user": 6_041, "film": 3_500})
-    found = plan_tables({"user": 6_041, "film": 3_684}, 16, method="quantized", budget=budget)
-    assert [table.method for table in found.tables] == ["quantized", "quantized"]
-    assert found.num_params > 0.98 * (6_041 + 3_684) * 16

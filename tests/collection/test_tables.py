@@ -18,11 +18,11 @@ from helpers.linear_tables import seeded
 from helpers.variants import registered  # noqa: F401
 
 FEATURES = {"user": 700, "item": 300, "day": 7}
-METHODS = {"user": "cce", "item": "robe", "day": "hash"}
+METHODS = {"user": "cce-paper", "item": "robe", "day": "hash"}
 DIM = 16
 
 
-def make(method="cce", **options):
+def make(method="cce-paper", **options):
     return EmbeddingCollection(FEATURES, DIM, method=method, **{"seed": 0, "budget": Budget(compression=4), **options})
 
 
@@ -58,7 +58,7 @@ def gradients(collection, vectors, upstream):
 
 
 @pytest.mark.parametrize(
-    "method", ["cce", "ce-sum", "hash", METHODS, {"user": "dhe", "item": "cce", "day": "tt"}, lambda name, n: "pq"]
+    "method", ["cce-paper", "ce-sum", "hash", METHODS, {"user": "dhe", "item": "cce-paper", "day": "tt"}, lambda name, n: "pq"]
 )
 @pytest.mark.parametrize("padding_idx", [None, 3])
 def test_it_equals_its_single_tables(method, padding_idx):
@@ -149,7 +149,7 @@ def test_wrong_ids_are_rejected(ids, error, message):
 # -- bags --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["cce", METHODS, {"user": "dhe", "item": "cce", "day": "full"}])
+@pytest.mark.parametrize("method", ["cce-paper", METHODS, {"user": "dhe", "item": "cce-paper", "day": "full"}])
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
 @pytest.mark.parametrize("padding_idx", [None, 3])
 def test_bags_are_those_of_embedding_bag(method, pooling, padding_idx):
@@ -197,7 +197,8 @@ def test_sparse_gradients_of_bags():
 
 @pytest.mark.slow
 def test_gradients_of_gradients_of_bags():
-    collection = EmbeddingCollection({"a": 30, "b": 20}, 4, budget=Budget(compression=2), seed=0, dtype=torch.float64)
+    features, options = {"a": 30, "b": 20}, {"budget": Budget(compression=2), "dtype": torch.float64}
+    collection = EmbeddingCollection(features, 4, method="cce-paper", seed=0, **options)
     ids, offsets, weights = torch.tensor([1, 2, 1, 5]), torch.tensor([0, 2, 2, 3, 4]), torch.randn(4).double()
 
     def look_up(*codebooks):
@@ -414,7 +415,7 @@ def test_clustering_has_the_same_bits_on_any_number_of_threads(num_threads):
         num_threads(threads)
         collection = make()
         events = collection.cluster(generator=seeded(5))
-        assert len(events) == sum(table.method == "cce" for table in collection.tables.values()) == 2  # "day" is full
+        assert len(events) == sum(table.method == "cce-paper" for table in collection.tables.values()) == 2  # "day" is full
         states.append(collection.state_dict())
     for other in states[1:]:
         assert all(torch.equal(tensor, states[0][name]) for name, tensor in other.items())
@@ -459,7 +460,8 @@ from cce.budget import Budget
 from cce.collection import EmbeddingCollection
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    collection = EmbeddingCollection({"user": 700, "item": 300, "day": 7}, 16, budget=Budget(compression=4), seed=0)
+    features, budget = {"user": 700, "item": 300, "day": 7}, Budget(compression=4)
+    collection = EmbeddingCollection(features, 16, method="cce-paper", budget=budget, seed=0)
     ids = torch.arange(7).unsqueeze(1).expand(-1, 3)
     vectors = collection(ids)
     bags = collection(ids.T.flatten(), torch.arange(22))

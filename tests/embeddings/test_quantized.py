@@ -1,12 +1,10 @@
-import copy
-import pickle
 from typing import ClassVar
 
 import pytest
 import torch
 
 import cce
-from cce.embeddings import METHODS, RowGradients
+from cce.embeddings import METHODS
 from cce.indexing import MultiplyShift
 from cce.testing import EmbeddingContract
 
@@ -93,12 +91,6 @@ def test_a_number_of_learned_ids_that_is_given_is_not_exceeded():
     assert (table.num_learned, table.num_shared) == (100, 256)
 
 
-def test_a_training_run_learns_codes_of_ids_that_it_sees_often_enough():
-    counts = torch.tensor([0, 9, 3, 2, 1])
-    assert cce.QuantizedEmbedding.training_defaults().num_learned(counts) == 3
-    assert cce.QuantizedEmbedding.training_defaults("paper").num_learned(counts) == 5
-
-
 def test_a_plan_knows_the_bytes_beforehand():
     for options in ({}, {"bits": 16}, {"scale_by": "group"}, {"scale_by": "column", "num_learned": 300}):
         sizes = METHODS["quantized"].complete_options(options)
@@ -173,57 +165,10 @@ def test_a_table_of_zeros_can_be_fitted():
     assert table.scale.item() > 0
 
 
-# -- gradients for an optimizer ----------------------------------------------------------------------------------------
-
-
-def test_gradients_of_rows_go_where_an_optimizer_asked_for_them():
-    table = table_of(num_learned=10, num_shared=4, padding_idx=3)
-    table.gradients = RowGradients()
-    ids = torch.tensor([[1, 3], [500, 1]])
-    weight = torch.arange(64.0).view(2, 2, 16)
-    (table(ids) * weight).sum().backward()
-    rows, values = table.gradients.take()
-    assert rows.tolist() == [1, -1, int(table.rows(torch.tensor(500))), 1]
-    expected = weight.view(4, 16).clone()
-    expected[1] = 0
-    assert torch.equal(values, expected)
-    assert table.gradients.take() is None
-
-
-def test_nothing_waits_without_a_backward_or_an_optimizer():
-    table = table_of()
-    table(torch.tensor([1])).sum().backward()
-    assert table.scale.grad is not None
-    table.gradients = RowGradients()
-    table(torch.tensor([1]))
-    with torch.no_grad():
-        table(torch.tensor([1]))
-    assert table.gradients.take() is None
-
-
-def test_a_copy_has_no_optimizer():
-    table = table_of()
-    table.gradients = RowGradients()
-    assert copy.deepcopy(table).gradients is None
-    assert pickle.loads(pickle.dumps(table)).gradients is None
-    assert table.gradients is not None
-
-
-@pytest.mark.slow
-def test_codes_are_not_trained_inside_torch_compile():
-    torch.compiler.reset()
-    table = table_of()
-    table.gradients = RowGradients()
-    compiled = torch.compile(table, backend="eager", fullgraph=True)
-    with pytest.raises(Exception, match=r"cannot be trained inside torch\.compile: compile the network behind it"):
-        compiled(torch.tensor([1]))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("scale_by", ["table", "group"])
-def test_a_table_in_training_can_be_exported(scale_by):
+def test_a_table_can_be_exported(scale_by):
     table, ids = table_of(num_learned=300, scale_by=scale_by), torch.tensor([[1, 999], [3, 0]])
-    table.gradients = RowGradients()
     program = torch.export.export(table, (ids,))
     assert torch.equal(program.module()(ids), table(ids))
 
