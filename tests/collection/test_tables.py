@@ -58,7 +58,8 @@ def gradients(collection, vectors, upstream):
 
 
 @pytest.mark.parametrize(
-    "method", ["cce-paper", "ce-sum", "hash", METHODS, {"user": "dhe", "item": "cce-paper", "day": "tt"}, lambda name, n: "pq"]
+    "method",
+    ["cce-paper", "ce-sum", "hash", METHODS, {"user": "dhe", "item": "cce-paper", "day": "tt"}, lambda name, n: "pq"],
 )
 @pytest.mark.parametrize("padding_idx", [None, 3])
 def test_it_equals_its_single_tables(method, padding_idx):
@@ -415,7 +416,9 @@ def test_clustering_has_the_same_bits_on_any_number_of_threads(num_threads):
         num_threads(threads)
         collection = make()
         events = collection.cluster(generator=seeded(5))
-        assert len(events) == sum(table.method == "cce-paper" for table in collection.tables.values()) == 2  # "day" is full
+        assert (
+            len(events) == sum(table.method == "cce-paper" for table in collection.tables.values()) == 2
+        )  # "day" is full
         states.append(collection.state_dict())
     for other in states[1:]:
         assert all(torch.equal(tensor, states[0][name]) for name, tensor in other.items())
