@@ -43,7 +43,7 @@ def test_ids_without_a_row_are_zero_in_both_forms_and_the_others_are_rows_of_cod
     table = make()
     before = table.to_dense()
     table.finalize(generator=seeded())
-    after, pointers = table.to_dense(), table.pointers.store.to_tensor()
+    after, pointers = table.to_dense(), table.pointers.store.to_tensor().long()
     assert not before[1::2].any()
     assert not after[1::2].any()
     codebooks = table.codebook.detach().view(4, 16, 2)
@@ -175,16 +175,15 @@ def copies(table):
 
 @pytest.mark.parametrize("made", [make, final])
 def test_copies_train_as_the_table_does(made):
-    table = made()
+    table, found = made(), []
     for twin in (table, *copies(table)):
         optimizer = cce.optim.SGD(twin, lr=0.5)
         for _ in range(3):
             (twin(ALL) - 1).square().sum().backward()
             optimizer.step()
             optimizer.zero_grad()
-        found = twin.to_dense()
-        expected = found if twin is table else expected
-        assert torch.equal(found, expected)
+        found.append(twin.to_dense())
+    assert all(torch.equal(each, found[0]) for each in found)
 
 
 def test_a_frozen_table_is_copied_finalized_and_stays_frozen():
@@ -292,7 +291,7 @@ def test_memory_in_training_is_a_byte_for_each_value_and_four_and_half_a_byte_wi
     assert table.nbytes <= 20_000 * 4 + 100_000 * 0.2 + table.codebook.nbytes
 
 
-def planted(num_rows=12_000, num_users=400, num_items=300):
+def planted(num_rows=40_000, num_users=300, num_items=200):
     """Clicks of tastes: users and items have a kind each, which a click follows; popular items come often."""
     draw = seeded(5)
     users = torch.randint(num_users, (num_rows,), generator=draw)
@@ -316,20 +315,20 @@ def numbered(ids, how):
 def validation_loss(how):
     users, items, clicks = planted()
     ids = torch.stack([numbered(users, how), numbered(items, how)], dim=1)
-    tables = cce.EmbeddingCollection({"user": 400, "item": 300}, DIM, seed=0)
+    tables = cce.EmbeddingCollection({"user": 300, "item": 200}, DIM, seed=0)
     optimizer = cce.optim.Adam(tables, lr=0.02)
     loss_of = nn.functional.binary_cross_entropy_with_logits
 
     def loss(at):
         vectors = tables(ids[at])
-        return loss_of((vectors[:, 0] * vectors[:, 1]).sum(1) * 4 - 0.5, clicks[at])
+        return loss_of((vectors[:, 0] * vectors[:, 1]).sum(1) - 0.5, clicks[at])
 
-    for _ in range(6):
-        for batch in torch.arange(10_000).split(250):
+    for _ in range(2):
+        for batch in torch.arange(36_000).split(250):
             loss(batch).backward()
             optimizer.step()
             optimizer.zero_grad()
-    held_out = torch.arange(10_000, 12_000)
+    held_out = torch.arange(36_000, 40_000)
     with torch.no_grad():
         trained = float(loss(held_out))
         cce.finalize(tables, num_rows=64)
@@ -339,5 +338,5 @@ def validation_loss(how):
 @pytest.mark.slow
 def test_scores_do_not_depend_on_how_ids_are_numbered():
     losses = torch.tensor([validation_loss(how) for how in ("by count", "by appearance", "at random")])
-    assert losses.max() < 0.6  # of 0.69 without learning
-    assert (losses.max(0).values - losses.min(0).values).max() < 0.02
+    assert losses.max() < 0.53  # 0.64 for who knows the mean, 0.47 for who knows the tastes
+    assert (losses.max(0).values - losses.min(0).values).max() < 0.01
