@@ -26,7 +26,7 @@ def test_a_run_leaves_its_record_and_nothing_to_resume(tasks):
     task = tasks["cce"]
     assert run_one(task) == Ended()
     (record,) = read_records(task.folder.record)
-    assert (record.name, record.series, record.method) == ("cce-cap320-seed0", "cce", "cce")
+    assert (record.name, record.series, record.method) == ("cce-cap320-seed0", "cce", "cce-paper")
     assert sorted(path.name for path in task.folder.path.iterdir()) == [
         *("config.toml", "metrics.jsonl", "record.jsonl")
     ]

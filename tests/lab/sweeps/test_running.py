@@ -136,7 +136,8 @@ def test_a_sweep_that_was_killed_ends_as_if_it_had_not_been(whole, data, tmp_pat
 
 
 def test_a_failing_run_does_not_stop_the_others(data, tmp_path):
-    series = {"wrong": {"method": "cce", "method_options": {"settings": {"max_iter": 0}}}}
+    wrong = {"method": "cce-paper", "method_options": {"settings": {"max_iter": 0}}}
+    series = {"cce": {"method": "cce-paper"}, "wrong": wrong}
     outcome = Sweep(tiny_runs(data, series=series), tmp_path).run()
     assert [record.series for record in outcome.records] == ["cce", "full"]
     assert list(outcome.failures) == ["wrong-cap320-seed0"]

@@ -95,7 +95,7 @@ def test_if_all_diverge_it_is_one_line():
 
 @pytest.mark.slow
 def test_a_trial_that_fails_otherwise_is_named_and_nothing_is_chosen(data, tmp_path):
-    wrong = {"wrong": {"method": "cce", "method_options": {"settings": {"max_iter": 0}}}}
+    wrong = {"wrong": {"method": "cce-paper", "method_options": {"settings": {"max_iter": 0}}}}
     sweep = {"caps": [320]}
     with pytest.raises(ValueError, match=r"1 of 1 trials failed, see their error.txt: wrong-cap320-lr0.01-epochs1-see"):
         tuning(data, tmp_path, {"lr": [0.01], "epochs": [1]}, sweep=sweep, series=wrong).run()
