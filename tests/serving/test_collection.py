@@ -5,13 +5,13 @@ import torch
 
 import cce
 from cce.serving.collection import bag_of_each
-from helpers.frozen import make_batch, make_schema
+from helpers.frozen import finalized, make_batch, make_schema
 
 FEATURES = {"user": 600, "item": 300}
 
 
 def make(**options):
-    return cce.EmbeddingCollection(FEATURES, 16, cap=3_000, seed=0, **options)
+    return finalized(cce.EmbeddingCollection(FEATURES, 16, cap=3_000, seed=0, **options))
 
 
 @pytest.mark.parametrize(

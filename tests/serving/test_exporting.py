@@ -17,7 +17,7 @@ from cce.data import PreparedData, Texts, Vocabulary
 from cce.serving import bundle, export_model, numpy_reader
 from cce.serving.exporting import RawInputs
 from cce.serving.program import make_inputs
-from helpers.frozen import make_batch, make_model, make_schema
+from helpers.frozen import finalized, make_batch, make_model, make_schema
 from helpers.runs import tiny_data
 
 ALONE = """
@@ -42,7 +42,7 @@ print(json.dumps(answers))
 @pytest.mark.slow
 def test_a_program_of_torch_export_runs_where_cce_is_not_and_compiled_ahead_of_time(tmp_path):
     schema = cce.Schema((cce.Feature("user", 600), cce.Feature("item", 20, multi_hot=True)))
-    model = cce.GMF(schema, cce.EmbeddingCollection(schema.vocabulary_sizes, 16, cap=3_000, seed=0)).eval()
+    model = cce.GMF(schema, finalized(cce.EmbeddingCollection(schema.vocabulary_sizes, 16, cap=3_000, seed=0))).eval()
     export_model(model, schema, tmp_path / "out", format="pt2")
     some = make_batch(make_schema(multi_hot=True), 33)
     ids = torch.where(torch.arange(len(some.ids)) < 33, some.ids, some.ids % 20)  # those of 33 users come first

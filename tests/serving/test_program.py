@@ -7,7 +7,7 @@ import cce
 from cce.models import MODELS
 from cce.schema import Batch, Feature, Schema
 from cce.serving.program import ServedModel, example_inputs, make_inputs, trace
-from helpers.frozen import FORMS, make_batch, make_model, make_schema
+from helpers.frozen import FORMS, finalized, make_batch, make_model, make_schema
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def test_a_traced_model_says_what_the_frozen_one_says_for_any_number_of_rows(met
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_can_be_traced(name):
     schema = Schema((Feature("user", 600), Feature("item", 300)), () if name == "gmf" else ("age", "price"))
-    tables = cce.EmbeddingCollection(schema.vocabulary_sizes, 16, cap=3_000, seed=0)
+    tables = finalized(cce.EmbeddingCollection(schema.vocabulary_sizes, 16, cap=3_000, seed=0))
     frozen = cce.freeze(cce.create_model(name, schema, tables))
     program = trace(ServedModel(frozen, schema), schema)
     some = make_batch(make_schema(multi_hot=False), 7)

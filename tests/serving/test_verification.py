@@ -7,7 +7,7 @@ import cce
 from cce.data import PreparedData
 from cce.serving.program import ServedModel
 from cce.serving.verification import SWEPT, sweep, verify
-from helpers.frozen import make_batch, make_schema
+from helpers.frozen import finalized, make_batch, make_schema
 from helpers.runs import tiny_config, tiny_data
 
 
@@ -18,7 +18,7 @@ def data(tmp_path_factory):
 
 def make(data):
     torch.manual_seed(0)
-    tables = cce.EmbeddingCollection(data.schema.vocabulary_sizes, 8, cap=320, seed=0)
+    tables = finalized(cce.EmbeddingCollection(data.schema.vocabulary_sizes, 8, cap=320, seed=0))
     return cce.DLRM(data.schema, tables, **tiny_config(data.path).model_options).eval()
 
 
