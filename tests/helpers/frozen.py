@@ -70,10 +70,12 @@ def make_schema(*, multi_hot: bool) -> Schema:
 
 def make_model(schema: Schema, *, method: str = "cce-paper", pooling: str = "sum", **options: Any) -> torch.nn.Module:
     torch.manual_seed(0)  # a DLRM without a generator
+    if method in {kind.method for kind in VARIANTS}:
+        cce.load_plugins(["cce_lab.methods"])
     tables = cce.EmbeddingCollection(
         schema.vocabulary_sizes, DIM, method=method, cap=3_000, options={method: options}, pooling=pooling, seed=0
     )
-    return cce.DLRM(schema, tables, bottom=(8,), top=(8,)).eval()
+    return cce.DLRM(schema, finalized(tables), bottom=(8,), top=(8,)).eval()
 
 
 def make_batch(schema: Schema, num_rows: int, seed: int = 0) -> Batch:

@@ -71,9 +71,11 @@ class FrozenCollection(LookupHolder):
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
         lookup = self._lookup
-        if lookup is None:
+        if not are_readable(ids):
+            lookup = False
+        elif lookup is None:
             lookup = self.find_lookup([] if self.unified else self._tables())
-        if lookup and are_readable(ids):
+        if lookup:
             return lookup(ids, (len(ids), self.num_features, self.embedding_dim))
         return torch.stack([self._look_up(place, ids[:, place]) for place in range(self.num_features)], dim=1)
 
