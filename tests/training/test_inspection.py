@@ -98,10 +98,10 @@ def checked(data, tmp_path):
 @pytest.mark.slow
 def test_a_run_that_is_right_has_no_problems(checked, capsys):
     found = verify_run(checked)
-    assert found.checked == {"checkpoints": 3, "lines of the log": 6}
+    assert found.checked == {"checkpoints": 3, "lines of the log": 7}
     assert found.problems == []
     assert main(["verify", str(checked)]) == 0
-    assert capsys.readouterr().out == f"{checked}: run is right (3 checkpoints, 6 lines of the log)\n"
+    assert capsys.readouterr().out == f"{checked}: run is right (3 checkpoints, 7 lines of the log)\n"
 
 
 @pytest.mark.slow
