@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import cce
-from cce.serving import freeze_table, frozen_sizes
+from cce.serving import freeze_table
 from cce.serving.collection import FrozenCollection
 from helpers.frozen import make_batch, make_model, make_schema, make_table
 
@@ -86,10 +86,6 @@ def test_what_cannot_be_frozen_says_why():
             cce.freeze(make_collection(), **{name: value})
 
 
-def test_sizes_are_known_without_a_frozen_model():
-    model = make_model(make_schema(multi_hot=True))
-    sizes = frozen_sizes(model)
-    assert list(sizes) == ["float32", "float16", "int8"]
-    assert all(cce.freeze(model, codebook=codebook).freezing == found for codebook, found in sizes.items())
+def test_a_model_without_tables_is_rejected():
     with pytest.raises(ValueError, match=r"model must have tables of cce to freeze, got Linear without any\."):
-        frozen_sizes(nn.Linear(2, 2))
+        cce.freeze(nn.Linear(2, 2))

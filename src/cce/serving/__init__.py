@@ -9,7 +9,7 @@ from cce.lazy import lazy_names
 if TYPE_CHECKING:
     from cce.serving import numpy_reader
     from cce.serving.exporting import Export, export_model
-    from cce.serving.freezing import Freezing, freeze, freeze_table, frozen_sizes
+    from cce.serving.freezing import Freezing, freeze, freeze_table
     from cce.serving.frozen_tables import FrozenTable
     from cce.serving.run_export import export_run
 
@@ -28,7 +28,6 @@ __all__ = [
     "export_run",
     "freeze",
     "freeze_table",
-    "frozen_sizes",
     "numpy_reader",
 ]
 

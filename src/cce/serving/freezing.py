@@ -112,19 +112,6 @@ def freeze(model: nn.Module, *, codebook: Codebook = "float32", pointers: Pointe
     return copied
 
 
-def frozen_sizes(
-    model: nn.Module, codebooks: Sequence[Codebook] = ("float32", "float16", "int8")
-) -> dict[Codebook, Freezing]:
-    """What `freeze` would do to each table, by the precision of codebooks, with packed pointers."""
-    tables = _tables_of(model)
-    return {
-        codebook: Freezing(
-            tuple(_size(name, table, freeze_table(table, codebook=codebook)) for name, table in tables.items())
-        )
-        for codebook in codebooks
-    }
-
-
 def _tables_of(model: nn.Module) -> dict[str, Embedding]:
     check_type("model", model, nn.Module, "a torch.nn.Module")
     tables = {name: module for name, module in model.named_modules() if isinstance(module, Embedding)}

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "Write one HTML file, which needs no network, about the best model of a run: scores, tables, clusterings, "
-        "nearest values, calibration, frozen sizes."
+        "nearest values, calibration."
     )
     parser.epilog = EXAMPLE
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint, or a pack (.ccez)")

@@ -11,7 +11,7 @@ from cce_lab.report import vega, write_run_page
 from helpers.runs import tiny_data
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not vega.can_draw(), reason="without vl-convert there is no page")]
-PARTS = ("scores", "tables", "clusterings", "neighbours", "calibration", "freezing", "provenance")
+PARTS = ("scores", "tables", "clusterings", "neighbours", "calibration", "provenance")
 
 
 def page_of(run, out, **options):
@@ -53,17 +53,6 @@ def test_the_page_of_a_run_has_every_part_and_escapes_raw_values(odd_run, tmp_pa
         pairs = zip(column(page, "clusterings", index), column(page, "clusterings", index + 1), strict=True)
         assert all(0 < float(found) <= float(greatest) for found, greatest in pairs)
     assert f"Test: BCE {run.scores['bce']:.5f}" in page
-
-
-def test_frozen_bytes_are_those_of_freeze(odd_run, tmp_path):
-    import cce
-
-    run = load_run(odd_run)
-    page, _ = page_of(run, tmp_path / "page.html")
-    for index, codebook in ((3, "float32"), (4, "float16"), (5, "int8")):
-        found = column(page, "freezing", index)[-1]
-        nbytes = cce.freeze(run.model, codebook=codebook).freezing.after
-        assert found == (f"{nbytes / 1000:.1f} kB" if nbytes >= 1000 else f"{nbytes} B")
 
 
 def test_a_pack_without_its_data_set_has_what_it_holds_and_says_what_is_left_out(odd_run, tmp_path):
