@@ -69,29 +69,22 @@ def _candidates(sizes: tuple[int, ...], cap: int) -> dict[str, Callable[[Tensor,
         if isinstance(mine, cce.ClusteredEmbedding):  # one copy of the pointers will do
             mine.assignments.pointers = other.assignments.pointers  # type: ignore[union-attr]
     candidates: dict[str, Any] = {
-        PEER: (bags, lambda ids: torch.stack([bag(ids[:, f, None]) for f, bag in enumerate(bags)], dim=1), "torch"),
-        "cce, one call, sparse, cce.optim.SGD": (ours_sparse, ours_sparse, "cce"),
-        "cce, one call, sparse, torch SGD": (ours_sparse, ours_sparse, "torch"),
-        "cce, one call, dense, torch SGD": (ours, ours, "torch"),
-        "cce, one call, dense, cce.optim.SGD": (ours, ours, "cce"),
+        PEER: (bags, lambda ids: torch.stack([bag(ids[:, f, None]) for f, bag in enumerate(bags)], dim=1)),
+        "cce, one call, sparse, torch SGD": (ours_sparse, ours_sparse),
+        "cce, one call, dense, torch SGD": (ours, ours),
         "cce, 26 calls, sparse, torch SGD": (
             ours_sparse,
             lambda ids: torch.stack([table(ids[:, f]) for f, table in enumerate(ours_sparse.tables.values())], dim=1),
-            "torch",
         ),
-        "cce, 26 calls in plain torch, dense": (ours, lambda ids: _plain(ours, ids), "torch"),
+        "cce, 26 calls in plain torch, dense": (ours, lambda ids: _plain(ours, ids)),
     }
     if importlib.util.find_spec("torchrec") is not None:
         candidates["torchrec EmbeddingBagCollection, full"] = _torchrec(sizes)
     return {name: _maker(*parts) for name, parts in candidates.items()}
 
 
-def _maker(tables: nn.Module, look_up: Any, kind: str) -> Callable[[Tensor, Tensor], Callable[[], None]]:
-    optimizer: torch.optim.Optimizer
-    if kind == "torch":
-        optimizer = torch.optim.SGD(tables.parameters(), lr=0.01)
-    else:
-        optimizer = cce.optim.SGD(tables.parameters(), lr=0.01)
+def _maker(tables: nn.Module, look_up: Any) -> Callable[[Tensor, Tensor], Callable[[], None]]:
+    optimizer = torch.optim.SGD(tables.parameters(), lr=0.01)
 
     def make(ids: Tensor, grad: Tensor) -> Callable[[], None]:
         def run() -> None:
@@ -110,7 +103,7 @@ def _plain(collection: cce.EmbeddingCollection, ids: Tensor) -> Tensor:
     return torch.stack(vectors, dim=1)
 
 
-def _torchrec(sizes: tuple[int, ...]) -> tuple[nn.Module, Any, str]:
+def _torchrec(sizes: tuple[int, ...]) -> tuple[nn.Module, Any]:
     from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor
 
     keys = [f"C{index}" for index in range(len(sizes))]
@@ -128,7 +121,7 @@ def _torchrec(sizes: tuple[int, ...]) -> tuple[nn.Module, Any, str]:
         pooled = tables(KeyedJaggedTensor(keys=keys, values=values, lengths=lengths))
         return pooled.values().view(len(ids), len(keys), DIM)
 
-    return tables, look_up, "torch"
+    return tables, look_up
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.lookup [--quick]
 
 A table of 1,000,000 ids and 16 values, compressed to 128,000 parameters. `nn.Embedding(sparse=True)` leaves the summing
-of gradients to the optimizer; another column therefore adds a step of SGD to both, torch's and ours. The last column is
+of gradients to the optimizer; another column therefore adds a step of SGD to both. The last column is
 inference: forward without gradients. CCE is the paper's with 4 columns, and once with 8. Packed pointers have
 two rows: the same table with pointers of 4 and of 8 bits.
 """
@@ -110,8 +110,7 @@ def _few_rows(num_ids: int, bits: int) -> nn.Module:
 
 
 def _step(table: nn.Module, ids: Tensor, grad: Tensor, *, step: bool = False) -> Callable[[], None]:
-    kind: Any = torch.optim.SGD if isinstance(table, nn.Embedding) else cce.optim.SGD
-    optimizer = kind(table.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.01)
 
     def run() -> None:
         table.zero_grad(set_to_none=True)

@@ -28,7 +28,6 @@ DIM, CAP = 16, 128_000
 CANDIDATES: dict[str, tuple[Any, bool]] = {  # and whether gradients are sparse
     "torch SGD, dense": (partial(optim.SGD, fused=True), False),
     "torch SGD, sparse": (optim.SGD, True),
-    "cce.optim.SGD, sparse": (cce.optim.SGD, True),
     "torch Adagrad, dense": (partial(optim.Adagrad, fused=True), False),
     "torch Adagrad, sparse": (optim.Adagrad, True),
     "cce.optim.RowwiseAdagrad, sparse": (cce.optim.RowwiseAdagrad, True),

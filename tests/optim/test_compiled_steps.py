@@ -19,7 +19,7 @@ def tables_of(rows, num_rows=10, width=4):
     parameter = torch.zeros(num_rows, width)
     indices, values = torch.tensor([rows]).reshape(1, -1), torch.ones(len(rows), width)
     line = [parameter.data_ptr(), indices.data_ptr(), values.data_ptr(), len(rows), num_rows, width]
-    line += [num_rows * width, 0, 0]
+    line += [0, 0]
     return np.array([line], np.int64), (parameter, indices, values)
 
 
@@ -61,10 +61,13 @@ def test_entries_are_cut_but_unsorted_gradients_are_not():
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 7, 15, 16, 17, 20, 21, 33, 64])
 def test_rows_of_any_width_are_updated_and_nothing_beside_them(width):
     lines, (parameter, *_held) = tables_of([0, 3, 9], width=width)
-    loops.step_sgd(lines, np.float32(-0.5), 4, 0, 3)
+    sums = torch.zeros(10)
+    lines[0, loops.STATE] = sums.data_ptr()
+    loops.step_adagrad(lines, np.array([-0.5], np.float32), np.float32(0), 0, 3)
     expected = torch.zeros(10, width)
     expected[[0, 3, 9]] = -0.5
     assert torch.equal(parameter, expected)
+    assert torch.equal(sums, expected.any(1).float())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -81,7 +84,6 @@ def test_any_cut_gives_the_same_bits(dtype):
         (tables,) = fused.check()
         for first, last in itertools.pairwise(cuts):
             loops.step_adagrad(tables.lines, np.full(3, -0.1, number), number(1e-10), first, last)
-            loops.step_sgd(tables.lines, number(-0.1), dtype.itemsize, first, last)
         results.append([parameter.detach() for parameter in parameters] + sums)
     for others in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], others, strict=True))

@@ -57,7 +57,7 @@ OPTIONS = [
     (
         {"sparse": True, "optimizer": "adagrad", "weight_decay": 0.1},
         ValueError,
-        "weight_decay with sparse must have an optimizer of sgd, rowwise_adagrad, lazy_adam; got 0.1 and 'adagrad'.",
+        "weight_decay with sparse must have an optimizer of rowwise_adagrad, lazy_adam; got 0.1 and 'adagrad'.",
     ),
     ({"optimizer": "sparse_adam"}, ValueError, "optimizer 'sparse_adam' must have sparse=True, got sparse=False."),
     ({"keep_last": 0}, ValueError, "keep_last must lie in [1, 2**63), got 0."),

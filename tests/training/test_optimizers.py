@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import cce
-from cce.optim import SGD, LazyAdam, RowwiseAdagrad
+from cce.optim import LazyAdam, RowwiseAdagrad
 from cce.training.optimizers import OPTIMIZERS, create_optimizers, learning_rate_factor, set_learning_rate
 
 
@@ -24,7 +24,7 @@ def test_torchs_optimizers_have_their_names():
         OPTIMIZERS
     )
     assert OPTIMIZERS["adamw"] is torch.optim.AdamW
-    assert OPTIMIZERS["sgd"] is SGD
+    assert OPTIMIZERS["sgd"] is torch.optim.SGD
     assert OPTIMIZERS["rowwise_adagrad"] is RowwiseAdagrad
     assert OPTIMIZERS["lazy_adam"] is LazyAdam
 

@@ -134,7 +134,7 @@ def test_tables_without_pointers_are_rejected(data, tmp_path):
 
 def test_rows_lack_no_decay_when_they_are_refitted(data, tmp_path):
     """Training may end between two validations; what is lacking then must not be taken from refitted rows."""
-    options = {"sparse": True, "optimizer": "sgd", "lr": 0.05, "weight_decay": 0.05}
+    options = {"sparse": True, "optimizer": "rowwise_adagrad", "lr": 0.05, "weight_decay": 0.05}
     trainer = Trainer(tiny_config(data, **options), tmp_path / "run")
     pieces, num_rows = next(trainer.session.batches())
     trainer.train_step(pieces, num_rows)

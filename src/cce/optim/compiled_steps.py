@@ -1,9 +1,8 @@
 """Steps of many parameters in compiled loops, row by row of their gradients.
 
 `tables` has a line for each parameter, of the columns named here. `INDICES` is 0 for a dense gradient, whose rows are
-those of the parameter or, where every value is on its own, blocks of `WIDTH` values. Entries of all gradients are
-numbered one after the other, and a call handles those in `[first, last)`. Rows are independent, so any cut gives the
-same bits.
+those of the parameter. Entries of all gradients are numbered one after the other, and a call handles those in
+`[first, last)`. Rows are independent, so any cut gives the same bits.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from cce.compiled import compile_loops, memory
 
 Array = np.ndarray[Any, Any]
 
-NUM_COLUMNS = 9
-PARAMETER, INDICES, VALUES, COUNT, NUM_ROWS, WIDTH, SIZE, STATE, ORDER = range(NUM_COLUMNS)
+NUM_COLUMNS = 8
+PARAMETER, INDICES, VALUES, COUNT, NUM_ROWS, WIDTH, STATE, ORDER = range(NUM_COLUMNS)
 SORTED, UNSORTED, OUTSIDE = range(3)  # order: rows strictly increase; they do not; some are not rows of the parameter
 
 ONE, FOUR, SIXTEEN = memory.RUNS[1], memory.RUNS[4], memory.RUNS[16]
@@ -72,20 +71,6 @@ def add_row(into: int, grad: int, width: int, item: int, rate: Any) -> None:
     while k < width:
         add_product(into + k * item, grad + k * item, rate, ONE)
         k += 1
-
-
-@compile_loops
-def step_sgd(tables: Array, rate: Any, item: int, first: int, last: int) -> None:
-    """`p += rate · g`. A row may occur several times: the update is linear."""
-    start = 0
-    for t in range(len(tables)):
-        low, high = entries(tables[t], start, first, last)
-        start += tables[t, COUNT]
-        into, indices, values, width = tables[t, PARAMETER], tables[t, INDICES], tables[t, VALUES], tables[t, WIDTH]
-        for i in range(low, high):
-            row = read_int64(indices + 8 * i) if indices else i
-            left = min(width, tables[t, SIZE] - row * width)  # the last block may be shorter
-            add_row(into + row * width * item, values + i * width * item, left, item, rate)
 
 
 @compile_loops

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 TYPES: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
 PLAIN = (Parameter, Tensor)
 PARALLEL = 1 << 19  # below so many values, handing work to threads costs more than it saves
-BLOCK = 1024  # values of a dense gradient that are handled together where rows do not matter
 RANGES_PER_THREAD = 4  # so that a thread that is held up leaves its work to others
 
 
@@ -35,35 +34,29 @@ class Fused:
     def __init__(self) -> None:
         self.tables: dict[torch.dtype, Tables] = {}
 
-    def add(self, parameter: Tensor, grad: Tensor, state: Tensor | None = None) -> bool:
+    def add(self, parameter: Tensor, grad: Tensor, state: Tensor) -> bool:
         """Take in an ordinary tensor on the CPU, of float32 or float64, and its gradient; False for any other.
 
-        state: a value for each row; without it every value of a row is on its own.
+        state: what the loop keeps for each row.
         """
         dtype = parameter.dtype
         if dtype not in TYPES or type(parameter) not in PLAIN or not (parameter.is_cpu and parameter.is_contiguous()):
             return False
-        size = parameter.numel()
         num_rows = parameter.shape[0] if parameter.dim() else 1
-        width = size // num_rows if num_rows else 0
-        values, rows = grad, 0
+        width = parameter.numel() // num_rows if num_rows else 0
+        values, rows, count = grad, 0, num_rows
         if grad.is_sparse:
             indices, values = grad._indices(), grad._values()
             num_dims, count = indices.shape
             rows = indices.data_ptr()
             if num_dims != 1 or not indices.is_contiguous():
                 return False
-        else:
-            if state is None:
-                width = min(BLOCK, size)
-                num_rows = -(-size // BLOCK)
-            count = num_rows
         if not values.is_contiguous() or values.dtype is not dtype:
             return False
         if dtype not in self.tables:
             self.tables[dtype] = Tables(TYPES[dtype])
-        tables, address = self.tables[dtype], 0 if state is None else state.data_ptr()
-        tables.columns += (parameter.data_ptr(), rows, values.data_ptr(), count, num_rows, width, size, address, 0)
+        tables = self.tables[dtype]
+        tables.columns += (parameter.data_ptr(), rows, values.data_ptr(), count, num_rows, width, state.data_ptr(), 0)
         tables.parameters.append(parameter)
         return True
 

@@ -66,11 +66,11 @@ class RowOptimizer(Optimizer, abc.ABC):
         for group in self.param_groups:
             group.setdefault(decay.CLOCK, 0.0)  # a state of torch's own has none
 
-    def _decay_before(self, group: dict[str, Any], parameters: Iterable[Tensor], *, is_lazy: bool = True) -> None:
+    def _decay_before(self, group: dict[str, Any], parameters: Iterable[Tensor]) -> None:
         """Bring what is about to be stepped up to date: rows of sparse gradients, or all rows of others."""
         visited = []
         for parameter in parameters:
-            if parameter.grad is not None and parameter.grad.is_sparse and is_lazy:
+            if parameter.grad is not None and parameter.grad.is_sparse:
                 visited.append(parameter)
             elif parameter.grad is not None:
                 decay.catch_up_parameter(self.state, group, parameter)

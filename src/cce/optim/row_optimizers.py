@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from cce.checks import check_number
 from cce.distributed import current_ranks, gather_rows
 from cce.embeddings import Int8Rows, Pending, merge_pending
-from cce.optim import sgd
 from cce.optim.row_step import RowStep, Rule, new_state, take_steps
 
 if TYPE_CHECKING:
@@ -217,10 +216,10 @@ class Adagrad(Int8RowOptimizer, torch.optim.Adagrad):
     torch_optimizer, is_like_adam = torch.optim.Adagrad, False
 
 
-class SGD(Int8RowOptimizer, sgd.SGD):
-    """SGD as torch has it, which touches only the rows of sparse gradients, and int8 rows.
+class SGD(Int8RowOptimizer, torch.optim.SGD):
+    """`torch.optim.SGD`, and int8 rows.
 
     The constructor differs from torch's: a model may stand for its parameters, and there is `row_lr`.
     """
 
-    torch_optimizer, is_like_adam = sgd.SGD, False
+    torch_optimizer, is_like_adam = torch.optim.SGD, False

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
     from cce.training.config import TrainConfig
 
-LAZY_DECAY = ("sgd", "rowwise_adagrad", "lazy_adam")  # weight decay of sparse gradients, and of no 16-bit tables
-SPARSE_OPTIMIZERS = (*LAZY_DECAY, "adagrad", "sparse_adam")
+LAZY_DECAY = ("rowwise_adagrad", "lazy_adam")  # weight decay of sparse gradients, and of no 16-bit tables
+SPARSE_OPTIMIZERS = ("sgd", *LAZY_DECAY, "adagrad", "sparse_adam")
 FLOAT16_LOST = 2.0**-25  # the largest number that float16 rounds to zero
 FLOAT16_LARGEST = 65504.0
 NO_SQUARES = ("sgd", "rowwise_adagrad", "asgd", "rprop")  # or they are stored in float32
@@ -39,7 +39,7 @@ def _check_decay(config: TrainConfig) -> None:
     if config.sparse and config.optimizer not in LAZY_DECAY:
         got = f"{config.weight_decay} and {config.optimizer!r}"
         raise ValueError(f"weight_decay with sparse must have an optimizer of {', '.join(LAZY_DECAY)}; got {got}.")
-    if config.codebook_dtype != "float32" and config.optimizer in LAZY_DECAY:
+    if config.codebook_dtype != "float32" and config.optimizer in ("sgd", *LAZY_DECAY):
         got = f"{config.weight_decay} with {config.codebook_dtype!r} and {config.optimizer!r}"
         raise ValueError(f"weight_decay of 16-bit tables would be rounded off: take 0, or adam; got {got}.")
 

@@ -32,7 +32,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     for name, kind in vars(torch.optim).items()
     if inspect.isclass(kind) and issubclass(kind, Optimizer) and kind not in (Optimizer, torch.optim.LBFGS)
 }
-OPTIMIZERS |= {"sgd": SGD, "rowwise_adagrad": RowwiseAdagrad, "lazy_adam": LazyAdam}  # ours
+OPTIMIZERS |= {"rowwise_adagrad": RowwiseAdagrad, "lazy_adam": LazyAdam}  # ours
 WITH_INT8_ROWS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "adagrad": Adagrad, "sgd": SGD}
 TABLES_ONLY = {"sparse_adam": "adam"}  # these take sparse gradients only: the rest of a model is trained by another
 
