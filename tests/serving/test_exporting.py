@@ -143,6 +143,20 @@ def test_a_folder_that_is_there_is_left_as_it_is(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_appears_meanwhile_is_left_as_it_is(tmp_path, monkeypatch):
+    schema, whole, out = make_schema(multi_hot=False), bundle._write, tmp_path / "out"
+
+    def write(path, entries, spec):
+        whole(path, entries, spec)
+        out.mkdir()
+        (out / "notes.txt").touch()
+
+    monkeypatch.setattr(bundle, "_write", write)
+    with pytest.raises(FileExistsError, match="out must not exist yet, got"):
+        export_model(make_model(schema), schema, out)
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "notes.txt"]
+
+
 def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     schema, whole = make_schema(multi_hot=False), bundle._write
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import shutil
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_choice, check_number
+from cce.files import replace_folder
 from cce.serving import numpy_reader
 from cce.serving.bundle import frozen_tables, write_bundle, write_dense
 from cce.serving.freezing import POINTERS, Freezing, Pointers, freeze
@@ -246,13 +246,13 @@ def _write_manifest(path: Path, made: dict[str, Any], schema: Schema, verified: 
 @contextmanager
 def _new_folder(path: Path) -> Iterator[Path]:
     """A folder to write to, which becomes `path` at the end of the block; after an error there is neither."""
+    _check_absent(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replace_folder(path) as temporary:
+        yield temporary
+        _check_absent(path)  # or what somebody has written meanwhile would be replaced
+
+
+def _check_absent(path: Path) -> None:
     if path.exists():
         raise FileExistsError(f"out must not exist yet, got {path}.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    temporary.mkdir()
-    try:
-        yield temporary
-        temporary.rename(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
