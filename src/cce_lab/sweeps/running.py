@@ -21,7 +21,7 @@ from cce.records import RunRecord, read_records
 from cce.run_folder import RECIPE, RECORD, RECORDS, RunFolder
 from cce.training import list_checkpoints, make_config, read_toml
 from cce.workers import num_cores, open_engine
-from cce_lab.sweeps.one_run import Task, run_one
+from cce_lab.sweeps.runs import Task, run_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cce_lab.report.factor_plot import OF, factor_plot
 from cce_lab.report.groups import group_records
+from cce_lab.report.plots import OF, factor_plot
 from cce_lab.report.vega import palette
 from helpers.made_records import made_record, made_records
 

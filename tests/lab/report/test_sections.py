@@ -21,7 +21,7 @@ def test_a_section_for_each_group_with_the_same_colours():
     assert (books.group.key[0], clicks.group.key[0]) == ("books", "clicks")
     assert books.styles == clicks.styles
     assert [table.name for table in clicks.tables] == [
-        f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "columns", "settings", "ledger")
+        f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "settings", "ledger")
     ]
     assert books.headline.startswith("No run with full tables")
 

@@ -9,7 +9,7 @@ import pytest
 from cce.records import read_records
 from cce.run_folder import RunFolder
 from cce.training import Trainer
-from cce_lab.sweeps.one_run import Ended, Task, run_one
+from cce_lab.sweeps.runs import Ended, Task, run_one
 from helpers.sweeps import tiny_runs
 
 pytestmark = pytest.mark.slow
