@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -199,27 +199,20 @@ def _ledger_data(group: Group) -> list[dict[str, Any]]:
 
 def train_command(config: dict[str, Any]) -> str:
     """`cce train DATA --method …`, ready for a shell."""
-    config = _without_implied(config)
+    plain = TrainConfig(data="", preset=config.get("preset") or "tuned")
     words = ["cce", "train", str(config.get("data", "DATA"))]
     for each in fields(TrainConfig):
         if each.name == "data" or each.name not in config:
             continue
-        default = each.default_factory() if each.default_factory is not MISSING else each.default
         value = config[each.name]
         if each.name == "plugins":
             words += [word for plugin in value for word in ("--plugin", str(plugin))]
-        elif each.name == "method" or (value is not None and value != default):
+        elif each.name == "method" or (value is not None and value != getattr(plain, each.name)):
             words += _words(each.name.replace("_", "-"), value)
     known = {each.name for each in fields(TrainConfig)}
     unknown = [name for name, value in config.items() if value and name not in known]
     note = f"  # without {', '.join(unknown)}, which this version does not have" if unknown else ""
     return shlex.join(words) + note
-
-
-def _without_implied(config: dict[str, Any]) -> dict[str, Any]:
-    """Without refits there are no codes, unless something else is said."""
-    is_implied = config.get("refits") == config.get("code_bits") == 0
-    return {name: value for name, value in config.items() if not (is_implied and name == "code_bits")}
 
 
 def sweep_command(recipe: str) -> str:

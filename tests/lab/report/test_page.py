@@ -205,6 +205,7 @@ CONFIG = TrainConfig(
     model_options={"bottom": [64, 32]},
     cap=8000,
     epochs=3,
+    optimizer="sgd",
     lr=0.05,
     early_stopping=False,
     cluster_at_epochs=[0.25, 0.5],
@@ -227,7 +228,7 @@ def parsed(command):
 def test_a_command_says_what_differs_and_nothing_else():
     assert train_command(asdict(CONFIG)) == (
         "cce train '/data/my clicks' --model-options 'bottom=[64,32]' --method robe --method-options "
-        "start=k-means++ 'sizes=[1,2]' --cap 8000 --sparse --epochs 3 --lr 0.05 "
+        "start=k-means++ 'sizes=[1,2]' --cap 8000 --sparse --epochs 3 --optimizer sgd --lr 0.05 "
         "--cluster-at-epochs 0.25 0.5 --metrics auc ndcg@10 --best-by auc --group-by user --no-early-stopping --seed 2"
     )
 

@@ -18,9 +18,9 @@ def test_without_a_name_it_is_the_paper_of_cce_and_all_are_all(capsys):
     main(["cite"])
     assert capsys.readouterr().out.count("@") == 1
     main(["cite", "--all", "--json"])
-    assert len(json.loads(capsys.readouterr().out)) == 16
+    assert len(json.loads(capsys.readouterr().out)) == 17
 
 
 def test_an_unknown_method_gets_one_line(capsys):
     assert main(["cite", "cec"]) == 2
-    assert capsys.readouterr().err.startswith("cce cite: method must be one of cce, ce-concat")
+    assert capsys.readouterr().err.startswith("cce cite: method must be one of cce, cce-paper, ce-concat")
