@@ -6,7 +6,7 @@ from cce.indexing.counts import IdCounts
 from cce.indexing.frequency_groups import group_of, group_starts
 from cce.indexing.ids import blocks, check_id_type, check_ids
 from cce.indexing.multiply_shift import MIX_1, MIX_2, SEED_BYTES, MultiplyShift, hash32, scramble, stack_rows
-from cce.indexing.noise import GOLDEN_24, MASK_24, make_key, spread, uniform, uniform_row
+from cce.indexing.noise import make_key, spread, uniform, uniform_row
 from cce.indexing.pointer_store import PointerStore
 from cce.indexing.pointer_width import pointer_nbytes
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
@@ -28,8 +28,6 @@ from cce.indexing.state import IndexModule, Version, Versioned, versions_of
 from cce.indexing.unit_interval import UnitInterval
 
 __all__ = [
-    "GOLDEN_24",
-    "MASK_24",
     "MIX_1",
     "MIX_2",
     "SEED_BYTES",

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "cce-pack", 1
 MANIFEST, MODEL, RECORD = "pack.json", "model.safetensors", "record.jsonl"
-SUFFIX = ".ccez"
 ALIGNMENT = 64  # bytes, of each file within the pack
 LOCAL_HEADER = 30  # bytes, before a file's name in a zip archive
 COPIED = 1 << 20  # bytes at a time
