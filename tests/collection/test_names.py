@@ -41,13 +41,13 @@ def test_a_dictionary_of_tables_is_used_by_the_names():
 @pytest.mark.slow
 def test_a_collection_takes_any_names_and_its_state_loads():
     sizes = {name: 50 + index for index, name in enumerate(HARD)}
-    collection = cce.EmbeddingCollection(sizes, 4, cap=40, seed=0)
+    collection = cce.EmbeddingCollection(sizes, 4, method="cce-paper", cap=40, seed=0)
     ids = torch.stack([torch.randint(size, (7,)) for size in sizes.values()], dim=1)
     vectors = collection(ids)
     for index, name in enumerate(HARD):
         torch.testing.assert_close(vectors[:, index], collection.tables[name](ids[:, index]))
         assert collection.get_submodule(f"tables.{module_key(name)}") is collection.tables[name]
-    other = cce.EmbeddingCollection(sizes, 4, cap=40, seed=1)
+    other = cce.EmbeddingCollection(sizes, 4, method="cce-paper", cap=40, seed=1)
     other.load_state_dict(collection.state_dict())
     assert torch.equal(other(ids), vectors)
     assert torch.equal(collection(dict(zip(sizes, ids.unbind(1), strict=True))), vectors)

@@ -177,7 +177,7 @@ def test_any_bags(batch, longest, seed):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_weights_of_ids_and_their_gradient(dtype):
     collection, (ids, offsets) = make(padding_idx=3, dtype=dtype), bags_of(50)
-    weights = torch.randn(len(ids), generator=seeded(4))
+    weights = torch.randn(len(ids), generator=seeded(4)).to(dtype)
     expected = pooled_apart(collection, ids, offsets, weights)
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(collection(ids, offsets, weights), expected, rtol=8 * eps, atol=8 * eps)

@@ -136,6 +136,7 @@ class Int8Rows(IndexModule):
         self.seen = torch.zeros(self._open_nbytes, dtype=torch.uint8, device=device)
         self.has_optimizer = False
         self.moves, self._line = 0, NO_LINE  # how often something has moved in memory
+        self.was_sent = False  # to another process, perhaps: torch then moves tensors into shared memory
         self.records = self._new_records(1, device)
         self._forget_recent()
 
@@ -262,6 +263,7 @@ class Int8Rows(IndexModule):
 
     def line(self) -> Array:
         """The table in numbers, as compiled loops read it."""
+        self.notice_moves()
         if not len(self._line):
             line = np.zeros(loops.TABLE_COLUMNS, np.int64)
             line[[loops.NUM_EMBEDDINGS, loops.DIM, loops.KEY]] = self.num_embeddings, self.dim, self.key
@@ -273,6 +275,13 @@ class Int8Rows(IndexModule):
             line[[loops.MIN_COUNT, loops.SHARED]] = self.needed, self.trains_unseen
             self._line = line
         return self._line
+
+    def notice_moves(self) -> None:
+        """Notice what torch has moved, which it does with the tensors of a table that is sent to another process."""
+        if self.was_sent and len(self._line):
+            now = [each.data_ptr() for each in (self.map.bits, self.map.ranks, self.records, self.seen)]
+            if self._line[[loops.BITS, loops.RANKS, loops.RECORDS, loops.SEEN]].tolist() != now:
+                self.has_moved()
 
     def has_moved(self) -> None:
         """Note that something lies elsewhere now."""
@@ -485,7 +494,8 @@ class Int8Rows(IndexModule):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has no optimizer yet, and no memory that it does not use."""
-        state = super().__getstate__() | {"has_optimizer": False, "_line": NO_LINE}
+        self.was_sent = True
+        state = super().__getstate__() | {"has_optimizer": False, "_line": NO_LINE, "was_sent": False}
         state["live"] = replace(self.live, pending=None, is_settled=True)
         del state["numbers"]
         return state

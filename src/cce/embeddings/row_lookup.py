@@ -68,6 +68,8 @@ class RowTables:
 
     def lines(self) -> Array:
         """The tables in numbers, with their paddings; those of the last call, if nothing has moved since."""
+        for table in self.tables:
+            table.notice_moves()
         moves = [table.moves for table in self.tables]
         if self._lines[0] != moves:
             lines = np.array([table.line() for table in self.tables])
