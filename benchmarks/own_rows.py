@@ -84,13 +84,13 @@ def score(model: nn.Module, data: PreparedData, split: str) -> float:
 
 def last_round(refit: Refit, share: float) -> tuple[OwnRows, int]:
     """Refit every table on all rows; the first ids keep what they want. Their number comes back too."""
-    own, names = OwnRows(refit.tables), list(refit.tables.features)
+    own, names = OwnRows(refit.model.tables), list(refit.model.tables.features)
     for group in refit.groups:
         wanted = refit.wanted(*group, generator=torch.Generator().manual_seed(0))
         for name, staged in refit.stage(*group, generator=torch.Generator().manual_seed(0)).items():
             staged.apply()
-            num_learned = refit.tables.tables[name].assignments.num_learned
-            own.vectors[names.index(name)] = wanted[name][: int(share * num_learned)]
+            num_ids = int(share * refit.tables[name].row_map.num_rows)
+            own.vectors[names.index(name)] = wanted[name][:num_ids]
     return own, sum(map(len, own.vectors.values()))
 
 

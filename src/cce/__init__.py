@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cce.calls import prepare, train
     from cce.clustering import ClusterSettings
     from cce.collection import EmbeddingCollection, plan_tables
-    from cce.compression import compress, finalize
+    from cce.compression import compress, finalize, refit
     from cce.data import PreparedData, register_source
     from cce.diagnostics import Collapse, diagnose_collapse, pointer_entropies, summary
     from cce.embeddings import (
@@ -118,6 +118,7 @@ __all__ = [
     "plan_tables",
     "pointer_entropies",
     "prepare",
+    "refit",
     "register_method",
     "register_metric",
     "register_model",

@@ -71,10 +71,10 @@ def test_the_network_is_trained_between_rounds_on_its_own_rows_and_not_after_the
         return refit_tables(session)
 
     def watched_training(session, fold, seed):
-        tables = {name: value.clone() for name, value in session.refit.tables.state_dict().items()}
+        tables = {name: value.clone() for name, value in session.model.tables.state_dict().items()}
         folds.append(fold)
         train_network(session, fold, seed)
-        after = session.refit.tables.state_dict()
+        after = session.model.tables.state_dict()
         changed = {name.split(".")[1] for name in tables if not torch.equal(tables[name], after[name])}
         assert changed.isdisjoint(session.refit.features)  # but the full table may change
         assert changed

@@ -1,6 +1,7 @@
-"""Any torch model → the same model with smaller tables: `compress` before training, `finalize` after it."""
+"""Any torch model → the same model with smaller tables: `compress` before training, `finalize` and `refit` after it."""
 
 from cce.compression.compact import Finalized, FinalizedTable, finalize
+from cce.compression.refitting import RefitRound, Refitted, refit
 from cce.compression.swap_tables import compress
 
-__all__ = ["Finalized", "FinalizedTable", "compress", "finalize"]
+__all__ = ["Finalized", "FinalizedTable", "RefitRound", "Refitted", "compress", "finalize", "refit"]

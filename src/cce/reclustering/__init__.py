@@ -4,15 +4,17 @@ When to cluster, what becomes of the optimizer's state and of averaged copies, a
 """
 
 from cce.reclustering.averages import restart_average
-from cce.reclustering.refit import Fold, Refit, Rows, cross_entropy
+from cce.reclustering.refit import BatchRows, Fold, Refit, RefitEvent, Rows, cross_entropy
 from cce.reclustering.repair import POLICIES, repair_optimizer
 from cce.reclustering.schedule import ClusterSchedule
 
 __all__ = [
     "POLICIES",
+    "BatchRows",
     "ClusterSchedule",
     "Fold",
     "Refit",
+    "RefitEvent",
     "Rows",
     "cross_entropy",
     "repair_optimizer",

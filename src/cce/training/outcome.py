@@ -146,7 +146,7 @@ def _refitted(session: Session) -> dict[nn.Module, int]:
     refit = session.refit
     if refit is None or not session.num_refits:
         return {}
-    return {refit.tables.tables[feature]: nbytes for feature, nbytes in refit.peak_nbytes.items()}
+    return {refit.tables[feature]: nbytes for feature, nbytes in refit.peak_nbytes.items()}
 
 
 def environment() -> dict[str, Any]:

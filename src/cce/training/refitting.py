@@ -83,7 +83,7 @@ def _only_the_network(session: Session) -> Iterator[list[torch.optim.Optimizer]]
     """New optimizers of what is not refitted; what is refitted has no gradients meanwhile."""
     refit = session.refit
     assert refit is not None
-    fixed = [p for name in refit.features for p in refit.tables.tables[name].parameters() if p.requires_grad]
+    fixed = [p for name in refit.features for p in refit.tables[name].parameters() if p.requires_grad]
     for parameter in fixed:
         parameter.requires_grad = False
     try:

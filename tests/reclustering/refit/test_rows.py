@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from cce.reclustering.refit.rows import ALL_ROWS, Fold, bags_of, blocks_of_rows, count_ids, pieces
+from cce import EmbeddingCollection
+from cce.reclustering.refit.hooks import LookupHooks
+from cce.reclustering.refit.rows import (
+    ALL_ROWS,
+    FetchedRows,
+    Fold,
+    Selection,
+    blocks_of_rows,
+    count_ids,
+    cross_entropy,
+)
 from cce.schema import Batch
 
 
@@ -34,20 +44,26 @@ class Numbers:
         return Batch(dense, flat.view(2, -1).T.contiguous(), labels)
 
 
+def opened(rows: Numbers) -> tuple[FetchedRows, LookupHooks]:
+    """The rows, and hooks on a collection that reads them."""
+    model = torch.nn.Sequential(EmbeddingCollection({"a": 25, "b": 20}, 2, method="full", seed=0))
+    return FetchedRows(model, rows, cross_entropy), LookupHooks(model, dict(model[0].tables.items()))
+
+
 @pytest.mark.parametrize("bags", [False, True])
 @pytest.mark.parametrize("fold", [ALL_ROWS, Fold(0, 2), Fold(2, 3)])
 def test_ids_are_counted_in_the_rows_of_a_fold(bags, fold, monkeypatch):
     monkeypatch.setattr("cce.reclustering.refit.rows.READ_ROWS", 37)
     rows = Numbers(300, 20, bags=bags)
-    found = count_ids(rows, {0: 25, 1: 20}, fold)
+    found = count_ids(*opened(rows), {"a": 25, "b": 20}, Selection(fold))
     for feature, size in ((0, 25), (1, 20)):
-        expected = Counter(name for row in range(300) if row in fold for name in rows.ids[row][feature])
-        assert found[feature].tolist() == [expected[name] for name in range(size)]
+        expected = Counter(name for row in range(300) if row in fold for name in set(rows.ids[row][feature].tolist()))
+        assert found["ab"[feature]].tolist() == [expected[name] for name in range(size)]
 
 
 def test_pieces_have_the_rows_of_a_fold_once():
     for fold in (ALL_ROWS, Fold(1, 3)):
-        found = np.concatenate(list(pieces(500, fold, 37)))
+        found = np.concatenate(list(Selection(fold).numbers(500, 37)))
         assert found.tolist() == fold.numbers(500).tolist() == [row for row in range(500) if row in fold]
 
 
@@ -60,18 +76,11 @@ def test_folds_share_out_the_rows_evenly():
     assert abs((halves[0][:-1] == halves[0][1:]).mean() - 0.5) < 0.02  # neighbours are independent
 
 
-def test_bags_of_a_feature():
-    rows = Numbers(50, 9, bags=True)
-    ids, lengths = bags_of(rows.fetch(np.arange(50)), 1)
-    assert lengths.tolist() == [len(row[1]) for row in rows.ids]
-    assert ids.tolist() == np.concatenate([row[1] for row in rows.ids]).tolist()
-
-
 @pytest.mark.parametrize("fold", [ALL_ROWS, Fold(2, 3)])
 def test_each_row_of_a_fold_has_the_block_of_its_id(fold, monkeypatch):
     monkeypatch.setattr("cce.reclustering.refit.rows.READ_ROWS", 37)
     rows, blocks = Numbers(200, 12), np.arange(12, dtype=np.uint8) % 5
-    found = blocks_of_rows(rows, 1, blocks, fold)
+    found = blocks_of_rows(*opened(rows), "b", blocks, Selection(fold))
     expected = [blocks[rows.ids[row][1][0]] if row in fold else 255 for row in range(200)]
     assert found.tolist() == expected
-    assert blocks_of_rows(Numbers(200, 12, bags=True), 1, blocks, fold) is None
+    assert blocks_of_rows(*opened(Numbers(200, 12, bags=True)), "b", blocks, Selection(fold)) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cce.reclustering.refit.hooks import Target
 from cce.reclustering.refit.posterior import Prior, hand_over, learn_prior
-from cce.reclustering.refit.rows import ALONE, blocks_of_rows, count_ids, pieces
-from cce.reclustering.refit.shared_pass import SharedPass, Target
+from cce.reclustering.refit.rows import ALONE, Selection, blocks_of_rows, count_ids
+from cce.reclustering.refit.shared_pass import SharedPass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,18 +38,12 @@ class GroupFit:
         generator: torch.Generator | None,
         ranks: Ranks = ALONE,
     ) -> None:
-        self.refit, self.fold, self.generator, self.ranks = refit, fold, generator, ranks
-        names = list(refit.tables.features)
-        self.columns = {feature: names.index(feature) for feature in tables}
-        sizes = {self.columns[feature]: refit.tables.features[feature] for feature in tables}
-        counts = count_ids(refit.rows, sizes, fold, ranks)
-        self.ids = {}
-        for feature, table in tables.items():
-            ids = _ids_to_fit(table, counts[self.columns[feature]], refit.min_rows)
-            if len(ids):
-                self.ids[feature] = ids
+        self.refit, self.generator, self.selection = refit, generator, Selection(fold, ranks)
+        sizes = {name: table.num_embeddings for name, table in tables.items()}
+        counts = count_ids(refit.source, refit.hooks, sizes, self.selection)
+        fitted = {name: _ids_to_fit(table, counts[name], refit.min_rows) for name, table in tables.items()}
+        self.ids = {name: ids for name, ids in fitted.items() if len(ids)}
         self.tables, self.priors = tables, dict[str, Prior]()
-        self.blocks: np.ndarray | None = None  # of the rows, if the ids of one feature are fitted in several
 
     def fits(self) -> dict[str, Iterator[PackedFit]]:
         """Of each feature the fits, block by block. The first passes are done here, which say what the priors are."""
@@ -59,7 +54,7 @@ class GroupFit:
         ((feature, ids),) = self.ids.items()
         num_blocks = -(-len(ids) // self.refit.ids_at_a_time(feature))
         if num_blocks > 1:
-            self.blocks = self._blocks_of_rows(feature, num_blocks)
+            self.selection = replace(self.selection, blocks=self._blocks_of_rows(feature, num_blocks))
         first = self._block(0, num_blocks)
         rest = (self._block(index, num_blocks)[0] for index in range(1, num_blocks))
         return {feature: chain(hand_over(first), rest)}
@@ -68,40 +63,22 @@ class GroupFit:
         """The fits of every `num_blocks`-th id: a block has ids of all counts, so the first is a sample of all."""
         refit = self.refit
         targets = [self._target(feature, ids[index::num_blocks]) for feature, ids in self.ids.items()]
-        shared = SharedPass(
-            refit.model,
-            refit.tables,
-            refit.rows,
-            targets,
-            numbers=partial(self._numbers, index),
-            loss=refit.loss,
-            ranks=self.ranks,
-        )
+        shared = SharedPass(refit.source, refit.hooks, targets, replace(self.selection, block=index))
         return shared.fit(self._learn_priors, num_steps=refit.num_steps)
 
     def _blocks_of_rows(self, feature: str, num_blocks: int) -> np.ndarray | None:
         """The block that the id of each row is in, so that the pass of a block need not look for its rows."""
-        ids, num_embeddings = self.ids[feature].numpy(), self.refit.tables.features[feature]
+        ids, num_embeddings = self.ids[feature].numpy(), self.tables[feature].num_embeddings
         kind = np.min_scalar_type(num_blocks)
         blocks = np.full(num_embeddings, np.iinfo(kind).max, kind)
         blocks[ids] = np.arange(len(ids)) % num_blocks
-        return blocks_of_rows(self.refit.rows, self.columns[feature], blocks, self.fold, self.ranks)
-
-    def _numbers(self, index: int, size: int) -> Iterator[np.ndarray]:
-        """The numbers of the rows of a block, or of all rows of the fold, so many at a time."""
-        if self.blocks is None:
-            yield from pieces(len(self.refit.rows), self.fold, size, self.ranks)
-            return
-        numbers = np.flatnonzero(self.blocks == index)
-        for start in range(0, len(numbers), size):
-            yield numbers[start : start + size]
+        return blocks_of_rows(self.refit.source, self.refit.hooks, feature, blocks, self.selection)
 
     def _target(self, feature: str, ids: Tensor) -> Target:
         table = self.tables[feature]
         with torch.no_grad():
             present = table.embed(ids.to(table.codebook.device)).float().cpu()
-        block_dim, num_embeddings = self.refit.block_dim(feature), self.refit.tables.features[feature]
-        return Target(self.columns[feature], ids, present, num_embeddings, block_dim)
+        return Target(feature, ids, present, table.num_embeddings, self.refit.block_dim(feature))
 
     def _learn_priors(self, parabolas: Sequence[Parabolas]) -> list[Prior]:
         """From the first block, and from where those of the last refit were, or around the present vectors."""

@@ -15,20 +15,19 @@ from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
 from cce.distributed import current_ranks
-from cce.embeddings import CCEEmbedding
 from cce.indexing import check_index_state, common_generator
 from cce.reclustering.refit.group import GroupFit
+from cce.reclustering.refit.hooks import LookupHooks, in_evaluation
 from cce.reclustering.refit.packing import packed_size
 from cce.reclustering.refit.posterior import SOLVED, Prior
-from cce.reclustering.refit.rows import ALL_ROWS, ALONE, Fold, Rows, check_rows
-from cce.reclustering.refit.slopes import cross_entropy, find_collection, in_evaluation
+from cce.reclustering.refit.rows import ALL_ROWS, ALONE, FetchedRows, Fold, Rows, Source, cross_entropy
 from cce.reclustering.refit.step import RefitEvent, RefitStep, StagedRefit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from cce.collection import EmbeddingCollection
     from cce.distributed import Ranks
+    from cce.embeddings import CCEEmbedding
     from cce.schema import Batch
 
 WIDEST_BLOCK = 16  # dimensions, or one column
@@ -61,7 +60,7 @@ class Refit:
     def __init__(
         self,
         model: nn.Module,
-        rows: Rows,
+        rows: Rows | Source,
         *,
         loss: Callable[[Tensor, Batch], Tensor] = cross_entropy,
         min_rows: int = 3,
@@ -73,7 +72,6 @@ class Refit:
         max_nbytes: int | None = None,
     ) -> None:
         check_type("model", model, nn.Module, "a torch.nn.Module")
-        check_rows(rows)
         check_range("min_rows", min_rows, 1, 2**31)
         check_range("num_steps", num_steps, 1, 2**31)
         check_range("points_per_row", points_per_row, 1, 2**31)
@@ -82,18 +80,19 @@ class Refit:
             check_range("max_nbytes", max_nbytes, 1, 2**63)
         check_flag("spare_fold", spare_fold)
         check_range("folds", folds, 1 + spare_fold, 2**16)
-        self.model, self.rows, self.loss = model, rows, loss
+        self.model = model
+        self.source = rows if isinstance(rows, Source) else FetchedRows(model, rows, loss)
         self.min_rows, self.num_steps, self.points_per_row = min_rows, num_steps, points_per_row
         self.group_size, self.folds, self.spare_fold = group_size, folds, spare_fold
-        self.tables = find_collection(model)
-        self.max_nbytes = _usual_nbytes(self.tables) if max_nbytes is None else max_nbytes
+        self.tables = self.source.tables
+        self.hooks = LookupHooks(model, self.tables)
+        self.max_nbytes = _usual_nbytes(self.tables.values()) if max_nbytes is None else max_nbytes
         self.priors: dict[str, Prior] = {}  # of the last refit, by feature
 
     @property
     def features(self) -> list[str]:
         """The features whose pointers are learned, in order."""
-        tables = self.tables.tables.items()
-        return [name for name, table in tables if isinstance(table, CCEEmbedding) and table.is_final]
+        return [name for name, table in self.tables.items() if table.is_final]
 
     @property
     def groups(self) -> list[list[str]]:
@@ -119,14 +118,13 @@ class Refit:
 
     def block_dim(self, feature: str) -> int:
         """Dimensions whose curvatures with each other are held: all if they are few, or whole columns of the table."""
-        num_columns = self._table(feature).num_columns
-        width = self.tables.embedding_dim // num_columns
+        num_columns, width = self._table(feature).num_columns, self._table(feature).width
         shares = [share for share in range(1, num_columns + 1) if num_columns % share == 0]
         return max([width, *(share * width for share in shares if share * width <= WIDEST_BLOCK)])
 
     def nbytes_per_id(self, feature: str) -> int:
         """Bytes that each id of a feature takes while it is fitted."""
-        dim = self.tables.embedding_dim
+        dim = self._table(feature).embedding_dim
         return 4 * (packed_size(dim, self.block_dim(feature)) + HELD_VECTORS * dim + HELD_VALUES)
 
     def ids_at_a_time(self, feature: str) -> int:
@@ -144,7 +142,7 @@ class Refit:
         num_learned = table.row_map.num_rows
         fitted = min(num_learned, size)
         solved = min(SOLVED, fitted) * SOLVED_COPIES * 4 * table.embedding_dim * self.block_dim(feature)
-        blocks = len(self.rows) * np.min_scalar_type(-(-num_learned // size)).itemsize if num_learned > size else 0
+        blocks = len(self.source) * np.min_scalar_type(-(-num_learned // size)).itemsize if num_learned > size else 0
         pointers = 4 * num_learned * table.num_columns + table.nbytes
         return fitted * self.nbytes_per_id(feature) + solved + ID_NBYTES * table.num_embeddings + blocks + pointers
 
@@ -224,7 +222,7 @@ class Refit:
             group = GroupFit(self, tables, fold, generator)
             for feature, fits in group.fits().items():
                 mean = group.priors[feature].mean
-                found[feature] = mean.new_zeros(self.tables.features[feature], len(mean))
+                found[feature] = mean.new_zeros(tables[feature].num_embeddings, len(mean))
                 found[feature][torch.cat(list(tables[feature].row_map.ids())).cpu()] = mean
                 for fit in fits:
                     found[feature][fit.ids] = fit.vectors
@@ -248,11 +246,9 @@ class Refit:
     def _table(self, feature: str) -> CCEEmbedding:
         if feature not in self.features:
             raise ValueError(f"feature must be one whose pointers are learned ({self.features}), got {feature!r}.")
-        table = self.tables.tables[feature]
-        assert isinstance(table, CCEEmbedding)
-        return table
+        return self.tables[feature]
 
 
-def _usual_nbytes(tables: EmbeddingCollection) -> int:
-    values = sum(tables.features.values()) * tables.embedding_dim
+def _usual_nbytes(tables: Iterable[CCEEmbedding]) -> int:
+    values = sum(table.num_embeddings * table.embedding_dim for table in tables)
     return min(max(values * FULL_NBYTES // 2, SMALLEST_NBYTES), LARGEST_NBYTES)

@@ -6,10 +6,10 @@ features costs little more than one. Rows are read in their order; what is held 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,70 +17,29 @@ from cce.compiled import available, compile_loops
 from cce.distributed import sum_over_ranks
 from cce.reclustering.refit.packing import block_dim_of, pack, packed_size
 from cce.reclustering.refit.posterior import PackedFit, Parabolas, Prior
-from cce.reclustering.refit.rows import ALONE, bags_of
-from cce.reclustering.refit.slopes import Probe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from torch import nn
+    import numpy as np
 
-    from cce.collection import EmbeddingCollection
     from cce.distributed import Ranks
-    from cce.reclustering.refit.rows import Rows
-    from cce.schema import Batch
+    from cce.reclustering.refit.hooks import Found, LookupHooks, Recorded, Target
+    from cce.reclustering.refit.rows import Piece, Selection, Source
 
 PASS_ROWS = 1 << 13  # that the model sees at a time
 OUTER_ROWS = 1 << 12  # whose J Jᵀ are written out at a time, where nothing is compiled
 
 
-@dataclass(frozen=True)
-class Target:
-    """Ids of one feature that are to move, and their vectors now; everything else is fixed."""
-
-    feature: int  # the column of a batch's ids
-    ids: Tensor  # (n), in order
-    present: Tensor  # (n, embedding_dim) float32
-    num_embeddings: int
-    block_dim: int  # dimensions whose curvatures with each other are held
-    slots: np.ndarray = field(init=False)  # (num_embeddings) int32: where an id is in `ids`, or -1
-
-    def __post_init__(self) -> None:
-        slots = np.full(self.num_embeddings, -1, np.int32)
-        slots[self.ids.numpy()] = np.arange(len(self.ids), dtype=np.int32)
-        object.__setattr__(self, "slots", slots)
-
-
-class Found(NamedTuple):
-    """Where ids of a target occur in a batch."""
-
-    rows: Tensor  # (occurrences) int64, of the batch
-    slots: Tensor  # (occurrences) int64, in the target's ids
-    shares: Tensor  # (occurrences): how much of the id's vector is in that of its row
-
-
 class SharedPass:
     """Some rows, as functions of the vectors of some ids.
 
-    numbers: the numbers of the rows, so many at a time: those of this process.
-    loss: logits and a batch to the loss of each row.
-    ranks: processes that do the same, and pass over a share of the rows each; all have the sums of all.
+    selection: which rows; of several processes each passes over a share of them, and all have the sums of all.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        tables: EmbeddingCollection,
-        rows: Rows,
-        targets: Sequence[Target],
-        *,
-        numbers: Callable[[int], Iterable[np.ndarray]],
-        loss: Callable[[Tensor, Batch], Tensor],
-        ranks: Ranks = ALONE,
-    ) -> None:
-        self.model, self.tables, self.rows = model, tables, rows
-        self.targets, self.numbers, self.loss, self.ranks = targets, numbers, loss, ranks
-        self.device = next(model.parameters()).device
+    def __init__(self, source: Source, hooks: LookupHooks, targets: Sequence[Target], selection: Selection) -> None:
+        self.source, self.hooks, self.targets, self.selection = source, hooks, targets, selection
+        self.ranks = selection.ranks
 
     def fit(self, learn: Callable[[Sequence[Parabolas]], Sequence[Prior]], *, num_steps: int) -> list[PackedFit]:
         """So many Gauss-Newton steps from the present vectors, under the priors that are learned at the first."""
@@ -98,13 +57,11 @@ class SharedPass:
     def parabolas(self, vectors: Sequence[Tensor]) -> list[Parabolas]:
         """The losses of the ids around vectors, one pass."""
         sums = [_Sums.zeros(target) for target in self.targets]
-        for probe, places in self._batches(vectors):
-            logits, slopes = probe.slopes()
-            losses, first, second = _derivatives(self.loss, logits, probe.batch)
+        for piece, recorded, places in self._batches(vectors, with_slopes=True):
+            losses, first, second = _derivatives(partial(self.source.losses, piece=piece), recorded.outputs)
             crowds = _crowds(places, len(losses))
-            for target, total, found in zip(self.targets, sums, places, strict=True):
-                own = slopes[:, target.feature].float().cpu().contiguous()
-                total.add(found, own, torch.stack([losses, first, second, second * crowds], 1))
+            for total, found in zip(sums, places, strict=True):
+                total.add(found, torch.stack([losses, first, second, second * crowds], 1))
         for total in sums:
             total.add_up(self.ranks)
         every = zip(self.targets, vectors, sums, strict=True)
@@ -129,43 +86,23 @@ class SharedPass:
     def losses(self, vectors: Sequence[Tensor]) -> list[Tensor]:
         """The loss of each id on its rows if all had these vectors, one pass without a backward."""
         totals = [torch.zeros(len(target.ids)) for target in self.targets]
-        for probe, places in self._batches(vectors):
-            losses = self.loss(probe.logits(), probe.batch).float().cpu()
+        for piece, recorded, places in self._batches(vectors, with_slopes=False):
+            losses = self.source.losses(recorded.outputs, piece).detach().float().cpu()
             for total, found in zip(totals, places, strict=True):
                 total.index_add_(0, found.slots, losses[found.rows])
         return [sum_over_ranks(total, self.ranks) for total in totals]
 
-    def _batches(self, vectors: Sequence[Tensor]) -> Iterator[tuple[Probe, list[Found]]]:
-        """The rows that have any of the ids, with the vectors of these ids moved."""
-        shifts = [new - target.present for new, target in zip(vectors, self.targets, strict=True)]
-        moved = [bool(shift.any()) for shift in shifts]
-        for numbers in self.numbers(PASS_ROWS):
-            batch = self.rows.fetch(numbers)
-            places = [self._find(batch, target) for target in self.targets]
-            has_any = _crowds(places, len(numbers)) > 0
-            if not has_any.all():
-                batch = self.rows.fetch(numbers[has_any.numpy()])
-                places = [self._find(batch, target) for target in self.targets]
-            if len(batch):
-                yield self._moved(batch, places, shifts, moved), places
-
-    def _moved(self, batch: Batch, places: Sequence[Found], shifts: Sequence[Tensor], moved: Sequence[bool]) -> Probe:
-        probe = Probe(self.model, self.tables, batch.to(self.device))
-        for target, found, shift, is_moved in zip(self.targets, places, shifts, moved, strict=True):
-            if is_moved:
-                probe.move(target.feature, found.rows, shift[found.slots] * found.shares.unsqueeze(1))
-        return probe
-
-    def _find(self, batch: Batch, target: Target) -> Found:
-        ids, lengths = bags_of(batch, target.feature)
-        slots = torch.from_numpy(target.slots[ids.numpy()]).long()
-        rows = torch.repeat_interleave(lengths) if batch.offsets is not None else torch.arange(len(batch))
-        shares = 1 / lengths[rows] if self._is_mean(batch) else torch.ones(len(rows))
-        known = slots >= 0
-        return Found(rows[known], slots[known], shares[known])
-
-    def _is_mean(self, batch: Batch) -> bool:
-        return batch.offsets is not None and self.tables.pooling != "sum"
+    def _batches(
+        self, vectors: Sequence[Tensor], *, with_slopes: bool
+    ) -> Iterator[tuple[Piece, Recorded, list[Found]]]:
+        """The rows, with the vectors of the ids moved."""
+        shifts = [(target, new - target.present) for new, target in zip(vectors, self.targets, strict=True)]
+        moves = [(target, shift) for target, shift in shifts if bool(shift.any())]
+        with self.hooks.attached():
+            for piece in self.source.pieces(self.selection, PASS_ROWS):
+                recorded = self.hooks.record(partial(self.source.forward, piece), moves, with_slopes=with_slopes)
+                kept = self.source.kept(piece, recorded, self.selection)
+                yield piece, recorded, [recorded.find(target, kept) for target in self.targets]
 
 
 def _crowds(places: Sequence[Found], num_rows: int) -> Tensor:
@@ -188,21 +125,19 @@ class _Sums:
         packed = torch.zeros(num_ids, packed_size(dim, target.block_dim))
         return cls(packed, torch.zeros(num_ids, dim), torch.zeros(dim, dim), torch.zeros(num_ids, 4))
 
-    def add(self, found: Found, slopes: Tensor, derivatives: Tensor) -> None:
-        """slopes `(rows, dim)`; derivatives `(rows, 4)`, as in `others`."""
-        block_dim = block_dim_of(self.packed.shape[1], slopes.shape[1])
+    def add(self, found: Found, derivatives: Tensor) -> None:
+        """derivatives `(rows, 4)`, as in `others`."""
+        slopes, block_dim = found.slopes, block_dim_of(self.packed.shape[1], found.slopes.shape[1])
         if block_dim < slopes.shape[1]:
-            some = slopes[found.rows] * found.shares.unsqueeze(1)
-            self.common.add_((some * derivatives[found.rows, 2:3]).T @ some)
+            self.common.add_((slopes * derivatives[found.rows, 2:3]).T @ slopes)
         if available:
             sums = self.packed.numpy(), self.gradients.numpy(), self.others.numpy()
-            places = found.rows.numpy(), found.slots.numpy(), found.shares.numpy()
-            _add_rows(*places, slopes.numpy(), derivatives.contiguous().numpy(), block_dim, *sums)
+            places = found.rows.numpy(), found.slots.numpy(), slopes.contiguous().numpy()
+            _add_rows(*places, derivatives.contiguous().numpy(), block_dim, *sums)
             return
         for start in range(0, len(found.rows), OUTER_ROWS):
-            rows, slots, shares = (each[start : start + OUTER_ROWS] for each in found)
-            some, derived = slopes[rows] * shares.unsqueeze(1), derivatives[rows]
-            blocks = some.view(len(rows), -1, 1, block_dim)
+            rows, slots, some = (each[start : start + OUTER_ROWS] for each in found)
+            derived, blocks = derivatives[rows], some.view(len(rows), -1, 1, block_dim)
             outer = (some * derived[:, 2:3]).view_as(blocks).transpose(2, 3) * blocks
             self.packed.index_add_(0, slots, pack(outer.flatten(1, 2)))
             self.gradients.index_add_(0, slots, some * derived[:, 1:2])
@@ -221,15 +156,15 @@ class _Sums:
         return Parabolas(ids, points, *sums, crowds.clamp(min=1), common)
 
 
-def _derivatives(
-    loss: Callable[[Tensor, Batch], Tensor], logits: Tensor, batch: Batch
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss of each row, its slope in the logit, and its curvature, which is held above zero."""
+def _derivatives(loss: Callable[[Tensor], Tensor], outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss of each row, its slope in the output, and its curvature, which is held above zero."""
     with torch.enable_grad():
-        logits = logits.detach().requires_grad_()
-        losses = loss(logits, batch)
-        (first,) = torch.autograd.grad(losses.sum(), logits, create_graph=True)
-        (second,) = torch.autograd.grad(first.sum(), logits)
+        outputs = outputs.detach().requires_grad_()
+        losses = loss(outputs)
+        (first,) = torch.autograd.grad(losses.sum(), outputs, create_graph=True)
+        if not first.requires_grad:
+            raise ValueError("loss must be twice differentiable in the model's output, got a constant slope.")
+        (second,) = torch.autograd.grad(first.sum(), outputs)
     return losses.detach().float().cpu(), first.detach().float().cpu(), second.clamp(min=0).float().cpu()
 
 
@@ -237,7 +172,6 @@ def _derivatives(
 def _add_rows(
     rows: np.ndarray,
     slots: np.ndarray,
-    shares: np.ndarray,
     slopes: np.ndarray,
     derivatives: np.ndarray,
     block_dim: int,
@@ -247,14 +181,14 @@ def _add_rows(
 ) -> None:
     dim = gradients.shape[1]
     for place in range(len(rows)):
-        row, slot, share = rows[place], slots[place], shares[place]
+        row, slot = rows[place], slots[place]
         for kind in range(4):
             others[slot, kind] += derivatives[row, kind]
-        first, second = derivatives[row, 1] * share, derivatives[row, 2] * share * share
+        first, second = derivatives[row, 1], derivatives[row, 2]
         place_of = 0
         for i in range(dim):
-            gradients[slot, i] += first * slopes[row, i]
-            weighted, start = second * slopes[row, i], i - i % block_dim
+            gradients[slot, i] += first * slopes[place, i]
+            weighted, start = second * slopes[place, i], i - i % block_dim
             for j in range(i - start + 1):
-                packed[slot, place_of + j] += weighted * slopes[row, start + j]
+                packed[slot, place_of + j] += weighted * slopes[place, start + j]
             place_of += i - start + 1
