@@ -340,3 +340,13 @@ def test_scores_do_not_depend_on_how_ids_are_numbered():
     losses = torch.tensor([validation_loss(how) for how in ("by count", "by appearance", "at random")])
     assert losses.max() < 0.53  # 0.64 for who knows the mean, 0.47 for who knows the tastes
     assert (losses.max(0).values - losses.min(0).values).max() < 0.01
+
+
+def test_a_finalize_that_fails_changes_neither_tables_nor_their_sizes():
+    model = nn.ModuleDict({"seen": cce.CCEEmbedding(50, 8), "unseen": cce.CCEEmbedding(50, 8)})
+    model["seen"].fit_to(torch.randn(50, 8))
+    before = model["seen"].to_dense()
+    with pytest.raises(ValueError, match="table 'unseen' must have rows to be finalized, got none"):
+        cce.finalize(model, num_columns=2, num_rows=16)
+    assert [(table.num_columns, table.num_rows) for table in model.values()] == [(4, 256), (4, 256)]
+    assert torch.equal(model["seen"].to_dense(), before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from cce.signals import uninterrupted
 from cce.text import format_bytes, format_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from torch import Tensor
 
 
@@ -88,8 +91,8 @@ def finalize(
     open_tables = {name: table for name, table in tables.items() if not table.is_final}
     for name, table in open_tables.items():
         table.rows.name = f"table {name!r}" if name else table.rows.name
-        table.resize(num_columns=num_columns, num_rows=num_rows)
-    staged = _stage_on_rank_0(open_tables, counts or {}, seed)
+    with _resized(open_tables.values(), num_columns, num_rows):
+        staged = _stage_on_rank_0(open_tables, counts or {}, seed)
     report = []
     with uninterrupted():
         for name, table in open_tables.items():
@@ -99,16 +102,36 @@ def finalize(
     return Finalized(tuple(report))
 
 
+@contextmanager
+def _resized(tables: Iterable[Finalizable], num_columns: int | None, num_rows: int | None) -> Iterator[None]:
+    """Let tables have other sizes of the compact form; those that they had, if the block fails."""
+    before = [(table, table.num_columns, table.num_rows) for table in tables]
+    try:
+        for table, _, _ in before:
+            table.resize(num_columns=num_columns, num_rows=num_rows)
+        yield
+    except BaseException:
+        for table, columns, rows in before:
+            table.resize(num_columns=columns, num_rows=rows)
+        raise
+
+
 def _stage_on_rank_0(
     tables: Mapping[str, Finalizable], counts: Mapping[str, Tensor], seed: int | None
 ) -> dict[str, Compact]:
-    """The compact form of every table, equal on all processes: the first computes it."""
+    """The compact form of every table, equal on all processes: the first computes it, and all fail if it does."""
     ranks = current_ranks()
     found: dict[str, Compact] = {}
+    problem = ""
     if ranks.is_main:
         generator = make_generator(0 if seed is None else seed)
-        found = {name: table.stage(counts=counts.get(name), generator=generator) for name, table in tables.items()}
-    if ranks.world_size == 1:
-        return found
-    sent = broadcast({name: compact.state() for name, compact in found.items()}, ranks)
-    return {name: Compact.of(state) for name, state in sent.items()}
+        try:
+            found = {name: table.stage(counts=counts.get(name), generator=generator) for name, table in tables.items()}
+        except ValueError as error:
+            problem = str(error)
+    if ranks.world_size > 1:
+        states, problem = broadcast(({name: each.state() for name, each in found.items()}, problem), ranks)
+        found = {name: Compact.of(state) for name, state in states.items()}
+    if problem:
+        raise ValueError(problem)
+    return found

@@ -18,6 +18,8 @@ class Finalizable(Embedding):
     """A table of int8 rows while it trains, and of something smaller after `finalize`."""
 
     rows: Int8Rows
+    num_columns: int  # of the compact form
+    num_rows: int  # of each column of it
     anchor: nn.Parameter  # stands for the rows in an optimizer
 
     @property
