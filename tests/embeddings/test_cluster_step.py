@@ -231,7 +231,7 @@ def test_pointers_mapped_from_a_file_are_replaced_whole(tmp_path):
     assert torch.equal(table.to_dense(), plain.to_dense())
     assert file.stat().st_ino != inode  # written to a temporary file and renamed
     assert list(tmp_path.iterdir()) == [file]
-    assert torch.equal(PointerStore(1000, 8, 300, path=file).to_tensor(), plain.assignments.pointers.to_tensor())
+    assert torch.equal(PointerStore(1000, 4, 300, path=file).to_tensor(), plain.assignments.pointers.to_tensor())
 
 
 @pytest.mark.slow
@@ -302,5 +302,5 @@ def test_a_kill_leaves_a_pointer_file_whole(tmp_path):
         child.join(delay)
         child.kill()
         child.join()
-        found = PointerStore(200_000, 8, 300, path=file).to_tensor()
+        found = PointerStore(200_000, 4, 300, path=file).to_tensor()
         assert any(torch.equal(found, state) for state in states)

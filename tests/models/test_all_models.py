@@ -115,7 +115,10 @@ def test_a_refit_learns_pointers_through_the_model(name, tmp_path):
     config = SyntheticConfig(num_rows=600, vocabulary_sizes=(40, 30), num_dense=2, num_clusters=4)
     prepare_synthetic(tmp_path / "data", config, progress=False)
     data = PreparedData.open(tmp_path / "data")
-    tables = tables_of(data.schema, method="cce", cap=64)
+    tables = cce.EmbeddingCollection(data.schema.vocabulary_sizes, 16, options={"cce": {"num_rows": 4}}, seed=0)
+    for table in tables.tables.values():
+        table.fit_to(torch.randn(table.num_embeddings, 16, generator=torch.Generator().manual_seed(1)))
+    cce.finalize(tables)
     model = made(name, data.schema, tables, batch_norm=True, dropout=0.5)
     refit = cce.Refit(model, data.rows("train"))
     assert refit.features == ["c0", "c1"]

@@ -99,7 +99,7 @@ def test_wrong_arguments_are_named(options, message):
 
 @pytest.mark.slow
 def test_a_table_that_cannot_be_clustered_is_named_with_its_feature_and_nothing_has_happened():
-    tables = cce.EmbeddingCollection({"user": 300, "items": 200, "a.b": 100}, 4, cap=80, seed=0)
+    tables = cce.EmbeddingCollection({"user": 300, "items": 200, "a.b": 100}, 4, method="cce-paper", cap=80, seed=0)
     model = nn.ModuleDict({"embeddings": tables})
     optimizer = torch.optim.Adam(model.parameters())
     tables(torch.arange(90).reshape(30, 3)).sum().backward()
@@ -123,7 +123,8 @@ def test_a_table_that_cannot_be_clustered_is_named_with_its_feature_and_nothing_
     assert schedule.num_steps == 2
     assert len(events) == 3
     assert schedule.clustered == ["embeddings.tables.user", "embeddings.tables.items", "embeddings.tables.a.b"]
-    again = nn.ModuleDict({"embeddings": cce.EmbeddingCollection({"user": 300, "items": 200, "a.b": 100}, 4, cap=80)})
+    sizes = {"user": 300, "items": 200, "a.b": 100}
+    again = nn.ModuleDict({"embeddings": cce.EmbeddingCollection(sizes, 4, method="cce-paper", cap=80)})
     again["embeddings"].load_state_dict(good)
     cce.ClusterSchedule(again, every=1).step()
     assert all(torch.equal(value, dict(_floats(again))[name]) for name, value in _floats(model))
@@ -238,6 +239,6 @@ def planted_run(method, **options):
 
 @pytest.mark.slow
 def test_six_clusterings_recover_planted_clusters_and_hashing_cannot():
-    assert planted_run("cce", num_columns=1, settings=cce.ClusterSettings(init="k-means++")) > 0.9
+    assert planted_run("cce-paper", num_columns=1, settings=cce.ClusterSettings(init="k-means++")) > 0.9
     for method in ("hash", "hash-embedding", "ce-concat"):
         assert planted_run(method) < 0.5

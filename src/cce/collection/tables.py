@@ -181,7 +181,7 @@ class EmbeddingCollection(TracedWhole):
         if fused is None or not (fused.tables or fused.row_tables):
             return torch.stack([table(ids[:, index]) for index, table in enumerate(self._tables())], dim=1)
         if fused.rows is not None and len(fused.row_tables) == num_features:
-            return fused.look_up_rows(ids)
+            return fused.look_up_rows(ids)  # type: ignore[no-any-return]
         if len(fused.tables) < num_features:
             return self._mixed(fused, ids)
         vectors = fused.look_up(ids, shape=(ids.shape[0], num_features, self.embedding_dim))
@@ -324,6 +324,7 @@ class _FusedTables:
         pairs = zip(self.row_tables, rows, strict=True)
         return any(table.is_final or table.rows is not own for table, own in pairs) or any(map(_has_rows, self.tables))
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def look_up_rows(self, ids: Tensor) -> Tensor:
         """Vectors `(batch, tables, dim)` of the tables with int8 rows."""
         assert self.rows is not None

@@ -542,10 +542,10 @@ def test_workers_that_are_forked_after_a_lookup_look_up_too_and_the_interpreter_
 SMALL_WORK = """
 import os, torch, cce
 torch.set_num_threads(1)
-table = cce.create_embedding("cce", 100_000, 16, num_params=128_000, seed=0, sparse={sparse})
-tables = cce.EmbeddingCollection({{"user": 100_000}}, 16, cap=128_000, seed=0, sparse={sparse})
+table = cce.create_embedding("cce-paper", 100_000, 16, num_params=128_000, seed=0, sparse={sparse})
+tables = cce.EmbeddingCollection({{"user": 100_000}}, 16, method="cce-paper", cap=128_000, seed=0, sparse={sparse})
 ids, grad, offsets = torch.arange(2048), torch.ones(2048, 16), torch.arange(0, 2049)
-optimizer = cce.optim.SGD(table.parameters(), lr=0.1)
+optimizer = cce.optim.RowwiseAdagrad(table.parameters(), lr=0.1)
 
 def work():
     table.zero_grad()
