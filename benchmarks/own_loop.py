@@ -52,6 +52,10 @@ class DeepFM(nn.Module):
         for inputs, outputs in zip((2 * DIM, *HIDDEN), HIDDEN, strict=False):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
         self.network = nn.Sequential(*layers, nn.Linear(HIDDEN[-1], 1))
+        for layer in self.network:
+            if isinstance(layer, nn.Linear):  # as the models of `cce train` start
+                nn.init.xavier_normal_(layer.weight)
+                nn.init.zeros_(layer.bias)
 
     def forward(self, ids: Tensor) -> Tensor:
         user, item = self.user(ids[:, 0]), self.item(ids[:, 1])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-import cce_lab.methods  # noqa: F401
+import cce
 from cce.collection import EmbeddingCollection
 from cce.distributed import Ranks, broadcast, check_same, gather_rows, init_distributed, sum_over_ranks
 from cce.reclustering import ClusterSchedule, Refit, cross_entropy
@@ -177,6 +177,7 @@ def refuse(ranks, data, out):
 
 
 if __name__ == "__main__":
+    cce.load_plugins(["cce_lab.methods"])  # here: to import this file is not to register anything
     data_folder, out_folder, *jobs = sys.argv[1:]
     with init_distributed() as these_ranks:
         for job in jobs:
