@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import cce
 from cce.distributed import Ranks, init_distributed, partition_work
 from cce.training import Trainer
 from cce.training.checkpoint import list_checkpoints, read_checkpoint
@@ -20,6 +21,12 @@ pytestmark = pytest.mark.slow
 TESTS = Path(__file__).resolve().parents[1]
 ROUNDING = 1e-5  # of the BCE: sums over ranks and matrix products of half a batch round otherwise
 MOVED_IDS = 5e-3  # of the BCE once tables were clustered, see `same_curve`
+
+
+@pytest.fixture(autouse=True)
+def lab_methods(registries):
+    """The lab's methods, which some runs use."""
+    cce.load_plugins(["cce_lab.methods"])
 
 
 def two_processes(data, out, *jobs):
