@@ -2,13 +2,14 @@
 
     python -m benchmarks.int8_rows [--quick] [--rounds 15]
 
-A step is a lookup of one batch, its backward pass and the step of the optimizer, on one thread. All ids that occur have
-rows. Every candidate has tables of its own; all take turns.
+A step is a lookup of one batch, its backward pass and the step of the optimizer, in CPU time of one thread. All
+ids that occur have rows. Every candidate has tables of its own; all take turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
         batches = [draw_batch("zipf", sizes, batch, generator) for _ in range(NUM_BATCHES)]
         grad = torch.randn(batch, NUM_TABLES, DIM, generator=generator)
         steps = {name: partial(_take_turns, step, batches, grad) for name, step in candidates.items()}
-        seconds = medians(steps, rounds=rounds)
+        seconds = medians(steps, rounds=rounds, clock=time.thread_time)
         first = next(iter(seconds.values()))
         figures += [
             {"tables": name, "batch": batch, "us": 1e6 * each / NUM_BATCHES, "share": each / first}

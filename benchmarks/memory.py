@@ -1,136 +1,185 @@
-"""Resident memory of training one table, measured in processes of their own: model, gradients and optimizer.
+"""Peak resident memory of training tables, each case in a process of its own.
 
     python -m benchmarks.memory [--quick]
 
-Memory is what the process holds beyond an empty one with torch loaded, after three steps, and at its peak. Tables that
-would need more than `MOST_NBYTES` are not made: what their parameters, gradients and moments hold is computed.
+The baseline is taken when all code is loaded and before tables are made. Every id occurs twice, so that in `cce` all of
+them earn rows; beyond `MOST_EARNED` ids they get them by counts. `training` is the peak while the table is made and
+trained, `held` what is left between two steps, `event` the peak of a finalize (`cce`) or a clustering (`cce-paper`),
+`served` what is left after it. Beside `held` and `served` stands what `cce.summary` says they are. Cases that would
+need more than `MOST_NBYTES` are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmarks.side_by_side import PeakMemory, keep
+from benchmarks.side_by_side import PeakMemory, give_back_memory, keep, resident
+from benchmarks.traffic import CRITEO_SIZES
 from cce.text import format_bytes, format_table
 
-DIM, BATCH, NUM_PARAMS = 16, 16_384, 128_000
-MOST_NBYTES = 12 << 30  # of a table in training
-NUMBERS = {"sgd": 1, "adam": 3, "descent": 1}  # parameter and moments; a dense gradient is one more
-TABLES = {
-    "sgd": ("nn.Embedding", "nn.Embedding, sparse", "cce"),
-    "adam": ("nn.Embedding", "nn.Embedding, sparse", "cce"),
-    "descent": ("quantized, 8 bits", "quantized, 16 bits"),
-}
+if TYPE_CHECKING:
+    import torch
+
+BATCH, NUM_ROWS = 8_192, 256
+MOST_NBYTES = 7 << 30
+FEW_STEPS = 50  # where memory does not depend on which ids have occurred
+MOST_EARNED = 20_000_000  # ids that earn rows in steps; with more, rows are given by counts before the first step
+# Bytes an id and value, or an id: to leave out what does not fit
+KINDS = {"full, Adam": 20, "full, SparseAdam": 12, "cce": 1.3, "cce-paper": 0.5, "hash": 0.1}
+QUICK = [(100_000, 16)]
+SIZES = [(1_000_000, 16), (1_000_000, 64), (10_000_000, 16), (10_000_000, 64), (100_000_000, 16)]
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--one", nargs=3, default=None, help=argparse.SUPPRESS)  # table, ids, optimizer: as JSON
+    parser.add_argument("--only", default=None, help="one kind of table, for a try: nothing is stored")
+    parser.add_argument("--one", nargs=3, default=None, help=argparse.SUPPRESS)  # kind, ids, dim: prints JSON
     options = parser.parse_args(argv)
     if options.one:
-        table, num_ids, optimizer = options.one
-        print(json.dumps(_measure(table, int(num_ids), optimizer)))
+        kind, num_ids, dim = options.one
+        print(json.dumps(measure(kind, [int(size) for size in num_ids.split(",")], int(dim))))
         return []
-    sizes = (100_000,) if options.quick else (1_000_000, 10_000_000, 100_000_000)
-    cases = [(table, num_ids, optimizer) for num_ids in sizes for optimizer in TABLES for table in TABLES[optimizer]]
-    figures = [_in_a_process(*case) if _fits(*case) else _computed(*case) for case in cases]
-    headers = ("table", "ids", "optimizer", "held", "peak", "seconds")
-    rows = [
-        (f["table"], f"{f['num_ids']:,}", f["optimizer"], format_bytes(f["held"]),
-         *((format_bytes(f["peak"]), f"{f['seconds']:.1f}") if f["measured"] else ("computed", "too large")))
-        for f in figures
-    ]  # fmt: skip
-    print(f"dim {DIM}, batches of {BATCH:,}; cce of {NUM_PARAMS:,} params")
-    print(format_table(headers, rows))
-    if not options.quick:
+    cases = [([num_ids], dim) for num_ids, dim in (QUICK if options.quick else SIZES)]
+    cases += [] if options.quick else [(list(CRITEO_SIZES), 16)]
+    kinds = [options.only] if options.only else list(KINDS)
+    figures = [
+        _in_a_process(kind, sizes, dim)
+        for sizes, dim in cases
+        for kind in kinds
+        if KINDS[kind] * dim * sum(sizes) <= MOST_NBYTES
+    ]
+    headers = ("table", "features", "ids", "dim", "training", "bytes/id", "event", "served", "seconds")
+    print(format_table(headers, [_row(figure) for figure in figures], num_left=1))
+    if not options.quick and not options.only:
         print(keep("memory", figures))
     return figures
 
 
-def _nbytes(table: str, num_ids: int, optimizer: str) -> int:
-    """Bytes of a table in training, but for a batch."""
-    if not table.startswith("nn."):
-        return num_ids * DIM * (2 if "16" in table else 1)  # of cce, pointers: less than that
-    numbers = NUMBERS[optimizer] + (0 if table.endswith("sparse") else 1)
-    return num_ids * DIM * 4 * numbers
-
-
-def _fits(table: str, num_ids: int, optimizer: str) -> bool:
-    return _nbytes(table, num_ids, optimizer) <= MOST_NBYTES
-
-
-def _computed(table: str, num_ids: int, optimizer: str) -> dict[str, Any]:
-    held = _nbytes(table, num_ids, optimizer)
-    return {"table": table, "num_ids": num_ids, "optimizer": optimizer, "held": held, "measured": False}
-
-
-def _in_a_process(table: str, num_ids: int, optimizer: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.memory", "--one", table, str(num_ids), optimizer]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(result.stdout.splitlines()[-1])  # type: ignore[no-any-return]
-
-
-def _measure(name: str, num_ids: int, optimizer_name: str) -> dict[str, Any]:
-    import torch
-
+def measure(kind: str, sizes: list[int], dim: int) -> dict[str, Any]:
+    """Bytes above the baseline, in this process."""
     import cce
-    from benchmarks.side_by_side import resident
 
-    warm = cce.create_embedding("cce-paper", 1000, DIM, num_params=1600, seed=0)
-    warm(torch.arange(300)).sum().backward()
-    torch.optim.Adam(warm.parameters()).step()
-    codes = cce.QuantizedEmbedding(1000, DIM, bits=16 if "16" in name else 8)
-    descent = cce.optim.PointerDescent(codes)
-    codes(torch.arange(300)).sum().backward()
-    descent.step()  # all code is loaded from here on
-    before, started = resident(), time.perf_counter()
-    with PeakMemory() as peak:
-        table = _make_table(name, num_ids)
-        optimizer = _make_optimizer(optimizer_name, table, sparse=name.endswith("sparse"))
-        generator = torch.Generator().manual_seed(0)
-        for _ in range(3):
-            optimizer.zero_grad()
-            table(torch.randint(0, num_ids, (BATCH,), generator=generator)).square().sum().backward()
-            optimizer.step()
+    if kind in ("cce", "cce-paper"):
+        _finish(kind, _train(kind, [3_000], dim)[0])
+    _train(kind, [3_000], dim)  # all code is loaded from here on
+    give_back_memory()
+    started, before = time.perf_counter(), resident()
+    with PeakMemory() as training:
+        tables, optimizer = _train(kind, sizes, dim)
+    give_back_memory()
+    has_event = kind in ("cce", "cce-paper")
+    held, planned = resident() - before, cce.summary(tables, optimizer).total
+    del optimizer
+    with PeakMemory() as event:
+        start = resident() - before
+        if has_event:
+            _finish(kind, tables)
+    gc.collect()  # optimizers and staged clusterings refer to themselves
+    give_back_memory()
     return {
-        "table": name,
-        "num_ids": num_ids,
-        "optimizer": optimizer_name,
-        "measured": True,
-        "held": resident() - before,
-        "peak": peak.bytes,
+        "table": kind,
+        "num_features": len(sizes),
+        "num_ids": sum(sizes),
+        "dim": dim,
+        "training": training.bytes,
+        "held": held,
+        "held_by_summary": planned.training_nbytes,
+        "event": start + event.bytes if has_event else None,
+        "served": resident() - before if has_event else None,
+        "served_by_summary": cce.summary(tables).total.nbytes,
         "seconds": time.perf_counter() - started,
     }
 
 
-def _make_table(name: str, num_ids: int) -> Any:
+def _train(kind: str, sizes: list[int], dim: int) -> tuple[Any, Any]:
     import torch
 
     import cce
 
-    if name == "cce":
-        return cce.create_embedding("cce-paper", num_ids, DIM, num_params=NUM_PARAMS, seed=0)
-    if name.startswith("quantized"):
-        return cce.QuantizedEmbedding(num_ids, DIM, bits=16 if "16" in name else 8)
-    return torch.nn.Embedding(num_ids, DIM, sparse=name.endswith("sparse"))
+    tables, optimizer = _make(kind, sizes, dim)
+    is_earned = kind == "cce" and sum(sizes) <= MOST_EARNED
+    if kind == "cce" and not is_earned:
+        for table in tables.tables.values():
+            if isinstance(table, cce.CCEEmbedding):
+                table.give_rows(torch.full((table.num_embeddings,), 2, dtype=torch.uint8))
+    steps = 2 * -(-max(sizes) // BATCH) if is_earned else FEW_STEPS
+    limits = torch.tensor(sizes)
+    for step in range(steps):
+        first = step * BATCH
+        ids = torch.arange(first, first + BATCH).unsqueeze(1) % limits
+        optimizer.zero_grad()
+        _vectors(tables, ids).square().sum().backward()
+        optimizer.step()
+    return tables, optimizer
 
 
-def _make_optimizer(name: str, table: Any, *, sparse: bool) -> Any:
+def _make(kind: str, sizes: list[int], dim: int) -> tuple[Any, Any]:
     import torch
 
     import cce
 
-    if name == "descent":
-        return cce.optim.PointerDescent(table)
-    if name == "sgd":
-        return torch.optim.SGD(table.parameters(), lr=0.1)
-    return (torch.optim.SparseAdam if sparse else torch.optim.Adam)(table.parameters())
+    features = {str(index): size for index, size in enumerate(sizes)}
+    if kind.startswith("full"):
+        sparse = kind.endswith("SparseAdam")
+        full = torch.nn.ModuleList(torch.nn.Embedding(size, dim, sparse=sparse) for size in sizes)
+        return full, (torch.optim.SparseAdam if sparse else torch.optim.Adam)(full.parameters())
+    cap = None if kind == "cce" else NUM_ROWS * dim * (2 if kind == "cce-paper" else 1)
+    tables = cce.EmbeddingCollection(features, dim, method=kind, cap=cap, seed=0)
+    return tables, cce.optim.Adam(tables) if kind == "cce" else torch.optim.Adam(tables.parameters())
+
+
+def _vectors(tables: Any, ids: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    if isinstance(tables, torch.nn.ModuleList):
+        return torch.stack([table(ids[:, index]) for index, table in enumerate(tables)], dim=1)
+    return tables(ids)  # type: ignore[no-any-return]
+
+
+def _finish(kind: str, tables: Any) -> None:
+    """Let tables have the form in which they are served."""
+    import torch
+
+    import cce
+
+    if kind == "cce":
+        for table in tables.tables.values():
+            if isinstance(table, cce.CCEEmbedding):
+                table.finalize(generator=torch.Generator().manual_seed(0))
+    else:
+        tables.cluster(generator=torch.Generator().manual_seed(0))
+    tables.zero_grad()
+    with torch.no_grad():
+        _vectors(tables, torch.zeros(1, len(tables.features), dtype=torch.int64))  # plans of lookups let go of old rows
+
+
+def _in_a_process(kind: str, sizes: list[int], dim: int) -> dict[str, Any]:
+    numbers = ",".join(map(str, sizes))
+    command = [sys.executable, "-m", "benchmarks.memory", "--one", kind, numbers, str(dim)]
+    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(result.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def _row(figure: dict[str, Any]) -> tuple[str, ...]:
+    event = figure["event"]
+    return (
+        figure["table"],
+        str(figure["num_features"]),
+        f"{figure['num_ids']:,}",
+        str(figure["dim"]),
+        format_bytes(figure["training"]),
+        f"{figure['training'] / figure['num_ids']:.1f}",
+        "" if event is None else format_bytes(event),
+        "" if event is None else format_bytes(figure["served"]),
+        f"{figure['seconds']:.0f}",
+    )
 
 
 if __name__ == "__main__":

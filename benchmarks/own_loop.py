@@ -137,7 +137,7 @@ def run_own_loop(rows: Rows, lr: float) -> dict[str, float]:
     optimizer = cce.optim.Adam(model, lr=lr)  # line 2, instead of torch.optim.Adam
     best = fit(model, optimizer, rows, lambda: None)
     held = sum(table.training_nbytes for table in cce.summary(model, optimizer).tables)
-    cce.finalize(model)  # line 3
+    cce.finalize(model, validate=lambda: score(model, rows, "validation"))  # line 3
     return _figures(model, rows, best, held)
 
 

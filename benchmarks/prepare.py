@@ -20,8 +20,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from benchmarks.criteo_text import write_criteo_text
 from benchmarks.side_by_side import keep
-from cce.data import write_criteo_text
 from cce.text import format_bytes, format_table
 
 OURS = """

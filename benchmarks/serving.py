@@ -24,11 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import cce
 from benchmarks.side_by_side import keep, resident
-from cce.indexing import Assignments, HashedRows, LearnedRows, MultiplyShift, PointerStore
+from cce.indexing import Assignments, LearnedRows, OwnRow, PointerStore, RowMap, blocks
 from cce.kernels import Layout
-from cce.serving import freeze, numpy_reader
+from cce.serving import numpy_reader
 from cce.serving.bundle import write_bundle
 from cce.serving.collection import FrozenCollection
 from cce.serving.frozen_tables import FrozenRows
@@ -44,10 +43,11 @@ if TYPE_CHECKING:
 
 DIM, COLUMNS, BATCHES = 16, 4, (1, 32, 512, 4_096)
 FULL, FULL_ONNX = "nn.Embedding", "full, onnxruntime"
-FROZEN = {  # rows of a table, and how they are stored
+FROZEN: dict[str, tuple[int | None, str]] = {  # rows of a codebook, and how they are stored
     "cce, float32": (256, "float32"),
     "cce, int8": (256, "int8"),
     "cce, int8, 4-bit pointers": (16, "int8"),
+    "cce, int8 rows": (None, "int8"),  # not finalized
 }
 
 
@@ -120,11 +120,9 @@ def _write_files(num_features: int, num_ids: int, folder: Path) -> dict[str, Pat
     features = {f"f{index}": num_ids for index in range(num_features)}
     files = {}
     for name, (num_rows, codebook) in FROZEN.items():
-        options = {"cce": {"num_columns": COLUMNS}}
-        cap = 2 * num_rows * DIM  # of a clustered table and its helper
-        tables = cce.EmbeddingCollection(features, DIM, cap=cap, options=options, seed=0)
+        tables = {feature: _make_table(num_ids, num_rows, codebook) for feature in features}
         files[name] = folder / f"{num_rows}-{codebook}.safetensors"
-        write_bundle(files[name], freeze(tables, codebook=codebook))  # type: ignore[arg-type]
+        write_bundle(files[name], FrozenCollection(features, tables))
         del tables
     full = _FullTables([torch.randn(num_ids, DIM) for _ in features])
     files[FULL] = folder / "full.pt"
@@ -132,6 +130,25 @@ def _write_files(num_features: int, num_ids: int, folder: Path) -> dict[str, Pat
     files[FULL_ONNX] = folder / "full.onnx"
     _write_onnx(full, num_features, files[FULL_ONNX])
     return files
+
+
+def _make_table(num_ids: int, num_rows: int | None, codebook: str) -> FrozenRows:
+    """A table as `freeze` makes it: pointers of every id, or an int8 row for every id, behind a map."""
+    row_map = RowMap(num_ids)
+    row_map.fill()
+    if num_rows is None:
+        rows = torch.randint(-127, 128, (num_ids, DIM), dtype=torch.int8)
+        stored = StoredRows(rows, torch.full((1, DIM), 0.01))
+        return FrozenRows(stored, Layout(num_ids, 1, 1, DIM, num_ids, [OwnRow(num_ids)], row_map=row_map))
+    store, first_rows = PointerStore(num_ids, COLUMNS, num_rows), range(0, COLUMNS * num_rows, num_rows)
+    for block in blocks(num_ids):
+        store.write(int(block[0]), torch.randint(num_rows, (len(block), COLUMNS)))
+    stored = StoredRows.of(  # type: ignore[arg-type]
+        torch.randn(COLUMNS * num_rows, DIM // COLUMNS), codebook, [(first, num_rows) for first in first_rows]
+    )
+    sources = [LearnedRows(Assignments.of(store), range(COLUMNS), first_rows)]
+    shape = (num_ids, COLUMNS, 1, DIM // COLUMNS, COLUMNS * num_rows)
+    return FrozenRows(stored, Layout(*shape, sources, row_map=row_map))
 
 
 def _write_onnx(full: nn.Module, num_features: int, path: Path) -> None:
@@ -188,19 +205,20 @@ def _frozen_rows(table: numpy_reader.Table) -> FrozenRows:
 
     spec = table.spec
     scale = None if table.tensor("rows.scale") is None else mapped("rows.scale")
-    learned, *hashed = spec["groups"]
-    store = PointerStore(0, len(learned["slots"]), learned["num_rows"], bits=learned["bits"])
-    store.num_ids, store.words = learned["num_learned"], mapped("groups.0.words")
-    sources: list[RowSource] = [LearnedRows(Assignments.of(store), learned["slots"], learned["first_rows"])]
-    for group in hashed:
-        function = MultiplyShift(len(group["slots"]), group["num_rows"])
-        function.seeds = mapped("groups.1.seeds")
-        sources.append(HashedRows(function, group["slots"], group["first_rows"]))
-    size = (spec["num_embeddings"], spec["embedding_dim"], spec["padding_idx"])
+    (group,) = spec["groups"]
+    sources: list[RowSource] = [OwnRow(len(mapped("rows.values")))]
+    if group["kind"] == "learned":
+        store = PointerStore(0, len(group["slots"]), group["num_rows"], bits=group["bits"])
+        store.num_ids, store.words = group["num_learned"], mapped("groups.0.words")
+        sources = [LearnedRows(Assignments.of(store), group["slots"], group["first_rows"])]
+    row_map = RowMap(0)
+    row_map.num_embeddings = row_map.num_rows = spec["num_embeddings"]
+    row_map.bits, row_map.ranks = mapped("map.bits"), mapped("map.ranks")
     rows = StoredRows(mapped("rows.values"), scale)
     num_rows, width = rows.values.shape
-    layout = Layout(size[0], spec["columns"], spec["terms"], width, num_rows, sources, size[2])
-    return FrozenRows(size, rows, layout)
+    shape = (spec["num_embeddings"], spec["columns"], spec["terms"], width, num_rows)
+    layout = Layout(*shape, sources, spec["padding_idx"], row_map)
+    return FrozenRows(rows, layout)
 
 
 # -- memory and time to open -------------------------------------------------------------------------------------------
@@ -237,11 +255,9 @@ def _warm_up() -> None:
     """Load packages and compiled loops, which every service does once."""
     import onnxruntime  # noqa: F401
 
-    tables = cce.EmbeddingCollection(
-        {"a": 99, "b": 99}, DIM, cap=512, options={"cce": {"num_columns": COLUMNS}}, seed=0
-    )
-    for _, codebook in FROZEN.values():
-        freeze(tables, codebook=codebook)(torch.zeros(1, 2, dtype=torch.int64))  # type: ignore[arg-type]
+    for num_rows, codebook in FROZEN.values():
+        tables = {name: _make_table(99, num_rows, codebook) for name in "ab"}
+        FrozenCollection(dict.fromkeys(tables, 99), tables)(torch.zeros(1, 2, dtype=torch.int64))
     nn.Embedding(9, DIM)(torch.zeros(1, dtype=torch.int64))
 
 

@@ -23,8 +23,8 @@ from torch.nn import functional
 from benchmarks.side_by_side import keep
 from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
 from cce.text import format_table
+from cce.training import TrainConfig, resolve
 from cce.training.building import build_model
-from cce.training.config import TrainConfig
 from cce.training.optimizers import create_optimizers
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -32,7 +32,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "hash": {"method": "hash", "cap": 32_000},
     "cce": {"method": "cce", "cap": 32_000},
     "full, adam": {"method": "full", "optimizer": "adam"},
-    "quantized": {"method": "quantized", "optimizer": "adam", "budget_rule": "proportional"},
+    "quantized": {"method": "quantized", "optimizer": "adam"},
 }
 PARTS = ("data", "tables", "networks", "optimizer")
 WARMUP = 3  # steps: loops are compiled, memory is allocated
@@ -61,7 +61,8 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
 def _measure(data: PreparedData, name: str, batch_size: int, seconds: float) -> dict[str, Any]:
     values = 16 * sum(data.schema.vocabulary_sizes.values())
     budget = {"nbytes": values + values // 50} if name == "quantized" else {}  # a byte a value, and the scales
-    config = TrainConfig(data=str(data.path), batch_size=batch_size, lr=0.01, **RUNS[name], **budget)
+    given = TrainConfig(data=str(data.path), batch_size=batch_size, lr=0.01, **RUNS[name], **budget)
+    config = resolve(given, data)
     model = build_model(config, data.schema)
     optimizers = create_optimizers(config.optimizer, model, lr=config.lr)
     loader = data.loader("train", batch_size=batch_size)

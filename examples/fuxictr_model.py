@@ -1,4 +1,4 @@
-"""FuxiCTR: its models make their optimizer in the constructor, so it is made again after `compress`."""
+"""FuxiCTR: its models create their optimizer in the constructor, so replace it after `compress`."""
 
 import tempfile
 from collections import OrderedDict
@@ -44,19 +44,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         options = {"model_root": folder, "metrics": ["AUC"], "verbose": 0}
         model = WideAndDeep(make_feature_map(folder), model_id="wide_and_deep", **options)
-        plan = cce.compress(model, method="cce-paper", cap=4_000, seed=0)
-        print(f"{len(plan.compressed)} tables compressed, {plan.total.compression:.0f} times fewer parameters")
-        model.compile("adam", "binary_crossentropy", 0.01)  # again: the first optimizer holds the old tables
-        schedule = cce.ClusterSchedule(model, model.optimizer, every=20, times=2)
+        plan = cce.compress(model, seed=0)
+        print(f"{len(plan.compressed)} tables compressed")
+        model.optimizer = cce.optim.Adam(model, lr=0.01)  # the first one holds the old tables
         ids = torch.randint(1, 20_000, (2_000, 2))
         rows = torch.cat([ids, (ids[:, :1] % 3 == 0).long()], dim=1).double()
         model._max_gradient_norm = 10  # what `fit` sets
         losses = []
-        for batch in rows.repeat(3, 1).split(100):
+        for batch in rows.repeat(5, 1).split(100):
             named = {"user": batch[:, 0], "item": batch[:, 1], "click": batch[:, 2]}
             losses.append(model.train_step(named).item())
-            schedule.step()
         print(f"loss {sum(losses[:10]) / 10:.3f} -> {sum(losses[-10:]) / 10:.3f}")
+        print(cce.finalize(model, seed=0))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from benchmarks.criteo_text import write_criteo_text
 
 from cce.distributed.packing import pack
 from cce.records import read_records
@@ -45,14 +46,14 @@ SMALL = (
     "top=[8]",
     "--no-early-stopping",
 )
-OFTEN = ("--epochs", "3", "--checkpoint-every", "10")
-CLUSTERED = ("--cluster-every", "40", "--cluster-times", "12")
+OFTEN = ("--epochs", "3", "--validations-per-epoch", "12")
+CLUSTERED = ("--cluster-at", *(str(number / 5) for number in range(1, 13)))
 PAPER = ("--method", "cce-paper", "--cap", "1600", *CLUSTERED)
 TRAINED = {  # options of `cce train`
     "cce": ("--cap", "1600", "--threads", "1"),
-    "cce-refits": ("--cap", "1600", "--refits", "3", "--refit-network", "always", "--threads", "1"),
+    "cce-refits": ("--cap", "1600", "--refits", "3", "--threads", "1"),
     "cce-paper": (*PAPER, "--threads", "1"),
-    "cce-sparse": (*PAPER, "--sparse", "--optimizer", "rowwise_adagrad", "--lr", "0.05", "--threads", "2"),
+    "cce-sparse": (*PAPER, "--sparse", "--optimizer", "adagrad", "--lr", "0.05", "--threads", "2"),
     "collide": ("--method", "collide", "--cap", "8000", *CLUSTERED, "--threads", "1"),
     "dhe": ("--method", "dhe", "--cap", "1600", "--threads", "2"),
     "hash": ("--method", "hash", "--cap", "1600", "--optimizer", "sgd", "--lr", "0.1", "--threads", "1"),
@@ -68,8 +69,8 @@ batch_size = 64
 optimizer = "adam"
 model_options = { bottom = [8], top = [8] }
 epochs = 2
-cluster_every = 30
-checkpoint_every = 10
+cluster_at = [0.4, 0.8, 1.2, 1.6]
+validations_per_epoch = 8
 
 [sweep]
 methods = ["full", "cce-paper"]
@@ -179,8 +180,7 @@ def make_jobs(folder: Path, only: Sequence[str]) -> list[Job]:
             jobs.append(Training(f"train-{name}", words, ("train", "--resume", "OUT"), "config.toml"))
     if "prepare" in only:
         raw = folder / "train.txt"
-        words = ("prepare", "synthetic", "OUT", "--rows", "60000", "--raw", "criteo-kaggle")
-        finish(Preparing("raw", words, words, "").start(raw), "raw")
+        write_criteo_text(raw, 60_000)
         words = ("prepare", "criteo-kaggle", str(raw), "OUT", "--jobs", "2")
         jobs.append(Preparing("prepare", words, words, "manifest.json"))
     if "sweep" in only:

@@ -39,7 +39,7 @@ def test_none_of_them_stands_for_full_tables():
     with pytest.raises(ValueError, match="give one of cap, num_params, nbytes and compression, or a budget, got none"):
         check_given(Budget(), "hash")
     check_given(Budget(cap=3), "hash")
-    for method in ("cce", "full", "qat"):  # their size is known without a budget
+    for method in ("cce", "full", "quantized"):  # their size is known without a budget
         check_given(Budget(), method)
 
 

@@ -404,9 +404,9 @@ def test_without_a_budget_large_tables_train_as_int8_rows_and_are_finalized():
 def test_counts_give_rows_from_the_start_and_are_of_tables_that_are_swapped():
     model, counts = Named(), torch.arange(9_000)
     cce.compress(model, counts={"user_table": counts}, seed=0)
-    assert (model.user_table.rows.num_rows - 1, model.item_table.rows.num_rows - 1) == (8_998, 0)
-    assert not model.user_table(torch.tensor([0, 1])).any()
-    assert model.user_table(torch.tensor([2])).any()
+    assert (model.user_table.rows.num_rows - 1, model.item_table.rows.num_rows - 1) == (8_999, 0)
+    assert not model.user_table(torch.tensor([0])).any()
+    assert model.user_table(torch.tensor([1])).any()
     with pytest.raises(ValueError, match="a name in counts must be one of user_table, item_table; got 'shop'"):
         cce.compress(Named(), counts={"shop": counts})
     kept = Named()

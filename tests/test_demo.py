@@ -92,7 +92,17 @@ def test_it_can_be_run_again_in_its_folder(outcome, tmp_path):
 
 FULL_CURVE = [{"epoch": 1, "bce": 0.5}, {"epoch": 1, "bce": 0.6}, {"epoch": 2, "bce": 0.4}]
 MADE_UP = [
-    RunRecord("full", 0, 400_000, 1_600_000, {"bce": 0.4, "auc": 0.9}, 10.04, {"cap": 8_000}, FULL_CURVE, 5_000.4),
+    RunRecord(
+        "full",
+        0,
+        400_000,
+        1_600_000,
+        {"bce": 0.4, "auc": 0.9},
+        10.04,
+        {"cap": 8_000},
+        curve=FULL_CURVE,
+        samples_per_second=5_000.4,
+    ),
     RunRecord(
         "cce",
         0,
@@ -101,8 +111,8 @@ MADE_UP = [
         {"bce": 0.45678, "auc": 0.87654},
         2.0,
         {"cap": 8_000, "x": None},
-        FULL_CURVE[:1],
-        12.0,
+        curve=FULL_CURVE[:1],
+        samples_per_second=12.0,
     ),
 ]
 

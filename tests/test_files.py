@@ -101,7 +101,7 @@ def test_a_disk_that_is_full_half_way_leaves_the_old_file_or_none(tmp_path, old)
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         f"write_atomic(pathlib.Path({str(path)!r}), 'x' * 100_000)"
     )
-    assert "File too large" in result.stderr
+    assert f"File too large: {str(path)!r}" in result.stderr
     assert [(found.name, found.read_text()) for found in tmp_path.iterdir()] == ([("report.md", old)] if old else [])
 
 

@@ -24,13 +24,25 @@ LAB = SRC / "cce_lab"
 TESTS = ROOT / "tests"
 STOREYS = {  # a package imports only packages above it, and so a storey only storeys above it
     "library": (
-        *("version", "lazy", "arguments", "checks", "text", "budget", "footprint", "schema", "files", "signals"),
+        *(
+            "version",
+            "lazy",
+            "arguments",
+            "checks",
+            "text",
+            "budget",
+            "footprint",
+            "schema",
+            "files",
+            "signals",
+            "hashing",
+        ),
         *("compiled", "distributed", "indexing", "clustering", "kernels", "embeddings", "collection", "optim"),
         *("reclustering", "compression", "saving", "diagnostics", "integrations", "testing"),
     ),
     "product": (
         *("records", "run_folder", "plugins", "workers", "data", "models", "evaluation", "training", "runs"),
-        *("serving", "demo", "cli", "calls", "__init__", "__main__"),
+        *("serving", "demo", "cli", "__init__", "__main__"),
     ),
     "lab": tuple(
         f"cce_lab.{name}"
@@ -195,9 +207,9 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
             if package not in {*required, *sys.stdlib_module_names, "cce", "cce_lab"}:
                 importers.setdefault(package, set()).add(short(path))
     for package in ("numba", "llvmlite"):
-        assert importers.pop(package) == {"compiled/instructions.py", "compiled/tiles.py"}
-    names = ("blocks", "compressed", "frames", "json_lines", "parquet", "text", "values")
-    arrow = {f"data/prepare/arrow/{name}.py" for name in names}
+        assert importers.pop(package) == {f"compiled/{name}.py" for name in ("instructions", "int8_rows", "tiles")}
+    names = ("blocks", "tables", "text", "values")
+    arrow = {f"data/arrow/{name}.py" for name in names}
     assert importers.pop("pyarrow") == arrow
     for package in ("pytest", "hypothesis"):
         assert all(path.startswith("testing/") for path in importers.pop(package))
@@ -251,7 +263,7 @@ def test_neither_the_package_nor_its_help_waits_for_torch(code):
 @pytest.mark.slow
 def test_preparing_does_without_torch_and_training_without_pyarrow():
     for code, absent in (
-        ("import cce.data.prepare.pipeline, cce.data.sources.reuse", "torch"),
+        ("import cce.data.preparation.pipeline, cce.data.preparing", "torch"),
         ("import cce.data.prepared", "pyarrow"),
     ):
         result = python("-c", f"{code}\nimport sys\nsys.exit({absent!r} in sys.modules)")

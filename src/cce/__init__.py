@@ -13,11 +13,10 @@ from cce.version import __version__
 if TYPE_CHECKING:
     from cce import optim
     from cce.budget import Budget
-    from cce.calls import prepare, train
     from cce.clustering import ClusterSettings
     from cce.collection import EmbeddingCollection, plan_tables
     from cce.compression import compress, finalize, refit
-    from cce.data import PreparedData, register_source
+    from cce.data import PreparedData, prepare, register_source
     from cce.diagnostics import Collapse, diagnose_collapse, pointer_entropies, summary
     from cce.embeddings import (
         CCEEmbedding,
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
         LowRankEmbedding,
         MixedDimensionEmbedding,
         ProductQuantizedEmbedding,
-        QuantizationAwareEmbedding,
         QuantizedEmbedding,
         RobeEmbedding,
         TensorTrainEmbedding,
@@ -48,11 +46,12 @@ if TYPE_CHECKING:
     )
     from cce.evaluation import register_metric
     from cce.footprint import Footprint, Footprints
+    from cce.hashing import hash_ids
     from cce.models import DLRM, GMF, MLP, DCNv2, DeepFM, FinalMLP, create_model, register_model
     from cce.plugins import load_plugins
     from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
     from cce.records import RunRecord
-    from cce.runs import LoadedRun, load_run
+    from cce.runs import LoadedRun, evaluate, load_run, predict, train
     from cce.saving import load, save
     from cce.schema import Batch, Feature, Schema
     from cce.serving import freeze
@@ -93,7 +92,6 @@ __all__ = [
     "MixedDimensionEmbedding",
     "PreparedData",
     "ProductQuantizedEmbedding",
-    "QuantizationAwareEmbedding",
     "QuantizedEmbedding",
     "Refit",
     "RobeEmbedding",
@@ -107,8 +105,10 @@ __all__ = [
     "create_embedding",
     "create_model",
     "diagnose_collapse",
+    "evaluate",
     "finalize",
     "freeze",
+    "hash_ids",
     "list_methods",
     "load",
     "load_plugins",
@@ -117,6 +117,7 @@ __all__ = [
     "paper_schedule",
     "plan_tables",
     "pointer_entropies",
+    "predict",
     "prepare",
     "refit",
     "register_method",

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 FULL = "full"  # the method of a table that is not made smaller
-FULL_SIZED = (FULL, "qat")  # methods whose only size is that of the full table: they need no budget
+FULL_SIZED = (FULL, "quantized")  # methods with a row for each id and no other size: they need no budget
 SIZED_LATER = ("cce",)  # methods whose size is chosen after training: without a budget they have their usual one
 DEFAULT_METHOD = "cce"  # of tables that do not fit in full
 PAPER_METHOD = "cce-paper"  # of such tables in a run that follows the paper

@@ -27,10 +27,13 @@ class RunRecord:
     nbytes: int  # of all tables, pointers included
     scores: dict[str, float]  # on the test rows, by metric; empty without them, NaN where a metric is not defined
     seconds: float  # all parts together
-    config: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)  # the options as they were given
+    resolved: dict[str, Any] = field(default_factory=dict)  # the same, with everything decided
     curve: list[dict[str, float]] = field(default_factory=list)  # validations: step, epoch, and their scores
     samples_per_second: float = 0.0  # rows trained a second, without validation, clustering and saving
     seconds_by_part: dict[str, float] = field(default_factory=dict)
+    peak_nbytes: dict[str, int] = field(default_factory=dict)  # measured, by phase: memory above that of no tables
+    sizes: list[dict[str, Any]] = field(default_factory=list)  # to choose from when tables were finalized
     name: str = ""  # among the runs of a sweep
     series: str = ""  # the line of a plot that it is a point of; empty: its method's
     tables: tuple[Footprint, ...] = ()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Feature:
-    """A categorical column: its ids lie in `[0, num_embeddings)`, and 0 is "unseen or missing"."""
+    """A categorical column: its ids lie in `[0, num_embeddings)`, and 0 is "unseen"."""
 
     name: str
     num_embeddings: int

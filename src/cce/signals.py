@@ -17,9 +17,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass
 class StopRequest:
-    """Whether someone asked this process to stop."""
+    """Whether someone asked this process to stop; `is_interrupt` if it was by Ctrl-C."""
 
     is_set: bool = False
+    is_interrupt: bool = False
+
+    def clear(self) -> None:
+        """Forget the request, which has been met."""
+        self.is_set = self.is_interrupt = False
 
 
 @contextmanager
@@ -32,10 +37,10 @@ def graceful_stop() -> Iterator[StopRequest]:
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
     def note(number: int, frame: FrameType | None) -> None:
-        del number, frame
+        del frame
         if request.is_set:
             raise KeyboardInterrupt
-        request.is_set = True
+        request.is_set, request.is_interrupt = True, number == signal.SIGINT
 
     for number in SIGNALS:
         signal.signal(number, note)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["format_bytes", "format_markdown", "format_ratio", "format_table", "install_hint", "parse_bytes"]
+__all__ = [
+    "format_bytes",
+    "format_markdown",
+    "format_ratio",
+    "format_seconds",
+    "format_table",
+    "install_hint",
+    "parse_bytes",
+]
 
 CHECKOUT = Path(__file__).parents[2]
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -48,6 +56,13 @@ def parse_bytes(text: str) -> int:
         return int(float(number) * UNITS[unit])
     except (KeyError, ValueError, OverflowError):
         raise ValueError(f"bytes must be a number with a unit such as 50MB, got {text!r}.") from None
+
+
+def format_seconds(seconds: float) -> str:
+    """`75` as `75 s`, and more than two minutes as minutes."""
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def format_ratio(ratio: float) -> str:

@@ -8,6 +8,7 @@ import pytest
 import cce
 from cce.cli import main
 from helpers.files import small_files
+from helpers.runs import tiny_config, tiny_data
 
 pytestmark = pytest.mark.slow
 
@@ -18,9 +19,16 @@ def test_vectors_and_values_are_written(raw_run, alone, capsys):
     ids = cce.load_run(raw_run / "run").vocabularies["item"].find(["1003", "1049"])
     table = cce.load_run(raw_run / "run").model.tables.tables["item"]
     assert np.array_equal(np.load("v.npy", mmap_mode="r")[ids], table.to_dense().detach().numpy()[ids])
-    assert main(["embed", "one.ccez", "--feature", "item", "--out", "w.npy", "--no-values", "--json"]) == 0
+    assert main(["embed", "one.ccez", "--feature", "item", "--out", "w.npy", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["shape"] == [51, 8]
-    assert not (alone / "w.values.parquet").exists()
+    assert (alone / "w.values.parquet").exists()
+
+
+def test_a_synthetic_feature_has_vectors_and_no_values(tmp_path, capsys):
+    cce.Trainer(tiny_config(tiny_data(tmp_path / "data"), max_steps=2), tmp_path / "run").run()
+    assert main(["embed", str(tmp_path / "run"), "--feature", "c0", "--out", str(tmp_path / "w.npy")]) == 0
+    assert capsys.readouterr().out.endswith("w.npy\n")
+    assert not (tmp_path / "w.values.parquet").exists()
 
 
 def test_a_full_disk_leaves_neither_vectors_nor_values(alone, rejected):

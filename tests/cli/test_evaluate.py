@@ -28,7 +28,7 @@ def test_a_run_is_scored_by_its_best_checkpoint(run, capsys):
     told = json.loads(capsys.readouterr().out)
     assert (told["scores"], told["rows"], told["split"]) == (record.scores, 100, "test")
     best = min(record.curve, key=lambda scores: scores["bce"])
-    assert main(["evaluate", told["checkpoint"], str(folder / "data"), "--split", "validation", "--streaming"]) == 0
+    assert main(["evaluate", told["checkpoint"], str(folder / "data"), "--split", "validation"]) == 0
     assert capsys.readouterr().out.startswith(f"validation, 100 rows: BCE {best['bce']:.5f}, AUC ")
 
 
@@ -86,7 +86,7 @@ def test_raw_rows_are_scored(raw_run, alone, rejected, capsys):
     assert (told["split"], told["rows"]) == ("labelled.tsv", 60)
     assert main(["evaluate", str(raw_run / "run"), str(raw_run / "data"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"] == told["scores"]
-    message = "cce evaluate: new.csv: it must have a column 'click'; it has age, item, tags, user.\n"
+    message = "cce evaluate: new.csv: it must have a column 'click'; it has user, item, tags, age.\n"
     assert rejected(("evaluate", "one.ccez", "new.csv")) == message
     message = "split goes with the folder of a data set, got 'test' with raw rows."
     assert message in rejected(("evaluate", "one.ccez", "labelled.tsv", "--split", "test"))

@@ -1,14 +1,14 @@
 """`cce prepare`: every kind from the shell, one clear line for what is wrong, JSON, and help with an example."""
 
 import gzip
-import io
 import json
 import zipfile
 
 import pytest
+from benchmarks.criteo_text import write_criteo_text
 
 from cce.cli import main
-from cce.data import SOURCES, PreparedData, write_criteo_text
+from cce.data import SOURCES, PreparedData
 from cce.text import install_hint
 from helpers.raw_files import write_csv
 
@@ -36,9 +36,9 @@ def rejected(capsys, *arguments):
 @pytest.mark.slow
 def test_criteo_kaggle(tmp_path, capsys):
     write_criteo_text(tmp_path / "train.txt", 700)
-    summary = prepared(capsys, "criteo-kaggle", tmp_path / "train.txt", tmp_path / "out", "--max-ids", 5)
+    summary = prepared(capsys, "criteo-kaggle", tmp_path / "train.txt", tmp_path / "out", "--hash-ids", 5)
     assert summary["splits"] == {"train": 600, "validation": 50, "test": 50}
-    assert max(summary["features"].values()) == 6
+    assert max(summary["features"].values()) == 32
     assert summary["out"] == str(tmp_path / "out")
     data = PreparedData.open(tmp_path / "out")
     assert data.manifest["dense"] == summary["dense"]
@@ -54,7 +54,7 @@ def test_criteo_terabyte(tmp_path, capsys):
     summary = prepared(capsys, "criteo-terabyte", tmp_path / "days", tmp_path / "out", *options)
     assert summary["rows"]["read"] == 400
     assert 100 < summary["rows"]["left_out"] < 200
-    assert max(summary["features"].values()) == 21
+    assert max(summary["features"].values()) == 22  # unseen, missing, and 20 values
 
 
 def test_movielens(tmp_path, capsys):
@@ -73,7 +73,7 @@ def test_table(tmp_path, capsys):
     assert summary["splits"] == {"train": 80, "validation": 10, "test": 10}
 
 
-def test_table_takes_files_of_splits_and_standard_input(tmp_path, capsys, monkeypatch):
+def test_table_takes_files_of_splits(tmp_path, capsys):
     write_csv(tmp_path / "a.csv", ("y", "user", "tags", "age"), ROWS[:70])
     write_csv(tmp_path / "b.csv", ("y", "user", "tags", "age"), ROWS[70:])
     words = ("--label", "y", "--categorical", "*", "--drop", "age", "tags", "--dense", "age:standard")
@@ -81,12 +81,6 @@ def test_table_takes_files_of_splits_and_standard_input(tmp_path, capsys, monkey
     given = prepared(capsys, "table", tmp_path / "given", *words, *files)
     assert given["splits"] == {"train": 70, "validation": 0, "test": 30}
     assert given["features"] == {"user": 8}
-    text = (tmp_path / "a.csv").read_bytes().replace(b",", b"\t")
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
-    summary = prepared(capsys, "table", "-", tmp_path / "out", *words, "--format", "tsv", "--test", "0.5")
-    assert sum(summary["splits"].values()) == 70
-    assert summary["splits"]["test"] > 20
-    assert PreparedData.open(tmp_path / "out").manifest["inputs"][0]["name"] == "standard-input.tsv"
 
 
 def test_options_of_the_default_split_are_used(tmp_path, capsys):
@@ -101,14 +95,11 @@ def test_options_of_the_default_split_are_used(tmp_path, capsys):
     assert PreparedData.open(tmp_path / "other").manifest["files"] != with_["files"]
 
 
-def test_synthetic_data_sets_and_raw_files(tmp_path, capsys):
-    options = ("--rows", 1000, "--vocabulary-sizes", 50, 20, "--informative", 1, "--clusters", 4, "--num-dense", 0)
+def test_synthetic_data_sets(tmp_path, capsys):
+    options = ("--rows", 1000, "--vocabulary-sizes", 50, 20, "--clusters", 4, "--num-dense", 0)
     summary = prepared(capsys, "synthetic", tmp_path / "out", *options)
     assert summary["features"] == {"c0": 51, "c1": 21}
     assert PreparedData.open(tmp_path / "out").manifest["oracle_bce"] == summary["oracle_bce"] > 0
-    raw = prepared(capsys, "synthetic", tmp_path / "train.txt", "--rows", 50, "--raw", "criteo-kaggle")
-    assert raw["bytes"] == (tmp_path / "train.txt").stat().st_size
-    assert len((tmp_path / "train.txt").read_text().splitlines()) == 50
 
 
 def test_the_printed_summary_tells_everything(tmp_path, capsys):

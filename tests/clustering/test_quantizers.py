@@ -232,7 +232,7 @@ def test_the_whole_vocabulary_is_encoded_block_by_block_into_the_narrowest_point
     quantizer = fitted(ProductQuantizer, vectors, 3, 5)
     quantizer.settings = dataclasses.replace(SPREAD, block_size=block_size)
     pointers = encode_all(quantizer, vectors.__getitem__, len(vectors), vectors.shape[1])
-    assert pointers.bits == 4
+    assert pointers.bits == 3
     rows = pointers.read(torch.arange(len(vectors)))
     assert torch.equal(rows, quantizer.encode(vectors))
     assert all(same_partition(rows[:, column], labels[:, column]) for column in range(3))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cce.clustering import sample_ids, sampling
+from cce.clustering import draw_weighted, sample_ids, sampling
 
 
 def seeded(seed):
@@ -79,3 +79,19 @@ def test_wrong_sizes_are_named():
         sample_ids(3, 1, counts=torch.ones(2))
     with pytest.raises(ValueError, match=r"counts must be finite and not negative, got values down to -1\.0"):
         sample_ids(3, 1, counts=torch.tensor([1.0, -1.0, 2.0]))
+
+
+def test_weights_of_a_sample_sum_to_those_of_all_and_the_heaviest_are_drawn_for_certain():
+    weights = torch.rand(5_000, generator=seeded(0)).mul(4).exp()
+    weights[7] = 1e6
+    totals = []
+    for seed in range(40):
+        ids, drawn = draw_weighted(weights, 300, generator=seeded(seed))
+        assert len(ids.unique()) == 300
+        assert torch.equal(ids, ids.sort().values)
+        assert drawn[ids == 7].tolist() == [1e6]
+        totals.append(float(drawn.sum() - 1e6))
+    assert abs(sum(totals) / len(totals) / float(weights.sum() - 1e6) - 1) < 0.02
+    ids, drawn = draw_weighted(weights, 6_000)
+    assert torch.equal(ids, torch.arange(5_000))
+    assert torch.equal(drawn, weights)

@@ -60,6 +60,52 @@ assert torch.equal(plain, vectors)
 assert all(torch.equal(a, b.grad) for a, b in zip(gradients, table.parameters(), strict=True))
 print("equal")
 """
+BAGS = """
+import torch, cce
+from cce.kernels.cpu import loops
+sizes = {"a": 1_000, "b": 300}
+ids, offsets = torch.arange(0, 300, 3), torch.tensor([0, 3, 3, 50, 51, 60, 100])
+cases, plain = (("sum", None), ("mean", None), ("sum", torch.rand(100))), []
+def look_up(pooling, weights):
+    tables = cce.EmbeddingCollection(sizes, 8, method="ce-concat", cap=400, pooling=pooling, seed=0)
+    return tables, tables(ids, offsets, weights)
+def gradients(tables, vectors):
+    vectors.square().sum().backward()
+    return [parameter.grad for parameter in tables.parameters()]
+plain = [look_up(*case) for case in cases]
+assert loops.look_up_bags.signatures == []
+before = [gradients(*each) for each in plain]  # waits
+assert loops.look_up_bags.signatures != []
+for case, (_, vectors), expected in zip(cases, plain, before):
+    tables, found = look_up(*case)
+    assert torch.equal(vectors, found)
+    assert all(map(torch.equal, gradients(tables, found), expected))
+print("equal")
+"""
+ROWS = """
+import torch, cce
+from cce.kernels.cpu.int8.lookup import look_up
+from cce.kernels.cpu.int8.step import step
+counts, ids = torch.arange(1_000) % 4, torch.arange(0, 1_000, 7)
+def make():
+    table = cce.CCEEmbedding(1_000, 8, counts=counts, padding_idx=7, generator=torch.Generator().manual_seed(0))
+    return table, cce.optim.Adam(table, lr=0.1)
+def train(table, optimizer):
+    vectors = table(ids)
+    yield vectors.detach()
+    vectors.square().sum().backward()
+    optimizer.step()
+    yield table(ids).detach()
+first, second = (train(*make()) for _ in range(2))
+plain = next(first)
+assert plain.any() and look_up.signatures == [] and step.signatures == []
+trained = next(first)  # waits
+assert look_up.signatures != [] and step.signatures != []
+assert torch.equal(plain, next(second))
+assert torch.equal(trained, next(second))
+assert not torch.equal(plain, trained)
+print("equal")
+"""
 LEAVE = """
 import torch, cce
 print(cce.ClusteredEmbedding(1_000, 8, num_rows=50)(torch.arange(5)).shape[1])
@@ -86,8 +132,9 @@ def test_what_a_child_cannot_compile_is_compiled_here(tmp_path):
     assert run(FAIL, tmp_path) == "6"
 
 
-def test_vectors_and_gradients_are_the_same_before_and_after(tmp_path):
-    assert run(LOOK_UP, tmp_path) == "equal"
+@pytest.mark.parametrize("program", [LOOK_UP, BAGS, ROWS], ids=["ids", "bags", "int8 rows"])
+def test_vectors_and_gradients_are_the_same_before_and_after(program, tmp_path):
+    assert run(program, tmp_path) == "equal"
 
 
 def test_a_process_ends_while_its_child_compiles(tmp_path):

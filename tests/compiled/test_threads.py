@@ -1,8 +1,11 @@
 """Work is spread over threads that survive errors, nesting and forks."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -159,3 +162,21 @@ def test_a_changed_number_of_threads_takes_effect(num_threads):
     for threads in (2, 3, 2):
         num_threads(threads)
         assert workers() == threads
+
+
+@pytest.mark.slow
+def test_an_interrupt_while_it_waits_is_raised_when_all_tasks_are_done(num_threads):
+    num_threads(2)
+    done = []
+
+    def task(index):
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.5)
+        done.append(index)
+
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        parallel_for(lambda index: (time.sleep(0.05), task(index)), 2)
+    assert sorted(done) == [0, 1]
+    timer.join()

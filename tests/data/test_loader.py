@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
-from cce.data.loader import Loader
-from cce.data.prepare.writer import create_files, write_at
+from cce.data.loader import Loader, SplitRows
+from cce.data.preparation.encoding import create_files, write_at
 from cce.data.record_format import id_dtype, offsets_file, record_dtype, rows_file, values_file
-from cce.data.split_rows import SplitRows
 from cce.schema import Feature, Schema
 
 NUM_ROWS = 1003

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from cce.data.manifest import FORMAT, checksum, read_manifest
+from cce.data.record_format import FORMAT, checksum, read_manifest
 
 
 def test_a_checksum_is_sha256(tmp_path):

@@ -2,8 +2,11 @@
 
 import numpy as np
 
+import cce
 from cce.data import PreparedData, unseen_lines, unseen_shares
 from cce.data.occurrences import count_ids
+from cce.training import count_ids as count_for_tables
+from helpers.raw_files import write_csv
 from helpers.runs import tiny_data
 
 
@@ -23,6 +26,15 @@ def test_shares_are_those_of_ids_that_training_rows_have_too_seldom(tmp_path):
     assert found["test"]["c0"] == held_out[seen < 3].sum() / held_out.sum() > 0
     assert found["train"]["c0"] == seen[seen < 3].sum() / seen.sum() > 0
     assert unseen_shares(data.path, data.splits, data.schema)["train"] == {"c0": 0, "c1": 0, "c2": 0}
+
+
+def test_values_outside_the_vocabulary_are_unseen_though_training_rows_have_them(tmp_path):
+    rows = [(n % 2, "often" if n % 4 else f"once {n}") for n in range(100)]
+    write_csv(tmp_path / "a.csv", ("y", "v"), rows)
+    columns = {"label": "y", "categorical": ["v"], "min_count": 2, "split": "order"}
+    data = cce.prepare(tmp_path / "a.csv", tmp_path / "data", progress=False, **columns)
+    assert unseen_shares(data.path, data.splits, data.schema)["train"] == {"v": 0.25}
+    assert count_for_tables(data)["v"].tolist() == [0, 60]  # id 0 earns no row
 
 
 def test_a_feature_with_many_in_a_held_out_split_is_named():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cce.data.prepare.columns import Reading
-from cce.data.raw_format import check_columns, find_format, text_reading
+from cce.data.preparation.job import Reading
+from cce.data.raw_files import check_columns, find_format, text_reading
 
 OF_DATA = Reading(names=("y", "a", "b"), delimiter=";")
 
@@ -15,7 +15,8 @@ def test_formats_are_known_by_ending_or_by_name():
     assert find_format("a.csv", "jsonl") == "jsonl"
     assert find_format("a.dat", default="tsv") == "tsv"
     with pytest.raises(
-        ValueError, match=r"^a\.dat must end in one of \.csv, \.tsv, \.txt, \.jsonl, \.ndjson, \.parquet, \.pq: give --"
+        ValueError,
+        match=r"^a\.dat must end in \.csv, \.tsv, \.txt, \.jsonl, \.ndjson, \.parquet, \.pq \(or with ",
     ):
         find_format("a.dat")
     with pytest.raises(ValueError, match=r"^standard input and output need a format of csv, .*: give --format\.$"):

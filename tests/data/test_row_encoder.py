@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from cce.data.prepare.columns import Columns, Reading
-from cce.data.raw_rows import RawRows
-from cce.data.row_encoder import RowEncoder
-from cce.data.vocabulary import Texts, Vocabulary
+from cce.data.preparation.job import Columns, Reading
+from cce.data.raw_rows import RawRows, RowEncoder
+from cce.data.vocabulary import Vocabulary
+from cce.hashing import Texts
 from cce.schema import Feature, Schema
 
 COLUMNS = Columns("y", ("user",), ("age",), ("tags",), weight="w")

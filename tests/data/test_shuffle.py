@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cce.data.shuffle import EpochShuffle, shuffled
+from cce.data.loader import EpochShuffle, shuffled
 
 SIZES = st.tuples(st.integers(0, 200), st.integers(1, 20), st.integers(1, 60))
 

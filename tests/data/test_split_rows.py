@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from cce.data.prepare.writer import create_files, write_at
+from cce.data.loader import DECODED_ROWS, SplitRows
+from cce.data.preparation.encoding import create_files, write_at
 from cce.data.record_format import id_dtype, offsets_file, record_dtype, rows_file, values_file
-from cce.data.split_rows import DECODED_ROWS, SplitRows
 from cce.schema import Feature, Schema
 
 NUM_ROWS = DECODED_ROWS + 100  # more than one fetch decodes at once

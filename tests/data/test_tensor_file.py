@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cce.data.tensor_file import map_arrays, save_arrays
+from cce.data.vocabulary import map_arrays, save_arrays
 
 
 def test_a_file_that_cannot_be_written_is_an_oserror(tmp_path):

@@ -5,7 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from cce.data.vocabulary import Texts, Vocabulary, hash_texts
+from cce.data.vocabulary import Vocabulary
+from cce.hashing import Texts, fnv1a
 
 WORDS = ["b", "", "löwe", "a longer word", "b ", "B", "12"]
 
@@ -16,7 +17,7 @@ def built(words=WORDS, kind="words"):
 
 def test_the_hash_is_the_published_one():
     known = {"": 0xCBF29CE484222325, "a": 0xAF63DC4C8601EC8C, "foobar": 0x85944171F73967E8}
-    assert [hex(h) for h in hash_texts(Texts.of(list(known))).tolist()] == [hex(h) for h in known.values()]
+    assert [hex(h) for h in fnv1a(Texts.of(list(known))).tolist()] == [hex(h) for h in known.values()]
 
 
 def test_every_value_has_its_id_and_others_have_zero():
@@ -31,7 +32,7 @@ def test_every_value_has_its_id_and_others_have_zero():
 
 def test_long_texts_are_hashed_as_the_definition_says():
     texts = ["é" * length for length in (0, 1, 5, 40, 41, 300)] + ["x" * 300] * 20
-    hashes = hash_texts(Texts.of(texts))
+    hashes = fnv1a(Texts.of(texts))
     for text, found in zip(texts, hashes.tolist(), strict=True):
         expected = 0xCBF29CE484222325
         for byte in text.encode():
@@ -40,10 +41,12 @@ def test_long_texts_are_hashed_as_the_definition_says():
 
 
 def test_a_text_longer_than_any_of_the_vocabulary_is_unseen_without_hashing_it():
-    started = time.perf_counter()
-    beyond = ["a longer word" + "x" * 20_000_000, "a longer words", "12"]
+    beyond = ["a longer word" + "x" * 1_000_000, "a longer words", "12"]
+    started = time.process_time()
+    fnv1a(Texts.of(beyond))
+    whole, started = time.process_time() - started, time.process_time()
     assert built().find(beyond).tolist() == [0, 0, 7]
-    assert time.perf_counter() - started < 60  # it would take minutes
+    assert time.process_time() - started < whole / 5
 
 
 def test_a_mapped_file_finds_the_same_wherever_it_begins(tmp_path):
@@ -59,7 +62,7 @@ def test_a_mapped_file_finds_the_same_wherever_it_begins(tmp_path):
 
 def test_values_with_the_same_hash_are_told_apart():
     texts = Texts.of(["one", "two", "three"])
-    same = np.repeat(hash_texts(Texts.of(["two"])), 3)
+    same = np.repeat(fnv1a(Texts.of(["two"])), 3)
     vocabulary = Vocabulary("item", "words", same, np.array([3, 1, 2], np.int32), texts)
     assert vocabulary.find(["two", "one"]).tolist() == [2, 0]  # the hash of "one" is not there
     assert Vocabulary("item", "words", same[:2], np.array([3, 1], np.int32), texts).find(["two"]).tolist() == [0]

@@ -157,7 +157,7 @@ def test_a_checkpoint_of_either_form_loads_into_a_table_of_either_form(saved, in
 
 
 def test_a_file_holds_the_rows_that_there_are_and_no_others():
-    table = cce.CCEEmbedding(100_000, 16)
+    table = cce.CCEEmbedding(100_000, 16, min_count=2)
     table.give_rows(torch.arange(100_000) // 49_999)
     assert table.rows.num_rows - 1 == 2
     file = io.BytesIO()
@@ -256,7 +256,7 @@ def test_bags_pool_either_form_and_leave_out_the_padding(made, mode):
 @pytest.mark.parametrize("in_loops", [True, False])
 def test_a_collection_is_its_tables_to_the_bit_mixed_with_full_ones(in_loops, monkeypatch):
     if not in_loops:
-        monkeypatch.setattr(Int8Rows, "in_loops", property(lambda rows: False))
+        monkeypatch.setattr(Int8Rows, "can_loop", property(lambda rows: False))
     sizes = {"user": 900, "item": 500, "day": 7}
     tables = cce.EmbeddingCollection(sizes, DIM, start_scale=0.5, seed=0)
     apart = copy.deepcopy(tables)

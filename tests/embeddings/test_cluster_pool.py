@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import cce
-from cce.embeddings import cluster_pool
-from cce.embeddings.cluster_pool import cluster_all, stage_all
+from cce.embeddings import clusterable
+from cce.embeddings.clusterable import cluster_all, stage_all
 from helpers.linear_tables import seeded
 
 
@@ -41,7 +41,7 @@ def test_staged_tables_are_as_they_were_until_they_are_applied():
 @pytest.mark.slow
 @pytest.mark.parametrize("small_ids", [0, 10**9])
 def test_if_one_table_cannot_be_clustered_none_is_and_it_is_named(monkeypatch, small_ids):
-    monkeypatch.setattr(cluster_pool, "SMALL_IDS", small_ids)
+    monkeypatch.setattr(clusterable, "SMALL_IDS", small_ids)
     tables = tables_of(300, 150, 200)
     with torch.no_grad():
         tables["table 150"].codebook[3] = torch.nan
@@ -55,7 +55,7 @@ def test_if_one_table_cannot_be_clustered_none_is_and_it_is_named(monkeypatch, s
 @pytest.mark.slow
 @pytest.mark.parametrize("small_ids", [0, 200, 10**9])
 def test_neither_threads_nor_which_tables_are_small_can_be_seen(num_threads, monkeypatch, small_ids):
-    monkeypatch.setattr(cluster_pool, "SMALL_IDS", small_ids)
+    monkeypatch.setattr(clusterable, "SMALL_IDS", small_ids)
     results = []
     for threads in (1, 2, 3):
         num_threads(threads)

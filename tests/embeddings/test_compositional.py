@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cce
-from cce.embeddings.compositional import default_columns, make_split, size_split
+from cce.embeddings.compositional import default_columns
 from cce.indexing import MultiplyShift, QuotientRemainder
 
 
@@ -37,17 +37,20 @@ def test_no_other_divisor_is_nearer_to_four(dim):
             assert (abs(columns - 4), -columns) <= (abs(other - 4), -other)
 
 
-def generator():
-    return torch.Generator().manual_seed(0)
+def make_split(split, num_ids, **sizes):
+    return cce.CompositionalSumEmbedding(num_ids, 4, split=split, **sizes).split
+
+
+def rows_for(kind, split, num_ids, num_params, num_tables):
+    """The rows of the first table that a budget gives, in vectors of 4 values."""
+    options = kind.complete_options({"split": split, "num_tables": num_tables})
+    return kind.size_for_budget(num_ids, 4, num_params, options)["num_rows"]
 
 
 def test_hashed_tables_have_as_many_rows_each():
-    split = make_split("hash", 1000, num_tables=3, num_rows=7)
-    assert isinstance(split, MultiplyShift)
-    assert split.seeds.is_meta
-    split.to_empty(device="cpu").reset_parameters(generator())
+    split = make_split("hash", 1000, num_tables=3, num_rows=7, generator=torch.Generator().manual_seed(0))
     assert split.rows_per_column == (7, 7, 7)
-    expected = MultiplyShift(3, 7, generator=generator())
+    expected = MultiplyShift(3, 7, generator=torch.Generator().manual_seed(0))
     assert torch.equal(split(torch.arange(1000)), expected(torch.arange(1000)))
 
 
@@ -94,22 +97,21 @@ def test_a_wrong_split_is_rejected_with_the_right_ones():
 
 
 def test_a_hashed_budget_is_cut_evenly():
-    sizes = size_split("ce-sum", "hash", 1000, num_tables=3, width=4, num_params=127)
-    assert sizes == {"num_rows": 10}  # 120 of 127: eleven rows would be 132
+    assert rows_for(cce.CompositionalSumEmbedding, "hash", 1000, 127, 3) == 10  # eleven rows would be 132
 
 
-def test_a_budget_below_one_row_each_is_rejected():
-    message = "num_params must be at least 12 for method 'ce-sum' of these sizes, got 11."
+@pytest.mark.parametrize(
+    ("kind", "split", "num_tables", "smallest", "num_rows"),
+    [
+        (cce.CompositionalSumEmbedding, "hash", 3, 12, 1),
+        (cce.CompositionalProductEmbedding, "quotient-remainder", 2, 256, 36),  # and 28 quotients; balanced: 32 and 32
+    ],
+)
+def test_a_budget_below_the_smallest_tables_is_rejected(kind, split, num_tables, smallest, num_rows):
+    message = f"num_params must be at least {smallest} for method '{kind.method}' of these sizes, got {smallest - 1}."
     with pytest.raises(ValueError, match=re.escape(message)):
-        size_split("ce-sum", "hash", 1000, num_tables=3, width=4, num_params=11)
-
-
-def test_a_budget_below_the_balanced_split_is_rejected():
-    message = "num_params must be at least 256 for method 'ce-mult' of these sizes, got 255."  # (32 + 32) · 4
-    with pytest.raises(ValueError, match=re.escape(message)):
-        size_split("ce-mult", "quotient-remainder", 1000, num_tables=2, width=4, num_params=255)
-    sizes = size_split("ce-mult", "quotient-remainder", 1000, num_tables=2, width=4, num_params=256)
-    assert sizes == {"num_rows": 36}  # with 28 quotients: as many rows, and more of them for the remainder
+        rows_for(kind, split, 1000, smallest - 1, num_tables)
+    assert rows_for(kind, split, 1000, smallest, num_tables) == num_rows
 
 
 @pytest.mark.slow
@@ -117,22 +119,18 @@ def test_a_budget_below_the_balanced_split_is_rejected():
 @given(
     num_ids=st.integers(1, 10**5),
     num_tables=st.integers(1, 5),
-    width=st.integers(1, 16),
     share=st.floats(0, 1),
     split=st.sampled_from(["hash", "quotient-remainder"]),
 )
-def test_a_split_spends_what_it_can_of_a_budget(num_ids, num_tables, width, share, split):
-    budget = max(1, int(share * num_ids * width))
-    sizes = {"num_tables": num_tables, "width": width, "num_params": budget}
+def test_a_split_spends_what_it_can_of_a_budget(num_ids, num_tables, share, split):
+    budget, kind = max(1, int(share * num_ids * 4)), cce.CompositionalSumEmbedding
     try:
-        num_rows = size_split("ce-sum", split, num_ids, **sizes)["num_rows"]
+        num_rows = rows_for(kind, split, num_ids, budget, num_tables)
     except ValueError as error:
         smallest = int(re.search(r"at least (\d+) for method 'ce-sum'", str(error))[1])
         assert budget < smallest
-        num_rows = size_split("ce-sum", split, num_ids, **(sizes | {"num_params": smallest}))["num_rows"]
-        budget = smallest
-    tables = make_split(split, num_ids, num_tables=num_tables, num_rows=num_rows)
-    assert sum(tables.rows_per_column) * width <= budget
+        budget, num_rows = smallest, rows_for(kind, split, num_ids, smallest, num_tables)
+    sizes = {"num_tables": num_tables, "split": split}
+    assert kind.shapes(num_ids, 4, sizes | {"num_rows": num_rows}).num_params <= budget
     if num_rows < num_ids:  # one row more would not fit
-        larger = make_split(split, num_ids, num_tables=num_tables, num_rows=num_rows + 1)
-        assert sum(larger.rows_per_column) * width > budget
+        assert kind.shapes(num_ids, 4, sizes | {"num_rows": num_rows + 1}).num_params > budget

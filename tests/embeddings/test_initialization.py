@@ -149,9 +149,20 @@ def test_one_factor_of_a_product_carries_the_scale(method):
 def test_the_default_is_uniform_and_only_another_start_is_printed():
     default = cce.create_embedding("hash", NUM_IDS, DIM, compression=4, seed=0)
     assert torch.equal(make("hash", "uniform").to_dense(), default.to_dense())
-    assert "start_scale" not in repr(make("hash", "uniform"))
+    assert "start_scale" not in repr(default)
     assert "start_scale='dlrm'" in repr(make("hash", "dlrm"))
     assert "start_scale=0.5" in repr(make("full", 0.5))
+
+
+def test_a_full_table_starts_as_in_dlrm_also_in_a_collection():
+    for table in (
+        cce.FullEmbedding(NUM_IDS, DIM),
+        cce.EmbeddingCollection({"a": NUM_IDS}, DIM, method="full").tables["a"],
+        cce.EmbeddingCollection({"a": NUM_IDS}, DIM, method="hash", cap=NUM_IDS * DIM).tables["a"],
+    ):
+        assert table.to_dense().std().item() == pytest.approx(WANTED["dlrm"], rel=0.05)
+    given = cce.EmbeddingCollection({"a": NUM_IDS}, DIM, method="full", start_scale="uniform").tables["a"]
+    assert given.to_dense().std().item() == pytest.approx(WANTED["uniform"], rel=0.05)
 
 
 def test_a_table_that_is_kept_in_full_has_the_start_as_well():

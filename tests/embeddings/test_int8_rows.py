@@ -3,8 +3,11 @@ import copy
 import pytest
 import torch
 
-from cce.embeddings import Int8Rows
-from cce.kernels import training_rows as loops
+import cce
+from cce import compiled
+from cce.embeddings import Int8Rows, RowTables
+from cce.kernels import int8 as loops
+from cce.kernels.cpu.int8.bytes import encode_count
 
 
 def make(num_ids=2000, dim=4, **options):
@@ -31,7 +34,7 @@ def test_a_row_starts_small_and_the_same_whenever_its_id_gets_it():
 
 @pytest.mark.parametrize("in_loops", [True, False])
 def test_where_a_row_lies_is_nowhere_to_be_seen(in_loops, monkeypatch):
-    monkeypatch.setattr(Int8Rows, "in_loops", in_loops)
+    monkeypatch.setattr(Int8Rows, "can_loop", in_loops)
     rows = make()
     generator = torch.Generator().manual_seed(0)
     order, values = torch.randperm(2000, generator=generator), {}
@@ -49,14 +52,14 @@ def test_rows_that_came_since_are_found_before_and_after_they_are_in_the_map():
     rows.give_rows(torch.arange(0, 2000, 2))
     rows.make_room(300)
     ids = torch.arange(1, 600, 2)
-    loops.insert_recent(rows.recent_ids.numpy(), rows.recent_rows.numpy(), ids.numpy(), rows.num_rows)
-    rows.live.num_rows += len(ids)
+    rows.recent.insert(ids, rows.num_rows)
+    rows.live.record["num_rows"] += len(ids)
     rows.codes[rows.find(ids)] = 9
-    before = rows.read(torch.arange(2000))
+    before = rows.codes[rows.find(torch.arange(2000))]
     assert rows.num_recent == 300
     rows.compact()
     assert rows.num_recent == 0
-    assert torch.equal(rows.read(torch.arange(2000)), before)
+    assert torch.equal(rows.codes[rows.find(torch.arange(2000))], before)
     assert rows.find(torch.tensor([0, 1, 2, 3])).tolist() == [1, 2, 3, 4]
 
 
@@ -103,6 +106,82 @@ def test_a_trained_table_is_rounded_to_the_nearest_values():
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 15, 16, 17, 31, 100, 12_345, 10**9])
 def test_a_count_of_one_byte_is_right_within_an_eighth_and_on_average(count):
     noise = torch.linspace(0, 0.999, 1000)
-    found = [loops.COUNT_VALUES[loops.encode_count(float(count), float(each))] for each in noise]
+    found = [loops.COUNT_VALUES[encode_count(float(count), float(each))] for each in noise]
     assert all(abs(value - count) <= count / 8 for value in found)
     assert sum(found) / len(found) == pytest.approx(count, rel=2e-3)
+
+
+def bag_inputs(num_ids=300, num_bags=40, num_features=1, seed=0):
+    """Ids, offsets with the end of the last bag, and weights; some bags are empty."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(0, 6, (num_bags * num_features,), generator=generator)
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+    ids = torch.randint(0, num_ids, (int(offsets[-1]),), generator=generator)
+    return ids, offsets, torch.rand(len(ids), generator=generator)
+
+
+def trained_by_bags(make_model, pooled, monkeypatch, *, fused):
+    """The vectors of some steps, and the table after them."""
+    with monkeypatch.context() as patch:
+        if not fused:
+            patch.setattr(RowTables, "can_pool", lambda *_: False)
+        model = make_model()
+        optimizer = cce.optim.Adam(model, lr=1e-2)
+        found = []
+        for step in range(6):
+            optimizer.zero_grad()
+            vectors = pooled(model, step)
+            vectors.square().sum().backward()
+            optimizer.step()
+            found.append(vectors.detach())
+    return found, model.state_dict()
+
+
+@pytest.mark.skipif(not compiled.available, reason="numba is not installed")
+@pytest.mark.parametrize(("mode", "is_weighted"), [("sum", False), ("sum", True), ("mean", False)])
+@pytest.mark.parametrize("dim", [6, 16])
+def test_bags_of_one_table_have_the_bits_of_their_pooled_ids(mode, is_weighted, dim, monkeypatch):
+    def make_model():
+        table = cce.CCEEmbedding(300, dim, padding_idx=3, generator=torch.Generator().manual_seed(0))
+        return cce.EmbeddingBag(table, mode=mode, include_last_offset=True)
+
+    def pooled(model, step):
+        ids, offsets, weights = bag_inputs(seed=step)
+        return model(ids, offsets, weights if is_weighted else None)
+
+    monkeypatch.setenv("CCE_COMPILED", "1")
+    (one, state), (other, wanted) = (
+        trained_by_bags(make_model, pooled, monkeypatch, fused=fused) for fused in (True, False)
+    )
+    assert all(map(torch.equal, one, other))
+    assert all(torch.equal(state[name], wanted[name]) for name in state)
+
+
+@pytest.mark.skipif(not compiled.available, reason="numba is not installed")
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+def test_bags_of_a_collection_are_one_call_with_the_same_bits(pooling, monkeypatch):
+    calls = []
+    look_up = loops.look_up
+    monkeypatch.setattr(loops, "look_up", lambda *arguments: calls.append(len(arguments[0])) or look_up(*arguments))
+
+    def make_model():
+        return cce.EmbeddingCollection({"a": 300, "b": 300, "c": 300}, 8, pooling=pooling, seed=0)
+
+    def pooled(model, step):
+        ids, offsets, _ = bag_inputs(num_features=3, seed=step)
+        return model(ids, offsets)
+
+    monkeypatch.setenv("CCE_COMPILED", "1")
+    one, state = trained_by_bags(make_model, pooled, monkeypatch, fused=True)
+    assert calls == [3] * 6
+    other, wanted = trained_by_bags(make_model, pooled, monkeypatch, fused=False)
+    assert all(map(torch.equal, one, other))
+    assert all(torch.equal(state[name], wanted[name]) for name in state)
+
+
+@pytest.mark.skipif(not compiled.available, reason="numba is not installed")
+def test_a_wrong_id_in_a_bag_is_named(monkeypatch):
+    monkeypatch.setenv("CCE_COMPILED", "1")
+    tables = cce.EmbeddingCollection({"a": 400, "b": 300}, 8, seed=0)
+    with pytest.raises(IndexError, match=r"ids of feature 'b' must lie in \[0, 300\), got 370"):
+        tables(torch.tensor([370, 8, 370]), torch.tensor([0, 1, 2, 2, 3]))

@@ -8,6 +8,7 @@ import torch
 import cce
 from cce.budget import FULL_SIZED
 from cce.embeddings import METHODS
+from cce.embeddings.shapes import MAP_BYTES
 
 NAMES = [
     "full",
@@ -24,7 +25,6 @@ NAMES = [
     "mixed-dim",
     "pq",
     "quantized",
-    "qat",
     "cce-paper",
     "cce",
 ]
@@ -202,7 +202,7 @@ def test_dtype_is_that_of_weights_and_vectors(dtype):
 
 def test_a_huge_table_on_the_meta_device_takes_no_memory():
     table = cce.create_embedding("cce", 2**36, 8, num_params=2**20, device="meta")
-    assert table.pointer_nbytes > 2**34
+    assert table.pointer_nbytes >= 2**36 * MAP_BYTES // 64
     assert all(tensor.is_meta for tensor in table.state_dict().values())
 
 

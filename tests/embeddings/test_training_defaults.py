@@ -4,11 +4,8 @@ import pytest
 from torch import nn
 
 import cce
-from cce.budget import FULL_SIZED
 from cce.embeddings import METHODS, TrainingDefaults
 from cce.embeddings.training_defaults import PAPER_SCHEDULES
-
-WITHOUT_PRESET = sorted(set(METHODS) - {"cce"})
 
 
 def test_the_schedules_of_the_paper():
@@ -30,18 +27,15 @@ def test_the_schedules_of_the_paper():
 
 
 def test_cce_trains_as_rows_that_ids_earn_and_is_never_clustered_before_it_is_finalized():
-    for preset in ("tuned", "paper"):
-        ours = METHODS["cce"].training_defaults(preset)
-        assert ours == TrainingDefaults(num_rows=256, min_count=2, trains_as_rows=True, refits=5)
-        assert ours.cluster_epochs(10) == []
+    ours = METHODS["cce"].training_defaults()
+    assert ours == TrainingDefaults(num_rows=256, min_count=1, trains_as_rows=True, refits=5)
+    assert ours.cluster_epochs(10) == []
 
 
-@pytest.mark.parametrize("method", WITHOUT_PRESET)
-@pytest.mark.parametrize("preset", ["tuned", "paper"])
-def test_a_method_without_presets_has_the_schedule_of_the_paper_and_no_rows_to_earn(method, preset):
-    defaults = METHODS[method].training_defaults(preset)
-    is_baseline = preset == "paper" and method in FULL_SIZED  # the paper's baseline is DLRM
-    assert defaults == TrainingDefaults({"start_scale": "dlrm"} if is_baseline else {})
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"cce"}))
+def test_other_methods_have_the_schedule_of_the_paper_and_no_rows_to_earn(method):
+    defaults = METHODS[method].training_defaults()
+    assert defaults == TrainingDefaults()
     assert (defaults.min_count, defaults.num_rows, defaults.trains_as_rows) == (None, None, False)
     assert defaults.cluster_epochs(1) == [0.25, 0.5]
     assert defaults.cluster_epochs(10) == [1, 2, 3, 4, 5, 6]

@@ -7,7 +7,7 @@ import torch
 from sklearn.metrics import log_loss
 
 from cce.evaluation import ScoredRows, binary_cross_entropy
-from cce.evaluation.cross_entropy import NormalizedEntropy
+from cce.evaluation.probabilities import NormalizedEntropy
 
 
 def generator(seed=0):

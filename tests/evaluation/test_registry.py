@@ -35,8 +35,8 @@ def made_rows(count=600, seed=0):
     return ScoredRows(logits, labels, weights, torch.randint(-1, 12, (count,), generator=g))
 
 
-def score(name, *parts, streaming=False):
-    metric = find_metric(name).create(streaming=streaming)
+def score(name, *parts):
+    metric = find_metric(name).create()
     for part in parts:
         metric.add(part)
     return metric.compute()
@@ -58,26 +58,25 @@ def test_every_metric_is_found_described_and_made(name):
     assert isinstance(info.create(), SummedMetric | WholeMetric)
 
 
-@pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_batches_in_any_order_give_the_score_of_all_rows(name, streaming):
+def test_batches_in_any_order_give_the_score_of_all_rows(name):
     rows = made_rows()
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(1))
-    whole = score(name, rows, streaming=streaming)
+    whole = score(name, rows)
     parts = [rows[some] for some in order.split(97)] + [rows[torch.tensor([], dtype=torch.int64)]]
-    assert score(name, *parts, streaming=streaming) == pytest.approx(whole, abs=1e-12)
+    assert score(name, *parts) == pytest.approx(whole, abs=1e-12)
     assert math.isfinite(whole)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sums_of_two_processes_are_those_of_one(name):
     rows = made_rows()
-    one, two = (find_metric(name).create(streaming=True) for _ in range(2))
+    one, two = (find_metric(name).create() for _ in range(2))
     if isinstance(one, SummedMetric):
         one.add(rows[torch.arange(200)])
         two.add(rows[torch.arange(200, 600)])
         one.sums += two.sums
-        assert one.compute() == pytest.approx(score(name, rows, streaming=True), abs=1e-12)
+        assert one.compute() == pytest.approx(score(name, rows), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,10 +96,9 @@ def test_weights_count_like_repeated_rows(name):
     assert score(name, once) == pytest.approx(score(name, rows), abs=1e-12)
 
 
-@pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_no_rows_have_no_score(name, streaming):
-    assert math.isnan(score(name, streaming=streaming))
+def test_no_rows_have_no_score(name):
+    assert math.isnan(score(name))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""AUC, plain, streaming and by group, against scikit-learn and against pairs counted by hand."""
+"""AUC, plain and by group, against scikit-learn and against pairs counted by hand."""
 
 import math
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from cce.evaluation import ScoredRows, auc, find_metric
-from cce.evaluation.roc import GroupedAreaUnderCurve, StreamingAreaUnderCurve
+from cce.evaluation.roc import GroupedAreaUnderCurve
 
 
 def generator(seed=0):
@@ -90,27 +90,8 @@ def test_auc_is_exact_beyond_the_integers_of_float32():
     assert auc(scores, labels) == (num_low + 0.5) / (num_low + 1)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_streaming_auc_is_near_the_exact_one(weighted):
-    g = generator()
-    logits = 3 * torch.randn(20_000, generator=g)
-    labels, weights = torch.bernoulli(torch.sigmoid(logits), generator=g), torch.rand(20_000, generator=g)
-    metric = find_metric("auc").create(streaming=True)
-    for part in torch.arange(20_000).split(777):
-        metric.add(ScoredRows.of(logits[part], labels[part], weights[part] if weighted else None))
-    assert isinstance(metric, StreamingAreaUnderCurve)
-    assert metric.compute() == pytest.approx(auc(logits, labels, weights if weighted else None), abs=1e-6)
-
-
-def test_logits_beyond_all_bounds_count_as_the_last_ones():
-    metric = StreamingAreaUnderCurve()
-    metric.add(ScoredRows.of(torch.tensor([-1e9, 1e9, 0.0]), torch.tensor([0.0, 1.0, 1.0])))
-    assert metric.compute() == 1
-
-
-@pytest.mark.parametrize("streaming", [False, True])
-def test_labels_of_one_kind_have_no_area(streaming):
-    metric = find_metric("auc").create(streaming=streaming)
+def test_labels_of_one_kind_have_no_area():
+    metric = find_metric("auc").create()
     metric.add(ScoredRows.of(torch.zeros(3), torch.ones(3)))
     assert math.isnan(metric.compute())
 

@@ -339,6 +339,25 @@ def int8_rows_clipped():
     torch.testing.assert_close(squares[1], squares[0] * (1e-3 / totals[1]).double() ** 2, rtol=1e-3, atol=0)
 
 
+def int8_rows_synchronized():
+    """After `synchronize` the norm that clipping reads is that of one process; without, it is larger."""
+    ranks = current_ranks()
+    parallel = DistributedDataParallel(row_model(0, min_count=1))
+    alone = row_model(0, min_count=1)
+    cce.optim.Adam(alone, lr=0.02)
+    alone(ids_of(0, range(ranks.world_size))).square().mean().backward()
+    optimizer = cce.optim.Adam(parallel, lr=0.02)
+    parallel(ids_of(0, [ranks.rank])).square().mean().backward()
+    anchor = parallel.module.table.anchor
+    assert anchor.grad > 1.01 * alone.table.anchor.grad
+    optimizer.synchronize()
+    torch.testing.assert_close(anchor.grad, alone.table.anchor.grad, rtol=1e-5, atol=0)
+    total = nn.utils.clip_grad_norm_(parallel.parameters(), 1e-3)
+    torch.testing.assert_close(total, nn.utils.clip_grad_norm_(alone.parameters(), 1e-3), rtol=1e-4, atol=0)
+    optimizer.step()
+    check_same(parallel.state_dict())
+
+
 def finalized_rows():
     """Tables are finalized alike, whatever the seeds of ranks, and train on."""
     rank = current_ranks().rank
@@ -351,6 +370,50 @@ def finalized_rows():
     train_rows(parallel, [rank])
     check_same(parallel.state_dict())
     assert not torch.equal(model.table.codebook, before)
+
+
+def finalized_by_validation():
+    """All ranks choose the size by the mean of their losses, though each would choose another, and have equal bits."""
+    rank = current_ranks().rank
+    model = row_model(None)
+    train_rows(DistributedDataParallel(model), [rank])
+    rows = model.table.to_dense().detach()
+
+    def validate():
+        return (1 if rank else 100) * float((model.table.to_dense() - rows).square().mean())
+
+    found = cce.finalize(model, validate=validate, tolerance=0.007)
+    check_same(model.state_dict())
+    losses = [found.loss_before, *(size.loss for size in found.curve), found.chosen.loss]
+    check_same({"chosen": torch.tensor([found.nbytes, *found.chosen.shapes["table"]]), "losses": torch.tensor(losses)})
+    assert model.table.is_final
+    assert found.loss_before == 0 < found.chosen.loss <= 0.007
+    assert found.chosen not in (found.curve[0], found.curve[-1])  # which ranks 1 and 0 would choose alone
+
+
+def validation_that_fails_on_one_rank():
+    """All ranks raise, whenever it fails, and have their rows as they were."""
+    rank = current_ranks().rank
+    model = row_model(None)
+    train_rows(DistributedDataParallel(model), [rank])
+    model.table.rows.compact()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for fails_at in (1, 3):
+        calls = iter(range(1, 100))
+
+        def validate(calls=calls, fails_at=fails_at):
+            if next(calls) == fails_at and rank == 1:
+                raise LookupError("no such file")
+            return 0.5
+
+        wanted = (LookupError, "no such file") if rank == 1 else (ValueError, "a finite loss on every process, got nan")
+        with pytest.raises(wanted[0], match=wanted[1]):
+            cce.finalize(model, validate=validate)
+        assert next(calls) == fails_at + 1
+        assert not model.table.is_final
+        assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert cce.finalize(model, num_rows=8).nbytes == model.table.nbytes
+    check_same(model.state_dict())
 
 
 def other_models():

@@ -25,13 +25,12 @@ FORMS: dict[str, list[dict[str, Any]]] = {
     "low-rank": [{}],
     "mixed-dim": [{}],
     "pq": [{}, {"residual": True}],
-    "quantized": [{}, {"scale_by": "group"}, {"scale_by": "column", "bits": 16, "num_learned": 50}, {"bits": 4}],
-    "qat": [{}, {"bits": 4, "scale_by": "table"}, {"padding_idx": 2}],
+    "quantized": [{}, {"scale_by": "column", "bits": 16}, {"bits": 4}, {"padding_idx": 2}],
     "cce-paper": [{}, {"num_learned": 100}, {"num_learned": 0}, {"padding_idx": 3, "num_columns": 1}],
     "cce": [{}, {"padding_idx": 3}, {"unseen": "trained"}, {"int8": True}, {"int8": True, "unseen": "trained"}],
     **{kind.method: [{}] for kind in VARIANTS},
 }
-BUDGETS = {"full": NUM_IDS * DIM, "qat": NUM_IDS * DIM}  # the others get less than the full table
+BUDGETS = {"full": NUM_IDS * DIM, "quantized": NUM_IDS * DIM}  # the others get less than the full table
 CASES = [(method, options) for method, forms in FORMS.items() for options in forms]
 LINEAR = [case for case in CASES if case[0] not in ("dhe", "tt", "collide", "mixed-dim", "low-rank")]
 

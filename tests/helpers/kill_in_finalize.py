@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cce.embeddings import CCEEmbedding
 from cce.training import Trainer
-from helpers.runs import CCE, tiny_config
+from helpers.runs import CCE, NETWORK, tiny_config
 
 
 def main(data: str, out: str) -> None:
@@ -18,5 +18,5 @@ def main(data: str, out: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     CCEEmbedding.become = dying
-    options = {**CCE, "refits": 2, "refit_network": "always", "epochs": 1, "checkpoint_every": 5}
+    options = {**CCE, "refits": 2, "model_options": NETWORK, "epochs": 1}
     Trainer(tiny_config(Path(data), **options), out).run()

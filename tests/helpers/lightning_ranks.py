@@ -1,4 +1,4 @@
-"""Two processes of Lightning train and cluster one table, three times: `lightning_ranks.py OUT`."""
+"""Two processes of Lightning train one table at a time, and cluster or finalize it: `lightning_ranks.py OUT`."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ import torch
 from torch import distributed
 
 import cce
-from cce.integrations.lightning import ClusterCallback
+from cce.integrations.lightning import ClusterCallback, FinalizeCallback
 
 NUM_IDS, DIM = 300, 8
 
@@ -40,19 +40,29 @@ class LateClicks(Clicks):
         self.table = cce.create_embedding(cce.ClusteredEmbedding.method, NUM_IDS, DIM, num_params=256)
 
 
-def fit(model, out):
+class Rows(Clicks):
+    """The same with int8 rows, made without a seed."""
+
+    def configure_model(self):
+        self.table = cce.create_embedding("cce", NUM_IDS, DIM, num_rows=16)
+
+    def configure_optimizers(self):
+        return cce.optim.Adam(self, lr=0.05)
+
+
+def fit(model, out, callback):
     """What a rank has after the fit."""
     ids = torch.randint(NUM_IDS, (640,), generator=torch.Generator().manual_seed(0))
     rows = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(ids, (ids % 3 == 0).float()), batch_size=16)
-    callback = ClusterCallback(every=8)
     trainer = lightning.Trainer(
         accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, logger=False, callbacks=[callback],
         enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, default_root_dir=out,
     )  # fmt: skip
     trainer.fit(model, rows)
     dense = model.table.to_dense().double()
-    return {
-        "clustered": callback.schedule.num_steps // 8,
+    clustered = {"clustered": callback.schedule.num_steps // 8} if isinstance(callback, ClusterCallback) else {}
+    return clustered | {
+        "columns": getattr(model.table, "num_columns", 0),
         "sum": dense.sum().item(),
         "square": dense.square().sum().item(),
     }
@@ -61,14 +71,15 @@ def fit(model, out):
 def main(out):
     torch.set_num_threads(1)
     lightning.seed_everything(1)
-    found = {"seeded": fit(Clicks(), out)}  # made before the processes know each other
+    found = {"seeded": fit(Clicks(), out, ClusterCallback(every=8))}  # made before the processes know each other
     torch.seed()
-    found["late"] = fit(LateClicks(), out)
+    found["late"] = fit(LateClicks(), out, ClusterCallback(every=8))
+    found["rows"] = fit(Rows(seed=0), out, FinalizeCallback())
     rank = distributed.get_rank()
     (out / f"{rank}.json").write_text(json.dumps(found))
     distributed.barrier()
     try:
-        fit(Clicks(seed=rank), out)
+        fit(Clicks(seed=rank), out, ClusterCallback(every=8))
     except RuntimeError as error:
         (out / f"{rank}.txt").write_text(str(error))  # Lightning ends the other process as soon as one has failed
 

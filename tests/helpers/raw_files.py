@@ -48,11 +48,13 @@ def rows_of(data, split):
     return rows
 
 
-def vocabulary_of(values, *, min_count=1, max_ids=None):
-    """Ids by falling count and then by bytes; missing values are left out."""
-    counts = Counter(value for value in values if value not in ("", None))
-    ranked = sorted(counts, key=lambda value: (-counts[value], value.encode() if isinstance(value, str) else value))
-    kept = [value for value in ranked if counts[value] >= min_count][:max_ids]
+def vocabulary_of(values, *, min_count=1):
+    """Ids by falling count and then by bytes; None is a missing value, the last of its count."""
+    counts = Counter(None if value == "" else value for value in values)
+    ranked = sorted(
+        counts, key=lambda value: (-counts[value], value is None, value.encode() if isinstance(value, str) else value)
+    )
+    kept = [value for value in ranked if counts[value] >= min_count]
     return {value: index + 1 for index, value in enumerate(kept)}
 
 
@@ -71,7 +73,7 @@ def encoded_criteo(lines, num_train, **rule):
         (
             float(line[0]),
             [log1p_or_zero(x) for x in line[1:14]],
-            [vocabularies[f].get(line[14 + f], 0) for f in range(26)],
+            [vocabularies[f].get(line[14 + f] or None, 0) for f in range(26)],
         )
         for line in lines
     ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.data import SyntheticConfig, prepare_synthetic
-from cce.training import TrainConfig
+from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
+from cce.training import ResolvedConfig, TrainConfig, resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,15 +20,14 @@ OPTIONS: dict[str, Any] = {
     "optimizer": "adam",
     "lr": 0.01,
     "model_options": {"bottom": [8], "top": [8]},
-    "cluster_every": 7,
-    "cluster_times": 3,
+    "cluster_at": [7 / 13, 14 / 13, 21 / 13],
     "validations_per_epoch": 3,
     "early_stopping": False,
-    "log_every": 5,
     "threads": 1,
     "device": "cpu",
 }
-CCE = {"method": "cce", "cluster_every": None, "cluster_times": None}  # int8 rows, then pointers, then refits
+CCE = {"method": "cce", "cluster_at": "auto"}  # int8 rows, then pointers, then refits
+NETWORK = {"bottom": [8], "top": [128]}  # large enough to be trained between refits
 
 
 def tiny_data(folder: Path, **changes: Any) -> Path:
@@ -41,3 +40,8 @@ def tiny_data(folder: Path, **changes: Any) -> Path:
 def tiny_config(data: Path, **changes: Any) -> TrainConfig:
     """13 steps an epoch; clusterings after steps 7, 14 and 21."""
     return TrainConfig(data=str(data), **(OPTIONS | changes))
+
+
+def tiny_resolved(data: Path, **changes: Any) -> ResolvedConfig:
+    """The same, with everything decided."""
+    return resolve(tiny_config(data, **changes), PreparedData.open(data))

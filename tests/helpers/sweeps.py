@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 TRAIN = {name: value for name, value in OPTIONS.items() if name not in ("cap", "method", "threads")}
 PQ = {"method": "pq", "start_from": "full", "epochs": 0}
-CLOCK = ("seconds", "samples_per_second", "seconds_by_part", "environment")  # what another run may have otherwise
+# what another run may have otherwise
+CLOCK = ("seconds", "samples_per_second", "seconds_by_part", "peak_nbytes", "environment")
 
 
 def tiny_values(**changes: Any) -> dict[str, Any]:
@@ -34,6 +35,7 @@ def tiny_runs(data: Path, **changes: Any) -> list[Run]:
 def essence(record: Any) -> dict[str, Any]:
     """What must be the same however often a sweep was disturbed."""
     values = {name: value for name, value in vars(record).items() if name not in CLOCK}
-    values["config"] = {k: v for k, v in values["config"].items() if k not in ("start_from", "threads")}
+    for name in ("config", "resolved"):
+        values[name] = {k: v for k, v in values[name].items() if k not in ("start_from", "threads")}
     values["events"] = [{k: v for k, v in event.items() if k != "seconds"} for event in values["events"]]
     return values

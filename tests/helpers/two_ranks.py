@@ -20,7 +20,7 @@ from cce.reclustering import ClusterSchedule, Refit, cross_entropy
 from cce.training import Trainer
 from cce.training.stopping import DivergedError
 from helpers.ratings import Ratings, make_model
-from helpers.runs import CCE, tiny_config
+from helpers.runs import CCE, NETWORK, tiny_config
 
 
 def send(ranks, data, out):
@@ -61,7 +61,8 @@ def train(ranks, data, out):
 
 def run_in_step(trainer):
     """The curve of a run whose ranks hold the same bits after every step: weights, pointers, moments."""
-    after_step, num_checks = trainer._after_step, 0
+    training, num_checks = trainer.training, 0
+    after_step = training._after_step
 
     def checked(num_rows):
         nonlocal num_checks
@@ -70,14 +71,15 @@ def run_in_step(trainer):
         after_step(num_rows)
 
     def and_compare(event):
-        def compared():
-            event()
+        def compared(*given):
+            event(*given)
             check_same(everything(trainer.session))
 
         return compared
 
-    trainer._after_step = checked
-    trainer.finalize, trainer.refit = and_compare(trainer.finalize), and_compare(trainer.refit)
+    training._after_step = checked
+    trainer.finalizing.run = and_compare(trainer.finalizing.run)
+    trainer.refitting._round = and_compare(trainer.refitting._round)
     curve = trainer.run().whole_curve
     assert num_checks >= 10
     return curve
@@ -106,9 +108,8 @@ CHANGES = {
     },
     "packed": {"cap": 160},  # ten rows: two pointers in a byte
     "first rows": {"method": "cce-first-rows"},
-    "int8 rows": {**CCE, "refits": 2, "refit_network": "never", "epochs": 1, "weight_decay": 1e-4},
-    "refits": {**CCE, "refits": 2, "refit_network": "always", "epochs": 1, "optimizer": "sgd", "lr": 0.1},
-    "pieces": {"accumulate": 2, "batch_size": 66},
+    "int8 rows": {**CCE, "refits": 2, "epochs": 1, "weight_decay": 1e-4},
+    "refits": {**CCE, "refits": 2, "model_options": NETWORK, "epochs": 1, "optimizer": "sgd", "lr": 0.1},
     "together": {"max_steps": 10},
 }
 RUNS = {name: EVERY_STEP | changes for name, changes in CHANGES.items()}
@@ -138,23 +139,25 @@ def refit(ranks, data, out):
 
 def die(ranks, data, out):
     """The second process is killed while it trains."""
-    trainer = Trainer(tiny_config(data, checkpoint_every=1), out / "died")
-    train_step = trainer.train_step
+    trainer = Trainer(tiny_config(data, **EVERY_STEP), out / "died")
+    train_step = trainer.training.train_step
 
     def step(*args):
         if ranks.rank == 1 and trainer.session.step == 6:
             os.kill(os.getpid(), signal.SIGKILL)
         train_step(*args)
 
-    trainer.train_step = step
+    trainer.training.train_step = step
     trainer.run()
 
 
 def diverge(ranks, data, out):
     """The loss of the second process alone is not finite: both end, at the same step."""
-    trainer = Trainer(tiny_config(data, checkpoint_every=1), out / "diverged")
-    loss = trainer._loss
-    trainer._loss = lambda batch: loss(batch) * (float("inf") if (ranks.rank, trainer.session.step) == (1, 5) else 1.0)
+    trainer = Trainer(tiny_config(data, **EVERY_STEP), out / "diverged")
+    loss = trainer.training.loss
+    trainer.training.loss = lambda batch: (
+        loss(batch) * (float("inf") if (ranks.rank, trainer.session.step) == (1, 5) else 1.0)
+    )
     with pytest.raises(DivergedError) as raised:
         trainer.run()
     (out / f"rank-{ranks.rank}.txt").write_text(str(raised.value))

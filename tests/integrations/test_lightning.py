@@ -122,6 +122,8 @@ def test_two_processes_hold_the_same_table(tmp_path):
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert first == second
     assert first["seeded"]["clustered"] == first["late"]["clustered"] == 2
+    assert first["rows"]["columns"] == 4
+    assert first["rows"]["square"] > 0
     assert first["seeded"]["sum"] != first["late"]["sum"]
     different_seeds = (tmp_path / "0.txt").read_text()
     assert " of table 'table' must be the same on all ranks, but ranks 0 and 1 differ" in different_seeds
@@ -173,6 +175,35 @@ def test_int8_rows_train_as_in_a_plain_loop_and_are_finalized_at_the_end(tmp_pat
     cce.finalize(by_hand, seed=0)
     assert torch.equal(model.table.to_dense(), by_hand.table.to_dense())
     assert torch.equal(model.out.weight, by_hand.out.weight)
+
+
+def test_the_callback_refits_and_takes_the_options_of_finalize(tmp_path):
+    calls = []
+
+    def refit(model):
+        assert model.table.is_final
+        calls.append(cce.refit(model.model(), lambda: iter(rows()), rounds=1, progress=False))
+
+    class Refitted(Rows):
+        def model(self):
+            return torch.nn.Sequential(self.table, self.out, torch.nn.Flatten(0))
+
+    torch.manual_seed(0)
+    model, callback = Refitted(), FinalizeCallback(num_columns=2, num_rows=8, seed=0, refit=refit)
+    trainer(tmp_path, callback, max_epochs=1, enable_checkpointing=False).fit(model, rows())
+    assert model.table.codebook.shape == (2 * 8, DIM // 2)
+    assert len(calls) == 1
+    with pytest.raises(TypeError, match="unexpected keyword argument 'num_colums'"):
+        FinalizeCallback(num_colums=2)
+
+
+def test_int8_rows_train_in_bf16(tmp_path):
+    model = seeded()
+    before = float(model.training_step(next(iter(rows())), 0))
+    fit = trainer(tmp_path, FinalizeCallback(), max_epochs=3, enable_checkpointing=False, precision="bf16-mixed")
+    fit.fit(model, rows())
+    assert model.table.is_final
+    assert float(model.training_step(next(iter(rows())), 0)) < before
 
 
 def test_rows_that_are_clipped_end_elsewhere():

@@ -66,4 +66,6 @@ def test_dropout_leaves_out_products_in_training_only():
     torch.manual_seed(0)
     means = torch.stack([made(some) for _ in range(100)]).mean(0)
     assert not torch.equal(made(some), plain(some))
-    torch.testing.assert_close(means, plain(some), rtol=0, atol=0.03)  # scaled, so that the mean stays
+    products = made.tables(some.ids, some.offsets).prod(dim=1)
+    spread = products.square().sum(1).sqrt() / 100**0.5  # of a mean of 100, as half of the products count twice
+    assert ((means - plain(some)).abs() < 5 * spread).all()  # scaled, so that the mean stays

@@ -134,7 +134,7 @@ def test_rows_learn_beside_any_of_them(name):
     model = make_model()
     train(model, getattr(cce.optim, name)(model, lr=1e-2), range(12))
     assert all(table.rows.num_rows > 100 for table in tables(model))
-    assert model.user.rows.live.value_count > 0
+    assert model.user.rows.live.record["value_count"] > 0
 
 
 def test_gradients_of_several_passes_add_up(trained):
@@ -167,7 +167,7 @@ def dense_norm(model, step):
     for table, full in pairs:
         counts = torch.bincount(occurring[id(table)].reshape(-1), minlength=NUM_IDS)
         moved = (table.rows.find(torch.arange(NUM_IDS)) > 0) | (
-            table.rows.seen_before(torch.arange(NUM_IDS)) + counts >= 2
+            table.rows.seen_before(torch.arange(NUM_IDS)) + counts >= table.rows.min_count
         )
         total += float(full.weight.grad[moved].square().sum())
     return total**0.5

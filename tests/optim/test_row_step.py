@@ -5,18 +5,19 @@ import torch
 from torch import nn
 
 import cce
-from cce.embeddings import Int8Rows
+from cce.embeddings import Int8Rows, row_lookup
+from cce.kernels.cpu.int8 import is_due
 from cce.optim import row_step
 
 NUM_IDS, DIM = 3000, 8
 
 
 class Model(nn.Module):
-    def __init__(self, **options):
+    def __init__(self, dim=DIM, **options):
         super().__init__()
         generator = torch.Generator().manual_seed(3)
-        self.table = cce.CCEEmbedding(NUM_IDS, DIM, generator=generator, **options)
-        self.net = nn.Linear(DIM, 1)
+        self.table = cce.CCEEmbedding(NUM_IDS, dim, generator=generator, **options)
+        self.net = nn.Linear(dim, 1)
         with torch.no_grad():
             self.net.weight.fill_(0.3), self.net.bias.zero_()
 
@@ -41,13 +42,21 @@ def train(model, optimizer, steps):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [{}, {"padding_idx": 7}, {"unseen": "trained"}, {"min_count": 1}, {"min_count": 5}, {"start_scale": "zero"}],
+    [
+        {},
+        {"padding_idx": 7},
+        {"unseen": "trained"},
+        {"min_count": 1},
+        {"min_count": 5},
+        {"start_scale": "zero"},
+        {"dim": 6},
+    ],
 )
 def test_plain_torch_and_compiled_loops_give_the_same_bits(options, monkeypatch):
     states = []
     for in_loops in (True, False):
         if not in_loops:
-            monkeypatch.setattr(Int8Rows, "in_loops", in_loops)
+            monkeypatch.setattr(Int8Rows, "can_loop", in_loops)
         model = Model(**options)
         optimizer = cce.optim.Adam(model, lr=1e-2, weight_decay=1e-4)
         train(model, optimizer, range(40))
@@ -58,8 +67,8 @@ def test_plain_torch_and_compiled_loops_give_the_same_bits(options, monkeypatch)
     assert all(torch.equal(torch.as_tensor(of_one[name]), torch.as_tensor(of_other[name])) for name in of_one)
 
 
-def test_an_id_gets_its_row_at_its_second_occurrence():
-    model = Model()
+def test_an_id_gets_its_row_at_its_second_occurrence_if_asked():
+    model = Model(min_count=2)
     optimizer = cce.optim.Adam(model, lr=1e-2)
     for ids, expected in (([5, 6, 8], 0), ([5, 9, 9], 2), ([6, 8, 1], 4)):
         optimizer.zero_grad()
@@ -73,7 +82,7 @@ def test_known_counts_say_which_ids_have_rows_and_no_others_get_any():
     counts = torch.zeros(NUM_IDS, dtype=torch.int64)
     counts[[3, 10]] = 2
     counts[4] = 1
-    model = Model(counts=counts)
+    model = Model(counts=counts, min_count=2)
     train(model, cce.optim.Adam(model, lr=1e-2), range(5))
     assert torch.cat(list(model.table.row_map.ids())).tolist() == [3, 10]
 
@@ -137,4 +146,22 @@ def test_the_scale_follows_the_values():
 
 
 def test_scales_are_fitted_often_at_first_and_then_now_and_then():
-    assert [step for step in range(1, 600) if row_step._is_due(step)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+    assert [step for step in range(1, 600) if is_due(step)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+
+
+@pytest.mark.slow
+def test_any_number_of_threads_gives_the_same_bits(monkeypatch, num_threads):
+    monkeypatch.setattr(row_lookup, "PARALLEL_VALUES", 1)
+    monkeypatch.setattr(row_step, "PARALLEL", 1)
+    states = []
+    for threads in (1, 2, 3):
+        num_threads(threads)
+        tables = cce.EmbeddingCollection(dict.fromkeys("abcd", NUM_IDS), DIM, seed=0)
+        optimizer = cce.optim.Adam(tables, lr=1e-2)
+        for step in range(5):
+            ids, _ = batch(step, 256)
+            optimizer.zero_grad()
+            tables(torch.cat([ids, ids[:, :1]], dim=1)).square().sum().backward()
+            optimizer.step()
+        states.append(tables.state_dict())
+    assert all(torch.equal(states[0][name], state[name]) for state in states[1:] for name in state)

@@ -29,7 +29,7 @@ def test_events_come_in_the_order_of_the_tables_and_optimizers_are_repaired():
 
 
 def test_a_table_draws_the_same_numbers_whichever_are_clustered_beside_it():
-    from cce.embeddings.cluster_pool import cluster_all, stage_all
+    from cce.embeddings.clusterable import cluster_all, stage_all
 
     all_of_them, some, name = tables(), tables(), "table 90"
     cluster_all(all_of_them, torch.Generator().manual_seed(3))

@@ -33,7 +33,7 @@ def test_what_does_not_fit_is_rejected(run, tmp_path):
     with pytest.raises(ValueError, match="split must be one of train, validation, test; got 'tests'"):
         loaded.evaluate(data, split="tests")
     with pytest.raises(ValueError, match=r"^format goes with a file of raw rows, got 'csv' with the folder"):
-        loaded.evaluate(data, form="csv")
+        loaded.evaluate(data, format="csv")
     with pytest.raises(FileNotFoundError, match=r"^data must be the folder of a data set or a file of raw rows, got"):
         loaded.evaluate(tmp_path / "nowhere")
 

@@ -88,7 +88,7 @@ def test_damage_is_one_line(reference, schema, tmp_path):
     (folder / "001.safetensors").unlink()
     with pytest.raises(ValueError, match="inputs must hold the vocabulary of 'item', got none: "):
         read_inputs(FolderFiles(folder), schema, folder)
-    for content, message in (("[]", "and it is damaged"), ('{"format": 2, "kind": ""}', "must be 1, got 2")):
+    for content, message in (("[]", "and it is damaged"), ('{"format": 1, "kind": ""}', "must be 2, got 1")):
         (folder / "inputs.json").write_text(content)
         with pytest.raises(ValueError, match=message):
             read_inputs(FolderFiles(folder), schema, folder)

@@ -87,7 +87,7 @@ def test_raw_rows_with_labels_are_scored_as_the_prepared_ones(trained, run, tmp_
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"user": "u1", "tags": "a", "age": 1}], r"^rows must have a column 'item'; it has age, tags, user\.$"),
+        ([{"user": "u1", "tags": "a", "age": 1}], r"^rows must have a column 'item'; it has user, tags, age\.$"),
         ([{"user": "u1", "item": 1, "tags": "a", "age": "old"}], r"^column 'age' must hold numbers, got string: "),
         (
             [{"user": [1], "item": 1, "tags": "a", "age": 1}],
@@ -114,7 +114,7 @@ def test_files_that_do_not_fit_are_rejected_with_their_row(run, tmp_path):
     path = write_rows(tmp_path / "a.csv", [*rows, {**rows[0], "age": "old"}])
     with pytest.raises(ValueError, match=r"a\.csv, row 5: age must be a number, got 'old'\.$"):
         run.predict(path)
-    with pytest.raises(ValueError, match=r"a\.csv: it must have a column 'tags'; it has age, item, user\.$"):
+    with pytest.raises(ValueError, match=r"a\.csv: it must have a column 'tags'; it has user, item, age\.$"):
         run.predict(write_rows(tmp_path / "a.csv", rows, ("user", "item", "age")))
     (tmp_path / "a.jsonl").write_text(json.dumps(rows[0]) + '\n{"user": {}}\n')
     with pytest.raises(ValueError, match=r"a\.jsonl, row 2: user must be a word, a number or a list of them, got dict"):

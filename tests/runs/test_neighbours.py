@@ -1,50 +1,82 @@
-"""The nearest values of a feature, beside cosines that are computed one by one."""
+"""Recommended items and similar values, beside probabilities and cosines that are computed one by one."""
 
 import numpy as np
 import pytest
 import torch
 
-from cce.runs import load_run, nearest_values, neighbours
+import cce
+from cce.runs import load_run, neighbours, similar
+from helpers.raw_files import write_csv
+from helpers.runs import tiny_config
+
+HEADER = ("y", "user", "item", "tags", "age")
+ROWS = [(n % 2, f"u{n % 7}", f"i{n * n % 11}" if n % 9 else "", "|".join("abc"[: n % 4]), n % 31) for n in range(300)]
 
 
-def plain(run, feature, num_candidates):
-    """Every pair by itself."""
-    vectors = run.vectors(feature)(torch.arange(1, num_candidates + 1))
-    names = run.vocabularies[feature].values(range(1, num_candidates + 1))
-    found = []
-    for index in range(min(12, num_candidates)):
-        cosines = {
-            other: float(vectors[index] @ vectors[at] / np.linalg.norm(vectors[index]) / np.linalg.norm(vectors[at]))
-            for at, other in enumerate(names)
-            if at != index
-        }
-        found.append((names[index], sorted(cosines.values(), reverse=True)[:5], cosines))
-    return found
+def train(folder, **columns):
+    write_csv(folder / "log.csv", HEADER, ROWS)
+    cce.prepare(folder / "log.csv", folder / "data", label="y", split="order", progress=False, **columns)
+    options = {"max_steps": 9, "epochs": 1, "model": "mlp", "model_options": {"hidden": [8]}}
+    cce.Trainer(tiny_config(folder / "data", **options), folder / "run").run()
+    return load_run(folder / "run")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_candidates", [4096, 9])
-def test_neighbours_are_those_of_the_greatest_cosine_among_frequent_values(trained, num_candidates, monkeypatch):
+def test_items_of_a_user_are_those_of_the_highest_probability(tmp_path):
+    run = train(tmp_path, categorical=["user", "item"])
+    items = sorted({row[2] for row in ROWS if row[2]})
+    scores = run.predict([{"user": "u3", "item": item} for item in items])
+    expected = sorted(zip(items, scores.tolist(), strict=True), key=lambda pair: -pair[1])[:4]
+    found = run.recommend("u3", 4)
+    assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=1e-6)
+    assert dict(found) == pytest.approx(dict(expected), abs=1e-6)
+    assert run.recommend({"user": "u3"}, 4) == found
+    assert len(run.recommend("never seen", 99)) == len(items)  # neither unseen nor missing is an item
+    assert [user for user, _ in run.recommend("i1", 2, item="user")] != []
+
+
+@pytest.mark.slow
+def test_a_row_may_have_more_columns_and_bags(tmp_path):
+    run = train(tmp_path, categorical=["user", "item"], multi_hot=["tags"], dense=["age"])
+    row = {"user": "u3", "tags": "a|b", "age": 7}
+    found = run.recommend(row, 3, item="item")
+    predicted = run.predict([{**row, "item": item} for item, _ in found])
+    assert [score for _, score in found] == pytest.approx(predicted.tolist(), abs=1e-6)
+    for user, options, error, message in (
+        (row, {}, ValueError, "item must name the feature to recommend, one of user, item, tags"),
+        ("u3", {"item": "item"}, TypeError, "user must be a dictionary of the columns of a row"),
+        ({"usr": 1}, {"item": "item"}, ValueError, "a column of the row must be one of .*; got 'usr'"),
+        (row, {"item": "tags"}, ValueError, "item must be one of user, item; got 'tags'"),
+    ):
+        with pytest.raises(error, match=message):
+            run.recommend(user, 3, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("among", [None, 9])
+def test_similar_values_have_the_greatest_cosine(trained, among, monkeypatch):
     monkeypatch.setattr(neighbours, "BLOCK", 7)
     run = load_run(trained)
-    found = nearest_values(run, "item", num_candidates=num_candidates)
-    wanted = plain(run, "item", min(len(run.vocabularies["item"]), num_candidates))
-    assert [each.id for each in found] == list(range(1, len(wanted) + 1))
-    assert len(found) == min(12, num_candidates)
-    for each, (value, greatest, cosines) in zip(found, wanted, strict=True):
-        assert each.value == value
-        assert [cosine for _, cosine in each.nearest] == pytest.approx(greatest, abs=1e-6)
-        assert [cosines[name] for name, _ in each.nearest] == pytest.approx(greatest, abs=1e-6)
+    vocabulary, vectors = run.vocabularies["item"], run.vectors("item")
+    names = vocabulary.values(range(1, (among or len(vocabulary)) + 1))
+    units = neighbours._unit(vectors(torch.arange(1, len(names) + 1)))
+    for index, near in enumerate(similar(run, "item", names[:4], 5, among=among)):
+        cosines = {name: float(units[index] @ unit) for name, unit in zip(names, units, strict=True)}
+        cosines.pop(names[index])
+        assert [cosine for _, cosine in near] == pytest.approx(sorted(cosines.values(), reverse=True)[:5], abs=1e-6)
+        assert [cosines[name] for name, _ in near] == pytest.approx([cosine for _, cosine in near], abs=1e-6)
+    assert run.similar(names[0], 5, feature="item") == similar(run, "item", names[:1], 5)[0]
 
 
 @pytest.mark.slow
-def test_bad_counts_and_unknown_features_are_one_line(trained):
+def test_unknown_values_and_features_are_one_line(trained):
     run = load_run(trained)
-    with pytest.raises(ValueError, match=r"num_neighbours must lie in \[1, 2\*\*31\), got 0\."):
-        nearest_values(run, "item", num_neighbours=0)
+    with pytest.raises(ValueError, match=r"n must lie in \[1, 2\*\*31\), got 0\."):
+        run.similar("i1", 0, feature="item")
     with pytest.raises(ValueError, match="feature must be one of the run's, got 'itm'"):
-        nearest_values(run, "itm")
-    assert nearest_values(run, "item", num_candidates=1)[0].nearest == ()
+        run.similar("i1", feature="itm")
+    with pytest.raises(ValueError, match="value must be one that training rows have, got 'nobody' of 'item'"):
+        run.similar("nobody", feature="item")
 
 
 def test_a_vector_of_zeros_has_cosine_zero():

@@ -130,7 +130,7 @@ def test_a_manifest_made_to_do_harm_is_rejected_before_it_does(packed, tmp_path)
 def test_damage_is_blamed_on_the_file_of_the_pack_that_has_it(packed, tmp_path):
     path = tmp_path / "a.ccez"
     with pytest.raises(
-        ValueError, match=r"^.*a\.ccez/pack\.json must hold the state of a run, with 'config' of type dict"
+        ValueError, match=r"^.*a\.ccez/pack\.json must hold the state of a run, with 'resolved' of type dict"
     ):
         cce.load_run(changed(packed, path, state={}))
     path.write_bytes(packed)
@@ -140,7 +140,7 @@ def test_damage_is_blamed_on_the_file_of_the_pack_that_has_it(packed, tmp_path):
     for text, message in (
         (b"{}", r"^.*a\.ccez/inputs/inputs\.json must be as it was written, and it is damaged: 'format'"),
         (
-            b'{"format": 1, "kind": "table"}',
+            b'{"format": 2, "kind": "table"}',
             r"^options of .*a\.ccez/inputs/inputs\.json must be as `cce prepare` wrote",
         ),
     ):

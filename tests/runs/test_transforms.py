@@ -1,11 +1,13 @@
-"""What preparing makes of columns, predicting makes of them too: scales, bins, shared and hashed ids."""
+"""What preparing makes of columns, predicting makes of them too: scales, shared and hashed ids."""
 
 import numpy as np
 import pytest
 import torch
 
 import cce
-from helpers.raw_files import write_csv
+from cce.data.preparing import reuse_job
+from helpers.raw_files import rows_of, write_csv
+from helpers.raw_files import run as run_job
 from helpers.runs import tiny_config
 
 pytestmark = pytest.mark.slow
@@ -29,7 +31,7 @@ TYPED = {
     "separator": "^",
     "max_length": 3,
     "share_ids": ["history=item"],
-    "dense": ["age:standard", "price:bins=6"],
+    "dense": ["age:standard", "price"],
 }
 
 
@@ -46,6 +48,48 @@ def test_raw_rows_are_predicted_as_the_prepared_ones(tmp_path, more):
     rows = [dict(zip(HEADER, map(str, row), strict=True)) for row in ROWS[-30:]]
     assert np.array_equal(run.predict(rows), expected)
     assert len(np.unique(expected)) > 20
+
+
+@pytest.mark.parametrize("more", [{}, {"hash_ids": 7}], ids=["counted", "hashed"])
+@pytest.mark.parametrize("values", [("a", "b", "c"), (5, 7, 9)], ids=["words", "integers"])
+def test_unseen_and_missing_are_two_ids_everywhere(tmp_path, values, more):
+    """In prepared rows, in new rows prepared and predicted, and in vocabularies; "?" is no number, and unseen."""
+    common, rare, _ = values
+    rows = [(0, common), (1, common), (1, common), (0, ""), (1, ""), (0, rare)] * 4
+    write_csv(tmp_path / "a.csv", ("y", "v"), rows)
+    data = cce.prepare(
+        *(tmp_path / "a.csv", tmp_path / "data"), label="y", categorical=["v"], split="order", progress=False, **more
+    )
+    ids = dict(
+        zip([row[1] for row in rows], next(iter(data.loader("train", batch_size=24, shuffle=False))).ids, strict=False)
+    )
+    assert more or [ids[v].item() for v in (common, "", rare)] == [1, 2, 3]
+    assert len({int(i) for i in ids.values()}) == 3
+    cce.Trainer(
+        tiny_config(tmp_path / "data", max_steps=2, epochs=1, model="mlp", model_options={}), tmp_path / "run"
+    ).run()
+    run = cce.load_run(tmp_path / "run")
+    encoder = run.inputs.encoder(run.schema)
+    new = [{"v": str(v)} for v in (common, "", rare, values[2], "?")]
+    found = next(encoder.batches(new, batch_size=9)).ids[:, 0].tolist()
+    assert found[:3] == [int(ids[v]) for v in (common, "", rare)]
+    vocabulary = run.vocabularies["v"]
+    assert vocabulary.find([""]).tolist() == found[1:2]
+    if not more:
+        assert found[3:] == [0, 0]
+        assert vocabulary.values([0, 1, 2, 3]) == [None, str(common), "", str(rare)]
+    write_csv(tmp_path / "new.csv", ("v", "y"), [(each["v"], 0) for each in new])
+    again = run_job(reuse_job(tmp_path / "data", tmp_path / "new.csv"), tmp_path / "new")
+    assert [row[2][0] for row in rows_of(again, "test")] == found
+
+
+def test_a_missing_value_that_training_never_saw_is_unseen(tmp_path):
+    write_csv(tmp_path / "a.csv", ("y", "v"), [(n % 2, f"v{n % 3}") for n in range(18)] + [(1, "")] * 2)
+    data = cce.prepare(
+        *(tmp_path / "a.csv", tmp_path / "data"), label="y", categorical=["v"], split="order", progress=False
+    )
+    assert data.schema.vocabulary_sizes == {"v": 4}
+    assert next(iter(data.loader("test", batch_size=2, shuffle=False))).ids.tolist() == [[0], [0]]
 
 
 def test_ids_that_are_hashes_have_no_values(tmp_path):

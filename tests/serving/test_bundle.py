@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 import cce
 from cce.serving import freeze_table
-from cce.serving.bundle import frozen_tables, write_bundle, write_dense
+from cce.serving.bundle import frozen_tables, write_bundle
 from helpers.frozen import make_model, make_schema, make_table
 
 
@@ -64,8 +64,8 @@ def test_the_spec_names_features_pooling_and_rows(tmp_path):
     assert [group["kind"] for group in spec["tables"]["tables.tables.user"]["groups"]] == ["learned", "hashed"]
 
 
-def test_a_dense_file_has_a_row_for_each_id_and_no_pointers(tmp_path):
+def test_a_table_that_is_not_made_of_rows_is_written_in_full(tmp_path):
     table = make_table("tt", {})
-    write_dense(tmp_path / "dense.safetensors", freeze_table(table), torch.float32)
+    write_bundle(tmp_path / "dense.safetensors", freeze_table(table))
     (values,) = load_file(tmp_path / "dense.safetensors").values()
     torch.testing.assert_close(values, table.to_dense(), rtol=0, atol=1e-7)

@@ -7,7 +7,7 @@ from torch import nn
 import cce
 from cce.serving import freeze_table
 from cce.serving.collection import FrozenCollection
-from helpers.frozen import make_batch, make_model, make_schema, make_table
+from helpers.frozen import NUM_IDS, make_batch, make_model, make_schema, make_table
 
 
 @pytest.mark.parametrize("multi_hot", [False, True])
@@ -28,15 +28,30 @@ def test_a_frozen_model_gives_the_same_logits_and_leaves_the_trained_one_alone(m
 def test_pointers_take_four_bits_where_there_are_sixteen_rows():
     table = cce.CCEEmbedding(1_001, 8, num_rows=16, num_columns=4, counts=torch.full((1_001,), 2))
     table.finalize()
-    packed, wide = freeze_table(table), freeze_table(table, pointers="bytes")
-    assert [frozen.spec()["groups"][0]["bits"] for frozen in (packed, wide)] == [4, 8]
-    assert [frozen.tensors()["groups.0.words"].nbytes for frozen in (packed, wide)] == [1_001 * 2, 1_001 * 4]
-    assert torch.equal(packed(torch.arange(1_001)), wide(torch.arange(1_001)))
+    frozen = freeze_table(table)
+    assert frozen.spec()["groups"][0]["bits"] == 4
+    assert frozen.tensors()["groups.0.words"].nbytes == table.pointers.store.nbytes < 1_001 * 2 + 8
+
+
+def test_helper_tables_of_zeros_are_left_out():
+    table = make_table("cce-paper", {})
+    with torch.no_grad():
+        table.tables[:, 1:] = 0
+    frozen = freeze_table(table)
+    assert torch.equal(frozen(torch.arange(NUM_IDS)), table.to_dense())
+    assert len(frozen.rows.values) == len(table.codebook) // 2
+
+
+@pytest.mark.parametrize("unseen", ["neutral", "trained"])
+def test_int8_rows_without_a_row_are_frozen(unseen):
+    table = cce.CCEEmbedding(100, 8, unseen=unseen)
+    assert torch.equal(freeze_table(table)(torch.arange(100)), torch.zeros(100, 8))
+    assert torch.equal(freeze_table(table).embed(torch.arange(100)), torch.zeros(100, 8))
 
 
 @pytest.mark.parametrize("bits", [4, 8, 16])
 def test_codes_of_any_width_give_the_same_vectors(bits):
-    table = cce.QuantizedEmbedding(100, 5, bits=bits, num_learned=60, num_shared=7)
+    table = cce.QuantizedEmbedding(100, 5, bits=bits)
     ids = torch.arange(100)
     assert torch.equal(freeze_table(table)(ids), table.to_dense(ids))
 
@@ -67,25 +82,9 @@ def make_collection(**options):
 
 
 def test_what_cannot_be_frozen_says_why():
-    class Mine(cce.Embedding):
-        method = "mine"
-
-        def embed(self, ids):
-            return ids
-
-        fit_to = size_for_budget = shapes = init_parameters = None
-
-    with pytest.raises(TypeError, match="a table of class Mine cannot be frozen: it is neither linear nor a method"):
-        freeze_table(Mine(4, 2))
     with pytest.raises(ValueError, match="model must have tables of cce to freeze, got Linear without any"):
         cce.freeze(nn.Linear(2, 2))
     with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module"):
         cce.freeze(None)
-    for name, value in (("codebook", "int4"), ("pointers", "wide")):
-        with pytest.raises(ValueError, match=f"{name} must be one of"):
-            cce.freeze(make_collection(), **{name: value})
-
-
-def test_a_model_without_tables_is_rejected():
-    with pytest.raises(ValueError, match=r"model must have tables of cce to freeze, got Linear without any\."):
-        cce.freeze(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="codebook must be one of"):
+        cce.freeze(make_collection(), codebook="int4")

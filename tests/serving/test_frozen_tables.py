@@ -26,16 +26,9 @@ def test_vectors_are_those_of_the_trained_table(method, options):
     assert not any(parameter.requires_grad for parameter in frozen.parameters())
 
 
-def test_a_collided_table_is_one_of_rows():
-    table = make_table("collide", {})
-    table.cluster(generator=torch.Generator().manual_seed(0))
-    frozen = freeze_table(table)
-    assert torch.equal(frozen(IDS), table.to_dense())
-    assert frozen.spec()["groups"][0]["kind"] == "learned"
-
-
-def test_a_settled_table_is_one_of_learned_rows_alone():
-    table = make_table("cce-settle", {})
+@pytest.mark.parametrize("method", ["collide", "cce-settle"])
+def test_a_table_that_was_clustered_gives_its_vectors_to_the_bit(method):
+    table = make_table(method, {})
     table.cluster(generator=torch.Generator().manual_seed(0))
     assert torch.equal(freeze_table(table)(IDS), table.to_dense())
 

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from cce.indexing import Assignments, LearnedRows, PointerStore
 from cce.kernels import Layout
 from cce.serving import freeze, numpy_reader
-from cce.serving.bundle import write_bundle, write_dense
+from cce.serving.bundle import write_bundle
 from cce.serving.freezing import freeze_table
 from cce.serving.frozen_tables import FrozenRows
 from cce.serving.stored_rows import CODEBOOKS, StoredRows
@@ -62,7 +62,7 @@ def test_a_bundle_is_a_safetensors_file_with_all_weights_of_the_model(tmp_path):
 def test_a_dense_bundle_holds_a_row_for_each_id(tmp_path):
     table = make_table("cce", {"padding_idx": 3})
     for dtype, tolerance in ((torch.float32, 0), (torch.float16, 1e-3)):
-        write_dense(tmp_path / "dense.safetensors", freeze_table(table), dtype)
+        write_bundle(tmp_path / "dense.safetensors", freeze_table(table), dense=dtype)
         reader = numpy_reader.open_bundle(tmp_path / "dense.safetensors")
         got = reader["table"].vectors(np.arange(NUM_IDS))
         np.testing.assert_allclose(got, table.to_dense().numpy(), atol=tolerance, rtol=0)
@@ -74,7 +74,7 @@ def test_a_hundred_million_ids_open_in_milliseconds(tmp_path):
     pointers = PointerStore(100_000_000, 2, 16, path=tmp_path / "pointers")  # 100 MB of 4-bit pointers, mostly holes
     layout = Layout(100_000_000, 2, 1, 2, 32, [LearnedRows(Assignments.of(pointers), (0, 1), (0, 16))])
     rows = StoredRows(torch.arange(64.0).view(32, 2))
-    write_bundle(tmp_path / "large.safetensors", FrozenRows((100_000_000, 4, None), rows, layout))
+    write_bundle(tmp_path / "large.safetensors", FrozenRows(rows, layout))
     seconds = []
     for _ in range(5):
         started = time.perf_counter()

@@ -9,24 +9,17 @@ import cce
 from cce.data import PreparedData
 from cce.runs import load_run
 from cce.schema import Feature, Schema
-from cce.training import Trainer
-from cce.training.building import (
-    build_model,
-    build_schedule,
-    complete_config,
-    count_ids,
-    give_rows,
-    num_refits,
-    with_defaults,
-)
+from cce.training import Trainer, count_ids, resolve
+from cce.training.building import build_model, build_schedule, give_rows
 from cce.training.checkpoint import open_checkpoint
 from cce.training.loading import load_model
 from cce.training.optimizers import create_optimizers
-from helpers.runs import CCE, tiny_config
+from cce.training.resolving import DataSizes
+from helpers.runs import CCE, tiny_config, tiny_resolved
 
 
 def built(data, **changes):
-    config = tiny_config(data, **changes)
+    config = tiny_resolved(data, **changes)
     return config, build_model(config, PreparedData.open(data).schema)
 
 
@@ -47,10 +40,9 @@ def test_budgets_and_options_reach_the_tables(data):
     assert built(data, method="full", cap=None)[1].tables.num_params == (121 + 61 + 31) * 8
 
 
-@pytest.mark.parametrize("rule", ["cap", "proportional"])
-def test_a_budget_in_bytes_and_its_rule_reach_the_tables(data, rule):
-    config, model = built(data, cap=None, nbytes=5_000, budget_rule=rule)
-    assert config.budget == cce.Budget(nbytes=5_000, rule=rule)
+def test_a_budget_in_bytes_reaches_the_tables(data):
+    config, model = built(data, cap=None, nbytes=5_000)
+    assert config.budget == cce.Budget(nbytes=5_000)
     assert 4_500 < model.tables.nbytes <= 5_000
     planned = cce.plan_tables(model.tables.features, 8, method=config.method, budget=config.budget)
     assert [table.nbytes for table in model.tables.tables.values()] == [table.nbytes for table in planned.tables]
@@ -65,9 +57,10 @@ def test_columns_are_the_paper_s_unless_told(data, changes, num_columns):
     assert model.tables.tables["c0"].num_columns == num_columns
 
 
-def steps(data, steps_per_epoch=100, **changes):
-    config, model = built(data, **({"cluster_every": None, "cluster_times": None} | changes))
-    schedule = build_schedule(config, model, create_optimizers("sgd", model, lr=0.1), steps_per_epoch)
+def steps(data, **changes):
+    config, model = built(data, **({"cluster_at": "auto", "batch_size": 8} | changes))
+    assert config.steps_per_epoch == 100
+    schedule = build_schedule(config, model, create_optimizers("sgd", model, lr=0.1))
     return schedule if schedule is None else schedule.steps
 
 
@@ -75,13 +68,11 @@ def steps(data, steps_per_epoch=100, **changes):
 def test_schedules_are_chosen_by_the_epochs_and_the_method(data):
     assert steps(data, epochs=10, method="cce") is None  # refits come after the epochs
     assert steps(data, epochs=1) == {25, 50}
-    assert steps(data, epochs=10, cluster_times=3) == {100, 200, 300}
     assert steps(data, epochs=10, method="collide", cap=480) == {100, 200, 300, 400, 500, 600}
     assert steps(data, epochs=10, method="cce", preset="paper") == {100, 200, 300, 400, 500, 600}
-    assert steps(data, cluster_schedule="strategy-1", cluster_times=1) == {50}
-    assert steps(data, cluster_every=3, cluster_times=2) == {3, 6}
-    assert steps(data, cluster_schedule="none") is None
-    assert steps(data, cluster_at_epochs=[0.5, 1.25]) == {50, 125}
+    assert steps(data, epochs=1, cluster_at="best-of-10-epochs") == {100, 200, 300, 400, 500, 600}
+    assert steps(data, cluster_at="never") is None
+    assert steps(data, cluster_at=[0.5, 1.25]) == {50, 125}
 
 
 def test_a_wrong_method_is_rejected(data):
@@ -89,25 +80,9 @@ def test_a_wrong_method_is_rejected(data):
         built(data, method="cees")
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16"])
-def test_half_codebooks_weigh_half_and_the_model_gets_float32(data, name):
-    prepared = PreparedData.open(data)
-    _, whole = built(data)
-    _, model = built(data, codebook_dtype=name, optimizer="sgd")
-    assert {parameter.dtype for parameter in model.tables.parameters()} == {getattr(torch, name)}
-    assert {p.dtype for n, p in model.named_parameters() if not n.startswith("tables")} == {torch.float32}
-    codebook = [cce.summary(each).total.codebook_nbytes for each in (whole, model)]
-    assert codebook[0] == 2 * codebook[1]
-    batch = next(iter(prepared.loader("train", batch_size=8)))
-    assert model.tables(batch.ids).dtype == torch.float32
-    assert torch.allclose(model(batch), whole(batch), atol=0.02)
-    model(batch).sum().backward()
-    assert model.tables.tables["c0"].codebook.grad.dtype == getattr(torch, name)
-
-
 @pytest.mark.slow
 def test_a_checkpoint_gives_its_configuration_and_its_model(data, tmp_path):
-    trainer = Trainer(tiny_config(data, codebook_dtype="bfloat16"), tmp_path / "run")
+    trainer = Trainer(tiny_config(data), tmp_path / "run")
     trainer.run()
     checkpoint = open_checkpoint(tmp_path / "run")[0]
     config, model = load_model(checkpoint)
@@ -143,7 +118,7 @@ def test_ids_that_occur_often_enough_have_rows_and_all_others_read_zeros(data, t
     assert list(tables) == ["c0", "c1"]  # the third is full
     for name, counts in zip(prepared.schema.vocabulary_sizes, counted_by_hand(prepared), strict=True):
         if name in tables:
-            often = counts >= given.get("min_count", 2)
+            often = counts >= given.get("min_count", 1)
             assert 0 < int(often.sum()) < len(often)
             assert torch.equal(tables[name].row_map(torch.arange(len(often))) > 0, often)
             assert torch.equal(tables[name](torch.arange(len(often))).abs().sum(1) > 0, often)
@@ -151,26 +126,25 @@ def test_ids_that_occur_often_enough_have_rows_and_all_others_read_zeros(data, t
     assert 0 < scores["bce"] < 2
 
 
-@pytest.mark.parametrize("changes", [{}, {"method": "hash"}])
-def test_methods_without_int8_rows_have_nothing_to_complete(data, changes):
-    config = tiny_config(data, **changes)
-    assert with_defaults(config, PreparedData.open(data)) == config
-
-
 def test_cce_trains_as_int8_rows_and_is_refitted(data):
     prepared = PreparedData.open(data)
-    config = with_defaults(tiny_config(data, **CCE), prepared)
+    config = resolve(tiny_config(data, **CCE), prepared)
     assert config.refits == cce.CCEEmbedding.training_defaults().refits > 0
     table = build_model(config, prepared.schema).tables.tables["c0"]
     assert isinstance(table, cce.CCEEmbedding)
     assert not table.is_final
 
 
-def test_without_a_budget_a_table_of_cce_has_as_many_values_as_256_vectors(data):
+def test_the_size_of_cce_is_open_without_a_cap(data):
     bare, prepared = tiny_config(data, cap=None, **CCE), PreparedData.open(data)
-    assert with_defaults(bare, prepared).cap == 256 * bare.embedding_dim
-    assert with_defaults(replace(bare, nbytes=5000), prepared).cap is None
-    assert with_defaults(replace(bare, method="full"), prepared).cap is None
+    for given in (bare, replace(bare, nbytes=5000), replace(bare, bits=8.0), replace(bare, tolerance=0.1)):
+        resolved = resolve(given, prepared)
+        assert resolved.cap is None
+        tables = build_model(resolved, Schema((Feature("user", 9000), Feature("item", 8000)))).tables.tables.values()
+        assert [table.is_sized for table in tables] == [False, False]
+    assert resolve(replace(bare, tolerance=0.1), prepared).tolerance == 0.1
+    assert resolve(bare, prepared).tolerance == 0.0005
+    assert resolve(replace(bare, method="full"), prepared).cap is None
 
 
 @pytest.mark.parametrize("changes", [{"method": "hash"}, {"preset": "paper"}])
@@ -178,7 +152,7 @@ def test_other_methods_and_the_paper_s_need_a_budget(data, changes):
     bare = tiny_config(data, cap=None, **CCE | changes)
     rule = "give one of cap, num_params, nbytes and compression with method"
     with pytest.raises(ValueError, match=f"{rule} '{bare.method}', got none."):
-        with_defaults(bare, PreparedData.open(data))
+        resolve(bare, PreparedData.open(data))
 
 
 @pytest.mark.parametrize(
@@ -193,64 +167,66 @@ def test_other_methods_and_the_paper_s_need_a_budget(data, changes):
 )
 def test_other_methods_and_runs_that_start_from_others_or_are_cut_short_are_not_refitted_by_default(data, changes):
     config = tiny_config(data, **(CCE | changes))
-    assert not num_refits(config)
-    assert not with_defaults(config, PreparedData.open(data)).refits
+    assert not resolve(config, PreparedData.open(data)).refits
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cluster_every": 7}, "^method 'cce' is clustered once, .* leave out when to cluster, or take method 'cce-p"),
-        ({"cluster_schedule": "one-epoch"}, "^method 'cce' is clustered once"),
+        ({"cluster_at": [0.5]}, "^method 'cce' is clustered once, .* leave out cluster_at, or take method 'cce-p"),
+        ({"cluster_at": "one-epoch"}, "^method 'cce' is clustered once"),
         (
             {"method": "cce-paper", "refits": 2},
             "^refits must be left out where .* refits=2 with method 'cce-paper'",
         ),
         ({"method": "hash", "min_count": 3}, "^min_count must be left out where .* got min_count=3 with method 'hash'"),
-        ({"preset": "paper", "row_lr": 0.1}, "^row_lr must be left out where .* row_lr=0.1 with method 'cce-paper'"),
+        (
+            {"preset": "paper", "optimizer_options": {"row_lr": 0.1}},
+            "^optimizer_options row_lr goes with int8 rows, got it with method 'cce-paper'",
+        ),
     ],
 )
 def test_options_that_a_method_has_no_use_for_are_rejected(data, changes, message):
     with pytest.raises(ValueError, match=message):
-        with_defaults(tiny_config(data, **CCE | changes), PreparedData.open(data))
+        resolve(tiny_config(data, **CCE | changes), PreparedData.open(data))
 
 
-def num_often(prepared, name):
-    return int((count_ids(prepared)[name] >= 2).sum())
+def num_ids(prepared, name):
+    return int((count_ids(prepared)[name] >= 1).sum())
 
 
 def test_so_many_ids_that_a_refit_would_be_dear_are_refitted_if_asked(data, monkeypatch):
     plain, prepared = tiny_config(data, **CCE), PreparedData.open(data)
-    learned = num_often(prepared, "c0") + num_often(prepared, "c1")  # the table of c2 is full
-    monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim)
-    assert with_defaults(plain, prepared).refits > 0
-    monkeypatch.setattr("cce.training.building.REFITTED_VALUES", learned * plain.embedding_dim - 1)
-    assert with_defaults(plain, prepared) == with_defaults(replace(plain, refits=0), prepared)
-    assert with_defaults(replace(plain, refits=2), prepared).refits == 2
+    learned = num_ids(prepared, "c0") + num_ids(prepared, "c1")  # the table of c2 is full
+    monkeypatch.setattr("cce.training.resolving.REFITTED_VALUES", learned * plain.embedding_dim)
+    assert resolve(plain, prepared).refits > 0
+    monkeypatch.setattr("cce.training.resolving.REFITTED_VALUES", learned * plain.embedding_dim - 1)
+    assert resolve(plain, prepared).refits == 0
+    assert resolve(replace(plain, refits=2), prepared).refits == 2
 
 
 def test_many_tables_are_refitted_if_asked(data, monkeypatch):
     """Of three tables two have pointers."""
     plain, prepared = tiny_config(data, **CCE), PreparedData.open(data)
-    monkeypatch.setattr("cce.training.building.ROWS_PER_ID", 10**9)
-    monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 2)
-    assert with_defaults(plain, prepared).refits > 0
-    monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 1)
-    assert with_defaults(plain, prepared).refits == 0
-    assert with_defaults(replace(plain, refits=2), prepared).refits == 2
+    monkeypatch.setattr("cce.training.resolving.ROWS_PER_ID", 10**9)
+    monkeypatch.setattr("cce.training.resolving.REFITTED_TABLES", 2)
+    assert resolve(plain, prepared).refits > 0
+    monkeypatch.setattr("cce.training.resolving.REFITTED_TABLES", 1)
+    assert resolve(plain, prepared).refits == 0
+    assert resolve(replace(plain, refits=2), prepared).refits == 2
 
 
 def test_many_tables_are_refitted_where_ids_have_rows_enough(data, monkeypatch):
     plain, prepared = tiny_config(data, **CCE), PreparedData.open(data)
-    monkeypatch.setattr("cce.training.building.REFITTED_TABLES", 1)
+    monkeypatch.setattr("cce.training.resolving.REFITTED_TABLES", 1)
     enough = 800 // (
-        num_often(prepared, "c0") + num_often(prepared, "c1")
+        num_ids(prepared, "c0") + num_ids(prepared, "c1")
     )  # training rows for each id; the table of c2 is full
-    monkeypatch.setattr("cce.training.building.ROWS_PER_ID", enough)
-    assert with_defaults(plain, prepared).refits > 0
-    monkeypatch.setattr("cce.training.building.ROWS_PER_ID", enough + 1)
-    assert with_defaults(plain, prepared).refits == 0
-    assert complete_config(plain, prepared.schema.vocabulary_sizes, None).refits == 0  # nobody knows how many there are
+    monkeypatch.setattr("cce.training.resolving.ROWS_PER_ID", enough)
+    assert resolve(plain, prepared).refits > 0
+    monkeypatch.setattr("cce.training.resolving.ROWS_PER_ID", enough + 1)
+    assert resolve(plain, prepared).refits == 0
+    assert resolve(plain, DataSizes(prepared.schema.vocabulary_sizes)).refits == 0  # nobody knows how many there are
 
 
 def test_a_run_whose_tables_are_all_small_has_nothing_to_refit(data, tmp_path):
@@ -267,7 +243,7 @@ def shapes(table):
 def test_a_table_of_a_run_is_the_table_that_is_made_by_hand(data, method):
     """All that a run adds is what it counts in its data, and tables by hand can be given the same counts."""
     prepared, options = PreparedData.open(data), {"cap": 320, "method": method}
-    config = with_defaults(tiny_config(data, **CCE | options), prepared)
+    config = resolve(tiny_config(data, **CCE | options), prepared)
     model = build_model(config, prepared.schema)
     give_rows(model, prepared)
     tables, counts = model.tables, count_ids(prepared)
@@ -312,7 +288,7 @@ def test_a_start_at_zero_needs_a_vector_that_is_not(data):
     built(data, start_scale="zero")  # dlrm has dense features
     schema = Schema((Feature("user", 9), Feature("item", 7)))
     with pytest.raises(ValueError, match="start_scale must not be 'zero' for all tables of model 'gmf'"):
-        build_model(tiny_config(data, model="gmf", model_options={}, start_scale="zero"), schema)
+        build_model(tiny_resolved(data, model="gmf", model_options={}, start_scale="zero"), schema)
 
 
 def test_dropout_is_an_option_of_the_model(data):

@@ -13,12 +13,14 @@ import torch
 import cce
 from cce.embeddings import Finalizable
 from cce.run_folder import RunFolder
-from cce.training import Trainer, finalizing, table_events
+from cce.training import Trainer, phases
 from cce.training.checkpoint import checkpoint_path, list_checkpoints, read_checkpoint
-from helpers.runs import CCE, tiny_config
+from cce.training.phases import FinalizePhase, TrainPhase
+from cce.training.refit_phase import RefitPhase
+from helpers.runs import CCE, NETWORK, tiny_config
 
 pytestmark = pytest.mark.slow
-OPTIONS = {**CCE, "refits": 2, "refit_network": "always", "epochs": 1, "checkpoint_every": 5}
+OPTIONS = {**CCE, "refits": 2, "model_options": NETWORK, "epochs": 1}
 LAST_STEP = 13  # of the epoch; finalize is step 14, refits are 15 and 16
 
 
@@ -31,8 +33,10 @@ def content(out):
     checkpoint = read_checkpoint(list_checkpoints(out / "checkpoints")[-1])
     tensors = {name: value.numpy().tobytes() for name, value in checkpoint.model.items()}
     optimizers = [bits(state["state"]) for state in checkpoint.state["optimizers"]]
-    log = [{n: v for n, v in line.items() if n != "seconds"} for line in RunFolder(out).read_log()]
-    others = {name: checkpoint.state[name] for name in ("loader", "stopping", "curve", "rows_steps", "trained_nbytes")}
+    lines = [line for line in RunFolder(out).read_log() if line["kind"] not in ("memory", "config")]
+    log = [{n: v for n, v in line.items() if n != "seconds"} for line in lines]
+    others = {name: checkpoint.state[name] for name in ("loader", "stopping", "curve")}
+    others["finalize"] = checkpoint.state["phases"]["finalize"]
     return checkpoint.step, tensors, optimizers, log, others
 
 
@@ -50,7 +54,8 @@ def test_the_phases_are_training_finalize_and_refits(whole):
     out, record = whole
     kinds = [line["kind"] for line in RunFolder(out).read_log()]
     assert kinds.count("finalize") == 1
-    assert kinds.index("unseen") == 0 < kinds.index("train") < kinds.index("finalize") < kinds.index("refit")
+    assert kinds[:2] == ["config", "unseen"]
+    assert kinds.index("finalize") < kinds.index("refit")
     assert [scores["step"] for scores in record.curve_before_finalize] == [4, 9, LAST_STEP]
     assert [scores["step"] for scores in record.curve] == [14, 15, 16]
     tables = {table.name: table for table in record.tables if table.method == "cce"}
@@ -63,14 +68,14 @@ class TurnedOff(Exception):
 
 
 def die_in_step(monkeypatch, step):
-    train_step = Trainer.train_step
+    train_step = TrainPhase.train_step
 
     def dying(self, *arguments):
         if self.session.step == step:
             raise TurnedOff
         train_step(self, *arguments)
 
-    monkeypatch.setattr(Trainer, "train_step", dying)
+    monkeypatch.setattr(TrainPhase, "train_step", dying)
 
 
 def die_before(monkeypatch, module, name):
@@ -80,12 +85,12 @@ def die_before(monkeypatch, module, name):
     monkeypatch.setattr(module, name, dying)
 
 
-def die_after(monkeypatch, module, name, when=lambda session: True):
+def die_after(monkeypatch, module, name, when=lambda phase: True):
     original = getattr(module, name)
 
-    def dying(session, *arguments):
-        found = original(session, *arguments)
-        if when(session):
+    def dying(phase, *arguments):
+        found = original(phase, *arguments)
+        if when(phase):
             raise TurnedOff
         return found
 
@@ -93,18 +98,18 @@ def die_after(monkeypatch, module, name, when=lambda session: True):
 
 
 def refits_of(wanted):
-    return lambda session: session.num_refits == wanted
+    return lambda phase: phase.num_rounds == wanted
 
 
 DEATHS = {
     "before the first checkpoint": lambda patch: die_in_step(patch, 3),
     "while int8 rows train": lambda patch: die_in_step(patch, 7),
     "in the last step": lambda patch: die_in_step(patch, LAST_STEP - 1),
-    "right before finalize": lambda patch: die_before(patch, Trainer, "finalize"),
-    "before rows are clustered": lambda patch: die_before(patch, finalizing, "finalize"),
-    "after rows are clustered": lambda patch: die_after(patch, table_events, "finalize_tables"),
-    "before the first refit": lambda patch: die_before(patch, table_events, "refit_tables"),
-    "in the second refit": lambda patch: die_after(patch, table_events, "refit_tables", refits_of(2)),
+    "right before finalize": lambda patch: die_before(patch, FinalizePhase, "run"),
+    "before rows are clustered": lambda patch: die_before(patch, phases, "finalize"),
+    "after rows are clustered": lambda patch: die_after(patch, FinalizePhase, "finalize"),
+    "before the first refit": lambda patch: die_before(patch, RefitPhase, "refit_tables"),
+    "in the second refit": lambda patch: die_after(patch, RefitPhase, "refit_tables", refits_of(2)),
     "before the test": lambda patch: die_before(patch, Trainer, "_finish"),
 }
 
@@ -135,15 +140,17 @@ def test_a_run_that_died_in_each_phase_ends_with_the_same_bits(whole, data, tmp_
     assert content(tmp_path / "run") == content(whole[0])
 
 
-@pytest.mark.parametrize(("name", "step"), [("finalize_tables", 14), ("refit_tables", 15)])
-def test_ctrl_c_waits_for_the_event_and_the_run_ends_with_the_same_bits(whole, data, tmp_path, monkeypatch, name, step):
-    original = getattr(table_events, name)
+@pytest.mark.parametrize(("phase", "name", "step"), [(FinalizePhase, "finalize", 14), (RefitPhase, "refit_tables", 15)])
+def test_ctrl_c_waits_for_the_event_and_the_run_ends_with_the_same_bits(
+    whole, data, tmp_path, monkeypatch, phase, name, step
+):
+    original = getattr(phase, name)
 
-    def signalled(session):
+    def signalled(*given):
         os.kill(os.getpid(), signal.SIGINT)
-        return original(session)
+        return original(*given)
 
-    monkeypatch.setattr(table_events, name, signalled)
+    monkeypatch.setattr(phase, name, signalled)
     with pytest.raises(KeyboardInterrupt, match=f"saved after step {step}; resume with"):
         Trainer(config(data), tmp_path / "run").run()
     monkeypatch.undo()
@@ -151,7 +158,7 @@ def test_ctrl_c_waits_for_the_event_and_the_run_ends_with_the_same_bits(whole, d
     assert content(tmp_path / "run") == content(whole[0])
 
 
-@pytest.mark.parametrize("changes", [{}, {"lr": 0.1, "keep_last": 1}])  # the second is at its best in the first epoch
+@pytest.mark.parametrize("changes", [{}, {"lr": 0.1}])  # the second is at its best in the first epoch
 def test_more_epochs_go_on_with_the_int8_rows_as_if_they_had_never_been_finalized(data, tmp_path, changes):
     expected = Trainer(config(data, epochs=3, **changes), tmp_path / "whole").run()
     Trainer(config(data, **changes), tmp_path / "run").run()
@@ -172,7 +179,7 @@ def test_more_epochs_that_are_interrupted_are_not_mixed_with_what_was_finished_b
         Trainer.resume(tmp_path / "run", epochs=2).run()
     monkeypatch.undo()
     trainer = Trainer.resume(tmp_path / "run")
-    assert trainer.session.step == 15  # checkpoint_every=5
+    assert trainer.session.step == 13
     assert trainer.session.has_int8_rows
     assert trainer.run().curve == expected.curve
     assert content(tmp_path / "run") == content(tmp_path / "whole")
@@ -185,14 +192,14 @@ def test_a_run_that_is_finished_stays_as_it_is(whole, data, tmp_path):
 
 
 def test_tables_are_finalized_from_the_rows_of_the_best_validation(data, tmp_path, monkeypatch):
-    finalize_tables, rows = table_events.finalize_tables, []
+    finalize, rows = FinalizePhase.finalize, []
 
-    def watched(session):
-        rows.append({name: value.clone() for name, value in session.model.state_dict().items()})
-        return finalize_tables(session)
+    def watched(self):
+        rows.append({name: value.clone() for name, value in self.session.model.state_dict().items()})
+        return finalize(self)
 
-    monkeypatch.setattr(table_events, "finalize_tables", watched)
-    trainer = Trainer(config(data, epochs=3, lr=0.1, keep_last=9, refits=0), tmp_path / "run")
+    monkeypatch.setattr(FinalizePhase, "finalize", watched)
+    trainer = Trainer(config(data, epochs=3, lr=0.1, refits=0), tmp_path / "run")
     curve = trainer.run().curve_before_finalize
     best = min(curve, key=lambda scores: scores["bce"])["step"]
     assert best < curve[-1]["step"]

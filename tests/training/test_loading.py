@@ -15,7 +15,7 @@ from cce.training.checkpoint import (
     write_checkpoint,
 )
 from cce.training.loading import load_model, start_from
-from helpers.runs import CCE, tiny_config, tiny_data
+from helpers.runs import CCE, tiny_config, tiny_data, tiny_resolved
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def trained(data, tmp_path_factory):
 
 
 def started(data, run, **changes):
-    config = tiny_config(data, **changes)
+    config = tiny_resolved(data, **changes)
     schema = PreparedData.open(data).schema
     model = build_model(config, schema)
     start_from(model, run, schema, name=config.model, seed=config.seed)
@@ -103,7 +103,7 @@ def test_no_epochs_only_evaluate(trained, data, tmp_path):
 def test_fine_tuning_goes_on_from_there_and_resumes_to_the_bit(trained, data, tmp_path):
     config = tiny_config(data, method="pq", start_from=str(trained[0]), epochs=1)
     whole = Trainer(config, tmp_path / "whole").run()
-    Trainer(config, tmp_path / "cut")  # killed before its first checkpoint: the folder has a configuration only
+    Trainer(config, tmp_path / "cut").close()  # killed before its first checkpoint: the folder has a configuration only
     resumed = Trainer.resume(tmp_path / "cut").run()
     assert resumed.curve == whole.curve
     fresh = Trainer(tiny_config(data, method="pq", epochs=1), tmp_path / "fresh").run()
@@ -128,7 +128,7 @@ def test_a_run_of_cce_starts_nearer_to_ids_that_occur_often(trained, data, tmp_p
 def test_cce_may_start_from_a_trained_table_as_well(trained, data):
     model = started(data, trained[0], **CCE)
     table, weight = model.tables.tables["c0"], trained[1].tables.tables["c0"].to_dense().detach()
-    random = build_model(tiny_config(data), PreparedData.open(data).schema).tables.tables["c0"]
+    random = build_model(tiny_resolved(data), PreparedData.open(data).schema).tables.tables["c0"]
     assert (table.to_dense() - weight).norm() < 0.1 * (random.to_dense() - weight).norm()  # rounded to int8
 
 

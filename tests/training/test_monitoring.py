@@ -4,11 +4,12 @@ import json
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from cce.run_folder import RunFolder
 from cce.training import monitoring as module
-from cce.training.monitoring import MetricsLog, Progress, Stopwatch, memory_text
+from cce.training.monitoring import MetricsLog, PeakMemory, Progress, Stopwatch
 
 
 class Terminal:
@@ -25,22 +26,30 @@ class Terminal:
         return True
 
 
+def started(total, *, shown, first_row=0):
+    progress = Progress(shown=shown)
+    progress.start(total, "cce", first_row=first_row)
+    return progress
+
+
 def test_lines_come_now_and_then(capsys, monkeypatch):
     monkeypatch.setattr(module, "SECONDS", 0.0)
-    progress = Progress(1000, shown=True, first_row=100)
-    progress.update(50, loss="0.5")
+    progress = started(1000, shown=True, first_row=100)
+    progress.update(25)
+    progress.update(25, loss="0.5")
     progress.say("step 3: clustered")
     progress.close()
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("150 of 1,000 rows, ")
-    assert lines[0].endswith(" rows/s, loss 0.5")
-    assert lines[1] == "step 3: clustered"
+    assert lines[0] == "125 of 1,000 rows"  # whose speed may be that of a compiler
+    assert lines[1].startswith("150 of 1,000 rows, ")
+    assert lines[1].endswith(" left, loss 0.5")
+    assert lines[2] == "step 3: clustered"
 
 
 def test_a_terminal_has_a_bar(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    progress = Progress(1000, shown=True, name="cce")
+    progress = started(1000, shown=True)
     progress.update(500, validation="0.4")
     progress._bar.refresh()
     assert "cce:" in terminal.text
@@ -50,14 +59,26 @@ def test_a_terminal_has_a_bar(monkeypatch):
 
 def test_nothing_is_shown_if_nothing_is_wanted(capsys, monkeypatch):
     monkeypatch.setattr(module, "SECONDS", 0.0)
-    progress = Progress(10, shown=False)
+    progress = started(10, shown=False)
     progress.update(5)
     progress.say("x")
     assert capsys.readouterr().err == ""
 
 
-def test_memory_is_told():
-    assert memory_text().endswith("B") or memory_text() == "unknown"
+def test_the_peak_of_memory_is_measured_above_what_there_was_before():
+    held = np.ones(1 << 22)  # 34 MB of before
+    memory = PeakMemory()
+    with memory.phase("small"):
+        time.sleep(0.05)
+    with memory.phase("large"):
+        grown = np.ones(1 << 23)  # 67 MB
+        time.sleep(0.1)
+        del grown
+    assert held[0] == 1
+    assert memory.peaks["small"] < 20 * 10**6
+    assert 60 * 10**6 < memory.peaks["large"] < 90 * 10**6
+    memory.merge({"large": 10**9, "other": 3})
+    assert (memory.peaks["large"], memory.peaks["other"]) == (10**9, 3)
 
 
 def test_seconds_add_up_by_part():

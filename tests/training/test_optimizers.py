@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 import cce
-from cce.optim import LazyAdam, RowwiseAdagrad
 from cce.training.optimizers import OPTIMIZERS, create_optimizers, learning_rate_factor, set_learning_rate
 
 
@@ -25,31 +24,27 @@ def test_torchs_optimizers_have_their_names():
     )
     assert OPTIMIZERS["adamw"] is torch.optim.AdamW
     assert OPTIMIZERS["sgd"] is torch.optim.SGD
-    assert OPTIMIZERS["rowwise_adagrad"] is RowwiseAdagrad
-    assert OPTIMIZERS["lazy_adam"] is LazyAdam
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad", "rmsprop", "radam", "nadam", "adamax"])
 def test_one_optimizer_takes_all_parameters(name):
     model = Model()
-    (optimizer,) = create_optimizers(name, model, lr=0.1, weight_decay=0.01, network_weight_decay=0.01)
+    (optimizer,) = create_optimizers(name, model, lr=0.1)
     before = [p.clone() for p in model.parameters()]
     model(torch.arange(10)).backward()
     optimizer.step()
     assert all(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01]
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0]
 
 
-@pytest.mark.parametrize("name", ["sgd", "rowwise_adagrad", "lazy_adam", "adam", "adamw", "adagrad", "rmsprop"])
-def test_tables_and_network_have_a_decay_each(name):
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw", "adagrad", "rmsprop"])
+def test_weight_decay_is_that_of_the_tables(name):
     model = Model()
-    (optimizer,) = create_optimizers(name, model, lr=0.1, weight_decay=0.01, network_weight_decay=0.2)
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01, 0.2]
+    (optimizer,) = create_optimizers(name, model, lr=0.1, weight_decay=0.01)
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01, 0.0]
     tables, rest = (group["params"] for group in optimizer.param_groups)
     assert tables == list(model.table.parameters())
     assert rest == list(model.top.parameters())
-    (alone,) = create_optimizers(name, model, lr=0.1, weight_decay=0.01)
-    assert [group["weight_decay"] for group in alone.param_groups] == [0.01, 0.0]
 
 
 @pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
@@ -59,13 +54,10 @@ def test_no_decay_is_none_whatever_the_optimizer_has_by_default(name):
 
 
 def test_decay_of_an_optimizer_that_has_none_is_rejected():
-    for decays in ({"weight_decay": 0.1}, {"network_weight_decay": 0.1}):
-        with pytest.raises(ValueError, match="optimizer 'rprop' has no option 'weight_decay'; its options are lr"):
-            create_optimizers("rprop", Model(), lr=0.1, **decays)
+    with pytest.raises(ValueError, match="optimizer 'rprop' has no option 'weight_decay'; its options are lr"):
+        create_optimizers("rprop", Model(), lr=0.1, weight_decay=0.1)
     with pytest.raises(ValueError, match="optimizer 'sparse_adam' has no option 'weight_decay'"):
         create_optimizers("sparse_adam", Model(sparse=True), lr=0.1, weight_decay=0.1)
-    _, rest = create_optimizers("sparse_adam", Model(sparse=True), lr=0.1, network_weight_decay=0.1)
-    assert rest.param_groups[0]["weight_decay"] == 0.1
 
 
 def test_sparse_adam_takes_the_tables_and_adam_the_rest():
@@ -96,7 +88,7 @@ def test_one_optimizer_moves_int8_rows_and_the_rest(name):
     assert optimizer.param_groups[0]["params"] == [p for p in model.parameters() if p.requires_grad]
 
 
-@pytest.mark.parametrize("name", ["lazy_adam", "rowwise_adagrad", "sparse_adam", "rmsprop"])
+@pytest.mark.parametrize("name", ["sparse_adam", "rmsprop"])
 def test_an_optimizer_that_does_not_know_int8_rows_is_rejected(name):
     rule = "optimizer of int8 rows must be one of adam, adamw, adagrad, sgd; got"
     with pytest.raises(ValueError, match=f"{rule} '{name}'"):
@@ -149,7 +141,7 @@ def test_every_group_is_set():
 
 @pytest.mark.parametrize(("name", "given", "wanted"), [("adam", None, 0.1), ("sgd", None, 0.003), ("sgd", 0.5, 0.5)])
 def test_int8_rows_have_a_learning_rate_that_rises_and_falls_with_the_other(name, given, wanted):
-    (optimizer,) = create_optimizers(name, with_int8_rows(), lr=0.1, row_lr=given)
+    (optimizer,) = create_optimizers(name, with_int8_rows(), lr=0.1, options={} if given is None else {"row_lr": given})
     (group,) = optimizer.param_groups
     assert group["lr"] * group["row_lr_factor"] == pytest.approx(wanted)
     set_learning_rate([optimizer], 0.05)

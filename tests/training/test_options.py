@@ -21,7 +21,7 @@ def test_a_file_holds_what_was_written(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("batchsize", "batch_size"), ("learning_schedule", "lr_schedule"), ("clusters_every", "cluster_every")],
+    [("batchsize", "batch_size"), ("learning_schedule", "lr_schedule"), ("clusters_at", "cluster_at")],
 )
 def test_a_wrong_name_is_rejected_with_the_nearest_right_one(tmp_path, name, nearest):
     (tmp_path / "run.toml").write_text(f"{name} = 3\n")
@@ -30,7 +30,7 @@ def test_a_wrong_name_is_rejected_with_the_nearest_right_one(tmp_path, name, nea
 
 
 def test_a_name_unlike_any_is_rejected_with_all_of_them():
-    with pytest.raises(ValueError, match="'zzzz': the options are data, verify, model, "):
+    with pytest.raises(ValueError, match="'zzzz': the options are data, verify, shuffle, model, "):
         make_config({"data": "d", "zzzz": 1})
 
 

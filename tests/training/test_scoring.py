@@ -1,4 +1,4 @@
-"""Scores of a split, by any metrics, exact and streaming, by one process and by several."""
+"""Scores of a split, by any metrics, by one process and by several."""
 
 import json
 import math
@@ -17,7 +17,7 @@ from cce.schema import Batch, Feature, Schema
 from cce.training.building import build_model
 from cce.training.scoring import group_column, score
 from helpers import scoring_ranks
-from helpers.runs import tiny_config, tiny_data
+from helpers.runs import tiny_data, tiny_resolved
 
 TESTS = Path(__file__).resolve().parents[1]
 CPU = torch.device("cpu")
@@ -27,26 +27,24 @@ ALL = ["bce", "auc", "normalized_entropy", "calibration", "ece", "accuracy", "gr
 @pytest.fixture
 def scored(data):
     prepared = PreparedData.open(data)
-    return build_model(tiny_config(data), prepared.schema), prepared
+    return build_model(tiny_resolved(data), prepared.schema), prepared
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_scores_are_those_of_all_rows_whatever_the_batches(scored, streaming):
+def test_scores_are_those_of_all_rows_whatever_the_batches(scored):
     model, prepared = scored
     whole = next(iter(prepared.loader("validation", batch_size=1000, shuffle=False)))
     with torch.no_grad():
         logits = model(whole)
     for batch_size in (7, 100):
         loader = prepared.loader("validation", batch_size=batch_size, shuffle=False)
-        found = score(model, loader, device=CPU, streaming=streaming)
+        found = score(model, loader, device=CPU)
         assert list(found) == ["bce", "auc"]
         assert found["bce"] == pytest.approx(binary_cross_entropy(logits, whole.labels), abs=1e-6)
         assert found["auc"] == pytest.approx(auc(logits, whole.labels), abs=1e-3)
     assert model.training
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_all_metrics_are_those_of_all_rows_and_of_their_groups(scored, streaming):
+def test_all_metrics_are_those_of_all_rows_and_of_their_groups(scored):
     model, prepared = scored
     whole = next(iter(prepared.loader("validation", batch_size=1000, shuffle=False)))
     with torch.no_grad():
@@ -55,12 +53,12 @@ def test_all_metrics_are_those_of_all_rows_and_of_their_groups(scored, streaming
     rows = ScoredRows.of(logits, whole.labels, groups=torch.where(ids == 0, -1, ids))
     loader = prepared.loader("validation", batch_size=13, shuffle=False)
     groups = group_column(prepared.schema, prepared.schema.features[2].name)
-    found = score(model, loader, ALL, device=CPU, groups=groups, streaming=streaming)
+    found = score(model, loader, ALL, device=CPU, groups=groups)
     assert list(found) == ALL
     for name in ALL:
         metric = find_metric(name).create()
         metric.add(rows)
-        assert found[name] == pytest.approx(metric.compute(), abs=1e-3 if (streaming, name) == (True, "auc") else 1e-6)
+        assert found[name] == pytest.approx(metric.compute(), abs=1e-6)
 
 
 def test_one_kind_of_label_has_a_bce_and_no_auc(scored):
@@ -82,14 +80,13 @@ class Broken(nn.Module):
         return batch.dense[:, 0]
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_logits_that_are_not_finite_are_rejected_with_their_position_in_the_split(streaming):
+def test_logits_that_are_not_finite_are_rejected_with_their_position_in_the_split():
     def batch(*values):
         return Batch(torch.tensor(values)[:, None], torch.zeros(len(values), 1).long(), torch.ones(len(values)))
 
     model = Broken()
     with pytest.raises(ValueError, match=r"^logits must be finite, got 1 of 3 .*; the first, at position 3, is nan\.$"):
-        score(model, [batch(0.0, 1.0), batch(2.0, math.nan, 4.0)], device=CPU, streaming=streaming)
+        score(model, [batch(0.0, 1.0), batch(2.0, math.nan, 4.0)], device=CPU)
     assert model.training
 
 
@@ -152,6 +149,5 @@ def test_three_processes_get_the_scores_of_one_to_the_bit_and_fail_together(tmp_
     assert set(one["exact"]) == set(ALL)
     for each in several:
         assert each["exact"] == one["exact"]
-        assert each["streaming"] == pytest.approx(one["streaming"], abs=1e-12)
         assert each["error"] == "logits must be finite, got 1 of 28 that are not; the first, at position 77, is nan."
     assert one["error"] == "logits must be finite, got 1 of 83 that are not; the first, at position 77, is nan."

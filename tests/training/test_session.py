@@ -9,56 +9,47 @@ import torch
 
 from cce.data import PreparedData
 from cce.distributed import Ranks, pack, unpack
-from cce.run_folder import RunFolder
+from cce.training import Trainer
 from cce.training.building import seed_everything
 from cce.training.random_numbers import random_state, restore_random_state
-from cce.training.session import Session, fingerprint
-from helpers.runs import tiny_config
+from cce.training.saving import fingerprint
+from cce.training.session import Session
+from helpers.runs import tiny_config, tiny_resolved
 
 
 def session(data, **changes):
-    return Session(tiny_config(data, **changes), PreparedData.open(data), ranks=Ranks())
-
-
-def test_batches_are_cut_into_pieces_and_know_their_rows(data):
-    some = session(data, batch_size=300, accumulate=3)
-    batches = [([len(piece) for piece in pieces], rows) for pieces, rows in some.batches()]
-    assert batches == [([100, 100, 100], 300), ([100, 100, 100], 300), ([100, 100], 200)]
-    assert some.loader.epoch == 1
+    return Session(tiny_resolved(data, **changes), PreparedData.open(data), ranks=Ranks())
 
 
 def test_without_shuffling_rows_come_as_they_were_prepared(data):
     prepared = next(iter(PreparedData.open(data).loader("train", batch_size=64, shuffle=False)))
-    (ordered,), _ = next(session(data, shuffle=False).batches())
-    (shuffled,), _ = next(session(data).batches())
+    ordered, shuffled = (next(iter(session(data, shuffle=each).loader)) for each in (False, True))
     assert torch.equal(ordered.ids, prepared.ids)
     assert not torch.equal(shuffled.ids, prepared.ids)
 
 
 def test_it_knows_how_far_it_is(data):
-    some = session(data, max_steps=5)
-    assert (some.steps_per_epoch, some.total_steps) == (13, 5)
-    next(some.batches())
-    assert some.rows_trained == 64
-    assert not some.is_done
-    some.step = 5
-    assert some.is_done
+    some = session(data)
+    next(iter(some.loader))
+    assert (some.rows_trained, some.epoch) == (64, 1)
 
 
-def test_without_a_checkpoint_a_run_begins_anew(data, tmp_path):
-    found, damage = Session.restore(tiny_config(data), PreparedData.open(data), RunFolder(tmp_path), ranks=Ranks())
-    assert (found.step, damage) == (0, [])
-
-
-def test_a_restored_session_says_the_same(data, tmp_path):
-    first = session(data)
-    next(first.batches())
-    first.step = 1
-    first.stopping.add(0.5, 1)
-    first.save(RunFolder(tmp_path))
-    second, _ = Session.restore(tiny_config(data), PreparedData.open(data), RunFolder(tmp_path), ranks=Ranks())
-    for name in ("step", "loader", "stopping", "curve", "loss", "schema", "config", "data"):
-        assert second.state_dict()[name] == first.state_dict()[name], name
+def test_without_a_checkpoint_a_run_begins_again_and_with_one_it_says_the_same(data, tmp_path):
+    first = Trainer(tiny_config(data), tmp_path / "run")
+    first.close()
+    second = Trainer.resume(tmp_path / "run")
+    assert second.session.step == 0
+    next(iter(first.session.loader))
+    first.session.step = 1
+    first.session.stopping.add(0.5, 1)
+    first.save()
+    second.close()
+    third = Trainer.resume(tmp_path / "run")
+    third.close()
+    for name in ("step", "loader", "stopping", "curve"):
+        assert third.session.state_dict()[name] == first.session.state_dict()[name], name
+    states = [[phase.state_dict() for phase in each.phases[1:]] for each in (first, third)]
+    assert states[0] == states[1]
 
 
 def test_a_data_set_has_a_fingerprint(data):
@@ -97,6 +88,6 @@ def test_a_seed_fixes_all_of_them():
 
 
 def test_several_processes_need_dense_gradients(data):
-    config = tiny_config(data, sparse=True, optimizer="sgd")
+    config = tiny_resolved(data, sparse=True, optimizer="sgd")
     with pytest.raises(ValueError, match=r"sparse must be False with several processes, .* sparse=True and 2 p"):
         Session(config, PreparedData.open(data), ranks=Ranks(rank=0, world_size=2))

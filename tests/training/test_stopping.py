@@ -104,7 +104,7 @@ def test_the_shell_says_it_in_one_line_and_exits_with_2(data, tmp_path, capsys):
 def diverging(data, out, step, **changes):
     """A trainer whose weights are spoiled right before a step."""
     trainer = Trainer(tiny_config(data, **changes), out)
-    train_step = trainer.train_step
+    train_step = trainer.training.train_step
 
     def spoiled(*args):
         if trainer.session.step == step:
@@ -112,7 +112,7 @@ def diverging(data, out, step, **changes):
                 trainer.session.model.top[0].weight.fill_(float("nan"))
         train_step(*args)
 
-    trainer.train_step = spoiled
+    trainer.training.train_step = spoiled
     return trainer
 
 
@@ -128,7 +128,7 @@ def test_the_last_good_checkpoint_is_kept_and_named(data, tmp_path):
 def test_what_a_step_spoils_is_neither_saved_nor_clustered(data, tmp_path):
     for name, step in (("saved", 4), ("clustered", 7)):  # a validation after step 4, a clustering after step 7
         trainer = Trainer(tiny_config(data), tmp_path / name)
-        after = trainer._after_step
+        after = trainer.training._after_step
 
         def spoil_then_go_on(num_rows, trainer=trainer, after=after, step=step):
             if trainer.session.step == step:
@@ -136,7 +136,7 @@ def test_what_a_step_spoils_is_neither_saved_nor_clustered(data, tmp_path):
                     trainer.session.model.tables.tables["c0"].codebook.view(-1)[3] = float("inf")
             after(num_rows)
 
-        trainer._after_step = spoil_then_go_on
+        trainer.training._after_step = spoil_then_go_on
         message = rf"^tables\.tables\.c0\.codebook must be finite, got NaN or infinity at step {step} "
         with pytest.raises(DivergedError, match=message):
             trainer.run()
@@ -145,7 +145,7 @@ def test_what_a_step_spoils_is_neither_saved_nor_clustered(data, tmp_path):
 
 def test_logits_that_overflow_at_a_validation_are_a_divergence(data, tmp_path):
     trainer = Trainer(tiny_config(data), tmp_path / "run")
-    after = trainer._after_step
+    after = trainer.training._after_step
 
     def blow_up(num_rows):
         if trainer.session.step == 4:
@@ -154,15 +154,10 @@ def test_logits_that_overflow_at_a_validation_are_a_divergence(data, tmp_path):
                     parameter.fill_(3e38)
         after(num_rows)
 
-    trainer._after_step = blow_up
+    trainer.training._after_step = blow_up
     with pytest.raises(DivergedError, match=r"^logits must be finite, got .* at step 4 with learning rate 0\.01"):
         trainer.run()
     assert list_checkpoints(tmp_path / "run" / "checkpoints") == []
-
-
-def test_float16_has_a_hint_of_its_own(data, tmp_path):
-    with pytest.raises(DivergedError, match="or more warmup_steps, or codebook_dtype bfloat16;"):
-        Trainer(tiny_config(data, optimizer="sgd", lr=6e4, codebook_dtype="float16"), tmp_path / "run").run()
 
 
 def test_a_parameter_that_is_not_trained_may_hold_anything():

@@ -5,10 +5,10 @@ import re
 from dataclasses import replace
 
 import pytest
+from benchmarks.criteo_text import write_criteo_text
 
-from cce.data.prepare.pipeline import prepare_data
-from cce.data.sources.criteo_terabyte import criteo_terabyte_job
-from cce.data.sources.criteo_text import write_criteo_text
+from cce.data.preparation.pipeline import prepare_data
+from cce.data.sources.criteo import criteo_terabyte_job
 from cce.text import install_hint
 from cce.workers import open_engine
 from helpers.raw_files import run

@@ -14,6 +14,7 @@ from cce.cli import (
     embed,
     evaluate,
     export,
+    finalize,
     inspect,
     list_names,
     pack,
@@ -23,8 +24,8 @@ from cce.cli import (
     train,
     verify,
 )
+from cce.cli.loading import typed_path
 from cce.cli.plugin_verbs import add_plugin_verbs
-from cce.cli.typed import typed_path
 from cce.plugins import SOURCES, load_installed, load_named
 from cce.version import __version__
 
@@ -127,6 +128,7 @@ def _parser(kind: type[argparse.ArgumentParser], typed: str | None) -> argparse.
         prepare,
         plan,
         train,
+        finalize,
         evaluate,
         predict,
         embed,

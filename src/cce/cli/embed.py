@@ -22,16 +22,15 @@ def add_verb(verbs: Any) -> None:
         "embed",
         help="write the vectors of a feature's values, for retrieval",
         description="Write the vectors of all ids of a feature to a .npy file, row by row, and their raw values to a "
-        "Parquet file beside it (vectors.values.parquet for vectors.npy). Row 0 is of values that are unseen or "
-        "missing. Both are written in blocks, and numpy, faiss or usearch can map the vectors.",
+        "Parquet file beside it (vectors.values.parquet for vectors.npy), unless data is synthetic or ids are hashes. "
+        "Row 0 is of unseen values; a missing value is empty text. Both are written in blocks, and numpy, faiss or "
+        "usearch can map the vectors.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_run(parser)
     parser.add_argument("--feature", required=True, metavar="NAME", help="the feature whose vectors are written")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.npy", help="the file of vectors")
-    about = "write no raw values: for runs on data sets without, such as synthetic ones"
-    parser.add_argument("--no-values", action="store_true", help=about)
     parser.add_argument("--json", action="store_true", help="print what was written as JSON, and no progress")
     add_loading(parser)
     parser.set_defaults(run=run)
@@ -43,16 +42,17 @@ def run(options: argparse.Namespace) -> None:
 
     if options.out.suffix != ".npy":
         raise ValueError(f"--out must end in .npy, got {str(options.out)!r}.")
-    for path in (options.out, *([] if options.no_values else [values_file(options.out)])):
+    for path in (options.out, values_file(options.out)):
         check_target("--out", path)
     found = load(options)
     vectors = found.vectors(options.feature)
     told = {"checkpoint": str(found.path), "vectors": str(options.out), "shape": list(vectors.shape)}
     with ExitStack() as stack:
-        if not options.no_values:
+        vocabulary = found.vocabularies[options.feature] if found.has_raw_values else None
+        if vocabulary is not None and vocabulary.kind != "hashed":
             told["values"] = str(values_file(options.out))
             temporary = stack.enter_context(replace_file(values_file(options.out)))  # until there are vectors as well
-            write_values(found.vocabularies[options.feature], temporary, progress=not options.json)
+            write_values(vocabulary, temporary, progress=not options.json)
         write_vectors(vectors, options.out, progress=not options.json)
     shape = " × ".join(f"{size:,}" for size in vectors.shape)
     lines = [f"{shape}, float32: {options.out}"] + ([f"raw values: {told['values']}"] if "values" in told else [])

@@ -46,10 +46,6 @@ def add_verb(verbs: Any) -> None:
         default=None,
         help="feature that names the group or query of a row, for metrics by group (default: that of the run)",
     )
-    parser.add_argument("--batch-size", type=int, default=16_384, help="rows at a time (default: %(default)s)")
-    parser.add_argument(
-        "--streaming", action="store_true", help="keep no scores where a metric can do without: an AUC up to near ties"
-    )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_loading(parser)
     parser.set_defaults(run=run)
@@ -64,9 +60,7 @@ def run(options: argparse.Namespace) -> None:
         split=options.split,
         metrics=options.metrics,
         group_by=options.group_by,
-        batch_size=options.batch_size,
-        streaming=options.streaming,
-        form=options.format,
+        format=options.format,
     )
     where = {"checkpoint": str(loaded.path), "split": found.name, "rows": found.num_rows}
     if options.json:

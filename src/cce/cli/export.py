@@ -9,7 +9,7 @@ from typing import Any
 
 from cce.cli.loading import add_data_set, add_run, add_trust, load
 from cce.records import strict_json
-from cce.serving import CODEBOOK_NAMES, FORMAT_NAMES, POINTER_NAMES
+from cce.serving import CODEBOOK_NAMES, FORMAT_NAMES
 from cce.text import format_bytes
 
 EXAMPLE = """examples:
@@ -36,9 +36,6 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument(
         "--codebook", choices=CODEBOOK_NAMES, default="float32", help="precision of the rows (default: %(default)s)"
     )
-    parser.add_argument(
-        "--pointers", choices=POINTER_NAMES, default="packed", help="width of pointers (default: %(default)s)"
-    )
     parser.add_argument("--opset", type=int, default=None, help="version of ONNX, 18 to 23 (default: 20)")
     parser.add_argument("--verify", type=Path, metavar="DATA", default=None, help="data set to compare with the run on")
     parser.add_argument(
@@ -59,7 +56,6 @@ def run(options: argparse.Namespace) -> None:
         options.out,
         format=options.format,
         codebook=options.codebook,
-        pointers=options.pointers,
         opset=options.opset,
         verify=options.verify,
         tolerance=options.tolerance,

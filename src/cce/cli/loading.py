@@ -1,7 +1,8 @@
-"""What verbs that use a trained run share: the options that say where it is, and its loading."""
+"""What verbs share: values as they are typed, the options that say where a run is, and its loading."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import warnings
@@ -9,11 +10,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cce.data import STANDARD
+from cce.text import parse_bytes
 
 if TYPE_CHECKING:
-    import argparse
-
     from cce.runs import LoadedRun
+
+
+def typed_path(word: str) -> Path:
+    """A path, which is not empty: Python takes an empty one for the present folder."""
+    if not word:
+        raise argparse.ArgumentTypeError("must be a path, got ''")
+    return Path(word)
+
+
+def typed_count(word: str) -> int | str:
+    """A whole number, or a word such as auto."""
+    return int(word) if word.isdecimal() else word
+
+
+def typed_bytes(word: str) -> int:
+    """Bytes, such as 50000000 or 50MB."""
+    try:
+        return parse_bytes(word)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:

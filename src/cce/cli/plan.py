@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import DEFAULT_METHOD, MEASURES, RULES, SIZED_LATER, Budget
+from cce.budget import DEFAULT_METHOD, MEASURES, SIZED_LATER, Budget
 from cce.checks import check_choice
-from cce.cli.typed import typed_bytes
+from cce.cli.loading import typed_bytes, typed_count
 from cce.text import format_table
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ EXAMPLE = """examples:
   cce plan data/criteo --nbytes 50M
   cce plan data/criteo --method quantized --method-options bits=8 --compression 4 --json
   cce plan 6000000 800000 1500 --dim 16 --cap 128000
-  cce plan user=6000000 item=800000 --nbytes 50MB --rule power
+  cce plan user=6000000 item=800000 --nbytes 50MB
 
 Of a data set, the tables are those that `cce train` with the same options makes: ids are counted in the training rows.
 Below the tables it says how many ids of each feature will have rows, and what share of occurrences has none.
@@ -56,7 +56,7 @@ def add_verb(verbs: Any) -> None:
         "--method-options", nargs="+", metavar="NAME=VALUE", default=[], help="as for `cce train`, such as bits=8"
     )
     parser.add_argument("--preset", choices=("tuned", "paper"), default="tuned", help="as for `cce train`")
-    parser.add_argument("--refits", type=int, default=None, help="as for `cce train`")
+    parser.add_argument("--refits", type=typed_count, default="auto", help="as for `cce train`")
     parser.add_argument("--min-count", type=int, default=None, help="as for `cce train`")
     _add_budget(parser)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON instead of a table")
@@ -69,15 +69,6 @@ def _add_budget(parser: argparse.ArgumentParser) -> None:
     budget.add_argument("--num-params", type=int, default=None, help="parameters of all tables together")
     budget.add_argument("--nbytes", type=typed_bytes, default=None, help="bytes of all tables together, such as 50MB")
     budget.add_argument("--compression", type=float, default=None, help="times fewer parameters than the full tables")
-    parser.add_argument(
-        *("--rule", "--budget-rule"),
-        choices=RULES,
-        default="cap",
-        help="how a total is shared out (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--power", type=float, default=0.5, help="exponent of the vocabulary for --rule power (default: %(default)s)"
-    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -121,7 +112,7 @@ def _plan(options: argparse.Namespace, vocabularies: Mapping[str, int], counts: 
     limits = {name: getattr(options, name) for name in MEASURES}
     check_choice("method", options.method, METHODS)
     has_own = METHODS[options.method].training_defaults(options.preset).num_rows is not None
-    if Budget(**limits, rule=options.rule).is_full and not has_own:
+    if Budget(**limits).is_full and not has_own:
         return RunPlan(plan_tables(vocabularies, options.dim, method=options.method), {})
     config = TrainConfig(
         data="",
@@ -131,10 +122,9 @@ def _plan(options: argparse.Namespace, vocabularies: Mapping[str, int], counts: 
         refits=options.refits,
         min_count=options.min_count,
         embedding_dim=options.dim,
-        budget_rule=options.rule,
         **limits,
     )
-    return plan_run(config, vocabularies, counts or None, power=options.power)
+    return plan_run(config, vocabularies, counts or None)
 
 
 def _rows(plan: RunPlan, counts: Mapping[str, Tensor]) -> dict[str, dict[str, float]]:

@@ -34,7 +34,6 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument("--out", required=True, metavar="FILE", help="where to write; - for standard output")
     about = "what RAW is, if its name does not say so (and standard output, if --out is -)"
     parser.add_argument("--format", choices=tuple(FORMATS), default=None, help=about)
-    parser.add_argument("--batch-size", type=int, default=16_384, help="rows at a time (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, and no progress")
     add_loading(parser)
     parser.set_defaults(run=run)
@@ -52,8 +51,7 @@ def run(options: argparse.Namespace) -> None:
     blocks = found.predict_blocks(
         options.raw,
         split=options.split,
-        batch_size=options.batch_size,
-        form=options.format,
+        format=options.format,
         progress=not options.json and not to_standard,
     )
     num_rows = write_predictions(blocks, options.out, _form_of_output(options))

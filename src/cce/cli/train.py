@@ -8,11 +8,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.cli.typed import typed_bytes
+from cce.cli.loading import typed_bytes, typed_count
 from cce.evaluation import find_metric, format_scores
 from cce.records import strict_json
 from cce.run_folder import RunFolder
-from cce.training import MAY_CHANGE, TrainConfig, make_config, parse_pairs, read_toml
+from cce.training import GROUPS, MAY_CHANGE, TrainConfig, make_config, parse_pairs, read_toml
 
 if TYPE_CHECKING:
     from cce.records import RunRecord
@@ -37,6 +37,7 @@ def _number_or_word(text: str) -> float | str:
 
 TYPES = {
     "str | float": _number_or_word,
+    "int | str": typed_count,
     "int": int,
     "int | None": int,
     "float": float,
@@ -44,7 +45,7 @@ TYPES = {
     "str": str,
     "str | None": str,
 }
-LISTS = {"list[float] | None": float, "list[str]": str}
+LISTS: dict[str, Any] = {"str | list[float]": _number_or_word, "list[str]": str}
 
 
 def add_verb(verbs: Any) -> None:
@@ -65,10 +66,10 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print the record as JSON, and no progress")
     about = "with --resume: run the code that the run names as its model; without it, --model must name it again"
     parser.add_argument("--trust-model", action="store_true", help=about)
-    options = parser.add_argument_group("the run")
+    groups = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
     for each in fields(TrainConfig):
         if each.name not in ("data", "plugins"):
-            _add_option(options, each)
+            _add_option(groups[each.metadata["group"]], each)
     parser.set_defaults(run=run)
 
 
@@ -79,7 +80,7 @@ def _add_option(group: Any, each: Any) -> None:
         about = f"{about} (default: {'yes' if each.default else 'no'})"
         group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=about)
     elif each.type in LISTS:
-        metavar = "NUMBER" if LISTS[each.type] is float else "NAME"
+        metavar = "NUMBER" if "float" in each.type else "NAME"
         group.add_argument(name, nargs="+", type=LISTS[each.type], metavar=metavar, default=None, help=about)
     elif each.type not in TYPES:
         group.add_argument(name, nargs="+", metavar="NAME=VALUE", default=None, help=about)
@@ -114,7 +115,7 @@ def run(options: argparse.Namespace) -> None:
         record, out = trainer.run(), trainer.folder.path
         del trainer
         if ranks.is_main:
-            print(strict_json({"out": str(out), **record.to_dict()}) if options.json else _as_text(record, out))
+            print(strict_json({"out": str(out), **record.to_dict()}) if options.json else as_text(record, out))
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
@@ -124,6 +125,9 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         value = getattr(options, each.name)
         if value is not None and value != []:
             given[each.name] = parse_pairs(each.name, value) if each.type not in (*TYPES, *LISTS, "bool") else value
+    if isinstance(given.get("cluster_at"), list) and len(given["cluster_at"]) == 1:
+        (only,) = given["cluster_at"]
+        given["cluster_at"] = only if isinstance(only, str) else [only]
     for name in ("data", "start_from"):
         if name in given:
             given[name] = str(Path(given[name]).resolve())  # a run may be resumed from another folder
@@ -151,7 +155,8 @@ def best_validation(record: RunRecord) -> dict[str, float] | None:
     return min(scored, key=lambda scores: leading.loss(scores[leading.name]), default=None)
 
 
-def _as_text(record: RunRecord, out: Path) -> str:
+def as_text(record: RunRecord, out: Path) -> str:
+    """What a run came to, in a few lines."""
     from cce.text import format_bytes
 
     best = best_validation(record)

@@ -10,7 +10,16 @@ from cce.clustering.quantizers import (
     ResidualQuantizer,
     encode_all,
 )
-from cce.clustering.sampling import Sample, Source, draw_sample, piece_size, sample_ids, vectors_of
+from cce.clustering.sampling import (
+    Sample,
+    Source,
+    Weights,
+    draw_sample,
+    draw_weighted,
+    piece_size,
+    sample_ids,
+    vectors_of,
+)
 from cce.clustering.settings import ClusterSettings, checked_settings
 
 __all__ = [
@@ -22,12 +31,14 @@ __all__ = [
     "ResidualQuantizer",
     "Sample",
     "Source",
+    "Weights",
     "checked_settings",
     "churn",
     "column_entropies",
     "contingency",
     "count_rows",
     "draw_sample",
+    "draw_weighted",
     "encode_all",
     "kmeans",
     "nearest_centroid",

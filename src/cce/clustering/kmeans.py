@@ -17,7 +17,7 @@ from cce.clustering.backends import choose_backend
 from cce.clustering.backends.base import KMeans
 from cce.clustering.checks import check_same_space, checked_points, checked_weights
 from cce.clustering.progress import reporting
-from cce.clustering.sampling import sample_ids
+from cce.clustering.sampling import draw_weighted, sample_ids
 from cce.indexing import check_generator
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cce.clustering.progress import Progress
 
 INITS = ("random", "k-means++")
+SPREAD_OVER, FEW_POINTS = 8, 1 << 14  # points that k-means++ chooses from, for each cluster and at least
 
 
 def kmeans(
@@ -183,7 +184,16 @@ def _random_rows(
 def _spread_rows(
     points: Tensor, n_clusters: int, sample_weight: Tensor | None, generator: torch.Generator | None
 ) -> Tensor:
-    """Draw each next row in proportion to its weight times its squared distance to the rows drawn before."""
+    """Draw each next row in proportion to its weight times its squared distance to the rows drawn before.
+
+    Of many points a sample is drawn first: every row that is drawn takes a pass over them.
+    """
+    num_points = max(SPREAD_OVER * n_clusters, FEW_POINTS)
+    if len(points) > num_points:
+        mass = torch.ones(len(points)) if sample_weight is None else sample_weight.cpu()
+        drawn, mass = draw_weighted(mass, num_points, generator=generator)
+        drawn = drawn.to(points.device)
+        return drawn[_spread_rows(points[drawn], n_clusters, mass.to(points), generator)]
     mass = torch.ones(points.shape[0], device=points.device) if sample_weight is None else sample_weight
     draws = torch.rand(n_clusters, dtype=torch.float64, generator=generator, device="cpu").tolist()
     rows = torch.empty(n_clusters, dtype=torch.int64, device=points.device)

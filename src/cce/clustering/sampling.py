@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -21,9 +21,17 @@ if TYPE_CHECKING:
     from cce.clustering.settings import ClusterSettings
 
 PIECE = 1 << 19  # values that a source is asked for at a time
-RACE_BLOCK = 1 << 20  # ids that race at once: 8 MB of arrival times
+RACE_BLOCK = 1 << 17  # ids that race at once: 1 MB of arrival times
 
 Source = Callable[[Tensor], Tensor]  # ids (n) → vectors (n, dim)
+
+
+class Weights(Protocol):
+    """Weights of ids: a tensor, or what computes those that are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, at: Tensor | slice, /) -> Tensor: ...
 
 
 def sample_ids(
@@ -39,12 +47,32 @@ def sample_ids(
     if num_samples >= num_ids:
         return torch.arange(num_ids, device="cpu")
     if counts is not None:
-        return _first_arrivals(counts, num_samples, generator)
+        return _first_arrivals(counts, num_samples, generator)[0].sort().values
     if 2 * num_samples > num_ids:  # then it is cheaper to draw those that stay out
         kept = torch.ones(num_ids, dtype=torch.bool, device="cpu")
         kept[_draw_distinct(num_ids, num_ids - num_samples, generator)] = False
         return kept.nonzero().squeeze(1)
     return _draw_distinct(num_ids, num_samples, generator).sort().values
+
+
+def draw_weighted(
+    weights: Weights, num_samples: int, *, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """Draw different ids by weight; return them, rising, with weights whose sums are those of all ids on average.
+
+    weights: `(num_ids,)`, positive. An id that is drawn for certain keeps its weight; that of the others is divided by
+    the probability with which they were drawn.
+    """
+    check_generator(generator)
+    _check_sizes(len(weights), num_samples, weights if isinstance(weights, Tensor) else None)
+    if num_samples >= len(weights):
+        return torch.arange(len(weights), device="cpu"), weights[:].float()
+    ids, arrivals = _first_arrivals(weights, num_samples + 1, generator)
+    last = arrivals.argmax()
+    end = arrivals[last]  # all that arrive before it are drawn
+    ids = torch.cat([ids[:last], ids[last + 1 :]]).sort().values
+    drawn = weights[ids].double()
+    return ids, (drawn / (drawn * -end).expm1().neg()).float()
 
 
 @dataclass(frozen=True)
@@ -120,10 +148,11 @@ def _without_repeats(draws: Tensor) -> Tensor:
     return draws[positions[is_first].sort().values]
 
 
-def _first_arrivals(counts: Tensor, num_samples: int, generator: torch.Generator | None) -> Tensor:
+def _first_arrivals(counts: Weights, num_samples: int, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """The ids that arrive first, in any order, and the times at which they do."""
     ids = torch.empty(0, dtype=torch.int64, device="cpu")
     arrivals = torch.empty(0, dtype=torch.float64, device="cpu")
-    for start in range(0, counts.numel(), RACE_BLOCK):
+    for start in range(0, len(counts), RACE_BLOCK):
         rates = counts[start : start + RACE_BLOCK].to("cpu", torch.float64)
         times = torch.rand(rates.numel(), dtype=torch.float64, generator=generator, device="cpu").neg_().log1p_().neg_()
         arrivals = torch.cat([arrivals, times / rates.clamp(min=1e-200)])  # never counted: after all others
@@ -131,7 +160,7 @@ def _first_arrivals(counts: Tensor, num_samples: int, generator: torch.Generator
         if ids.numel() > num_samples:
             arrivals, kept = arrivals.topk(num_samples, largest=False)
             ids = ids[kept]
-    return ids.sort().values
+    return ids, arrivals
 
 
 def _check_sizes(num_ids: int, num_samples: int, counts: Tensor | None) -> None:

@@ -59,7 +59,8 @@ class EmbeddingCollection(TracedWhole):
     cap: most parameters of any one table; short for `budget=Budget(cap=cap)`, which has the other limits.
     options: further arguments of a method's class, by method.
     counts: by feature, how often each id occurs in training: ids that occur often enough have rows from the start.
-    start_scale: scale of the vectors at the start, of every table whose method has none in `options`.
+    start_scale: scale of the vectors at the start, of every table whose method has none in `options`; None: that of
+        each method.
     unified: one table for all features, whose values share its rows, hashed apart (a proposal of the paper).
     device, dtype: of the parameters, as in torch; a budget in bytes depends on the dtype.
     """
@@ -78,7 +79,7 @@ class EmbeddingCollection(TracedWhole):
         pooling: Pooling = "sum",
         sparse: bool = False,
         padding_idx: int | None = None,
-        start_scale: StartScale = "uniform",
+        start_scale: StartScale | None = None,
         seed: int | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -86,7 +87,8 @@ class EmbeddingCollection(TracedWhole):
         super().__init__()
         check_choice("pooling", pooling, ("sum", "mean"))
         check_flag("unified", unified)
-        check_start_scale("start_scale", start_scale)
+        if start_scale is not None:
+            check_start_scale("start_scale", start_scale)
         check_placement(device, dtype)
         check_vocabularies("features", features)
         self.features, self.embedding_dim, self.pooling, self.unified = dict(features), embedding_dim, pooling, unified
@@ -100,7 +102,7 @@ class EmbeddingCollection(TracedWhole):
         self.padding_idx = padding_idx
         placed = {"generator": make_generator(seed), "device": device, "dtype": dtype}
         common = {"sparse": sparse, "padding_idx": None if unified else padding_idx, **placed}
-        own, start = options or {}, {} if start_scale == "uniform" else {"start_scale": start_scale}
+        own, start = options or {}, {} if start_scale is None else {"start_scale": start_scale}
         planned = ((each, {**start, **own.get(each.method, {})}) for each in self.plan.tables)
         self.tables = TableDict({each.name: make_table(each, its, common) for each, its in planned})
         self._give_rows(counts or {})
@@ -218,6 +220,9 @@ class EmbeddingCollection(TracedWhole):
             pooled = bag.pool(shifted, offsets, weights)
             return pooled.view(self.num_features, batch, self.embedding_dim).transpose(0, 1)
         fused = self._fused_tables()
+        if fused is not None and len(fused.row_tables) == self.num_features and fused.can_pool_rows(ids, weights):
+            own = None if weights is None else weights.float().contiguous()
+            return fused.look_up_rows(ids, Bags(offsets.long().contiguous(), batch, own))  # type: ignore[no-any-return]
         if fused is None or len(fused.tables) < self.num_features:
             return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
         shape = (batch, self.num_features, self.embedding_dim)
@@ -322,16 +327,23 @@ class _FusedTables:
         """Whether a table was finalized, or has other rows than it had."""
         rows = self.rows.tables if self.rows else ()
         pairs = zip(self.row_tables, rows, strict=True)
-        return any(table.is_final or table.rows is not own for table, own in pairs) or any(map(_has_rows, self.tables))
+        is_other = any(own.live.is_final or table._modules["rows"] is not own for table, own in pairs)
+        return is_other or any(map(_has_rows, self.tables))
+
+    def can_pool_rows(self, ids: Tensor, weights: Tensor | None) -> bool:
+        """Whether bags of the tables with int8 rows are looked up together."""
+        dtypes = {table.anchor.dtype for table in self.row_tables}
+        return self.rows is not None and len(dtypes) == 1 and self.rows.can_pool(ids, weights, *dtypes)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def look_up_rows(self, ids: Tensor) -> Tensor:
+    def look_up_rows(self, ids: Tensor, bags: Bags | None = None) -> Tensor:
         """Vectors `(batch, tables, dim)` of the tables with int8 rows."""
         assert self.rows is not None
-        for table in self.row_tables:
-            table.check_not_averaged()
-        anchors = [table.anchor for table in self.row_tables]
-        found: Tensor = self.rows.look_up(ids, anchors, check=self.row_tables[0].check_ids)
+        for table, own in zip(self.row_tables, self.rows.tables, strict=True):
+            if not own.live.has_optimizer:
+                table.check_not_averaged()
+        anchors: list[Any] = [table._parameters["anchor"] for table in self.row_tables]
+        found: Tensor = self.rows.look_up(ids, anchors, bags=bags, check=self.row_tables[0].check_ids)
         return found
 
     @classmethod
@@ -345,8 +357,9 @@ class _FusedTables:
         rowed = [(index, table) for index, table in enumerate(tables) if _has_rows(table)]
         row_tables = [table for _, table in rowed if isinstance(table, Finalizable)]
         row_names = [f"feature {names[index]!r}" for index, _ in rowed]
-        rows = RowTables([t.rows for t in row_tables], [t.padding_idx for t in row_tables], row_names)
-        row_parts = ([index for index, _ in rowed], row_tables, rows if row_tables else None)
+        paddings = [table.padding_idx for table in row_tables]
+        rows = RowTables([table.rows for table in row_tables], paddings, row_names) if row_tables else None
+        row_parts = ([index for index, _ in rowed], row_tables, rows)
         counting = [(index, table) for index, table in found if table.keeps_counts]
         indices, linear = [index for index, _ in found], [table for _, table in found]
         look_up = Lookup(linear, [f"feature {names[i]!r}" for i in indices])

@@ -18,21 +18,22 @@ def _sum_type(kind: Any) -> ir.Type:
     return _DOUBLE if kind == types.float64 else _SINGLE
 
 
-def _place(builder: ir.IRBuilder, address: ir.Value, element: ir.Type, count: int) -> ir.Value:
+def place_of(builder: ir.IRBuilder, address: ir.Value, element: ir.Type, count: int) -> ir.Value:
+    """An address as a pointer to a run of `count` values."""
     return builder.inttoptr(address, ir.VectorType(element, count).as_pointer())
 
 
-def _load(builder: ir.IRBuilder, address: ir.Value, kind: Any, count: int) -> ir.Value:
+def load_run(builder: ir.IRBuilder, address: ir.Value, kind: Any, count: int) -> ir.Value:
     """`count` stored floats, as the type that sums are made in."""
     if kind in (types.float32, types.float64):
         element = _sum_type(kind)
         size = 8 if kind == types.float64 else 4
-        return builder.load(_place(builder, address, element, count), align=size)
+        return builder.load(place_of(builder, address, element, count), align=size)
     wide = ir.VectorType(_SINGLE, count)
     if kind == types.int16 and _widens_half():  # float16
-        return builder.fpext(builder.load(_place(builder, address, _HALF, count), align=2), wide)
+        return builder.fpext(builder.load(place_of(builder, address, _HALF, count), align=2), wide)
     integers = ir.VectorType(ir.IntType(32), count)
-    stored = builder.load(_place(builder, address, ir.IntType(16), count), align=2)
+    stored = builder.load(place_of(builder, address, ir.IntType(16), count), align=2)
     bits = builder.zext(stored, integers)
     if kind == types.int16:
         return _widen_half(builder, bits, wide)
@@ -64,9 +65,10 @@ def _widen_half(builder: ir.IRBuilder, bits: ir.Value, wide: ir.Type) -> ir.Valu
     return builder.bitcast(builder.or_(result, sign), wide)
 
 
-def _store(builder: ir.IRBuilder, values: ir.Value, address: ir.Value, kind: Any, count: int) -> None:
+def store_run(builder: ir.IRBuilder, values: ir.Value, address: ir.Value, kind: Any, count: int) -> None:
+    """Store a run of floats."""
     size = 8 if kind == types.float64 else 4
-    builder.store(values, _place(builder, address, _sum_type(kind), count), align=size)
+    builder.store(values, place_of(builder, address, _sum_type(kind), count), align=size)
 
 
 def _sum_kind(kind: Any) -> Any:
@@ -74,10 +76,14 @@ def _sum_kind(kind: Any) -> Any:
 
 
 def _spread(builder: ir.IRBuilder, value: ir.Value, kind: Any, count: int) -> ir.Value:
-    """A float64 in every lane of a run."""
+    """A float64 in every lane of a run, as the type that sums are made in."""
     element = _sum_type(kind)
-    number = value if element == _DOUBLE else builder.fptrunc(value, element)
-    run = ir.Constant(ir.VectorType(element, count), ir.Undefined)
+    return lanes_of(builder, value if element == _DOUBLE else builder.fptrunc(value, element), count)
+
+
+def lanes_of(builder: ir.IRBuilder, number: ir.Value, count: int) -> ir.Value:
+    """A number in every lane of a run."""
+    run = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
     for lane in range(count):
         run = builder.insert_element(run, number, ir.Constant(ir.IntType(32), lane))
     return run
@@ -88,8 +94,8 @@ def put(typing: Any, into: Any, first: Any, kind: Any, run: Any) -> Any:
     """`into = first`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values = _load(builder, arguments[1], kind, run.count)
-        _store(builder, values, arguments[0], _sum_kind(kind), run.count)
+        values = load_run(builder, arguments[1], kind, run.count)
+        store_run(builder, values, arguments[0], _sum_kind(kind), run.count)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, kind, run), generate
@@ -100,8 +106,8 @@ def put_sum(typing: Any, into: Any, first: Any, second: Any, kind: Any, run: Any
     """`into = first + second`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values = [_load(builder, address, kind, run.count) for address in arguments[1:3]]
-        _store(builder, builder.fadd(*values), arguments[0], _sum_kind(kind), run.count)
+        values = [load_run(builder, address, kind, run.count) for address in arguments[1:3]]
+        store_run(builder, builder.fadd(*values), arguments[0], _sum_kind(kind), run.count)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, kind, run), generate
@@ -112,9 +118,9 @@ def add(typing: Any, into: Any, first: Any, kind: Any, run: Any) -> Any:
     """`into += first`; `into` holds sums."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        total = _load(builder, arguments[0], _sum_kind(kind), run.count)
-        values = _load(builder, arguments[1], kind, run.count)
-        _store(builder, builder.fadd(total, values), arguments[0], _sum_kind(kind), run.count)
+        total = load_run(builder, arguments[0], _sum_kind(kind), run.count)
+        values = load_run(builder, arguments[1], kind, run.count)
+        store_run(builder, builder.fadd(total, values), arguments[0], _sum_kind(kind), run.count)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, kind, run), generate
@@ -125,10 +131,10 @@ def add_scaled(typing: Any, into: Any, first: Any, scale: Any, kind: Any, run: A
     """`into += scale · first`; `into` holds sums, and `scale` is a float64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        total = _load(builder, arguments[0], _sum_kind(kind), run.count)
-        values = _load(builder, arguments[1], kind, run.count)
+        total = load_run(builder, arguments[0], _sum_kind(kind), run.count)
+        values = load_run(builder, arguments[1], kind, run.count)
         scaled = builder.fmul(values, _spread(builder, arguments[2], kind, run.count))
-        _store(builder, builder.fadd(total, scaled), arguments[0], _sum_kind(kind), run.count)
+        store_run(builder, builder.fadd(total, scaled), arguments[0], _sum_kind(kind), run.count)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.float64, kind, run), generate
@@ -141,7 +147,7 @@ def clear(typing: Any, into: Any, kind: Any, run: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         element = _sum_type(kind)
         zeros = ir.Constant(ir.VectorType(element, run.count), [0.0] * run.count)
-        _store(builder, zeros, arguments[0], _sum_kind(kind), run.count)
+        store_run(builder, zeros, arguments[0], _sum_kind(kind), run.count)
         return context.get_dummy_value()
 
     return types.void(types.int64, kind, run), generate
@@ -157,83 +163,6 @@ def count_bits(typing: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-# -- for optimizers: float32 and float64 only --------------------------------------------------------------------------
-
-
-def _all_places(builder: ir.IRBuilder, number: ir.Value, count: int) -> ir.Value:
-    run = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
-    for lane in range(count):
-        run = builder.insert_element(run, number, ir.Constant(ir.IntType(32), lane))
-    return run
-
-
-def _add_product(builder: ir.IRBuilder, into: ir.Value, step: ir.Value, scale: ir.Value, kind: Any) -> None:
-    """`into += scale · step`, without rounding in between where the processor can, as in torch's own loops."""
-    count = step.type.count
-    name = f"llvm.fmuladd.v{count}f{kind.bitwidth}"
-    function = builder.module.declare_intrinsic(name, fnty=ir.FunctionType(step.type, [step.type] * 3))
-    before = _load(builder, into, kind, count)
-    after = builder.call(function, [step, _all_places(builder, scale, count), before])
-    _store(builder, after, into, kind, count)
-
-
-@intrinsic
-def add_product(typing: Any, into: Any, first: Any, scale: Any, run: Any) -> Any:
-    """`into += scale · first`, fused. The type of `scale` is that of all values."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        step = _load(builder, arguments[1], scale, run.count)
-        _add_product(builder, arguments[0], step, arguments[2], scale)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, scale, run), generate
-
-
-@intrinsic
-def add_quotient(typing: Any, into: Any, first: Any, divisor: Any, scale: Any, run: Any) -> Any:
-    """`into += scale · (first / divisor)`, fused. The type of `scale` is that of all values."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values = _load(builder, arguments[1], scale, run.count)
-        step = builder.fdiv(values, _all_places(builder, arguments[2], run.count))
-        _add_product(builder, arguments[0], step, arguments[3], scale)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, scale, scale, run), generate
-
-
-@intrinsic
-def sum_squares(typing: Any, first: Any, kind: Any, run: Any) -> Any:
-    """The sum of the squares of a run, always in the same order: halves are added until one number is left."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values, count = _load(builder, arguments[0], kind, run.count), run.count
-        values = builder.fmul(values, values)
-        while count > 1:
-            count //= 2
-            halves = [
-                builder.shuffle_vector(values, values, ir.Constant(ir.VectorType(ir.IntType(32), count), lanes))
-                for lanes in (list(range(count)), list(range(count, 2 * count)))
-            ]
-            values = builder.fadd(*halves)
-        return builder.extract_element(values, ir.Constant(ir.IntType(32), 0))
-
-    return kind(types.int64, kind, run), generate
-
-
-@intrinsic
-def grow(typing: Any, address: Any, amount: Any) -> Any:
-    """Add `amount` to the value at `address`, and return the sum."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], _sum_type(amount).as_pointer())
-        total = builder.fadd(builder.load(pointer), arguments[1])
-        builder.store(total, pointer)
-        return total
-
-    return amount(types.int64, amount), generate
-
-
 # -- scalars -----------------------------------------------------------------------------------------------------------
 
 
@@ -242,7 +171,7 @@ def _reader(kind: Any) -> Any:
     def read(typing: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             pointer = builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
-            return builder.load(pointer)
+            return builder.load(pointer, align=1)  # of packed pointers, any
 
         return kind(types.int64), generate
 
@@ -266,7 +195,7 @@ read_uint8, read_uint16, read_int32, read_int64, read_uint64 = map(
     _reader, (types.uint8, types.uint16, types.int32, types.int64, types.uint64)
 )
 read_float32, read_float64 = map(_reader, (types.float32, types.float64))
-write_float32, write_float64 = map(_writer, (types.float32, types.float64))
+write_int64, write_int32, write_float32 = map(_writer, (types.int64, types.int32, types.float32))
 
 
 carray = array_at  # an array at a pointer
@@ -296,3 +225,14 @@ def prefetch(typing: Any, address: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
+
+
+@intrinsic
+def bits_of(typing: Any, value: Any) -> Any:
+    """The bits of a float32 or float64, as an integer of its size."""
+    kind = types.int64 if value == types.float64 else types.int32
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], context.get_value_type(kind))
+
+    return kind(value), generate

@@ -39,6 +39,9 @@ def _missing(*_: Any) -> Any:
 _instructions: Any = importlib.import_module("cce.compiled.instructions") if available else None
 
 
+_int8_rows: Any = importlib.import_module("cce.compiled.int8_rows") if available else None
+
+
 _tiles: Any = importlib.import_module("cce.compiled.tiles") if available else None
 
 
@@ -51,8 +54,11 @@ count_bits, pointer, carray, prefetch = map(_instruction, ("count_bits", "pointe
 read_uint8, read_uint16, read_int32, read_int64, read_uint64 = (
     _instruction(f"read_{kind}") for kind in ("uint8", "uint16", "int32", "int64", "uint64")
 )
-read_float32, read_float64, write_float32, write_float64 = map(
-    _instruction, ("read_float32", "read_float64", "write_float32", "write_float64")
+read_float32, read_float64 = map(_instruction, ("read_float32", "read_float64"))
+write_int64, write_int32, write_float32 = map(_instruction, ("write_int64", "write_int32", "write_float32"))
+put_codes, add_codes, move_codes, sum_squares, sum_weighted_squares, add_squares = (
+    _instruction(name, _int8_rows)
+    for name in ("put_codes", "add_codes", "move_codes", "sum_squares", "sum_weighted_squares", "add_squares")
 )
-add_product, add_quotient, sum_squares, grow = map(_instruction, ("add_product", "add_quotient", "sum_squares", "grow"))
+bits_of = _instruction("bits_of")
 score_tile, measure_tile = _instruction("score_tile", _tiles), _instruction("measure_tile", _tiles)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,13 +41,27 @@ def parallel_for(task: Callable[[int], None], num_tasks: int) -> None:
         while (index := next(indices)) < num_tasks:
             task(index)
 
-    others = [_pool(num_threads - 1).submit(work) for _ in range(num_threads - 1)]
+    others: list[Future[None]] = []
     try:
+        others.extend(_pool(num_threads - 1).submit(work) for _ in range(num_threads - 1))
         work()
     finally:
-        for other in others:
-            if not other.cancel():
-                other.result()
+        _finish(others)
+
+
+def _finish(others: list[Future[None]]) -> None:
+    """Wait for all, even if interrupted meanwhile: they write to memory that the caller gives back afterwards."""
+    interrupt: KeyboardInterrupt | None = None
+    running = [other for other in others if not other.cancel()]
+    while not all(other.done() for other in running):
+        try:
+            wait(running)
+        except KeyboardInterrupt as raised:
+            interrupt = raised
+    if interrupt is not None:
+        raise interrupt
+    for other in running:
+        other.result()
 
 
 def scratch(name: str, size: int, dtype: Any) -> np.ndarray[Any, Any]:

@@ -1,25 +1,39 @@
-"""`finalize`: tables that have trained as int8 rows become pointers and codebooks, all or none, in place."""
+"""`finalize`: tables that have trained as int8 rows become pointers and codebooks, all or none, in place.
+
+One training gives every size. `finalize` fits codebooks of several shapes to each table, measures how far they are from
+the rows, weighted by how often ids occur, and chooses shapes for all tables together: for a number of bytes, for a
+number of bits an id, or the smallest that validation cannot tell from the rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from cce.checks import check_choice, check_type
-from cce.distributed import broadcast, current_ranks
-from cce.embeddings import Compact, Finalizable
+from cce.checks import check_choice, check_number, check_range, check_type, shown
+from cce.compression.sizes import Option, Shape, allocate, least_nbytes, shapes_within
+from cce.distributed import broadcast, current_ranks, sum_over_ranks
+from cce.embeddings import CCEEmbedding, Compact, piece_shape
 from cce.indexing import make_generator
 from cce.signals import uninterrupted
 from cce.text import format_bytes, format_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Sequence
 
-    from torch import Tensor
+    from cce.embeddings import Codebooks
+
+Validate = Callable[[], float] | Callable[[nn.Module], float]
+TOLERANCE = 0.0005  # of a validation loss
+FLAT = 0.01  # share of the variance that may be lost where nothing validates
+STEP = 2**0.5  # from one size of the curve to the next
 
 
 @dataclass(frozen=True)
@@ -31,13 +45,29 @@ class FinalizedTable:
     before: int  # bytes
     after: int  # bytes
     distortion: float  # mean squared error of a value, weighted by how often ids occurred
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Size:
+    """Tables of one size."""
+
+    nbytes: int  # served
+    bits: float  # of pointers, for each id with a row
+    distortion: float  # squared error as a share of the variance of vectors, weighted by how often ids occur
+    shapes: Mapping[str, Shape]
+    loss: float | None = None  # by `validate`
 
 
 @dataclass(frozen=True)
 class Finalized:
-    """What became of the tables of a model."""
+    """What became of the tables of a model, and what could have."""
 
     tables: tuple[FinalizedTable, ...]
+    curve: tuple[Size, ...] = ()  # from the smallest to the largest size
+    knee: Size | None = None  # the smallest size of the curve that is as good as the rows
+    chosen: Size | None = None
+    loss_before: float | None = None  # of the int8 rows, by `validate`
 
     @property
     def before(self) -> int:
@@ -50,25 +80,43 @@ class Finalized:
         return sum(table.after for table in self.tables)
 
     def __str__(self) -> str:
-        """A table."""
+        """The curve, and a table."""
         if not self.tables:
             return "no table trains as int8 rows: nothing to finalize"
         lines = [
             [
                 table.name,
                 f"{table.num_ids:,}",
+                str(table.shape),
                 *map(format_bytes, (table.before, table.after)),
                 f"{table.distortion:.3g}",
             ]
             for table in self.tables
         ]
-        lines.append(["in all", "", format_bytes(self.before), format_bytes(self.nbytes), ""])
-        return format_table(["table", "ids with a row", "int8 rows", "compact", "squared error"], lines)
+        lines.append(["in all", "", "", format_bytes(self.before), format_bytes(self.nbytes), ""])
+        headers = ["table", "ids with a row", "columns × rows", "int8 rows", "compact", "squared error"]
+        return "\n\n".join([*([self._curve_table()] if self.curve else []), format_table(headers, lines)])
+
+    def _curve_table(self) -> str:
+        lines = []
+        for size in self.curve:
+            marks = [name for name, each in (("knee", self.knee), ("chosen", self.chosen)) if each == size]
+            loss = "" if size.loss is None else f"{size.loss:.4f}"
+            row = [format_bytes(size.nbytes), f"{size.bits:.1f}", f"{size.distortion:.2%}", loss, ", ".join(marks)]
+            lines.append(row)
+        if self.loss_before is not None:
+            lines.append([f"{format_bytes(self.before)}", "", "", f"{self.loss_before:.4f}", "int8 rows"])
+        return format_table(["served", "bits an id", "variance lost", "validation", ""], lines)
 
 
+@torch.no_grad()
 def finalize(
     model: nn.Module,
     *,
+    nbytes: int | None = None,
+    bits: float | None = None,
+    tolerance: float | None = None,
+    validate: Validate | None = None,
     num_columns: int | None = None,
     num_rows: int | None = None,
     counts: Mapping[str, Tensor] | None = None,
@@ -76,62 +124,221 @@ def finalize(
 ) -> Finalized:
     """Turn every table of int8 rows of `model` into pointers and codebooks, in place; all of them, or none.
 
-    Rows are clustered as they are now: load the weights of the best epoch first. Ids count by how often they occurred
-    in training. Tables that are final already stay as they are. Parameters and their names are the same before and
-    after; codebooks go on to train if the model does, and pointers stay.
+    Rows are clustered as they are now: load the weights of the best epoch first. To try several sizes, keep a
+    `state_dict` from before and load it again. Tables that are final already stay as they are. Parameters and their
+    names are the same before and after; codebooks go on to train if the model does, and pointers stay.
 
-    num_columns, num_rows: of the codebooks; by default those of the table, 4 columns of 256 rows: 4 bytes an id.
+    Without any size the tables become as small as they can without loss: by `validate`, or else where the error has
+    flattened out.
+
+    nbytes: at most so many bytes of all these tables together, as they are served.
+    bits: at most so many bits of pointers for each id.
+    validate: a loss of the model, or of its argument if it takes one, such as that of validation rows. It is called
+        for several sizes; on every process, whose losses are averaged.
+    tolerance: how much more than the loss of the int8 rows is as good, by `validate`; .0005 by default.
+    num_columns, num_rows: of the codebooks of all tables.
     counts: by name of a table, how often each id occurs, instead of the tables' own counts.
     """
     check_type("model", model, nn.Module, "a torch.nn.Module")
     check_type("counts", counts, (Mapping, type(None)), "a dictionary by name of a table")
-    tables = {name: table for name, table in model.named_modules() if isinstance(table, Finalizable)}
+    _check_sizes(nbytes, bits, tolerance, validate, (num_columns, num_rows))
+    tables = {name: table for name, table in model.named_modules() if isinstance(table, CCEEmbedding)}
     for name in counts or {}:
         check_choice("a name in counts", name, tables)
-    open_tables = {name: table for name, table in tables.items() if not table.is_final}
-    for name, table in open_tables.items():
+    tables = {name: table for name, table in tables.items() if not table.is_final}
+    for table in tables.values():
+        table.check_options(num_columns=num_columns, num_rows=num_rows)
+        piece_shape(table.embedding_dim, num_columns)
+    if not tables:
+        return Finalized(())
+    for name, table in tables.items():
         table.rows.name = f"table {name!r}" if name else table.rows.name
-    with _resized(open_tables.values(), num_columns, num_rows):
-        staged = _stage_on_rank_0(open_tables, counts or {}, seed)
-    report = []
-    with uninterrupted():
-        for name, table in open_tables.items():
-            before, num_ids = table.nbytes, table.rows.num_rows - 1
-            table.become(staged[name])
-            report.append(FinalizedTable(name, num_ids, before, table.nbytes, staged[name].distortion))
-    return Finalized(tuple(report))
+    given = Shape(num_columns or 0, num_rows or 0)
+    sizing = _Sizing(tables, counts or {}, seed, given, bits, is_limited=nbytes is not None or bits is not None)
+    curve = sizing.curve(nbytes)
+    loss_before = None
+    if validate is not None:
+        loss_before = _score(model, validate)
+        curve = [replace(size, loss=sizing.score(size, model, validate)) for size in curve]
+    knee = _knee(curve, loss_before, TOLERANCE if tolerance is None else tolerance)
+    chosen = (
+        knee
+        if nbytes is None and bits is None
+        else [each for each in curve if each.nbytes <= (nbytes or each.nbytes)][-1]
+    )
+    return Finalized(sizing.apply(chosen), tuple(curve), knee, chosen, loss_before)
 
 
-@contextmanager
-def _resized(tables: Iterable[Finalizable], num_columns: int | None, num_rows: int | None) -> Iterator[None]:
-    """Let tables have other sizes of the compact form; those that they had, if the block fails."""
-    before = [(table, table.num_columns, table.num_rows) for table in tables]
-    try:
-        for table, _, _ in before:
-            table.resize(num_columns=num_columns, num_rows=num_rows)
-        yield
-    except BaseException:
-        for table, columns, rows in before:
-            table.resize(num_columns=columns, num_rows=rows)
-        raise
+class _Sizing:
+    """The sizes that tables may have. Rank 0 fits and encodes; all processes know the options, and choose alike."""
+
+    def __init__(
+        self,
+        tables: Mapping[str, CCEEmbedding],
+        counts: Mapping[str, Tensor],
+        seed: int | None,
+        given: Shape,
+        bits: float | None,
+        *,
+        is_limited: bool,
+    ) -> None:
+        self.tables, self.counts, self.ranks = tables, counts, current_ranks()
+        self.most_bits, self.is_limited = bits, is_limited
+        self.seed = 0 if seed is None else seed
+        self.codebooks: dict[tuple[str, Shape], Codebooks] = {}
+        self.fixed_nbytes = sum(table.row_map.nbytes for table in tables.values())
+        found = self._agree(lambda: {name: self._options(name, given) for name in tables})
+        self.variance = sum(variance for _, variance, _ in found.values())
+        self.num_ids = {name: num_ids for name, (_, _, num_ids) in found.items()}
+        self.options = {
+            name: [Option(Shape(*shape), nbytes, error) for shape, nbytes, error in options]
+            for name, (options, _, _) in found.items()
+        }
+
+    def _options(self, name: str, given: Shape) -> tuple[list[tuple[Shape, int, float]], float, int]:
+        """Shapes of a table with their bytes and errors, the error of one row for all ids, and how many these are."""
+        table = self.tables[name]
+        rows = table.trained_rows(self.counts.get(name))
+        num_ids = table.num_embeddings if table.rows.trains_unseen else rows.num_points
+        dim, itemsize = table.embedding_dim, table.anchor.itemsize
+        shapes = self._given(table, given) or shapes_within(
+            table.rows.nbytes, num_ids, dim, itemsize, num_vectors=rows.num_points, is_limited=self.is_limited
+        )
+        if self.most_bits is not None:
+            least = min(shape.bits for shape in shapes)
+            shapes = [shape for shape in shapes if shape.bits <= self.most_bits]
+            if not shapes:
+                raise ValueError(f"bits must be at least {least} for {table.rows.name}, got {self.most_bits}.")
+        total = rows.mass * dim
+        options = []
+        for shape in shapes:
+            fitted = self.codebooks[name, shape] = rows.fit(*shape, generator=make_generator(self.seed))
+            options.append((shape, shape.nbytes(num_ids, dim, itemsize), fitted.distortion * total))
+        return options, rows.variance * total, num_ids
+
+    def _given(self, table: CCEEmbedding, given: Shape) -> list[Shape]:
+        """The shape that was asked for, now or when the table was made; none if neither."""
+        if not table.is_sized and not any(given):
+            return []
+        return [Shape(given.num_columns or table.num_columns, given.num_rows or table.num_rows)]
+
+    def curve(self, nbytes: int | None) -> list[Size]:
+        """Sizes from the smallest to the largest, each about 1.4 times the one before, with that of so many bytes."""
+        least = least_nbytes(self.options)
+        most = sum(max(option.nbytes for option in options) for options in self.options.values())
+        budgets = [most, *(int(least * STEP**step) for step in range(math.ceil(math.log(most / least, STEP))))]
+        if nbytes is not None and nbytes < least + self.fixed_nbytes:
+            raise ValueError(f"nbytes must be at least {least + self.fixed_nbytes} for these tables, got {nbytes}.")
+        if nbytes is not None:
+            budgets.append(nbytes - self.fixed_nbytes)
+        sizes = {(size := self._size(budget)).nbytes: size for budget in budgets}
+        return [sizes[each] for each in sorted(sizes)]
+
+    def _size(self, nbytes: int) -> Size:
+        chosen = allocate(self.options, nbytes)
+        served = sum(option.nbytes for option in chosen.values()) + self.fixed_nbytes
+        error = sum(option.error for option in chosen.values())
+        bits = sum(self.num_ids[name] * option.shape.bits for name, option in chosen.items())
+        shapes = {name: option.shape for name, option in chosen.items()}
+        return Size(served, bits / sum(self.num_ids.values()), error / (self.variance or 1.0), shapes)
+
+    def score(self, size: Size, model: nn.Module, validate: Validate) -> float:
+        """The loss of the model with tables of this size, which then has its rows again."""
+        compact = self._encode(size)
+        with ExitStack() as trials:
+            for name, table in self.tables.items():
+                trials.enter_context(table.trying(compact[name]))
+            return _score(model, validate)
+
+    def apply(self, size: Size) -> tuple[FinalizedTable, ...]:
+        """Let all tables have their compact form."""
+        compact = self._encode(size)
+        report = []
+        with uninterrupted():
+            for name, table in self.tables.items():
+                before, num_ids = table.nbytes, table.rows.num_rows - 1
+                table.become(compact[name])
+                entry = FinalizedTable(name, num_ids, before, table.nbytes, compact[name].distortion, size.shapes[name])
+                report.append(entry)
+        return tuple(report)
+
+    def _encode(self, size: Size) -> dict[str, Compact]:
+        """The compact form of every table, equal on all processes."""
+
+        def encode(name: str) -> Compact:
+            table = self.tables[name]
+            return table.encode(table.trained_rows(self.counts.get(name)), self.codebooks[name, size.shapes[name]])
+
+        if self.ranks.world_size == 1:
+            return {name: encode(name) for name in self.tables}
+        states = self._agree(lambda: {name: encode(name).state() for name in self.tables})
+        return {name: Compact.of(state) for name, state in states.items()}
+
+    def _agree(self, compute: Callable[[], Any]) -> Any:
+        """What rank 0 computes; if it fails there, all ranks fail, and none waits."""
+        value, failed = None, None
+        if self.ranks.is_main:
+            try:
+                value = compute()
+            except Exception as error:  # noqa: BLE001  # raised below, after the others know
+                failed = error
+        problem = "" if failed is None else str(failed) or type(failed).__name__
+        value, problem = broadcast((value, problem), self.ranks)
+        if failed is not None:
+            raise failed
+        if problem:
+            raise ValueError(problem)
+        return value
 
 
-def _stage_on_rank_0(
-    tables: Mapping[str, Finalizable], counts: Mapping[str, Tensor], seed: int | None
-) -> dict[str, Compact]:
-    """The compact form of every table, equal on all processes: the first computes it, and all fail if it does."""
+def _score(model: nn.Module, validate: Validate) -> float:
+    """The loss by `validate`, the mean of all processes; if it fails on one, all fail."""
     ranks = current_ranks()
-    found: dict[str, Compact] = {}
-    problem = ""
-    if ranks.is_main:
-        generator = make_generator(0 if seed is None else seed)
-        try:
-            found = {name: table.stage(counts=counts.get(name), generator=generator) for name, table in tables.items()}
-        except ValueError as error:
-            problem = str(error)
-    if ranks.world_size > 1:
-        states, problem = broadcast(({name: each.state() for name, each in found.items()}, problem), ranks)
-        found = {name: Compact.of(state) for name, state in states.items()}
-    if problem:
-        raise ValueError(problem)
-    return found
+    takes_model = any(
+        each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        for each in inspect.signature(validate).parameters.values()
+    )
+    loss = torch.full((1,), math.nan, dtype=torch.float64)
+    try:
+        with torch.enable_grad():
+            loss[0] = float(validate(model) if takes_model else validate())  # type: ignore[call-arg]
+    finally:  # the others wait for this process, even if it fails
+        mean = float(sum_over_ranks(loss, ranks)) / ranks.world_size
+    if not math.isfinite(mean):
+        raise ValueError(f"validate must return a finite loss on every process, got {mean}.")
+    return mean
+
+
+def _knee(curve: Sequence[Size], loss_before: float | None, tolerance: float) -> Size:
+    """The smallest size that is as good as the rows, by their loss or by the variance that is lost."""
+    if loss_before is None:
+        return next((size for size in curve if size.distortion <= FLAT), curve[-1])
+    good = [size for size in curve if size.loss is not None and size.loss <= loss_before + tolerance]
+    return good[0] if good else min(curve, key=lambda size: math.inf if size.loss is None else size.loss)
+
+
+def _check_sizes(
+    nbytes: int | None,
+    bits: float | None,
+    tolerance: float | None,
+    validate: Validate | None,
+    shape: tuple[int | None, int | None],
+) -> None:
+    """Reject sizes that contradict each other."""
+    has_shape = any(each is not None for each in shape)
+    given = {"nbytes": nbytes, "bits": bits, "tolerance": tolerance, "num_columns or num_rows": has_shape or None}
+    several = [name for name, value in given.items() if value is not None]
+    if len(several) > 1:
+        raise ValueError(
+            f"give one of nbytes, bits, tolerance and num_columns with num_rows, got {' and '.join(several)}."
+        )
+    if nbytes is not None:
+        check_range("nbytes", nbytes, 1, 2**63)
+    if bits is not None:
+        check_number("bits", bits)
+    if tolerance is not None:
+        check_number("tolerance", tolerance)
+        if validate is None:
+            raise ValueError(f"tolerance goes with validate, got tolerance={tolerance} alone.")
+    if validate is not None and not callable(validate):
+        raise TypeError(f"validate must be a function that returns a loss, got {shown(validate)}.")

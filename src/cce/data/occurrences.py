@@ -39,11 +39,14 @@ def unseen_shares(
 ) -> dict[str, dict[str, float]]:
     """By split and feature, the share of occurrences of ids that training rows have fewer than `least` times.
 
+    Id 0, which stands for values that are not in the vocabulary, always counts as unseen.
     least: by feature; 1 for others, which is: ids that training rows do not have.
     """
     wanted = least or {}
     seen = count_ids(folder, "train", schema)
     rare = {name: counts < wanted.get(name, 1) for name, counts in seen.items()}
+    for is_rare in rare.values():
+        is_rare[0] = True
     found = {}
     for split in splits:
         counts = seen if split == "train" else count_ids(folder, split, schema)

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_choice
-from cce.data.loader import Loader
-from cce.data.manifest import check_files, has_labels, read_manifest
 from cce.data.occurrences import count_ids
-from cce.data.record_format import split_files
-from cce.data.split_rows import SplitRows
+from cce.data.record_format import check_files, has_labels, read_manifest, split_files
 from cce.data.verify import verify_checksums, verify_data, verify_split
 from cce.schema import Schema
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from cce.data.loader import Loader, SplitRows
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,8 @@ class PreparedData:
         """The rows of a split, by index."""
         check_choice("split", split, self.splits)
         self._verify(split)
+        from cce.data.loader import SplitRows  # it needs torch, which preparing does without
+
         return SplitRows(self.path, split, self.schema)
 
     def loader(
@@ -74,6 +75,8 @@ class PreparedData:
         drop_last: bool = False,
     ) -> Loader:
         """The batches of a split; `batch_size` is that of all ranks together."""
+        from cce.data.loader import Loader
+
         return Loader(
             self.rows(split),
             batch_size=batch_size,

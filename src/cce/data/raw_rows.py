@@ -1,20 +1,21 @@
-"""New raw rows, wherever they are: a file, standard input, a frame or a list of dictionaries → blocks of columns.
-
-They are read as the rows of a data set were; nothing is stored on disk.
+"""New raw rows, wherever they are (a file, standard input, a frame, a list of dictionaries) → batches, with the
+columns, ids and transforms of the data set that a model was trained on.
 """
 
 from __future__ import annotations
 
 import itertools
-import shutil
 import sys
-import tempfile
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from cce.data.prepare.arrow import (
+import numpy as np
+import torch
+
+from cce.data.arrow import (
+    as_texts,
     frame_blocks,
     json_names,
     parquet_blocks,
@@ -24,15 +25,18 @@ from cce.data.prepare.arrow import (
     parse_text,
     record_blocks,
 )
-from cce.data.prepare.inputs import Input, line_blocks
-from cce.data.prepare.reading import PARQUET_ROWS, well_formed
-from cce.data.raw_format import FORMATS, STANDARD, check_columns, find_format, text_reading
+from cce.data.loader import cut_batch, join_bags
+from cce.data.preparation.reading import PARQUET_ROWS, clean_columns, well_formed
+from cce.data.raw_files import FORMATS, STANDARD, Input, check_columns, find_format, line_blocks, text_reading
+from cce.schema import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from cce.data.prepare.arrow import RawBlock
-    from cce.data.prepare.columns import Columns, Reading
+    from cce.data.arrow import RawBlock, Words
+    from cce.data.preparation.job import Columns, Reading
+    from cce.data.vocabulary import Vocabulary
+    from cce.schema import Schema
 
 TEXT_BYTES = 1 << 23  # of a block
 
@@ -89,14 +93,15 @@ class RawRows:
         form = find_format(path, form, default=None if self.has_names else "tsv")
         by_columns = FORMATS[form].by_columns
         if not is_standard:
-            Input(Path(path)).check(as_lines=not by_columns)
+            Input.of(Path(path)).check(as_lines=not by_columns)
+        elif by_columns:
+            raise ValueError("standard input must be text: csv, tsv or jsonl; got 'parquet'.")
         try:
-            with _standard_input() if is_standard else Input(Path(path)).open() as stream:
-                if by_columns:
-                    with _on_disk(stream, None if is_standard else Path(path)) as file:
-                        yield from self._parquet_blocks(file)
-                else:
-                    yield from self._text_blocks(stream, form)
+            if by_columns:
+                yield from self._parquet_blocks(Path(path))
+                return
+            with nullcontext(sys.stdin.buffer) if is_standard else Input.of(Path(path)).open() as stream:
+                yield from self._text_blocks(stream, form)
         except ValueError as error:
             raise (error if str(path) in str(error) else ValueError(f"{path}: {error}")) from error
 
@@ -126,19 +131,49 @@ class RawRows:
                 yield parse_text(text, self.columns, reading)
 
 
-@contextmanager
-def _standard_input() -> Iterator[IO[bytes]]:
-    yield sys.stdin.buffer
+@dataclass(frozen=True)
+class RowEncoder:
+    """Encodes rows as `raw_rows` reads them. Unseen values have id 0; missing ones are a value like any other."""
 
+    schema: Schema
+    raw_rows: RawRows
+    vocabularies: Mapping[str, Vocabulary]
 
-@contextmanager
-def _on_disk(stream: IO[bytes], path: Path | None) -> Iterator[Path]:
-    """The path itself, or a temporary file of what a stream holds: Parquet is read from its end."""
-    if path is not None:
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "input.parquet"
-        with copy.open("wb") as file:
-            shutil.copyfileobj(stream, file)
-        yield copy
+    def batches(self, rows: Any, *, batch_size: int, form: str | None = None) -> Iterator[Batch]:
+        """The batches of rows of any kind (see `RawRows.blocks`), in order. Labels are NaN where none are read."""
+        for raw in self.raw_rows.blocks(rows, form=form):
+            batch = self.encode(raw)
+            whole, rest = divmod(len(batch), batch_size)
+            if len(batch):
+                yield from cut_batch(batch, [batch_size] * whole + ([rest] if rest else []))
+
+    def encode(self, raw: RawBlock) -> Batch:
+        """All rows of a block."""
+        columns, num_rows = self.raw_rows.columns, len(raw.lines)
+        clean = clean_columns(raw, columns, self.raw_rows.reading)
+        dense = [clean.numbers[f"dense {index}"] for index in range(len(self.schema.dense))]
+        ids, offsets = self._ids(clean.words, num_rows)
+        labels = clean.numbers.get("label", np.full(num_rows, np.nan, np.float32))
+        weights = clean.numbers.get("weight")
+        return Batch(
+            dense=torch.from_numpy(np.stack(dense, 1) if dense else np.empty((num_rows, 0), np.float32)),
+            ids=torch.from_numpy(ids),
+            labels=torch.from_numpy(labels),
+            offsets=None if offsets is None else torch.from_numpy(offsets),
+            weights=None if weights is None else torch.from_numpy(weights),
+        )
+
+    def _ids(self, words: Mapping[str, Words], num_rows: int) -> tuple[np.ndarray, np.ndarray | None]:
+        names = [feature.name for feature in self.schema.features]
+        ids = [self._ids_of(name, words[name]) for name in names]
+        if not self.schema.is_multi_hot:
+            return np.stack(ids, 1), None
+        lengths = [words[name].lengths for name in names]
+        ones = np.ones(num_rows, np.int64)
+        return join_bags([(values, ones if each is None else each) for values, each in zip(ids, lengths, strict=True)])
+
+    def _ids_of(self, name: str, words: Words) -> np.ndarray:
+        """Distinct values are looked up once; the last id is that of missing values, whose index is -1."""
+        vocabulary = self.vocabularies[name]
+        texts = as_texts(words.values, whole=vocabulary.kind == "integers")
+        return np.concatenate([vocabulary.find(texts), vocabulary.find([""])])[words.indices]

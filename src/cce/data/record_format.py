@@ -1,20 +1,26 @@
-"""How prepared rows lie on disk: one record of fixed width a row, each value in the smallest type that holds it.
+"""How a prepared data set lies on disk: records of fixed width, and a manifest of files with their checksums.
 
-A split is one memory-mapped file of records, since a shuffled batch then reads one stretch of memory a row rather than
-one a row and column (`python -m benchmarks.loader` measures both). A multi-hot feature has two files more: all its ids,
-and where each row's begin.
+A split is one memory-mapped file of records, each value in the smallest type that holds it: a shuffled batch then reads
+one stretch of memory a row rather than one a row and column (`python -m benchmarks.loader` measures both). A multi-hot
+feature has two files more: all its ids, and where each row's begin. A manifest is checked as a whole when it is read: a
+damaged one is rejected with the name of its file.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from cce.schema import Schema
 
-    from cce.schema import Schema
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 ID_TYPES = ("<u1", "<u2", "<i4", "<u4", "<i8")
 FLOAT, OFFSET = np.dtype("<f4"), np.dtype("<i8")
@@ -74,3 +80,106 @@ def map_file(path: Path, dtype: np.dtype[Any]) -> np.ndarray:
     if path.stat().st_size == 0:
         return np.empty(0, dtype)  # an empty file cannot be mapped
     return np.memmap(path, dtype, mode="r").view(np.ndarray)
+
+
+FORMAT = 2  # from 2 on, unseen and missing values have two ids
+MANIFEST = "manifest.json"
+SPLITS = ("train", "validation", "test")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a data set's folder."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} must be a data set made by `cce prepare`, got no {MANIFEST} there.")
+    try:
+        manifest = json.loads(path.read_bytes())
+    except ValueError as error:  # neither JSON nor UTF-8
+        raise ValueError(f"{path} must be JSON as `cce prepare` wrote it, and it is damaged: {error}.") from error
+    try:
+        return _checked(manifest)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} must be as `cce prepare` wrote it: {error}") from error
+
+
+def check_files(folder: Path, manifest: dict[str, Any]) -> None:
+    """Reject a data set with the name of the file if one is missing or truncated."""
+    for name, entry in manifest["files"].items():
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} is not complete: {name} is missing.")
+        size = (folder / name).stat().st_size
+        if size != entry["bytes"]:
+            raise ValueError(f"{folder / name} must have {entry['bytes']} bytes, got {size}: it was damaged.")
+
+
+def has_labels(manifest: Mapping[str, Any]) -> bool:
+    """Whether rows have labels: new rows that were prepared without have NaN."""
+    columns = manifest.get("options", {}).get("columns", {})
+    return "label" not in columns or columns["label"] is not None
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def _checked(manifest: Any) -> dict[str, Any]:
+    if not isinstance(manifest, dict):
+        raise TypeError(f"it must be an object, got {type(manifest).__name__}.")
+    if manifest.get("format") != FORMAT:
+        hint = "; data of an earlier version must be prepared again" if manifest.get("format") == 1 else ""
+        raise ValueError(f"format must be {FORMAT}, got {manifest.get('format')!r}{hint}.")
+    _part(manifest, "kind", str)
+    schema = Schema.from_dict(_part(manifest, "schema", dict))
+    splits, files = _part(manifest, "splits", dict), _part(manifest, "files", dict)
+    _check_splits(splits)
+    for name, entry in files.items():
+        _check_file(name, entry)
+    _check_sizes(schema, splits, files)
+    return manifest
+
+
+def _part(values: dict[str, Any], name: str, kind: type) -> Any:
+    if not isinstance(values.get(name), kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {values.get(name)!r}.")
+    return values[name]
+
+
+def _check_splits(splits: dict[str, Any]) -> None:
+    if not splits:
+        raise ValueError("splits must name at least one split, got none.")
+    for split, count in splits.items():
+        if split not in SPLITS:
+            raise ValueError(f"splits must be of {', '.join(SPLITS)}; got {split!r}.")
+        if type(count) is not int or count < 0:
+            raise ValueError(f"rows of split {split} must be a whole number of at least 0, got {count!r}.")
+
+
+def _check_file(name: str, entry: Any) -> None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name:
+        raise ValueError(f"files must lie within the data set's folder, got {name!r}.")
+    if not isinstance(entry, dict) or type(entry.get("bytes")) is not int or entry["bytes"] < 0:
+        raise ValueError(f"bytes of file {name} must be a whole number of at least 0, got {entry!r}.")
+    if not isinstance(entry.get("sha256"), str) or not SHA256.fullmatch(entry["sha256"]):
+        raise ValueError(f"sha256 of file {name} must have 64 hexadecimal digits, got {entry.get('sha256')!r}.")
+
+
+def _check_sizes(schema: Schema, splits: dict[str, int], files: dict[str, Any]) -> None:
+    """Every file that a reader opens is listed, with the bytes that so many rows take."""
+    wanted: dict[str, int | None] = {}
+    for split, count in splits.items():
+        wanted[rows_file(split)] = count * record_dtype(schema).itemsize
+        for index in (index for index, feature in enumerate(schema.features) if feature.multi_hot):
+            wanted[values_file(split, index)] = None  # any number of ids
+            wanted[offsets_file(split, index)] = (count + 1) * OFFSET.itemsize
+    for name, size in wanted.items():
+        if name not in files:
+            raise ValueError(f"files must list {name}, got {', '.join(files) or 'none'}.")
+        if size is not None and files[name]["bytes"] != size:
+            raise ValueError(f"bytes of file {name} must be {size} for its rows, got {files[name]['bytes']}.")

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cce.data.manifest import checksum, has_labels, read_manifest
 from cce.data.record_format import (
     OFFSET,
+    checksum,
+    has_labels,
     id_dtype,
     map_file,
     offsets_file,
+    read_manifest,
     record_dtype,
     rows_file,
     split_files,
@@ -170,7 +172,7 @@ def _vocabulary_problems(folder: Path, schema: Schema, whole: set[str], hashed: 
     """
     if importlib.util.find_spec("pyarrow") is None:
         return
-    from cce.data.prepare.vocabulary import vocabulary_file, vocabulary_size
+    from cce.data.preparation.vocabulary import vocabulary_file, vocabulary_size
 
     for index, feature in enumerate(schema.features):
         path = folder / vocabulary_file(index)

@@ -1,50 +1,37 @@
 """The vocabulary of a feature as predictions use it: the text of a value → its id, in a memory-mapped file.
 
-The file has four arrays. `hashes`: the FNV-1a hash (64 bits) of every value's UTF-8 text, sorted; `ids`: the id of each
-of them; `offsets` and `text`: the text of id `i` is `text[offsets[i - 1] : offsets[i]]`, by which a hash that was found
-is checked, so that two values with one hash do no harm. An integer is looked up by its decimal digits.
+The file (safetensors; it may lie within an archive) has four arrays. `hashes`: the FNV-1a hash (64 bits) of every
+value's UTF-8 text, sorted; `ids`: the id of each of them; `offsets` and `text`: the text of id `i` is
+`text[offsets[i - 1] : offsets[i]]`, by which a hash that was found is checked, so that two values with one hash do no
+harm. An integer is looked up by its decimal digits. The empty text is the missing value, if training rows have one.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
 
-from cce.data.tensor_file import map_arrays, save_arrays
+from cce.files import usual_permissions
+from cce.hashing import Texts, fnv1a, mix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 FORMAT, VERSION = "cce-vocabulary", "1"
 KINDS = ("words", "integers", "hashed")  # how values were written in the raw data; or ids are hashes, and none is kept
-FNV_START, FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
-HASHED = 1 << 20  # texts at a time
-FEW = 16  # texts, up to which a loop of Python is faster than numpy, a byte at a time
-
-
-class Texts(NamedTuple):
-    """Texts in UTF-8: that of index `i` is `text[offsets[i] : offsets[i + 1]]`."""
-
-    offsets: np.ndarray  # int64
-    text: np.ndarray  # uint8
-
-    @classmethod
-    def of(cls, values: Sequence[str]) -> Texts:
-        """The texts of a list."""
-        encoded = [value.encode() for value in values]
-        offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-        return cls(offsets, np.frombuffer(b"".join(encoded), np.uint8))
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The values of a feature; ids begin at 1, and 0 is "unseen or missing"."""
+    """The values of a feature; ids begin at 1, and 0 is "unseen". The empty text is a missing value."""
 
     feature: str
     kind: str
@@ -63,7 +50,7 @@ class Vocabulary:
     @classmethod
     def build(cls, feature: str, kind: str, texts: Texts) -> Vocabulary:
         """Index the texts of the ids 1, 2, …."""
-        hashes = hash_texts(texts)
+        hashes = fnv1a(texts)
         order = np.argsort(hashes, kind="stable")
         ids = (order + 1).astype(np.int32 if len(hashes) < 2**31 - 1 else np.int64)
         return cls(feature, kind, hashes[order], ids, texts)
@@ -105,8 +92,8 @@ class Vocabulary:
         """The ids of texts, int64; 0 where one is unseen."""
         texts = values if isinstance(values, Texts) else Texts.of(values)
         if self.bits is not None:
-            return hashed_ids((bytes(texts.text[a:b]) for a, b in pairwise(texts.offsets.tolist())), self.bits)
-        wanted = hash_texts(texts, self.longest)
+            return hashed_ids(texts, self.bits)
+        wanted = fnv1a(texts, self.longest)
         places = np.searchsorted(self.hashes, wanted)
         found = np.zeros(len(wanted), np.int64)
         left = np.arange(len(wanted))
@@ -121,7 +108,7 @@ class Vocabulary:
         return found
 
     def values(self, ids: Sequence[int] | np.ndarray) -> list[str | None]:
-        """The texts of ids; None for 0."""
+        """The texts of ids; None for 0, which is unseen, and the empty text for a missing value."""
         if self.bits is not None:
             raise ValueError(f"ids of {self.feature!r} are hashes: what they stand for is not kept.")
         offsets, text = self.texts
@@ -131,48 +118,9 @@ class Vocabulary:
         return [bytes(text[offsets[i - 1] : offsets[i]]).decode() if i else None for i in checked.tolist()]
 
 
-def hashed_ids(texts: Iterable[bytes], bits: int) -> np.ndarray:
-    """Ids in [1, 2**bits): a hash of each text (BLAKE2b), which is the same on every machine."""
-    words = (blake2b(text, digest_size=8).digest() for text in texts)
-    hashes = np.array([int.from_bytes(word, "little") for word in words], np.uint64)
-    return 1 + (hashes % np.uint64(2**bits - 1)).astype(np.int64)
-
-
-def hash_texts(texts: Texts, longest: int | None = None) -> np.ndarray:
-    """The FNV-1a hash of each text, 64 bits (Fowler, Noll, Vo); of its first `longest` bytes only, if given."""
-    lengths = np.minimum(np.diff(texts.offsets), np.iinfo(np.int64).max if longest is None else longest)
-    starts, pieces = texts.offsets[:-1], range(0, len(lengths), HASHED)
-    parts = [_hash(starts[i : i + HASHED], lengths[i : i + HASHED], texts.text) for i in pieces]
-    return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
-
-
-def _hash(starts: np.ndarray, lengths: np.ndarray, text: np.ndarray) -> np.ndarray:
-    """The longest texts come first, so that those with an `i`-th byte are always the first ones.
-
-    All texts take a byte at a time together; the rest of a few long ones is hashed one by one, which is faster.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    starts, sorted_lengths = starts[order], -lengths[order]
-    state = np.full(len(lengths), FNV_START)
-    num_longer, index = int(np.searchsorted(sorted_lengths, 0)), 0
-    while num_longer > FEW:
-        state[:num_longer] ^= text[starts[:num_longer] + index]
-        state[:num_longer] *= FNV_PRIME
-        index += 1
-        num_longer = int(np.searchsorted(sorted_lengths, -index))
-    for row in range(num_longer):
-        rest = text[starts[row] + index : starts[row] - sorted_lengths[row]].tobytes()
-        state[row] = _hash_bytes(int(state[row]), rest)
-    hashes = np.empty_like(state)
-    hashes[order] = state
-    return hashes
-
-
-def _hash_bytes(state: int, text: bytes) -> int:
-    prime = int(FNV_PRIME)
-    for byte in text:
-        state = (state ^ byte) * prime & 0xFFFFFFFFFFFFFFFF
-    return state
+def hashed_ids(texts: Texts, bits: int) -> np.ndarray:
+    """Ids in [1, 2**bits): the 64-bit hash of each text (`cce.hash_ids`), modulo their number."""
+    return 1 + (mix(fnv1a(texts)) % np.uint64(2**bits - 1)).astype(np.int64)
 
 
 def _equal(first: Texts, at: np.ndarray, second: Texts, there: np.ndarray) -> np.ndarray:
@@ -186,3 +134,41 @@ def _equal(first: Texts, at: np.ndarray, second: Texts, there: np.ndarray) -> np
     wrong = first.text[starts[pairs] + within] != second.text[others[pairs] + within]
     same[pairs[wrong]] = False
     return same
+
+
+MAX_HEADER = 100_000_000  # bytes; the limit of the format
+METADATA = "__metadata__"
+DTYPES = {"U8": "<u1", "I32": "<i4", "I64": "<i8", "U64": "<u8", "F32": "<f4"}
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+    """Write a file of arrays."""
+    try:
+        with usual_permissions(path):
+            save_file(dict(arrays), path, dict(metadata))
+    except (OSError, SafetensorError) as error:
+        raise OSError(f"{path} could not be written: {error}.") from error
+
+
+def map_arrays(path: Path, start: int = 0) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays of a file, read when they are accessed, and its metadata; `start` is where it lies within `path`."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            length = int.from_bytes(file.read(8), "little")
+            if length > MAX_HEADER:
+                raise ValueError(f"a header of {length} bytes")
+            header = json.loads(file.read(length))
+        metadata = header.pop(METADATA, {})
+        return {name: _map_array(path, start + 8 + length, entry) for name, entry in header.items()}, metadata
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} must be a whole safetensors file, and it is damaged: {error}.") from error
+
+
+def _map_array(path: Path, start: int, entry: dict[str, Any]) -> np.ndarray:
+    dtype, shape, (first, last) = np.dtype(DTYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
+    if last - first != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{last - first} bytes for an array of shape {shape}")
+    if first == last:
+        return np.empty(shape, dtype)  # nothing cannot be mapped
+    return np.memmap(path, dtype, "r", start + first, shape).view(np.ndarray)

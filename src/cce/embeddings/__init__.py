@@ -2,15 +2,25 @@
 
 from cce.embeddings.bag import EmbeddingBag
 from cce.embeddings.base import MAX_IDS, Embedding, check_budget
-from cce.embeddings.cce import CCEEmbedding, Compact
+from cce.embeddings.cce import CCEEmbedding
 from cce.embeddings.ce_concat import CompositionalConcatEmbedding
 from cce.embeddings.ce_mult import CompositionalProductEmbedding
 from cce.embeddings.ce_sum import CompositionalSumEmbedding
-from cce.embeddings.cluster_pool import cluster_all, naming, stage_all
-from cce.embeddings.cluster_step import ClusterStep, Learned, Quantized
-from cce.embeddings.clusterable import Clusterable, ClusterEvent, RowTransfer, StagedClustering, check_plain_parameters
+from cce.embeddings.cluster_step import Learned
+from cce.embeddings.clusterable import (
+    Clusterable,
+    ClusterEvent,
+    RowTransfer,
+    StagedClustering,
+    check_plain_parameters,
+    cluster_all,
+    naming,
+    stage_all,
+)
 from cce.embeddings.clustered import ClusteredEmbedding, CodebookShape
 from cce.embeddings.colliding import CollidingEmbedding
+from cce.embeddings.compact_form import Codebooks, Compact, TrainedRows
+from cce.embeddings.compositional import piece_shape
 from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.finalizable import Finalizable
 from cce.embeddings.full import FullEmbedding
@@ -24,13 +34,12 @@ from cce.embeddings.initialization import (
     output_variance,
     projection_,
 )
-from cce.embeddings.int8_rows import Int8Rows, Pending
+from cce.embeddings.int8_rows import Int8Rows
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.options import rules, whole
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
-from cce.embeddings.quantization_aware import QuantizationAwareEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.registry import (
     METHODS,
@@ -41,7 +50,8 @@ from cce.embeddings.registry import (
 )
 from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.rounding import HEADROOM
-from cce.embeddings.row_lookup import RowTables, merge_pending
+from cce.embeddings.row_gradients import Pending, merge_pending
+from cce.embeddings.row_lookup import RowTables
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import TableRequest
 from cce.embeddings.tensor_train import TensorTrainEmbedding
@@ -54,10 +64,10 @@ __all__ = [
     "METHODS",
     "CCEEmbedding",
     "ClusterEvent",
-    "ClusterStep",
     "Clusterable",
     "ClusteredEmbedding",
     "CodebookShape",
+    "Codebooks",
     "CollidingEmbedding",
     "Compact",
     "CompositionalConcatEmbedding",
@@ -77,8 +87,6 @@ __all__ = [
     "MixedDimensionEmbedding",
     "Pending",
     "ProductQuantizedEmbedding",
-    "QuantizationAwareEmbedding",
-    "Quantized",
     "QuantizedEmbedding",
     "RandomEmbedding",
     "RobeEmbedding",
@@ -90,6 +98,7 @@ __all__ = [
     "TableRequest",
     "TensorTrainEmbedding",
     "TracedWhole",
+    "TrainedRows",
     "TrainingDefaults",
     "check_budget",
     "check_placement",
@@ -105,6 +114,7 @@ __all__ = [
     "normal_",
     "output_variance",
     "paper_schedule",
+    "piece_shape",
     "projection_",
     "register_method",
     "rules",

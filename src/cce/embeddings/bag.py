@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_choice, check_flag, check_range, check_type
+from cce.embeddings.finalizable import Finalizable
 from cce.embeddings.initialization import check_placement
+from cce.embeddings.row_lookup import sum_bags
 from cce.embeddings.tracing import TracedWhole, is_symbolic
 
 if TYPE_CHECKING:
@@ -96,8 +98,11 @@ class EmbeddingBag(TracedWhole):
         """The same with weights of any dtype, in which they take part in the sums."""
         bag, num_bags = self._bags(ids, offsets)  # which bag each id is in
         flat = ids.reshape(-1)
-        vectors = self.table(flat)  # composed: (n, embedding_dim)
         unpadded = torch.ones_like(flat, dtype=torch.bool) if self.padding_idx is None else flat != self.padding_idx
+        summed = self._sum_rows(ids, offsets, weights)
+        if summed is not None:
+            return summed / _counts(summed, bag, unpadded, num_bags)[: len(summed)] if self.mode == "mean" else summed
+        vectors = self.table(flat)  # composed: (n, embedding_dim)
         if self.mode == "max":
             pooled = _pool_max(vectors, bag, unpadded, num_bags)
         else:
@@ -113,9 +118,21 @@ class EmbeddingBag(TracedWhole):
         terms = torch.where(unpadded.unsqueeze(-1), terms, 0)
         pooled = terms.new_zeros(num_bags, self.embedding_dim).index_add(0, bag, terms)
         if self.mode == "mean":
-            counts = terms.new_zeros(num_bags).index_add(0, bag, unpadded.to(wide))
-            pooled = pooled / counts.clamp(min=1).unsqueeze(-1)
+            pooled = pooled / _counts(terms, bag, unpadded, num_bags)
         return pooled.to(vectors.dtype)
+
+    def _sum_rows(self, ids: Tensor, offsets: Tensor | None, weights: Tensor | None) -> Tensor | None:
+        """Sums of bags of a table that trains as int8 rows, in one call; None if there is none for it."""
+        if self.mode == "max" or not isinstance(self.table, Finalizable) or self.table.is_final:
+            return None
+        if offsets is None:
+            ends = torch.arange(ids.shape[0] + 1) * ids.shape[1]
+        elif self.include_last_offset:
+            ends = offsets.long()
+        else:
+            ends = torch.cat([offsets.long(), offsets.new_tensor([len(ids)], dtype=torch.int64)])
+        own = None if weights is None else weights.reshape(-1)
+        return sum_bags(self.table, ids.reshape(-1), ends, own, self.padding_idx)
 
     def _bags(self, ids: Tensor, offsets: Tensor | None) -> tuple[Tensor, int]:
         if ids.dim() == 2:
@@ -156,6 +173,12 @@ class EmbeddingBag(TracedWhole):
     def extra_repr(self) -> str:
         """What `print` shows."""
         return f"mode={self.mode!r}"
+
+
+def _counts(like: Tensor, bag: Tensor, unpadded: Tensor, num_bags: int) -> Tensor:
+    """How many ids are in each bag, at least 1: `(num_bags, 1)`."""
+    counts = like.new_zeros(num_bags).index_add(0, bag, unpadded.to(like.dtype))
+    return counts.clamp(min=1).unsqueeze(-1)
 
 
 def _pool_max(vectors: Tensor, bag: Tensor, unpadded: Tensor, num_bags: int) -> Tensor:

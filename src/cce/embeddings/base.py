@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from cce.arguments import RemembersArguments
+from cce.arguments import RemembersArguments, arguments_of
 from cce.checks import check_flag, check_range, check_start_scale, check_type
 from cce.embeddings.initialization import StartScale, start_variance
 from cce.embeddings.sizing import most_within
@@ -266,7 +266,7 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
 
     @classmethod
     def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
-        """What a training run does with its tables unless it is told; `preset` is "tuned" or "paper"."""
+        """What a training run does with its tables by default; `preset` is "tuned" or "paper"."""
         del preset
         return TrainingDefaults()
 
@@ -314,7 +314,7 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         parts = [f"{self.num_embeddings}, {self.embedding_dim}, num_params={self.num_params}"]
         if self.padding_idx is not None:
             parts.append(f"padding_idx={self.padding_idx}")
-        if self.start_scale != "uniform":
+        if "start_scale" in arguments_of(self):
             parts.append(f"start_scale={self.start_scale!r}")
         return ", ".join(parts)
 

@@ -7,14 +7,15 @@ keeps a pointer for each row and column. Product quantisation: Jégou, Douze and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from cce.clustering import ClusterSettings, ProductQuantizer, Sample, draw_sample, encode_all
 from cce.embeddings.base import check_budget, check_weight
+from cce.embeddings.compact_form import Compact, PointedRows, RowPointers, TrainedRows
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.finalizable import Finalizable
 from cce.embeddings.int8_rows import MOST_COUNTED, Int8Rows
@@ -23,114 +24,21 @@ from cce.embeddings.options import choice, optional, rules, whole
 from cce.embeddings.row_lookup import RowTables
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.training_defaults import TrainingDefaults
-from cce.indexing import IndexModule, PointerStore, RowMap, RowSource, Slot, SlotKind, blocks, common_generator
+from cce.indexing import PointerStore, RowMap, blocks, common_generator
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from cce.embeddings.compact_form import Codebooks
     from cce.embeddings.initialization import StartScale
+    from cce.indexing import RowSource
     from cce.kernels import Layout
 
-NUM_COLUMNS, NUM_ROWS = 4, 256  # of the codebooks: a byte for each column and id
-SETTINGS = ClusterSettings(tol=1e-3, weighted=True)
-FITTED_AT_A_TIME = 1 << 14  # ids
+NUM_ROWS = 256  # of a codebook, unless another number is chosen: a byte for each column and id
+MOST_ROWS = 1 << 16
+GIVEN_AT_A_TIME = 1 << 18  # ids that get rows: about 150 bytes each are held meanwhile
 Unseen = Literal["neutral", "trained"]
-
-
-class RowPointers(IndexModule):
-    """Pointers of rows, in the order of rows; none while a table trains as int8 rows."""
-
-    index_state: ClassVar[tuple[str, ...]] = ()  # the store saves itself
-
-    def __init__(self, num_columns: int, *, is_meta: bool = False) -> None:
-        super().__init__()
-        self.store = PointerStore(0, num_columns, 1, is_meta=is_meta)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the pointers."""
-        return self.store.nbytes
-
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:  # noqa: FBT001
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        sizes = [self.store.num_ids, self.store.num_columns, self.store.num_rows]
-        destination[prefix + "words"] = self.store.words
-        destination[prefix + "sizes"] = torch.tensor(sizes, dtype=torch.int64, device=self.store.words.device)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
-        self.store.set_meta(fn(torch.empty(0, device=self.store.words.device)).is_meta)
-        return super()._apply(fn, recurse)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        found = {name: state_dict.pop(prefix + name, None) for name in ("words", "sizes")}
-        super()._load_from_state_dict(state_dict, prefix, *args)
-        _, _, missing_keys, _, error_msgs = args
-        missing_keys += [prefix + name for name, tensor in found.items() if tensor is None]
-        if any(tensor is None for tensor in found.values()):
-            return
-        store = PointerStore(*found["sizes"].tolist())
-        if store.words.shape != found["words"].shape or store.words.dtype != found["words"].dtype:
-            shape = tuple(found["words"].shape)
-            error_msgs.append(f"words mismatch for {prefix}words: {shape} do not fit their sizes.")
-            return
-        store.words.copy_(found["words"])
-        self.store = store
-
-
-@dataclass(frozen=True)
-class PointedRows(RowSource):
-    """Rows that the pointers of an id's row name, each in the table of its column."""
-
-    store: PointerStore
-
-    @property
-    def slots(self) -> Sequence[int]:  # type: ignore[override]
-        """One for each column."""
-        return range(self.store.num_columns)
-
-    def rows(self, ids: Tensor) -> Tensor:
-        """Each column's row, in its table; `ids` are rows of the table, counted from 0."""
-        return self.store.read(ids) + torch.arange(self.store.num_columns, device=ids.device) * self.store.num_rows
-
-    def describe(self) -> list[Slot]:
-        """One slot for each column."""
-        bits, num_columns = self.store.bits, self.store.num_columns
-        return [
-            Slot(
-                SlotKind.LEARNED,
-                column * self.store.num_rows,
-                self.store.num_rows,
-                column,
-                self.store.words,
-                num_learned=self.store.num_ids,
-                bits=bits,
-                first_bit=column * bits,
-                stride=num_columns * bits,
-            )
-            for column in self.slots
-        ]
-
-
-@dataclass(frozen=True)
-class Compact:
-    """The compact form of a table, before it takes effect."""
-
-    codebooks: Tensor  # (num_columns, num_rows, width)
-    store: PointerStore
-    distortion: float  # mean squared error of a value, weighted by how often ids occurred
-
-    def state(self) -> dict[str, Any]:
-        """Plain values and tensors, to send to another process."""
-        sizes = [self.store.num_ids, self.store.num_columns, self.store.num_rows]
-        return {"codebooks": self.codebooks, "words": self.store.words, "sizes": sizes, "distortion": self.distortion}
-
-    @classmethod
-    def of(cls, state: Mapping[str, Any]) -> Compact:
-        """What was sent."""
-        store = PointerStore(*state["sizes"])
-        store.words.copy_(state["words"])
-        return cls(state["codebooks"], store, state["distortion"])
 
 
 class CCEEmbedding(LinearEmbedding, Finalizable):
@@ -138,7 +46,8 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
     Ids come in any order. Those that have no row yet, or never get one, have the zero vector, in both forms.
 
-    num_rows, num_columns: of the codebooks that `finalize` makes; 4 columns of 256 rows take 4 bytes an id.
+    num_rows, num_columns: of the codebooks that `finalize` makes, if they are to be chosen beforehand. `cce.finalize`
+        chooses them after training; without it, 4 columns of 256 rows take 4 bytes an id.
     min_count: occurrences in training after which an id has a row; 1: from the first on.
     counts: `(num_embeddings,)`, how often each id occurs in training, if it is known: ids that occur `min_count` times
         have rows from the start, and no others get any.
@@ -150,7 +59,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
     method = "cce"
     option_checks = rules(
-        num_rows=whole(1, 1 << 16),
+        num_rows=optional(whole(1, MOST_ROWS + 1)),
         num_columns=optional(whole(1)),
         min_count=whole(1, MOST_COUNTED + 1),
         unseen=choice("neutral", "trained"),
@@ -161,9 +70,9 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         num_embeddings: int,
         embedding_dim: int,
         *,
-        num_rows: int = NUM_ROWS,
+        num_rows: int | None = None,
         num_columns: int | None = None,
-        min_count: int = 2,
+        min_count: int = 1,
         counts: Tensor | None = None,
         unseen: Unseen = "neutral",
         padding_idx: int | None = None,
@@ -175,8 +84,9 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
         self.check_options(num_rows=num_rows, num_columns=num_columns, min_count=min_count, unseen=unseen)
+        self.is_sized = num_rows is not None or num_columns is not None  # before training
         self.num_columns, self.width = piece_shape(embedding_dim, num_columns)
-        self.num_rows = num_rows
+        self.num_rows = num_rows or NUM_ROWS
         self.rows = Int8Rows(
             num_embeddings,
             embedding_dim,
@@ -252,9 +162,10 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         """Give rows to ids that occur `min_count` times in training, and to no others from here on."""
         if counts.shape != (self.num_embeddings,):
             raise ValueError(f"counts must have shape ({self.num_embeddings},), got {tuple(counts.shape)}.")
-        often = counts >= self.rows.min_count
-        ids = often.nonzero().squeeze(1).to(self.rows.records.device)
-        self.rows.give_rows(ids[self.rows.find(ids).to(ids.device) == 0])
+        for block in blocks(self.num_embeddings, GIVEN_AT_A_TIME):
+            often = block[(counts[block.to(counts.device)] >= self.rows.min_count).to(block.device)]
+            ids = often.to(self.rows.records.device)
+            self.rows.give_rows(ids[self.rows.find_plain(ids) == 0])
         self.rows.close()
 
     @torch.no_grad()
@@ -266,33 +177,25 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
     # -- the compact form ----------------------------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> Compact:
-        """Compute the compact form of the rows as they are; `become` lets the table have it."""
-        rows = self.rows
-        rows.compact()
-        if rows.num_rows == 1:
-            raise ValueError(f"{rows.name} must have rows to be finalized, got none: no id occurred often enough.")
-        first = 0 if rows.trains_unseen else 1  # row 0 is clustered as well, if it was trained
-        weights = self._occurrences(counts)[first:].clamp(min=1)
-        num_rows = rows.num_rows - first
-        quantizer = ProductQuantizer(self.num_columns, self.num_rows, SETTINGS)
+    def trained_rows(self, counts: Tensor | None = None) -> TrainedRows:
+        """The rows as they are, to be clustered; `counts` of ids take the place of their own."""
+        self.rows.compact()
+        return TrainedRows(self.rows, None if counts is None else self._occurrences(counts))
 
-        def source(at: Tensor) -> Tensor:
-            return rows.codes[at.to(rows.records.device) + first].float() * rows.scale
+    def encode(self, rows: TrainedRows, codebooks: Codebooks) -> Compact:
+        """The compact form with these codebooks; `become` lets the table have it."""
+        compact = rows.encode(codebooks)
+        return replace(compact, store=self._share_row_0(compact.store)) if self.rows.trains_unseen else compact
 
-        drawn, sampled = draw_sample(num_rows, self.num_rows, SETTINGS, counts=weights, generator=generator)
-        quantizer.fit(Sample(source, drawn, self.embedding_dim, sampled), generator)
-        store = encode_all(quantizer, source, num_rows, self.embedding_dim)
-        distortion = _distortion(quantizer.codebooks, store, source, weights)
-        return Compact(quantizer.codebooks, self._share_row_0(store) if first == 0 else store, distortion)
-
-    def _occurrences(self, counts: Tensor | None) -> Tensor:
-        """How often the id of each row occurred, row 0 included: by `counts` of ids, or as rows have counted."""
-        if counts is None:
-            return self.rows.occurrences().cpu()
-        own = counts[torch.cat(list(self.row_map.ids())).to(counts.device)]
-        return torch.cat([(counts.sum() - own.sum()).view(1), own]).cpu()
+    def _occurrences(self, counts: Tensor) -> Tensor:
+        """How often the id of each row occurred, row 0 included, by `counts` of ids."""
+        found = torch.zeros(self.rows.num_rows)
+        first = 1
+        for ids in self.row_map.ids():
+            found[first : first + len(ids)] = counts[ids.to(counts.device)]
+            first += len(ids)
+        found[0] = float(counts.sum()) - float(found.sum(dtype=torch.float64))
+        return found
 
     def _share_row_0(self, store: PointerStore) -> PointerStore:
         """Pointers of all ids, by those of rows: ids without a row have the pointers of row 0."""
@@ -301,41 +204,74 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             shared.write(int(ids[0]), store.read(self.row_map(ids.to(self.row_map.bits.device)).cpu()))
         return shared
 
-    def resize(self, *, num_columns: int | None = None, num_rows: int | None = None) -> None:
-        """Choose other codebooks for the compact form, which the table must not have yet."""
-        self.check_options(num_columns=num_columns, num_rows=self.num_rows if num_rows is None else num_rows)
-        if self.is_final:
-            raise ValueError("a table must train as int8 rows to be resized, got one that is final.")
-        self.num_rows = self.num_rows if num_rows is None else num_rows
-        if num_columns is not None:
-            self.num_columns, self.width = piece_shape(self.embedding_dim, num_columns)
-            self.pointers = RowPointers(self.num_columns)
-            self.codebook.data = self.codebook.new_empty(0, self.width)
-
     @torch.no_grad()
     def become(self, compact: Compact) -> None:
         """Have the compact form, whole or not at all."""
         with uninterrupted():
-            self.pointers.store = compact.store
-            self.codebook.data = compact.codebooks.flatten(0, 1).to(self.anchor)
+            self._take(compact)
             self._train_form()
             self.rows.release()
             if self.rows.trains_unseen:
                 self.row_map.fill()
 
+    @contextmanager
+    def trying(self, compact: Compact) -> Iterator[None]:
+        """Have the compact form inside the block, and the rows as they were after it."""
+        shape, store, codebook, row_map = (
+            (self.num_columns, self.num_rows),
+            self.pointers.store,
+            self.codebook.data,
+            self.row_map,
+        )
+        with uninterrupted():
+            self._take(compact)
+            self.rows.live.is_final = True  # for collections, which look int8 rows up together
+            if self.rows.trains_unseen:
+                self.rows.map = RowMap(self.num_embeddings, device=row_map.bits.device)
+                self.rows.map.fill()
+        try:
+            yield
+        finally:
+            with uninterrupted():
+                self.pointers.store, self.codebook.data, self.rows.map = store, codebook, row_map
+                self.num_columns, self.num_rows = shape
+                self.width = self.embedding_dim // self.num_columns
+                self.rows.live.is_final = False
+                self.rows.has_moved()
+
+    def _take(self, compact: Compact) -> None:
+        self.num_columns, self.num_rows, self.width = compact.codebooks.shape
+        self.pointers.store = compact.store
+        self.codebook.data = compact.codebooks.flatten(0, 1).to(self.anchor)
+
     def _train_form(self) -> None:
         """Let gradients go to what the table is made of now, if it is trained at all."""
+        self.rows.live.is_final = self.is_final
         is_trained = self.anchor.requires_grad or self.codebook.requires_grad
         trained, other = (self.codebook, self.anchor) if self.is_final else (self.anchor, self.codebook)
         trained.requires_grad_(is_trained)
         other.requires_grad_(False)  # noqa: FBT003
         trained.grad = other.grad = None
 
-    def finalize(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> float:
-        """Turn int8 rows into pointers and codebooks; the mean squared error of a value, weighted by occurrences."""
+    @torch.no_grad()
+    def finalize(
+        self,
+        *,
+        num_columns: int | None = None,
+        num_rows: int | None = None,
+        counts: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> float:
+        """Turn int8 rows into pointers and codebooks of this size; the weighted mean squared error of a value.
+
+        num_columns, num_rows: by default those of the table. `cce.finalize` chooses them.
+        """
         if self.is_final:
             return 0.0
-        compact = self.stage(counts=counts, generator=generator)
+        self.check_options(num_columns=num_columns, num_rows=num_rows)
+        columns, _ = piece_shape(self.embedding_dim, num_columns or self.num_columns)
+        rows = self.trained_rows(counts)
+        compact = self.encode(rows, rows.fit(columns, num_rows or self.num_rows, generator))
         self.become(compact)
         return compact.distortion
 
@@ -360,8 +296,9 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
         """The compact form, if all ids have rows."""
         num_columns, width = piece_shape(embedding_dim, arguments["num_columns"])
-        pointers = num_embeddings, num_columns, arguments["num_rows"]
-        codebook = {"codebook": (num_columns * arguments["num_rows"], width)}
+        num_rows = arguments["num_rows"] or NUM_ROWS
+        pointers = num_embeddings, num_columns, num_rows
+        codebook = {"codebook": (num_columns * num_rows, width)}
         return Shapes(codebook, pointers=pointers, num_mapped=num_embeddings)
 
     @classmethod
@@ -375,9 +312,9 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
     @classmethod
     def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
-        """Rows for ids that occur twice; pointers after training."""
+        """A row for each id that occurs in training; pointers after it."""
         del preset
-        return TrainingDefaults(num_rows=NUM_ROWS, min_count=2, trains_as_rows=True, refits=5)
+        return TrainingDefaults(num_rows=NUM_ROWS, min_count=1, trains_as_rows=True, refits=5)
 
     # -- copies and devices --------------------------------------------------------------------------------------------
 
@@ -447,16 +384,4 @@ def _draw_key(generator: torch.Generator | None) -> int:
 
 
 def _settle(anchor: Tensor) -> None:
-    anchor.int8_rows.settle(anchor)  # type: ignore[attr-defined]
-
-
-def _distortion(codebooks: Tensor, store: PointerStore, source: Any, weights: Tensor) -> float:
-    """The mean squared error of a value, weighted by how often ids occurred."""
-    total = 0.0
-    columns = torch.arange(store.num_columns)
-    for first in range(0, store.num_ids, FITTED_AT_A_TIME):
-        at = torch.arange(first, min(first + FITTED_AT_A_TIME, store.num_ids))
-        found = codebooks.cpu()[columns, store.read(at)].flatten(1)
-        errors = (source(at).cpu() - found).square().mean(1).double()
-        total += float((errors * weights[at]).sum())
-    return total / max(1.0, float(weights.sum()))
+    anchor.int8_rows.live.settle(anchor)  # type: ignore[attr-defined]

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.embeddings.compositional import Split, make_split, size_split, split_check, split_rows, split_shapes
-from cce.embeddings.initialization import StartScale, new_parameter, normal_, output_variance, scale_factor
-from cce.embeddings.linear import RowEmbedding
-from cce.embeddings.options import rules, whole
+from cce.embeddings.compositional import CompositionalEmbedding, Split
+from cce.embeddings.initialization import StartScale, normal_, output_variance, scale_factor
 from cce.kernels import Layout
 
 if TYPE_CHECKING:
@@ -19,14 +17,11 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from cce.embeddings.shapes import Shapes
 
-
-class CompositionalProductEmbedding(RowEmbedding):
+class CompositionalProductEmbedding(CompositionalEmbedding):
     """`T[x] = M_1[h_1(x)] ⊙ … ⊙ M_t[h_t(x)]` with `num_tables` tables of full width."""
 
     method = "ce-mult"
-    option_checks = rules(num_rows=whole(1), num_tables=whole(1), split=split_check)
 
     def __init__(
         self,
@@ -44,29 +39,24 @@ class CompositionalProductEmbedding(RowEmbedding):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
-        self.check_options(num_rows=num_rows, num_tables=num_tables, split=split)
-        self.split = make_split(split, num_embeddings, num_tables=num_tables, num_rows=num_rows)
-        shape = sum(self.split.rows_per_column), embedding_dim
-        self.codebook = new_parameter(shape, device=device, dtype=dtype)
-        self.reset_parameters(generator)
+        options = {"num_rows": num_rows, "num_tables": num_tables, "split": split}
+        self.make_tables(options, generator, device, dtype)
 
     def init_parameters(self, generator: torch.Generator | None) -> None:
         """Variances of independent factors multiply; the first table carries the scale."""
-        first_rows, *others = self.split.rows_per_column
-        variance = output_variance(self.embedding_dim) ** (1 / (1 + len(others)))
+        variance = output_variance(self.embedding_dim) ** (1 / self.num_tables)
         normal_(self.codebook, variance=variance, generator=generator)
-        scale_factor(self.codebook[:first_rows], self.start_variance, self.embedding_dim)
+        first_table = self.codebook[: self.split.rows_per_column[0]]
+        scale_factor(first_table, self.start_variance, self.embedding_dim)
 
     def embed(self, ids: Tensor) -> Tensor:
         """The product of one row of each table."""
-        factors = self.look_up(ids)
-        return factors.view(-1, len(self.split.rows_per_column), self.embedding_dim).prod(dim=1)
+        return self.look_up(ids).view(-1, self.num_tables, self.embedding_dim).prod(dim=1)
 
     def layout(self) -> Layout:
         """All factors side by side."""
-        num_tables, num_rows = len(self.split.rows_per_column), len(self.codebook)
-        sources = (split_rows(self.split),)
-        return Layout(self.num_embeddings, num_tables, 1, self.embedding_dim, num_rows, sources, self.padding_idx)
+        size, num_rows, sources = self.embedding_dim, len(self.codebook), (self.split_rows(),)
+        return Layout(self.num_embeddings, self.num_tables, 1, size, num_rows, sources, self.padding_idx)
 
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Not supported: the nearest product of shared rows is a hard problem."""
@@ -74,20 +64,6 @@ class CompositionalProductEmbedding(RowEmbedding):
         raise ValueError("method 'ce-mult' cannot start from a trained table; ce-sum and ce-concat can.")
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
-        """The rows of all tables, and their hash functions."""
-        return split_shapes(arguments, num_embeddings, num_tables=arguments["num_tables"], width=embedding_dim)
-
-    @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Equal tables for hashing; for quotient–remainder, the remainder's table takes what is left."""
-        return size_split(
-            cls.method,
-            options["split"],
-            num_embeddings,
-            num_tables=options["num_tables"],
-            width=embedding_dim,
-            num_params=num_params,
-        )
+    def pieces(cls, embedding_dim: int, options: Mapping[str, Any]) -> tuple[int, int]:
+        """Tables of full width."""
+        return options["num_tables"], embedding_dim

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cce.embeddings.compositional import Split, make_split, size_split, split_check, split_rows, split_shapes
-from cce.embeddings.initialization import StartScale, new_parameter, normal_
+from cce.embeddings.compositional import CompositionalEmbedding, Split
+from cce.embeddings.initialization import StartScale, normal_
 from cce.embeddings.linear import RandomEmbedding
-from cce.embeddings.options import rules, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
 
-    from cce.embeddings.shapes import Shapes
     from cce.indexing import RowSource
 
 
-class CompositionalSumEmbedding(RandomEmbedding):
+class CompositionalSumEmbedding(CompositionalEmbedding, RandomEmbedding):
     """`T[x] = M_1[h_1(x)] + … + M_t[h_t(x)]` with `num_tables` tables of full width."""
 
     method = "ce-sum"
-    option_checks = rules(num_rows=whole(1), num_tables=whole(1), split=split_check)
 
     def __init__(
         self,
@@ -43,36 +40,18 @@ class CompositionalSumEmbedding(RandomEmbedding):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
-        self.check_options(num_rows=num_rows, num_tables=num_tables, split=split)
-        self.split = make_split(split, num_embeddings, num_tables=num_tables, num_rows=num_rows)
-        shape = sum(self.split.rows_per_column), embedding_dim
-        self.codebook = new_parameter(shape, device=device, dtype=dtype)
-        self.reset_parameters(generator)
+        options = {"num_rows": num_rows, "num_tables": num_tables, "split": split}
+        self.make_tables(options, generator, device, dtype)
 
     def init_parameters(self, generator: torch.Generator | None) -> None:
         """Variances of independent terms add up."""
-        variance = self.start_variance / len(self.split.rows_per_column)
-        normal_(self.codebook, variance=variance, generator=generator)
+        normal_(self.codebook, variance=self.start_variance / self.num_tables, generator=generator)
 
     def sources(self) -> tuple[int, int, list[RowSource]]:
         """One row of each table, all in one column."""
-        return 1, len(self.split.rows_per_column), [split_rows(self.split)]
+        return 1, self.num_tables, [self.split_rows()]
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
-        """The rows of all tables, and their hash functions."""
-        return split_shapes(arguments, num_embeddings, num_tables=arguments["num_tables"], width=embedding_dim)
-
-    @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Equal tables for hashing; for quotient–remainder, the remainder's table takes what is left."""
-        return size_split(
-            cls.method,
-            options["split"],
-            num_embeddings,
-            num_tables=options["num_tables"],
-            width=embedding_dim,
-            num_params=num_params,
-        )
+    def pieces(cls, embedding_dim: int, options: Mapping[str, Any]) -> tuple[int, int]:
+        """Tables of full width."""
+        return options["num_tables"], embedding_dim

@@ -8,7 +8,7 @@ for the sample and then block by block.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,22 +31,11 @@ from cce.indexing import MultiplyShift, PointerStore, common_generator, stack_ro
 from cce.kernels import gather_sum
 
 if TYPE_CHECKING:
-    from cce.clustering import ClusterSettings
     from cce.embeddings.clustered import ClusteredEmbedding
 
 MAX_COUNTED = 1 << 22  # values of sampled vectors whose ids are counted: which rows took them from which
 COMPARED_PER_ROW = 16  # of those, ids for each row of a table on which change is measured
 COMPARED = 1 << 12  # at least
-
-
-@dataclass(frozen=True)
-class Quantized:
-    """Vectors of ids as rows of codebooks."""
-
-    sampled: Tensor  # ids of the sample that codebooks were fitted to, in order
-    codebooks: Tensor  # (num_columns, num_rows, width)
-    pointers: PointerStore  # of all learned ids
-    inertias: tuple[float, ...]  # of each column
 
 
 @dataclass(frozen=True)
@@ -66,127 +55,99 @@ class Learned:
         return gather_sum(self.tables.flatten(0, 2), stacked)
 
 
-class ClusterStep:
-    """Algorithm 3, "Cluster", for one table: its vectors come from `source`, which is the table itself or another.
-
-    A subclass may find codebooks and pointers in another way, in `quantize`.
-    """
-
-    def __init__(
-        self,
-        table: ClusteredEmbedding,
-        source: Source,
-        generator: torch.Generator | None,
-        *,
-        settings: ClusterSettings | None = None,
-    ) -> None:
-        self.table = table
-        self.settings = table.settings if settings is None else settings
-        self.source = source
-        self.generator = common_generator(generator)
-        self.timer = StepTimer()
-
-    @torch.no_grad()
-    def stage(self, counts: Tensor | None) -> StagedClustering:
-        """All steps but the swap."""
-        with clean_interrupts():
-            quantized = self.learn(counts)
-        with self.timer("helpers"):
-            learned = self._start_helpers(quantized)
-        with self.timer("measure"):
-            ids = quantized.sampled
-            counted = ids[:: 1 + len(ids) * self.table.embedding_dim // MAX_COUNTED]
-            event = self._event(learned, quantized.inertias, self._before(counted), self._after(learned, counted))
-        with self.timer("stage"):
-            pointers = self.table.assignments.stage(learned.pointers)
-
-        def apply() -> None:
-            with self.timer("swap"):
-                self.table.swap(learned, pointers)
-
-        return StagedClustering(event, apply)
-
-    def learn(self, counts: Tensor | None) -> Quantized:
-        """Codebooks and pointers."""
-        return self.quantize(counts)
-
-    def quantize(self, counts: Tensor | None) -> Quantized:
-        """Codebooks from a sample of the vectors, and the pointers of all ids; the table stays as it is."""
-        table, num_learned = self.table, self.table.assignments.num_learned
-        quantizer, settings = table.quantizer(self.settings), self.settings
-        with self.timer("sample"):
-            ids, weights = draw_sample(
-                num_learned, quantizer.num_rows, settings, counts=counts, generator=self.generator
-            )
-        with self.timer("fit"):
-            quantizer.fit(Sample(self.source, ids, table.embedding_dim, weights), self.generator)
-        with self.timer("assign"):
-            pointers = encode_all(quantizer, self.source, num_learned, table.embedding_dim)
-        return Quantized(ids, quantizer.codebooks, pointers, quantizer.inertias)
-
-    def _start_helpers(self, quantized: Quantized) -> Learned:
-        """New hash functions for the helpers, and their rows at zero unless the table starts them elsewhere."""
-        table, shape = self.table, self.table.next_shape
-        helper = MultiplyShift(
-            shape.num_columns * (shape.num_tables - 1), shape.num_rows, generator=self.generator, device="cpu"
-        )
-        tables = quantized.codebooks.unsqueeze(1)  # (num_columns, 1, num_rows, width)
-        tables = functional.pad(tables, (0, 0, 0, 0, 0, shape.num_tables - 1)).to(table.codebook)
-        learned = Learned(quantized.pointers, helper.to(tables.device), tables)
-        table.start_helpers(learned, self.source)
-        return learned
-
-    def _before(self, ids: Tensor) -> Snapshot:
-        table, device = self.table, self.table.codebook.device
-        compared = ids[:: self._step_between(ids)]
-        vectors = vectors_of(lambda piece: table.embed(piece.to(device)), compared, table.embedding_dim)
-        return Snapshot(table.assignments(ids.to(device)).cpu(), vectors)
-
-    def _after(self, learned: Learned, ids: Tensor) -> Snapshot:
-        """What the swap will make of the same ids."""
-        pointers = learned.pointers.read(ids)
-        size, step = piece_size(self.table.embedding_dim), self._step_between(ids)
-        pieces = zip(torch.split(ids[::step], size), torch.split(pointers[::step], size), strict=True)
-        dim = self.table.embedding_dim
-        vectors = torch.cat([learned.vectors(*piece, dim).float() for piece in pieces])
-        return Snapshot(pointers, vectors)
-
-    def _step_between(self, ids: Tensor) -> int:
-        """How many of the counted ids come from one that is compared to the next."""
-        return max(1, len(ids) // max(COMPARED, COMPARED_PER_ROW * self.table.next_shape.num_rows))
-
-    def _event(self, learned: Learned, inertias: tuple[float, ...], before: Snapshot, after: Snapshot) -> ClusterEvent:
-        table = self.table
-        num_rows = table.next_shape.num_rows
-        dead, overfull = count_rows(learned.pointers.blocks(), num_rows)
-        order, step = min(2, table.num_columns), self._step_between(before.pointers)
-        old, new = before.pointers[::step], after.pointers[::step]
-        return ClusterEvent(
-            num_ids=table.assignments.num_learned,
-            num_rows=num_rows,
-            seconds=self.timer.seconds,
-            inertias=inertias,
-            churn=churn(old, new),
-            dead_rows=dead,
-            overfull_rows=overfull,
-            entropies_before=column_entropies(old, order),
-            entropies_after=column_entropies(new, order),
-            moved=float((after.vectors - before.vectors).norm() / before.vectors.norm().clamp(min=1e-30)),
-            transfer=_transfer(table, before, after),
-        )
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """What some ids look like before or after the swap."""
+class Snapshot(NamedTuple):
+    """What sampled ids look like before or after the swap."""
 
     pointers: Tensor  # (n, num_columns) int64
-    vectors: Tensor  # float32, (m, embedding_dim): of every so many of them
+    vectors: Tensor  # float32, (m, embedding_dim): of every `step`-th of them
 
 
-def _transfer(table: ClusteredEmbedding, before: Snapshot, after: Snapshot) -> RowTransfer:
+@torch.no_grad()
+def stage_clustering(
+    table: ClusteredEmbedding, source: Source, counts: Tensor | None, generator: torch.Generator | None
+) -> StagedClustering:
+    """Algorithm 3, "Cluster", but for the swap; vectors come from `source`, which is the table itself or another."""
+    generator, timer = common_generator(generator), StepTimer()
+    num_learned, settings = table.assignments.num_learned, table.settings
+    quantizer = table.quantizer(settings)
+    with clean_interrupts():
+        with timer("sample"):
+            ids, weights = draw_sample(num_learned, quantizer.num_rows, settings, counts=counts, generator=generator)
+        with timer("fit"):
+            quantizer.fit(Sample(source, ids, table.embedding_dim, weights), generator)
+        with timer("assign"):
+            pointers = encode_all(quantizer, source, num_learned, table.embedding_dim)
+    with timer("helpers"):
+        learned = _learned(table, pointers, quantizer.codebooks, generator)
+        table.start_helpers(learned, source)
+    with timer("measure"):
+        counted = ids[:: 1 + len(ids) * table.embedding_dim // MAX_COUNTED]
+        event = _event(table, learned, counted, quantizer.inertias, timer.seconds)
+    with timer("stage"):
+        staged = table.assignments.stage(learned.pointers)
+
+    def apply() -> None:
+        with timer("swap"):
+            table.swap(learned, staged)
+
+    return StagedClustering(event, apply)
+
+
+def _learned(
+    table: ClusteredEmbedding, pointers: PointerStore, codebooks: Tensor, generator: torch.Generator | None
+) -> Learned:
+    """The rows that were found, beside new hash functions for the helpers and their rows at zero."""
+    shape = table.next_shape
+    num_helpers = shape.num_tables - 1
+    helper = MultiplyShift(shape.num_columns * num_helpers, shape.num_rows, generator=generator, device="cpu")
+    tables = functional.pad(codebooks.unsqueeze(1), (0, 0, 0, 0, 0, num_helpers)).to(table.codebook)
+    return Learned(pointers, helper.to(tables.device), tables)
+
+
+def _event(
+    table: ClusteredEmbedding,
+    learned: Learned,
+    counted: Tensor,
+    inertias: tuple[float, ...],
+    seconds: dict[str, float],
+) -> ClusterEvent:
+    num_rows = table.next_shape.num_rows
+    step = max(1, len(counted) // max(COMPARED, COMPARED_PER_ROW * num_rows))
+    before, after = _before(table, counted, step), _after(table, learned, counted, step)
+    dead, overfull = count_rows(learned.pointers.blocks(), num_rows)
+    old, new, order = before.pointers[::step], after.pointers[::step], min(2, table.num_columns)
+    return ClusterEvent(
+        num_ids=table.assignments.num_learned,
+        num_rows=num_rows,
+        seconds=seconds,
+        inertias=inertias,
+        churn=churn(old, new),
+        dead_rows=dead,
+        overfull_rows=overfull,
+        entropies_before=column_entropies(old, order),
+        entropies_after=column_entropies(new, order),
+        moved=float((after.vectors - before.vectors).norm() / before.vectors.norm().clamp(min=1e-30)),
+        transfer=_transfer(table, before.pointers, after.pointers),
+    )
+
+
+def _before(table: ClusteredEmbedding, ids: Tensor, step: int) -> Snapshot:
+    device = table.codebook.device
+    vectors = vectors_of(lambda piece: table.embed(piece.to(device)), ids[::step], table.embedding_dim)
+    return Snapshot(table.assignments(ids.to(device)).cpu(), vectors)
+
+
+def _after(table: ClusteredEmbedding, learned: Learned, ids: Tensor, step: int) -> Snapshot:
+    """What the swap will make of the same ids."""
+    pointers, dim = learned.pointers.read(ids), table.embedding_dim
+    pieces = zip(torch.split(ids[::step], piece_size(dim)), torch.split(pointers[::step], piece_size(dim)), strict=True)
+    vectors = [learned.vectors(*piece, dim).float() for piece in pieces]
+    return Snapshot(pointers, torch.cat(vectors))
+
+
+def _transfer(table: ClusteredEmbedding, before: Tensor, after: Tensor) -> RowTransfer:
     """Which row of the codebook each clustered row took its ids from, counted on the sample."""
-    pairs = [contingency(*pointers) for pointers in zip(before.pointers.T, after.pointers.T, strict=True)]
+    pairs = [contingency(*pointers) for pointers in zip(before.T, after.T, strict=True)]
     old, new = table.codebook_shape.row_numbers(), table.next_shape.row_numbers()
     return RowTransfer(
         parameter=table.codebook,

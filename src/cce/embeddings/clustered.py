@@ -20,7 +20,7 @@ from cce.arguments import arguments_of
 from cce.checks import check_start_scale
 from cce.clustering import ClusterSettings, ProductQuantizer, checked_settings
 from cce.embeddings.base import MAX_IDS, check_budget, check_weight
-from cce.embeddings.cluster_step import ClusterStep
+from cce.embeddings.cluster_step import stage_clustering
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import StartScale, new_parameter, normal_, output_variance
@@ -28,7 +28,6 @@ from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import choice, file_name, optional, rules, whole
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import most_within
-from cce.embeddings.training_defaults import TrainingDefaults
 from cce.indexing import Assignments, HashedRows, LearnedRows, MultiplyShift, PointerStore, RowSource
 from cce.signals import uninterrupted
 
@@ -206,17 +205,14 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         check_clustering(self, counts, self.assignments.num_learned, generator)
         if not self.can_cluster:
             raise ValueError("num_learned must be at least 1 to cluster, got 0.")
-        return self.step(self._vectors, generator).stage(counts)
+        device = self.codebook.device
+        return stage_clustering(self, lambda ids: self.embed(ids.to(device)), counts, generator)
 
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Seed by product quantisation: pointers and rows from a trained table, helpers as after a clustering."""
         check_weight(self, weight)
-        self.step(lambda ids: weight[ids.to(weight.device)], generator).stage(None).apply()
-
-    def step(self, source: Source, generator: torch.Generator | None) -> ClusterStep:
-        """One clustering of vectors that `source` gives for ids, of this table or of another."""
-        return ClusterStep(self, source, generator)
+        stage_clustering(self, lambda ids: weight[ids.to(weight.device)], None, generator).apply()
 
     @torch.no_grad()
     def swap(self, learned: Learned, pointers: PointerStore) -> None:
@@ -224,6 +220,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         with uninterrupted():
             self.assignments.replace(pointers)  # first: it alone can fail, and then nothing happened
             self.become(learned)
+            self.look_up.forget()  # its plan holds the old pointers
 
     def become(self, learned: Learned) -> None:
         """Write the rows and hash functions that were learned; the codebook keeps its memory."""
@@ -287,17 +284,8 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             sizes = super().size_for_bytes(*size, nbytes, given | {"num_learned": num_learned}, itemsize=itemsize)
         return sizes | {"num_learned": num_learned}
 
-    @classmethod
-    def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
-        """Pointers of all ids, clustered by the paper's schedules."""
-        del preset
-        return TrainingDefaults()
-
     def _arguments(self) -> dict[str, Any]:
         """The options that the constructor was given, checked and completed."""
         given = arguments_of(self)
         options = {name: value for name, value in given.items() if name not in ("num_embeddings", "embedding_dim")}
         return self.complete_options(options)
-
-    def _vectors(self, ids: Tensor) -> Tensor:
-        return self.embed(ids.to(self.codebook.device))

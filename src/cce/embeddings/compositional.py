@@ -1,4 +1,4 @@
-"""What the three compositional embeddings share: how an id is split into one row of each of several small tables.
+"""What the three compositional embeddings share: an id has one row of each of several small tables.
 
 Shi et al., "Compositional embeddings using complementary partitions for memory-efficient recommendation systems"
 (KDD 2020) split an id by quotient and remainder; hash functions serve as well and leave the sizes free.
@@ -7,11 +7,14 @@ Shi et al., "Compositional embeddings using complementary partitions for memory-
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 from cce.checks import check_divides, check_range
 from cce.embeddings.base import check_budget
-from cce.embeddings.options import choice
+from cce.embeddings.initialization import new_parameter
+from cce.embeddings.linear import RowEmbedding
+from cce.embeddings.options import choice, rules, whole
 from cce.embeddings.shapes import Shapes
 from cce.indexing import (
     DigitRows,
@@ -26,9 +29,86 @@ from cce.indexing import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import torch
+
 Split = Literal["hash", "quotient-remainder"]
-split_check = choice("hash", "quotient-remainder")
+SPLIT = choice("hash", "quotient-remainder")
 PAPER_COLUMNS = 4  # "The value c = 4 was chosen to match" Shi et al.
+
+
+class CompositionalEmbedding(RowEmbedding):
+    """Tables of equal width, one below the other in the codebook; an id has one row of each, which `split` names.
+
+    split: "hash", equal tables and a hash function for each; or "quotient-remainder", digits of the id, where the
+        first table has `num_rows` rows and the others as few as the ids allow.
+    """
+
+    option_checks = rules(num_rows=whole(1), num_tables=whole(1), split=SPLIT)
+
+    @classmethod
+    @abstractmethod
+    def pieces(cls, embedding_dim: int, options: Mapping[str, Any]) -> tuple[int, int]:
+        """The number of tables, and the width of their rows."""
+
+    def make_tables(
+        self,
+        options: Mapping[str, Any],
+        generator: torch.Generator | None,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        """Make the tables and what names their rows; the rest of a constructor."""
+        self.check_options(**options)
+        self.num_tables, width = self.pieces(self.embedding_dim, options)
+        rows = rows_of_tables(options, self.num_embeddings, self.num_tables)
+        if options["split"] == "hash":
+            self.split: MultiplyShift | QuotientRemainder = MultiplyShift(
+                self.num_tables, options["num_rows"], device="meta"
+            )
+        elif math.prod(rows) < self.num_embeddings:
+            size, num_rows = self.num_embeddings, options["num_rows"]
+            raise ValueError(f"num_rows must be num_embeddings={size} with a single table, got {num_rows}.")
+        else:
+            self.split = QuotientRemainder(rows, self.num_embeddings)
+        self.codebook = new_parameter((sum(rows), width), device=device, dtype=dtype)
+        self.reset_parameters(generator)
+
+    def split_rows(self) -> RowSource:
+        """One row of each table."""
+        if isinstance(self.split, QuotientRemainder):
+            return DigitRows(self.split)
+        first_rows = range(0, self.num_tables * self.split.num_rows, self.split.num_rows)
+        return HashedRows(self.split, slots=range(self.num_tables), first_rows=first_rows)
+
+    @classmethod
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+        """The rows of all tables, and their hash functions."""
+        num_tables, width = cls.pieces(embedding_dim, arguments)
+        rows = rows_of_tables(arguments, num_embeddings, num_tables)
+        return Shapes({"codebook": (sum(rows), width)}, num_tables if arguments["split"] == "hash" else 0)
+
+    @classmethod
+    def size_for_budget(
+        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Equal tables for hashing; for quotient–remainder, the remainder's table takes what is left."""
+        num_tables, width = cls.pieces(embedding_dim, options)
+        if options["split"] == "hash":
+            check_budget(cls.method, num_params, num_tables * width)
+            return {"num_rows": num_params // (num_tables * width)}
+        check_budget(cls.method, num_params, sum(balanced_radices(num_embeddings, num_tables)) * width)
+        radices = radices_within(num_embeddings, num_tables, num_params // width)
+        assert radices is not None  # the balanced radices fit
+        return {"num_rows": radices[0]}
+
+
+def rows_of_tables(options: Mapping[str, Any], num_embeddings: int, num_tables: int) -> tuple[int, ...]:
+    """Rows of each table: equal if hashed; by quotient–remainder those after the first are as small as ids allow."""
+    num_rows = options["num_rows"]
+    if options["split"] == "hash":
+        return (num_rows,) * num_tables
+    rest = balanced_radices(-(-num_embeddings // num_rows), num_tables - 1) if num_tables > 1 else ()
+    return (num_rows, *rest)
 
 
 def default_columns(embedding_dim: int) -> int:
@@ -46,52 +126,3 @@ def piece_shape(embedding_dim: int, num_columns: int | None, *, summed: bool = F
         return num_columns, embedding_dim
     check_divides("num_columns", num_columns, "embedding_dim", embedding_dim)
     return num_columns, embedding_dim // num_columns
-
-
-def make_split(
-    split: Split, num_embeddings: int, *, num_tables: int, num_rows: int
-) -> MultiplyShift | QuotientRemainder:
-    """`num_tables` functions from ids to rows, not yet drawn; by quotient–remainder the first has `num_rows` rows."""
-    if split == "hash":
-        return MultiplyShift(num_tables, num_rows, device="meta")
-    radices = rows_of_tables(split, num_embeddings, num_tables=num_tables, num_rows=num_rows)
-    if math.prod(radices) < num_embeddings:
-        raise ValueError(f"num_rows must be num_embeddings={num_embeddings} with a single table, got {num_rows}.")
-    return QuotientRemainder(radices, num_embeddings)
-
-
-def split_rows(split: MultiplyShift | QuotientRemainder) -> RowSource:
-    """One row of each table; the tables lie one below the other."""
-    if isinstance(split, QuotientRemainder):
-        return DigitRows(split)
-    first_rows = range(0, split.num_hashes * split.num_rows, split.num_rows)
-    return HashedRows(split, slots=range(split.num_hashes), first_rows=first_rows)
-
-
-def size_split(
-    method: str, split: Split, num_embeddings: int, *, num_tables: int, width: int, num_params: int
-) -> dict[str, Any]:
-    """The `num_rows` that spends a budget of `num_params` on tables of this `width`."""
-    if split == "hash":
-        check_budget(method, num_params, num_tables * width)
-        return {"num_rows": num_params // (num_tables * width)}
-    radices = radices_within(num_embeddings, num_tables, num_params // width)
-    smallest = sum(balanced_radices(num_embeddings, num_tables)) * width
-    check_budget(method, num_params, smallest)
-    assert radices is not None  # the balanced radices fit
-    return {"num_rows": radices[0]}
-
-
-def split_shapes(arguments: Mapping[str, Any], num_embeddings: int, *, num_tables: int, width: int) -> Shapes:
-    """The tables, one below the other, and their hash functions."""
-    rows = rows_of_tables(arguments["split"], num_embeddings, num_tables=num_tables, num_rows=arguments["num_rows"])
-    num_hashes = num_tables if arguments["split"] == "hash" else 0
-    return Shapes({"codebook": (sum(rows), width)}, num_hashes)
-
-
-def rows_of_tables(split: Split, num_embeddings: int, *, num_tables: int, num_rows: int) -> tuple[int, ...]:
-    """Rows of each table: equal if hashed; by quotient–remainder those after the first are as small as ids allow."""
-    if split == "hash":
-        return (num_rows,) * num_tables
-    rest = balanced_radices(-(-num_embeddings // num_rows), num_tables - 1) if num_tables > 1 else ()
-    return (num_rows, *rest)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cce.embeddings.base import Embedding
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from cce.embeddings.int8_rows import Int8Rows
@@ -31,21 +30,9 @@ class Finalizable(Embedding):
     def give_rows(self, counts: Tensor) -> None:
         """Give rows to ids that occur often enough in training, by counts `(num_embeddings,)`, and to no others."""
 
-    @abstractmethod
-    def resize(self, *, num_columns: int | None = None, num_rows: int | None = None) -> None:
-        """Choose other sizes of the compact form, which the table must not have yet."""
-
-    @abstractmethod
-    def stage(self, *, counts: Tensor | None = None, generator: torch.Generator | None = None) -> Any:
-        """Compute the compact form of the rows as they are; `become` lets the table have it."""
-
-    @abstractmethod
-    def become(self, compact: Any) -> None:
-        """Have the compact form, whole or not at all."""
-
     def check_not_averaged(self) -> None:
         """Reject an average of models: int8 rows are not averaged, and stand for no step of the average."""
-        if self.rows.has_optimizer or self.anchor.is_meta:
+        if self.rows.live.has_optimizer or self.anchor.is_meta:
             return
         if float(self.anchor.detach()) != self.rows.anchor_value:
             raise ValueError(

@@ -8,7 +8,6 @@ from cce.embeddings.base import check_budget
 from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.shapes import Shapes
-from cce.embeddings.training_defaults import TrainingDefaults
 from cce.indexing import OwnRow
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FullEmbedding(RandomEmbedding):
-    """`T = M`: `num_embeddings` rows of `embedding_dim` values."""
+    """`T = M`: `num_embeddings` rows of `embedding_dim` values, which start with the variance of DLRM's."""
 
     method = "full"
 
@@ -29,7 +28,7 @@ class FullEmbedding(RandomEmbedding):
         *,
         padding_idx: int | None = None,
         sparse: bool = False,
-        start_scale: StartScale = "uniform",
+        start_scale: StartScale = "dlrm",
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -46,11 +45,6 @@ class FullEmbedding(RandomEmbedding):
     def sources(self) -> tuple[int, int, list[OwnRow]]:
         """Each id is its own row."""
         return 1, 1, [OwnRow(self.num_embeddings)]
-
-    @classmethod
-    def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
-        """The start of DLRM, whose full tables the paper compares with."""
-        return TrainingDefaults({"start_scale": "dlrm"} if preset == "paper" else {})
 
     @classmethod
     def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:

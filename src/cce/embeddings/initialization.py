@@ -5,6 +5,7 @@
   pseudo-code draws both from N(0, 1). The method `cce-paper` offers these two (`init`), and this one if it is told.
 - `"dlrm"`: variance `1 / (3 · num_embeddings)`, that of U(±1/√n), as DLRM starts the table of a feature with `n` ids.
   Ids that are seen once or never keep their start, and in a large table such ids are many: a small start is less noise.
+  It is the default of `full` and `cce`, chosen on validation rows; the others start as "uniform".
 - `"zero"`: every vector is exactly zero.
 - a number above 0: the standard deviation of every value.
 

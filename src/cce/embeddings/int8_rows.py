@@ -2,9 +2,9 @@
 
 An id gets a row when it has occurred `min_count` times in training; until then, and if it never occurs, it reads row 0,
 which is neutral: zero, and frozen. Rows exist for ids that have earned one, whatever the numbering of ids. The ids with
-rows are in a `RowMap`, their rows in the order of ids; ids that got rows since are in a small hash table, with rows at
-the end, until `compact` puts everything in order. Where a row lies is nowhere to be seen: random numbers and sums
-depend on ids alone.
+rows are in a `RowMap`, their rows in the order of ids; ids that got rows since are in `RecentRows`, with rows at the
+end, until `compact` puts everything in order. Where a row lies is nowhere to be seen: random numbers and sums depend on
+ids alone.
 
 Low-precision training of embedding tables: Zhang et al., "Training with low-precision embedding tables" (2018); Li et
 al., "Adaptive low-precision training for embeddings in click-through rate prediction" (AAAI 2023).
@@ -13,7 +13,6 @@ al., "Adaptive low-precision training for embeddings in click-through rate predi
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -22,84 +21,21 @@ from torch import Tensor
 
 from cce import compiled
 from cce.checks import check_range
-from cce.indexing import IndexModule, RowMap, blocks, count_bits, make_key, uniform
+from cce.embeddings.live_rows import Live, describe
+from cce.embeddings.recent_rows import RecentRows, merge_rows
+from cce.indexing import IndexModule, RowMap, blocks, make_key, uniform
+from cce.kernels import int8 as loops
 from cce.kernels import is_eager
-from cce.kernels import training_rows as loops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-Array = np.ndarray[Any, Any]
+    from cce.embeddings.row_gradients import Pending
 
 HEADROOM = 8  # the largest value of int8 stands for so many times the root mean square of the values
 MOST_COUNTED = 256  # occurrences before a row
-FEWEST_RECENT = 64  # ids with rows that are not in the map
-RECENT_SHARE = 16  # of all rows, that may be the last that are not
 BLOCK = 1 << 16  # rows at a time
-NO_LINE = np.empty(0, np.int64)
-STATE_NBYTES = 3  # of a row, besides its values
-
-
-@dataclass(slots=True)
-class Pending:
-    """Gradients that wait for a step: those of distinct ids, in the order in which they first occurred.
-
-    They are part `index` of the arrays of several tables, and there the first `count`.
-    """
-
-    integers: Tensor  # (3, tables, batch) int64: ids, rows at `version`, occurrences
-    all_sums: Tensor  # (tables, batch, dim)
-    version: int
-    norm: Tensor  # of the sums of ids that will be moved, as the table's anchor has it
-    is_finite: bool
-    count: int
-    index: int = 0
-
-    @property
-    def ids(self) -> Tensor:
-        """Distinct ids `(n)`."""
-        return self.integers[0, self.index, : self.count]
-
-    @property
-    def rows(self) -> Tensor:
-        """Their rows `(n)`, 0 where they have none."""
-        return self.integers[1, self.index, : self.count]
-
-    @property
-    def occurrences(self) -> Tensor:
-        """How often they occurred `(n)`."""
-        return self.integers[2, self.index, : self.count]
-
-    @property
-    def sums(self) -> Tensor:
-        """Their gradients `(n, dim)`."""
-        return self.all_sums[self.index, : self.count]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all of it."""
-        return self.count * (3 * 8 + 4 * self.all_sums.shape[2])
-
-    def addresses(self) -> list[int]:
-        """Where ids, rows, occurrences and sums begin; both arrays are contiguous."""
-        _, num_tables, batch = self.integers.shape
-        first = self.integers.data_ptr() + 8 * self.index * batch
-        step = 8 * num_tables * batch
-        sums = self.all_sums.data_ptr() + 4 * self.index * batch * self.all_sums.shape[2]
-        return [first, first + step, first + 2 * step, sums]
-
-
-@dataclass(slots=True)
-class Live:
-    """What changes at every step: an object of its own, since a module is slow to set its attributes."""
-
-    scale: float
-    num_rows: int = 1
-    steps: int = 0
-    value_squares: float = 0.0  # of rows that were moved since the scale was last fitted
-    value_count: float = 0.0
-    pending: Pending | None = None
-    is_settled: bool = True  # whether the anchor's gradient has the norm of what is pending
+DRAWN_AT_A_TIME = 1 << 12  # new rows: a dozen integers of 8 bytes are held for each value
 
 
 class Int8Rows(IndexModule):
@@ -119,7 +55,7 @@ class Int8Rows(IndexModule):
         num_embeddings: int,
         dim: int,
         *,
-        min_count: int = 2,
+        min_count: int = 1,
         bound: float = 0.0,
         trains_unseen: bool = False,
         key: int = 0,
@@ -130,15 +66,12 @@ class Int8Rows(IndexModule):
         self.num_embeddings, self.dim, self.min_count, self.bound = num_embeddings, dim, min_count, bound
         self.trains_unseen = trains_unseen
         self.is_open = True  # whether ids still get rows
-        self.key, self.live = key, Live(self.start_scale)
+        self.key, self.live = key, Live()
+        self.live.record["num_rows"], self.live.record["scale"] = 1, self.start_scale
         self.name = f"a table of {num_embeddings:,} ids"
-        self.map = RowMap(num_embeddings, device=device)
+        self.map, self.recent = RowMap(num_embeddings, device=device), RecentRows()
         self.seen = torch.zeros(self._open_nbytes, dtype=torch.uint8, device=device)
-        self.has_optimizer = False
-        self.moves, self._line = 0, NO_LINE  # how often something has moved in memory
-        self.was_sent = False  # to another process, perhaps: torch then moves tensors into shared memory
         self.records = self._new_records(1, device)
-        self._forget_recent()
 
     # -- parts of rows, and what changes at every step -----------------------------------------------------------------
 
@@ -165,17 +98,17 @@ class Int8Rows(IndexModule):
     @property
     def num_rows(self) -> int:
         """Rows that there are, row 0 included."""
-        return self.live.num_rows
+        return int(self.live.record["num_rows"][0])
 
     @property
     def steps(self) -> int:
         """Steps of the optimizer so far."""
-        return self.live.steps
+        return int(self.live.record["steps"][0])
 
     @property
     def scale(self) -> float:
         """What a value of 1 stands for."""
-        return self.live.scale
+        return float(self.live.record["scale"][0])
 
     @property
     def pending(self) -> Pending | None:
@@ -197,21 +130,22 @@ class Int8Rows(IndexModule):
     @property
     def row_nbytes(self) -> int:
         """Bytes of rows and of what is kept of each."""
-        return self.num_rows * (self.dim + STATE_NBYTES)
+        return self.num_rows * (self.dim + loops.STATE_NBYTES)
 
     @property
     def index_nbytes(self) -> int:
         """Bytes of counts of ids without rows, and of rows that are not in the map."""
-        return self.seen.nbytes + self.recent_ids.nbytes + self.recent_rows.nbytes
+        return self.seen.nbytes + self.recent.nbytes
 
     @property
     def anchor_value(self) -> float:
         """What the anchor is after these steps: an average of models has another value, and so can be told."""
         return float(1 + self.steps % 128)
 
-    def occurrences(self) -> Tensor:
-        """About how often the id of each row occurred, row 0 included."""
-        return torch.from_numpy(loops.COUNT_VALUES).to(self.counts.device)[self.counts[: self.num_rows].long()]
+    def occurrences(self, rows: Tensor | slice = slice(None)) -> Tensor:
+        """About how often the ids of these rows occurred, row 0 included."""
+        values = torch.from_numpy(loops.COUNT_VALUES).float().to(self.records.device)
+        return values[self.counts[: self.num_rows][rows].int()]
 
     @property
     def seen_bits(self) -> int:
@@ -238,16 +172,19 @@ class Int8Rows(IndexModule):
         """The row of each of the int64 ids `(n)`; 0 where it has none."""
         if self.in_loops and ids.is_cpu:
             rows = torch.empty_like(ids)
-            loops.find_rows(self.line(), ids.contiguous().numpy(), rows.numpy())
+            loops.find_rows(self.describe(), ids.contiguous().numpy(), rows.numpy())
             return rows
+        return self.find_plain(ids)
+
+    def find_plain(self, ids: Tensor) -> Tensor:
+        """The same in plain torch, on the device of the rows."""
         self.compact()
         found: Tensor = self.map(ids.to(self.records.device))
         return found
 
     def read(self, ids: Tensor) -> Tensor:
-        """The float32 vectors of ids `(n)`."""
-        rows = self.find(ids).to(self.records.device)
-        return self.codes.index_select(0, rows).float() * self.scale
+        """The float32 vectors of ids `(n)`, in plain torch."""
+        return self.codes.index_select(0, self.find_plain(ids)).float() * self.scale
 
     def seen_before(self, ids: Tensor) -> Tensor:
         """How often ids that have no row were seen."""
@@ -259,65 +196,36 @@ class Int8Rows(IndexModule):
     @property
     def in_loops(self) -> bool:
         """Whether compiled loops serve."""
-        return compiled.available and self.records.is_cpu and is_eager()
+        return self.can_loop and is_eager()
 
-    def line(self) -> Array:
-        """The table in numbers, as compiled loops read it."""
-        self.notice_moves()
-        if not len(self._line):
-            line = np.zeros(loops.TABLE_COLUMNS, np.int64)
-            line[[loops.NUM_EMBEDDINGS, loops.DIM, loops.KEY]] = self.num_embeddings, self.dim, self.key
-            line[[loops.BITS, loops.RANKS]] = self.map.bits.data_ptr(), self.map.ranks.data_ptr()
-            line[[loops.RECENT_IDS, loops.RECENT_ROWS]] = self.recent_ids.data_ptr(), self.recent_rows.data_ptr()
-            line[[loops.RECENT_SIZE, loops.NUM_MAPPED]] = len(self.recent_ids), self.map.num_rows
-            line[[loops.RECORDS, loops.CAPACITY]] = self.records.data_ptr(), len(self.records)
-            line[[loops.SEEN, loops.SEEN_BITS]] = self.seen.data_ptr(), self.seen_bits
-            line[[loops.MIN_COUNT, loops.SHARED]] = self.needed, self.trains_unseen
-            self._line = line
-        return self._line
+    @property
+    def can_loop(self) -> bool:
+        """Whether they do unless torch is traced."""
+        return compiled.available and self.records.is_cpu
 
-    def notice_moves(self) -> None:
-        """Notice what torch has moved, which it does with the tensors of a table that is sent to another process."""
-        if self.was_sent and len(self._line):
-            now = [each.data_ptr() for each in (self.map.bits, self.map.ranks, self.records, self.seen)]
-            if self._line[[loops.BITS, loops.RANKS, loops.RECORDS, loops.SEEN]].tolist() != now:
-                self.has_moved()
+    def describe(self) -> int:
+        """Let the record say where everything lies now; its address."""
+        if self.live.is_old or self.live.was_sent:
+            describe(self)
+        return self.live.address
 
     def has_moved(self) -> None:
         """Note that something lies elsewhere now."""
-        self.moves += 1
-        self._line = NO_LINE
-
-    # -- gradients -----------------------------------------------------------------------------------------------------
-
-    def settle(self, anchor: Tensor) -> None:
-        """Let the anchor's gradient be the norm of what is pending, exactly: a hook after backward."""
-        live = self.live
-        if not live.is_settled and live.pending is not None and anchor.grad is not None:
-            anchor.grad.copy_(live.pending.norm)
-            live.is_settled = True
-
-    def has_used(self, anchor: Tensor) -> bool:
-        """Whether what is pending was zeroed, which the anchor's gradient tells; a GPU is not waited for."""
-        if not self.live.is_settled:
-            return False  # a backward pass is under way
-        gradient, pending = anchor.grad, self.live.pending
-        if gradient is None or pending is None:
-            return True
-        return gradient.is_cpu and float(gradient) == 0 and float(pending.norm) != 0
+        self.live.is_old = True
+        self.live.moves += 1
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def give_rows(self, ids: Tensor) -> None:
         """Give rows to distinct ids that have none: new ones."""
         self.compact()
-        first, self.live.num_rows = self.num_rows, self.num_rows + len(ids)
+        first = self.num_rows
+        self.live.record["num_rows"] += len(ids)
         self.reserve(self.num_rows)
-        for block in blocks(len(ids), BLOCK):
+        for block in blocks(len(ids), DRAWN_AT_A_TIME):
             at = block.to(ids.device)
             self.codes[at + first] = self.start_codes(ids[at])
-        self.recent_ids, self.recent_rows = ids.cpu(), torch.arange(first, self.num_rows, device="cpu").int()
-        self.compact()
+        self._merge_into_map(ids.cpu(), torch.arange(first, self.num_rows, dtype=torch.int32, device="cpu"))
 
     def close(self) -> None:
         """Give rows to no more ids."""
@@ -328,7 +236,7 @@ class Int8Rows(IndexModule):
         """Give rows to all ids, rounded from trained vectors `(num_embeddings, dim)`."""
         largest = float(weight.abs().max())
         root = float(weight.float().square().mean().sqrt())
-        self.live.scale = (min(largest, HEADROOM * root) or 1.0) / loops.LARGEST
+        self.live.record["scale"] = (min(largest, HEADROOM * root) or 1.0) / loops.LARGEST
         ids = torch.arange(self.num_embeddings, device=self.records.device)
         self.give_rows(ids[self.map(ids) == 0])
         for block in blocks(self.num_embeddings, BLOCK):
@@ -341,7 +249,7 @@ class Int8Rows(IndexModule):
         """Give the rows back: only the map stays, of the ids that had them."""
         self.compact()
         self.records, self.seen, self.is_open = self.records[:1].clone(), self.seen.new_zeros(1), False
-        self.live.num_rows, self.live.pending = 1, None
+        self.live.record["num_rows"], self.live.pending = 1, None
         self.has_moved()
 
     def start_codes(self, ids: Tensor) -> Tensor:
@@ -370,7 +278,7 @@ class Int8Rows(IndexModule):
             self.has_moved()
 
     def _new_records(self, capacity: int, device: torch.device | str | None) -> Tensor:
-        shape = capacity, self.dim + STATE_NBYTES
+        shape = capacity, self.dim + loops.STATE_NBYTES
         if torch.device(device or torch.get_default_device()).type == "cpu":
             return torch.from_numpy(np.zeros(shape, np.int8))  # pages that are not touched are not there
         return torch.zeros(shape, dtype=torch.int8, device=device)
@@ -385,52 +293,33 @@ class Int8Rows(IndexModule):
     @property
     def is_crowded(self) -> bool:
         """Whether so many are not in the map that it is time to put them there."""
-        return self.num_recent > max(FEWEST_RECENT, self.map.num_rows // RECENT_SHARE)
+        return bool(loops.is_crowded(self.num_recent, self.map.num_rows))
 
     def make_room(self, num_ids: int) -> None:
         """Let so many ids get rows without any memory's moving."""
         self.reserve(min(self.num_rows + num_ids, self.num_embeddings + 1))
         needed = self.num_recent + min(num_ids, self.num_embeddings - self.num_rows + 1)
-        if 4 * needed > 3 * len(self.recent_ids):
-            ids, rows = self.recent()
-            self._forget_recent(2 ** (4 * needed // 3).bit_length())
-            self._insert(ids, rows)
+        if 4 * needed > 3 * len(self.recent):
+            self._set_recent(self.recent.grown(needed))
 
-    def recent(self) -> tuple[Tensor, Tensor]:
-        """Ids that are not in the map, and their rows, in the order of rows."""
-        used = (self.recent_ids >= 0).nonzero().squeeze(1)
-        rows = self.recent_rows[used].long()
-        order = rows.argsort()
-        return self.recent_ids[used][order], rows[order]
-
-    def _insert(self, ids: Tensor, rows: Tensor) -> None:
-        """Put ids with consecutive rows into the hash table."""
-        if len(ids):
-            loops.insert_recent(self.recent_ids.numpy(), self.recent_rows.numpy(), ids.numpy(), int(rows[0]))
-
-    def _forget_recent(self, size: int = 0) -> None:
-        self.recent_ids = torch.full((size,), loops.EMPTY, dtype=torch.int64, device="cpu")
-        self.recent_rows = torch.zeros(size, dtype=torch.int32, device="cpu")
+    def _set_recent(self, recent: RecentRows) -> None:
+        self.recent = recent
         self.has_moved()
 
     def compact(self) -> None:
         """Put all ids with rows into the map, and their rows in its order. Nobody can tell, except by the time."""
-        if not self.num_recent:
-            return
-        ids, rows = self.recent()
-        order = ids.argsort()
-        ids, rows = ids[order], rows[order]
-        before = self._rows_before(ids)
-        _merge(self.records[: self.num_rows], rows, before, in_loops=self.in_loops)
-        self.map.insert(ids.to(self.map.bits.device))
-        self._forget_recent()
+        if self.num_recent:
+            self._merge_into_map(*self.recent.used())
 
-    def _rows_before(self, ids: Tensor) -> Tensor:
-        """How many rows of the map, and row 0, come before those of ids that are not in it."""
-        ids = ids.to(self.map.bits.device)
-        word = torch.div(ids, 64, rounding_mode="floor")
-        below = self.map.bits[word] & ((torch.ones_like(ids) << (ids - word * 64)) - 1)
-        return self.map.ranks[word] + count_bits(below) + 1
+    def _merge_into_map(self, ids: Tensor, rows: Tensor) -> None:
+        """Put ids, which have the last rows, into the map."""
+        ids, order = ids.sort()
+        rows = rows[order].long()
+        del order
+        before = torch.cat([self.map.rows_before(block) for block in torch.split(ids, BLOCK)])
+        merge_rows(self.records[: self.num_rows], rows, before, in_loops=self.in_loops)
+        self.map.insert(ids.to(self.map.bits.device))
+        self._set_recent(RecentRows())
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
@@ -445,14 +334,16 @@ class Int8Rows(IndexModule):
             self._unpack(saved.tolist())
 
     def _packed(self) -> list[int]:
-        live = self.live
-        floats = struct.unpack("<3q", struct.pack("<3d", live.scale, live.value_squares, live.value_count))
-        return [live.steps, self.key, int(self.is_open), *floats]
+        record = self.live.record[0]
+        floats = (float(record[name]) for name in ("scale", "value_squares", "value_count"))
+        return [self.steps, self.key, int(self.is_open), *struct.unpack("<3q", struct.pack("<3d", *floats))]
 
     def _unpack(self, packed: list[int]) -> None:
-        self.live.steps, self.key, is_open, *floats = packed
-        self.is_open, live = bool(is_open), self.live
-        live.scale, live.value_squares, live.value_count = struct.unpack("<3d", struct.pack("<3q", *floats))
+        record = self.live.record
+        record["steps"], self.key, is_open, *floats = packed
+        self.is_open = bool(is_open)
+        values = struct.unpack("<3d", struct.pack("<3q", *floats))
+        record["scale"], record["value_squares"], record["value_count"] = values
 
     def _index_state(self) -> dict[str, Tensor]:
         self._trim()
@@ -474,8 +365,9 @@ class Int8Rows(IndexModule):
             device = state[name].device if assign else getattr(self, name).device
             setattr(self, name, state[name].to(device, copy=True))
         self.numbers = state["numbers"]
-        self.live.num_rows, self.live.pending, self.live.is_settled = len(self.records), None, True
-        self._forget_recent()
+        self.live.record["num_rows"] = len(self.records)
+        self.live.pending, self.live.is_settled = None, True
+        self._set_recent(RecentRows())
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         found = {name: state_dict.pop(prefix + name, None) for name in self.index_state}
@@ -484,7 +376,7 @@ class Int8Rows(IndexModule):
         missing_keys += missing
         if missing:
             return
-        width = found["records"].shape[1] - STATE_NBYTES
+        width = found["records"].shape[1] - loops.STATE_NBYTES
         if width != self.dim or len(found["seen"]) not in (1, self._open_nbytes):
             theirs = f"rows of {width} values and counts of {found['seen'].numel()} bytes"
             ours = f"{self.dim} and {self._open_nbytes}"
@@ -494,15 +386,14 @@ class Int8Rows(IndexModule):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has no optimizer yet, and no memory that it does not use."""
-        self.was_sent = True
-        state = super().__getstate__() | {"has_optimizer": False, "_line": NO_LINE, "was_sent": False}
-        state["live"] = replace(self.live, pending=None, is_settled=True)
+        self.live.was_sent = True
+        state = super().__getstate__() | {"live": self.live.copy()}
         del state["numbers"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrived = {name: torch.as_tensor(state[name][0]).view(state[name][1]) for name in self.device_tensors}
-        super(IndexModule, self).__setstate__(state | arrived)
+        super(IndexModule, self).__setstate__(state | arrived | {"live": state["live"].copy()})
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
         packed = self._packed()
@@ -522,16 +413,3 @@ class Int8Rows(IndexModule):
     def extra_repr(self) -> str:
         """What `print` shows."""
         return f"num_rows={self.num_rows - 1:,}, dim={self.dim}, min_count={self.min_count}"
-
-
-def _merge(values: Tensor, rows: Tensor, before: Tensor, *, in_loops: bool) -> None:
-    """Move `rows` of `values`, its last ones, to where `before` rows of the others come before them."""
-    moved = values[rows]
-    if in_loops:
-        loops.merge(values.numpy(), moved.numpy(), before.numpy())
-        return
-    others = values[: len(values) - len(rows)].clone()
-    at = before + torch.arange(len(rows), device=before.device)
-    is_other = torch.ones(len(values), dtype=torch.bool, device=values.device)
-    is_other[at] = False
-    values[is_other], values[at] = others, moved

@@ -23,7 +23,6 @@ from cce.embeddings.initialization import check_placement
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
-from cce.embeddings.quantization_aware import QuantizationAwareEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.sizing import TableRequest
@@ -52,7 +51,6 @@ METHODS: dict[str, type[Embedding]] = {
         MixedDimensionEmbedding,
         ProductQuantizedEmbedding,
         QuantizedEmbedding,
-        QuantizationAwareEmbedding,
         ClusteredEmbedding,
         CCEEmbedding,
     )

@@ -8,25 +8,28 @@ and the step does the same to the rows: it takes their gradients times what has 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from cce import compiled
-from cce.compiled import parallel_for
-from cce.embeddings.int8_rows import NO_LINE, Int8Rows, Pending
+from cce.compiled import RUNS, longest_run, parallel_for
+from cce.embeddings.row_gradients import Gradients, Pending, merge_pending, sum_gradients
 from cce.indexing import check_ids
-from cce.kernels import is_eager
-from cce.kernels import training_rows as loops
+from cce.kernels import Bags, is_eager
+from cce.kernels import int8 as loops
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from cce.embeddings.finalizable import Finalizable
+    from cce.embeddings.int8_rows import Int8Rows
 
 Array = np.ndarray[Any, Any]
 
-NO_ROWS = np.empty((0, 0), np.int64)
 PARALLEL_VALUES = 1 << 18  # below so many, handing work to threads costs more than it saves
 NO_OPTIMIZER = (
     "{name} trains as int8 rows, which no optimizer moves: make one of cce.optim, such as "
@@ -34,57 +37,114 @@ NO_OPTIMIZER = (
 )
 
 
+@dataclass(slots=True)
+class Saved:
+    """What a lookup saves for its backward pass: the ids of each table, one after the other, and their rows."""
+
+    ids: Tensor  # (n) int64
+    rows: Tensor
+    bags: Tensor  # (n) int32: which bag each id is in; empty if each is its own
+    starts: Array  # (tables + 1): where the ids of each table begin
+    versions: list[int]  # of the tables, when rows were found
+    weights: Tensor | None = None  # (n) float32
+
+
 class RowTables:
-    """Tables of int8 rows that are looked up together; `names` are for errors."""
+    """Tables of int8 rows of one dimension that are looked up together; `names` are for errors."""
+
+    _compiled: ClassVar[set[tuple[int, ...]]] = set()  # runs that lookups are compiled for
 
     def __init__(self, tables: Sequence[Int8Rows], paddings: Sequence[int | None], names: Sequence[str] = ()) -> None:
-        self.tables, self.names = list(tables), list(names)
-        self.paddings = [-1 if padding is None else padding for padding in paddings]
-        self._lines: tuple[list[int], Array] = ([], NO_LINE)
+        self.tables, self.names, self.dim = list(tables), list(names), tables[0].dim
+        self.paddings = np.array([-1 if padding is None else padding for padding in paddings])
+        self._addresses = np.array([table.live.address for table in self.tables])
+        self._run = RUNS[longest_run(self.dim)]
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def look_up(self, ids: Tensor, anchors: Sequence[nn.Parameter], *, check: bool | None = None) -> Tensor:
-        """Vectors `(batch, tables, dim)` of ids `(batch, tables)`."""
-        if torch.is_grad_enabled() and any(anchor.requires_grad for anchor in anchors):
-            return _LookUp.apply(self, ids, check, *anchors)  # type: ignore[no-any-return, no-untyped-call]
-        return self.read(ids, check=check).to(anchors[0].dtype)
+    def look_up(
+        self,
+        ids: Tensor,
+        anchors: Sequence[nn.Parameter],
+        *,
+        bags: Bags | None = None,
+        check: bool | None = None,
+    ) -> Tensor:
+        """Vectors `(batch, tables, dim)` of ids `(batch, tables)`, or sums over bags of ids `(n)`.
 
-    def read(self, ids: Tensor, *, check: bool | None = None, rows: Array = NO_ROWS) -> Tensor:
-        """The same in float32, without gradients; `rows` receives the rows `(tables, batch)`, if it has room."""
-        if not self._in_loops(ids):
+        Bags, and their weights in float32, must be contiguous, and `can_pool`.
+        """
+        if torch.is_grad_enabled() and any(anchor.requires_grad for anchor in anchors):
+            return _LookUp.apply(self, ids, bags, check, *anchors)  # type: ignore[no-any-return, no-untyped-call]
+        return self.read(ids, bags=bags, check=check).to(anchors[0].dtype)
+
+    def in_loops(self, ids: Tensor) -> bool:
+        """Whether compiled loops look these ids up."""
+        if not is_eager():
+            return False
+        if not compiled.available:
+            compiled.warn_plain()
+            return False
+        return ids.is_cpu and all(table.can_loop for table in self.tables)
+
+    def read(
+        self, ids: Tensor, *, bags: Bags | None = None, check: bool | None = None, saved: Saved | None = None
+    ) -> Tensor:
+        """The same in float32, without gradients; what a backward pass needs goes to `saved`.
+
+        Plain torch reads while the loops are still compiled, unless something is to be saved.
+        """
+        if not self.in_loops(ids) or (saved is None and bags is None and not self.is_ready()):
             return self._read_plain(ids, check=check)
-        values, out = ids.long().contiguous().numpy(), torch.empty(*ids.shape, self.tables[0].dim)
-        lines, scales = self.lines(), np.array([table.live.scale for table in self.tables], np.float32)
+        batch = len(ids) if bags is None else bags.batch
+        shape = (batch, len(self.tables), self.dim)
+        out = torch.empty(shape) if bags is None else torch.zeros(shape)
+        ids = ids.long() if bags is None else ids.long().contiguous()
+        record = self._record(ids, batch, out, bags, saved)
         wrong: list[int] = []
 
         def work(first: int, last: int) -> None:
-            found = loops.look_up(lines, scales, values, out.numpy(), rows, first, last)
-            wrong.extend([found] if found != loops.EMPTY else [])
+            found = loops.look_up(self.addresses(), self.paddings, record, first, last, self._run)
+            wrong.extend([found] if found >= 0 else [])
 
-        _share_out(work, len(self.tables), out.numel())
+        _share_out(work, batch, len(ids) * self.dim)
         for index in sorted(wrong)[:1]:
-            self._check(ids[:, index], index, check=True)
+            own = ids[:, index] if bags is None else ids[slice(*bags.offsets[index * batch :: batch][:2].tolist())]
+            self._check(own, index, check=True)
         return out
 
-    def lines(self) -> Array:
-        """The tables in numbers, with their paddings; those of the last call, if nothing has moved since."""
-        for table in self.tables:
-            table.notice_moves()
-        moves = [table.moves for table in self.tables]
-        if self._lines[0] != moves:
-            lines = np.array([table.line() for table in self.tables])
-            lines[:, loops.PADDING] = self.paddings
-            self._lines = moves, lines
-        return self._lines[1]
+    def is_ready(self) -> bool:
+        """Whether the loops of a lookup are compiled; if not, that begins in the background."""
+        if self._run not in self._compiled and compiled.available:
+            arguments = (self._addresses, self.paddings, np.empty(1, loops.BATCH), 0, 0, self._run)
+            if compiled.is_compiled(loops.look_up, arguments):
+                self._compiled.add(self._run)
+        return self._run in self._compiled
 
-    def _in_loops(self, ids: Tensor) -> bool:
-        if not compiled.available and is_eager():
-            compiled.warn_plain()
-        return is_eager() and ids.is_cpu and all(table.in_loops for table in self.tables)
+    def can_pool(self, ids: Tensor, weights: Tensor | None, dtype: torch.dtype) -> bool:
+        """Whether bags of these ids are looked up here; if not, pool vectors of single ids."""
+        is_float = dtype is torch.float32 and (weights is None or not weights.requires_grad)
+        return is_float and self.in_loops(ids) and self.is_ready()
+
+    def addresses(self) -> Array:
+        """Where compiled loops find the tables."""
+        for table in self.tables:
+            if table.live.is_old or table.live.was_sent:
+                table.describe()
+        return self._addresses
+
+    def _record(self, ids: Tensor, batch: int, out: Tensor, bags: Bags | None, saved: Saved | None) -> Array:
+        """The record of a batch."""
+        strides = (8 * ids.stride(0), 8 * ids.stride(1)) if bags is None else (8, 0)
+        offsets = weights = 0
+        if bags is not None:
+            offsets, weights = bags.offsets.data_ptr(), 0 if bags.weights is None else bags.weights.data_ptr()
+        kept = [0] * 3 if saved is None else [each.data_ptr() for each in (saved.ids, saved.rows, saved.bags)]
+        numbers = [ids.data_ptr(), *strides, batch, offsets, weights, out.data_ptr(), *kept]
+        return np.array(numbers, np.int64).view(loops.BATCH)
 
     def _read_plain(self, ids: Tensor, *, check: bool | None) -> Tensor:
         vectors = []
-        columns = zip(self.tables, self.paddings, ids.unbind(1), strict=True)
+        columns = zip(self.tables, self.paddings.tolist(), ids.unbind(1), strict=True)
         for index, (table, padding, column) in enumerate(columns):
             self._check(column, index, check=check)
             found = table.read(column.long()).to(ids.device)
@@ -98,109 +158,120 @@ class RowTables:
 
     # -- backward ------------------------------------------------------------------------------------------------------
 
-    def keep(self, ids: Tensor, rows: Array, grad: Tensor, anchors: Sequence[nn.Parameter]) -> list[Tensor]:
-        """Keep the gradients `(batch, tables, dim)` of ids for the next step; what the anchors' gradients grow by.
+    def new_saved(self, ids: Tensor, bags: Bags | None) -> Saved:
+        """Memory for what a lookup saves."""
+        versions = [table.live.moves for table in self.tables]
+        if bags is None:
+            batch, num_tables = ids.shape
+            starts = np.arange(0, batch * num_tables + 1, batch) if batch else np.zeros(num_tables + 1, np.int64)
+            listed = torch.empty(2, ids.numel(), dtype=torch.int64)
+            return Saved(listed[0], listed[1], torch.empty(0, dtype=torch.int32), starts, versions)
+        starts = bags.offsets[:: max(1, bags.batch)].numpy().copy()
+        listed = torch.empty(2, len(ids), dtype=torch.int64)
+        return Saved(listed[0], listed[1], torch.empty(len(ids), dtype=torch.int32), starts, versions, bags.weights)
+
+    def keep(self, found: list[Pending], anchors: Sequence[nn.Parameter]) -> list[Tensor]:
+        """Keep gradients for the next step; what the anchors' gradients grow by.
 
         A table may be looked up several times in a model, and a backward pass follow another before the step.
         """
-        for table in self.tables:
-            if not table.has_optimizer:
-                raise RuntimeError(NO_OPTIMIZER.format(name=table.name))
-        found = self._sum(ids, rows, grad.detach().float())
-        norms = torch.cat([each.norm.view(1) for each in found]).to(anchors[0]).unbind()
-        grown = []
-        for table, new, norm, anchor in zip(self.tables, found, norms, anchors, strict=True):
-            live = table.live
-            held = None if live.pending is None or table.has_used(anchor) else live.pending
-            if held is None:
-                new.norm = norm.view(1)
-                grown.append(new.norm)
-                live.pending, live.is_settled = new, False
+        norms = torch.tensor([each.norm for each in found], dtype=anchors[0].dtype)
+        grown = list(norms.to(anchors[0].device).unsqueeze(1).unbind())
+        for index, (table, new, norm) in enumerate(zip(self.tables, found, norms.tolist(), strict=True)):
+            live, anchor, new.norm = table.live, anchors[index], norm
+            if live.pending is None or live.has_used(anchor):
+                live.pending = new
             else:
-                live.pending = merge_pending(table, [held, new])
-                live.pending.norm = live.pending.norm.to(anchor).view(1)
-                live.is_settled = False
-                grown.append(live.pending.norm - held.norm)
+                held, live.pending = live.pending, merge_pending(table, [live.pending, new])
+                together = torch.tensor([live.pending.norm], dtype=anchor.dtype)
+                live.pending.norm = float(together)
+                grown[index] = (together - held.norm).to(anchor.device)
+            live.is_settled = False
         return grown
 
-    def _sum(self, ids: Tensor, rows: Array, grad: Tensor) -> list[Pending]:
-        if not self._in_loops(ids):
-            pairs = zip(self.tables, ids.long().unbind(1), grad.unbind(1), self.paddings, strict=True)
-            return [sum_plain(table, own, values, padding) for table, own, values, padding in pairs]
-        batch, num_tables = ids.shape
-        integers = torch.empty(3, num_tables, batch, dtype=torch.int64)
-        sums = torch.empty(num_tables, batch, grad.shape[2])
-        counts, squares = np.zeros(num_tables, np.int64), np.zeros((num_tables, 2))
-        distinct, at, occurrences = integers.numpy()
-        arrays = distinct, at, occurrences, sums.numpy()
-        values, gradients, lines = ids.long().contiguous().numpy(), grad.contiguous().numpy(), self.lines()
+    def sum(self, saved: Saved, grad: Tensor) -> list[Pending]:
+        """The gradients `(batch, tables, dim)` of vectors, summed for each id."""
+        gradients = Gradients.empty(saved.starts, self.dim)
+        numbers = [0, 0, 0, len(grad), 0, 0 if saved.weights is None else saved.weights.data_ptr(), grad.data_ptr()]
+        numbers += [each.data_ptr() for each in (saved.ids, saved.rows, saved.bags)]
+        record, addresses = np.array(numbers, np.int64).view(loops.BATCH), self.addresses()
 
         def work(first: int, last: int) -> None:
-            loops.sum_gradients(lines, values, rows, gradients, arrays, counts, squares, first, last)
+            loops.sum_gradients(
+                addresses, self.paddings, record, saved.starts, gradients.records, first, last, self._run
+            )
 
-        _share_out(work, num_tables, grad.numel())
-        norms, are_finite = torch.from_numpy(np.sqrt(squares[:, 0])).unbind(), np.isfinite(squares[:, 1]).tolist()
-        parts = zip(self.tables, norms, are_finite, counts.tolist(), strict=True)
+        _share_out(work, len(self.tables), len(saved.ids) * self.dim)
+        norms, are_finite = np.sqrt(gradients.records["square"]), np.isfinite(gradients.records["full_square"])
+        parts = zip(gradients.records["num_ids"].tolist(), norms.tolist(), are_finite.tolist(), strict=True)
         return [
-            Pending(integers, sums, table.moves, norm, is_finite, count, index)
-            for index, (table, norm, is_finite, count) in enumerate(parts)
+            Pending(gradients, index, count, norm, is_finite, self.tables[index].live.moves)
+            for index, (count, norm, is_finite) in enumerate(parts)
         ]
+
+    def find_again(self, saved: Saved) -> None:
+        """Find rows again that have moved since the lookup."""
+        for table, first, last in zip(self.tables, saved.starts, saved.starts[1:], strict=False):
+            saved.rows[first:last] = table.find(saved.ids[first:last])
+
+
+def sum_bags(
+    table: Finalizable, ids: Tensor, offsets: Tensor, weights: Tensor | None, padding: int | None
+) -> Tensor | None:
+    """Sums `(bags, dim)` of the vectors of a table with int8 rows, with the end of the last bag in `offsets`.
+
+    None where vectors of single ids are to be pooled instead.
+    """
+    tables = RowTables([table.rows], [padding])
+    if not tables.can_pool(ids, weights, table.anchor.dtype) or table.padding_idx not in (None, padding):
+        return None
+    table.check_not_averaged()
+    bags = Bags(offsets.contiguous(), len(offsets) - 1, None if weights is None else weights.float().contiguous())
+    vectors: Tensor = tables.look_up(ids, [table.anchor], bags=bags, check=table.check_ids)
+    return vectors.squeeze(1)
 
 
 class _LookUp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tables: RowTables, ids: Tensor, check: bool | None, *anchors: nn.Parameter) -> Tensor:  # noqa: FBT001
-        rows = np.empty(tuple(reversed(ids.shape)), np.int64)
-        ctx.tables, ctx.ids, ctx.anchors, ctx.rows = tables, ids, anchors, rows
-        ctx.moves = [table.moves for table in tables.tables]
-        return tables.read(ids, check=check, rows=rows).to(anchors[0].dtype)
+    def forward(
+        ctx: Any,
+        tables: RowTables,
+        ids: Tensor,
+        bags: Bags | None,
+        check: bool | None,  # noqa: FBT001
+        *anchors: nn.Parameter,
+    ) -> Tensor:
+        ctx.tables, ctx.ids, ctx.anchors = tables, ids, anchors
+        is_saved = tables.in_loops(ids) and (bags is not None or tables.is_ready())
+        ctx.saved = tables.new_saved(ids, bags) if is_saved else None
+        return tables.read(ids, bags=bags, check=check, saved=ctx.saved).to(anchors[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         tables: RowTables = ctx.tables
-        if ctx.moves != [table.moves for table in tables.tables]:  # a step was taken in between
-            tables.read(ctx.ids, rows=ctx.rows)
-        grown = tables.keep(ctx.ids, ctx.rows, grad, ctx.anchors)
-        return (None, None, None, *grown)
+        for table in tables.tables:
+            if not table.live.has_optimizer:
+                raise RuntimeError(NO_OPTIMIZER.format(name=table.name))
+        saved, grad = ctx.saved, grad.detach().float()
+        if saved is None and tables.in_loops(ctx.ids):  # loops were still compiled: plain torch has read
+            saved = tables.new_saved(ctx.ids, None)
+            tables.read(ctx.ids, saved=saved)
+        if saved is None:
+            ids = ctx.ids.long().unbind(1)
+            columns = zip(tables.tables, ids, grad.unbind(1), tables.paddings.tolist(), strict=True)
+            found = [sum_gradients(*column) for column in columns]
+        else:
+            if saved.versions != [table.live.moves for table in tables.tables]:  # a step was taken in between
+                tables.find_again(saved)
+            found = tables.sum(saved, grad.contiguous())
+        return (None, None, None, None, *tables.keep(found, ctx.anchors))
 
 
-def sum_plain(table: Int8Rows, ids: Tensor, grad: Tensor, padding: int = -1) -> Pending:
-    """The definition of `loops.sum_gradients`, for one table."""
-    kept = ids != padding
-    ids, grad = ids[kept], grad[kept]
-    return _distinct(table, ids, torch.ones_like(ids), grad)
-
-
-def merge_pending(table: Int8Rows, parts: Sequence[Pending]) -> Pending:
-    """The gradients of several backward passes, or processes, together."""
-    ids, occurrences = (torch.cat([getattr(part, name) for part in parts]) for name in ("ids", "occurrences"))
-    merged = _distinct(table, ids, occurrences, torch.cat([part.sums for part in parts]))
-    merged.is_finite = all(part.is_finite for part in parts)
-    return merged
-
-
-def _distinct(table: Int8Rows, ids: Tensor, occurrences: Tensor, values: Tensor) -> Pending:
-    distinct, inverse = ids.unique(return_inverse=True)  # type: ignore[no-untyped-call]
-    indices = torch.arange(len(ids), device=ids.device)
-    first = torch.full_like(distinct, len(ids)).scatter_reduce(0, inverse, indices, "amin")
-    order = first.argsort()
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(order), device=ids.device)
-    inverse, distinct = place[inverse], distinct[order]
-    counts = torch.zeros_like(distinct).index_add_(0, inverse, occurrences)
-    sums = values.new_zeros(len(distinct), table.dim).index_add_(0, inverse, values)
-    rows = table.find(distinct)
-    squares = sums.double().square().sum(1)
-    is_moved = (rows.to(ids.device) > 0) | (table.seen_before(distinct) + counts >= table.needed)
-    own = squares if table.trains_unseen else squares[is_moved]
-    integers, is_finite = (
-        torch.stack([distinct, rows.to(ids.device), counts]).unsqueeze(1),
-        bool(squares.isfinite().all()),
-    )
-    return Pending(integers, sums.unsqueeze(0), table.moves, own.sum().sqrt(), is_finite, len(distinct))
-
-
-def _share_out(work: Any, num_tables: int, num_values: int) -> None:
-    num_parts = min(num_tables, torch.get_num_threads()) if num_values >= PARALLEL_VALUES else 1
-    cuts = [num_tables * index // num_parts for index in range(num_parts + 1)]
+def _share_out(work: Callable[[int, int], None], size: int, num_values: int) -> None:
+    """`work(first, last)` on parts of `range(size)`, on several threads where that pays."""
+    num_parts = min(size, torch.get_num_threads()) if num_values >= PARALLEL_VALUES else 1
+    if num_parts <= 1:
+        work(0, size)
+        return
+    cuts = [size * index // num_parts for index in range(num_parts + 1)]
     parallel_for(lambda index: work(cuts[index], cuts[index + 1]), num_parts)

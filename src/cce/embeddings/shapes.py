@@ -26,16 +26,15 @@ class Shapes:
     codes: tuple[int, int] = (0, 0)  # rows of trained integers, and their width
     code_row_nbytes: int = 0  # of a row of them
     num_mapped: int = 0  # ids that have a bit, and a share of a rank, in a row map
-    scale_nbytes: int = 0  # of scales that are no parameters, and of what they are fitted by
 
     @property
     def num_params(self) -> int:
-        """All parameters, codes included."""
-        return self._num_floats + math.prod(self.codes)
+        """All parameters; of rows of integers, the integers alone."""
+        return math.prod(self.codes) or self._num_floats
 
     def codebook_nbytes(self, itemsize: int) -> int:
         """Bytes of everything trainable; a parameter has `itemsize`."""
-        return self._num_floats * itemsize + self.codes[0] * self.code_row_nbytes + self.scale_nbytes
+        return self._num_floats * itemsize + self.codes[0] * self.code_row_nbytes
 
     @property
     def pointer_nbytes(self) -> int:

@@ -24,11 +24,9 @@ from cce.evaluation.registry import (
 from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cce.evaluation.calibration import ExpectedCalibrationError
-    from cce.evaluation.cross_entropy import binary_cross_entropy
-    from cce.evaluation.metric import Metric, SummedMetric, WholeMetric
+    from cce.evaluation.metric import Metric, ScoredRows, SummedMetric, WholeMetric, check_rows
+    from cce.evaluation.probabilities import ExpectedCalibrationError, binary_cross_entropy
     from cce.evaluation.roc import auc
-    from cce.evaluation.rows import ScoredRows, check_rows
 
 __all__ = [
     "DEFAULT_BEST_BY",

@@ -17,7 +17,7 @@ from cce.evaluation.metric import WholeMetric
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cce.evaluation.rows import ScoredRows
+    from cce.evaluation.metric import ScoredRows
 
 
 class _RankingMetric(WholeMetric):

@@ -44,12 +44,10 @@ class MetricInfo:
     takes_k: bool = False  # is named as NAME@K
     k: int | None = None
 
-    def create(self, *, streaming: bool = False) -> Metric:
-        """A fresh accumulator; with `streaming` one of bounded memory, where the metric has one."""
+    def create(self) -> Metric:
+        """A fresh accumulator."""
         module, _, name = self.home.partition(":")
         kind = getattr(import_module(module), name)
-        if streaming and kind.streaming is not None:
-            kind = kind.streaming
         made: Metric = kind() if self.k is None else kind(self.k)
         return made
 
@@ -72,12 +70,12 @@ def _own(
 LOWER, HIGHER, ONE = Better.LOWER, Better.HIGHER, Better.ONE
 RANKED = {"by_group": True, "takes_k": True}
 _ALL = (
-    _own("bce", "BCE", LOWER, "cross_entropy:BinaryCrossEntropy", "binary cross-entropy, in nats"),
+    _own("bce", "BCE", LOWER, "probabilities:BinaryCrossEntropy", "binary cross-entropy, in nats"),
     _own("auc", "AUC", HIGHER, "roc:AreaUnderCurve", "area under the ROC curve"),
-    _own("normalized_entropy", "NE", LOWER, "cross_entropy:NormalizedEntropy", "BCE over that of the mean label"),
-    _own("calibration", "calibration", ONE, "calibration:Calibration", "mean prediction over mean label"),
-    _own("ece", "ECE", LOWER, "calibration:ExpectedCalibrationError", "expected calibration error, in 15 equal bins"),
-    _own("accuracy", "accuracy", HIGHER, "calibration:Accuracy", "share of rows on the right side of 1/2"),
+    _own("normalized_entropy", "NE", LOWER, "probabilities:NormalizedEntropy", "BCE over that of the mean label"),
+    _own("calibration", "calibration", ONE, "probabilities:Calibration", "mean prediction over mean label"),
+    _own("ece", "ECE", LOWER, "probabilities:ExpectedCalibrationError", "expected calibration error, in 15 equal bins"),
+    _own("accuracy", "accuracy", HIGHER, "probabilities:Accuracy", "share of rows on the right side of 1/2"),
     _own("grouped_auc", "grouped AUC", HIGHER, "roc:GroupedAreaUnderCurve", "mean AUC within groups", by_group=True),
     _own("ndcg", "NDCG", HIGHER, "ranking:NormalizedDiscountedGain", "discounted gain of the first k", **RANKED),
     _own("recall", "recall", HIGHER, "ranking:Recall", "share of the positives among the first k", **RANKED),

@@ -1,15 +1,11 @@
-"""The area under the ROC curve: exact, streaming in bounded memory, and within groups of rows."""
+"""The area under the ROC curve: exact, and within groups of rows."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from cce.evaluation.metric import SummedMetric, WholeMetric
-from cce.evaluation.rows import ScoredRows, check_rows
-
-NUM_BINS = 1 << 18
-LARGEST = 16.0  # logits beyond are as good as equal: probabilities within 1e-7 of 0 or 1
+from cce.evaluation.metric import ScoredRows, WholeMetric, check_rows
 
 
 def auc(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
@@ -25,25 +21,8 @@ def auc(scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
     return _area(positives, negatives)
 
 
-class StreamingAreaUnderCurve(SummedMetric):
-    """AUC up to near ties: logits within 1/8,192 of each other may count as equal."""
-
-    num_sums = 2 * NUM_BINS  # positives, negatives
-
-    def sums_of(self, rows: ScoredRows) -> Tensor:
-        """The weights of both kinds in each bin of logits."""
-        bins = (rows.logits.double().clamp(-LARGEST, LARGEST) + LARGEST) * ((NUM_BINS - 1) / (2 * LARGEST))
-        return torch.cat(_sum_by_kind(bins.round().long(), NUM_BINS, rows))
-
-    def compute(self) -> float:
-        """NaN where all labels are equal."""
-        return _area(self.sums[:NUM_BINS], self.sums[NUM_BINS:])
-
-
 class AreaUnderCurve(WholeMetric):
     """AUC, exact."""
-
-    streaming = StreamingAreaUnderCurve
 
     def score(self, rows: ScoredRows) -> float:
         """NaN where all labels are equal."""

@@ -3,12 +3,11 @@
 from cce.indexing.agreement import check_index_state, index_tensors
 from cce.indexing.assignments import Assignments
 from cce.indexing.counts import IdCounts
-from cce.indexing.frequency_groups import group_of, group_starts
 from cce.indexing.ids import blocks, check_id_type, check_ids
 from cce.indexing.multiply_shift import MIX_1, MIX_2, SEED_BYTES, MultiplyShift, hash32, scramble, stack_rows
-from cce.indexing.noise import make_key, spread, uniform, uniform_row
+from cce.indexing.noise import make_key, row_noise, uniform, uniform_pair
 from cce.indexing.pointer_store import PointerStore
-from cce.indexing.pointer_width import pointer_nbytes
+from cce.indexing.pointer_width import pointer_bits, pointer_nbytes
 from cce.indexing.quotient_remainder import QuotientRemainder, balanced_radices, mixed_radix_digits, radices_within
 from cce.indexing.randomness import check_generator, common_generator, make_generator
 from cce.indexing.row_map import RowMap, count_bits
@@ -58,20 +57,19 @@ __all__ = [
     "common_generator",
     "count_bits",
     "describe",
-    "group_of",
-    "group_starts",
     "hash32",
     "index_tensors",
     "make_generator",
     "make_key",
     "mixed_radix_digits",
+    "pointer_bits",
     "pointer_nbytes",
     "radices_within",
+    "row_noise",
     "rows_of",
     "scramble",
-    "spread",
     "stack_rows",
     "uniform",
-    "uniform_row",
+    "uniform_pair",
     "versions_of",
 ]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+HASHED_AT_A_TIME = 1 << 16  # ids: some integers of 8 bytes are held for each of their pointers
+
 
 class Assignments(IndexModule):
     """Pointers of `num_embeddings` ids in `num_columns` columns into `num_rows` rows each.
@@ -101,7 +103,7 @@ class Assignments(IndexModule):
         if self.pointers.is_saved:
             self.pointers.is_saved = False
             return
-        for ids in blocks(self.num_learned):
+        for ids in blocks(self.num_learned, HASHED_AT_A_TIME):
             self.write(ids, self.hash(ids.to(self.hash.seeds.device)))
 
     def stage(self, pointers: PointerStore) -> PointerStore:

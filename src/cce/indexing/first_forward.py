@@ -2,7 +2,7 @@
 
 It is a collective, so it runs only where all ranks take part: torch declares a forward of `DistributedDataParallel` a
 synchronisation point. A forward in evaluation, without gradients or without their reduction may be one rank's own, and
-is let through.
+is let through; so is one under `Join`, where a rank without inputs would not take part. FSDP has no such wrapper.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # splitmix64's step, as a signed integer
 GOLDEN_24 = 0x9E3779  # the golden ratio, modulo 1, in 24 bits
-MASK_24 = 0xFF_FFFF
+GOLDEN_32 = 0x9E3779B9
+MASK_24, MASK_32 = 0xFF_FFFF, 0xFFFF_FFFF
 FRACTION = 2.0**-24
 
 
@@ -37,19 +38,22 @@ def uniform(key: int, places: Tensor) -> Tensor:
     return ((bits >> 40) & MASK_24).float() * FRACTION
 
 
-def uniform_row(key: int, rows: Tensor, width: int) -> Tensor:
-    """A float32 in [0, 1) for each value of some rows: `(n, width)`; two values share a hash."""
-    pairs = -(-width // 2)
-    bits = scramble((rows.unsqueeze(1) * pairs + torch.arange(pairs, device=rows.device)) * GOLDEN + key)
-    numbers = torch.stack([(bits >> 40) & MASK_24, (bits >> 16) & MASK_24], dim=2).flatten(1)
-    return numbers[:, :width].float() * FRACTION
+def uniform_pair(key: int, places: Tensor) -> tuple[Tensor, Tensor]:
+    """Two float32 in [0, 1) for each place, of the same hash; the first is that of `uniform`."""
+    bits = scramble(places * GOLDEN + key)
+    first, second = (((bits >> shift) & MASK_24).float() * FRACTION for shift in (40, 16))
+    return first, second
 
 
-def spread(numbers: Tensor, uses: Tensor) -> Tensor:
-    """Uniform numbers, those of one place shifted from use to use so that they fill [0, 1) evenly.
+def row_noise(key: int, rows: Tensor, width: int, uses: Tensor) -> Tensor:
+    """A float32 in [0, 1) for each value of some rows, `(n, width)`, that depends on how often the row was used `(n)`.
 
-    A Kronecker sequence: each is the last plus the golden ratio, modulo 1. Errors of rounding the same steps again and
-    again then cancel, where those of independent numbers grow as a random walk.
+    A row has a 32-bit seed, and a value is a hash of the seed and its column (murmur3's finaliser). From use to use it
+    is shifted by the golden ratio, modulo 1: a Kronecker sequence, which fills [0, 1) evenly. Errors of rounding the
+    same steps again and again then cancel, where those of independent numbers grow as a random walk.
     """
-    numbers = numbers + ((uses.long() * GOLDEN_24) & MASK_24).float() * FRACTION
-    return numbers - numbers.floor()
+    seeds = (scramble(rows * GOLDEN + key) >> 32).unsqueeze(1)
+    mixed = (seeds + torch.arange(width, device=rows.device) * GOLDEN_32) & MASK_32
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        mixed = ((mixed ^ (mixed >> shift)) * factor) & MASK_32
+    return (((mixed >> 8) + uses.long().unsqueeze(1) * GOLDEN_24) & MASK_24).float() * FRACTION

@@ -15,13 +15,12 @@ from torch import Tensor
 from cce.checks import check_range
 from cce.indexing.ids import blocks
 from cce.indexing.multiply_shift import MAX_ROWS
-from cce.indexing.pointer_width import BYTE, WORDS, gather, pack, packed_nbytes, pointer_bits, unpack
+from cce.indexing.pointer_width import GROUP, WIDTHS, gather, pack, packed_nbytes, pointer_bits, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BLOCK, CHUNK = 1 << 18, 1 << 22  # ids read at a time, words unpacked at a time
-TYPES_BEFORE = (torch.uint8, torch.uint16, torch.int32)  # of state that was saved before pointers were packed
+BLOCK, CHUNK = 1 << 18, 1 << 19  # ids read at a time, groups of pointers unpacked at a time
 
 
 class PointerStore:
@@ -112,7 +111,7 @@ class PointerStore:
 
     def to_tensor(self) -> Tensor:
         """A copy `(num_ids, num_columns)` with one element a pointer: uint8 up to 8 bits, int32 beyond."""
-        pointers = [unpack(words, self.bits) for words in torch.split(self.words, CHUNK)]
+        pointers = [unpack(words, self.bits) for words in torch.split(self.words, CHUNK * self.bits)]
         return torch.cat(pointers)[: self.num_ids * self.num_columns].view(self.num_ids, self.num_columns)
 
     def share_memory_(self) -> None:
@@ -147,20 +146,19 @@ class PointerStore:
         return staged
 
     def state(self) -> dict[str, Tensor]:
-        """What `load` reads: the words, and an empty tensor whose shape says how many ids, columns and bits they hold.
+        """What `load` reads: the bytes, and an empty tensor whose shape says how many ids, columns and bits they hold.
 
-        Equal numbers of words may hold other numbers of these. (A state dict has only tensors, and this one no bytes.)
+        (A state dict has only tensors, and this one takes no space.)
         """
         shape = torch.empty(self.num_ids, self.num_columns, self.bits, 0, dtype=torch.uint8, device=self.words.device)
         return {"pointers": self.words, "pointer_shape": shape}
 
     def load(self, words: Tensor, shape: Tensor | None) -> None:
-        """Take over the pointers of a state of any width, or of one without shape from before they were packed."""
+        """Take over the pointers of a state of any width."""
         num_ids, num_columns, bits = _shape_of(words, shape)
         if (num_ids, num_columns) != (self.num_ids, self.num_columns):
             ours = f"({self.num_ids}, {self.num_columns}) of {self.bits} bits"
             raise ValueError(f"the checkpoint has ({num_ids}, {num_columns}) of {bits} bits, the module {ours}.")
-        words = words.reshape(-1).view(WORDS[bits])
         if not _names_rows(words.cpu(), bits, self.num_rows):
             raise ValueError(f"they must lie in [0, {self.num_rows}).")
         if self.is_meta:
@@ -178,25 +176,24 @@ class PointerStore:
 
     def _put(self, start: int, pointers: Tensor) -> None:
         """Write pointers from number `start` on; the first and the last may share a byte with others."""
-        in_word = max(1, BYTE // self.bits)
-        first, last = start // in_word, -(-(start + len(pointers)) // in_word)
-        if in_word > 1:
-            around, start = unpack(self.words[first:last], self.bits), start - first * in_word
+        first, last = start // GROUP, -(-(start + len(pointers)) // GROUP)
+        part = self.words[first * self.bits : last * self.bits]  # the last group may lack bytes that it does not need
+        if start % GROUP or start + len(pointers) != min(last * GROUP, self.num_ids * self.num_columns):
+            around, start = unpack(part, self.bits), start - first * GROUP
             around[start : start + len(pointers)] = pointers
             pointers = around
-        self.words[first:last] = pack(pointers, self.bits)
+        part.copy_(pack(pointers, self.bits)[: len(part)])
 
     def _empty_words(self) -> Tensor:
         nbytes = packed_nbytes(self.num_ids * self.num_columns, self.bits)
-        return torch.empty(nbytes // WORDS[self.bits].itemsize, dtype=WORDS[self.bits], device="meta")
+        return torch.empty(nbytes, dtype=torch.uint8, device="meta")
 
     def _map_file(self, path: Path) -> Tensor:
         nbytes, exists = self.words.nbytes, path.exists()
         if exists and path.stat().st_size != nbytes:
             needed = f"{nbytes} bytes for ({self.num_ids}, {self.num_columns}) pointers of {self.bits} bits"
             raise ValueError(f"path must hold {needed}, got {path.stat().st_size}: {path}.")
-        dtype = WORDS[self.bits]
-        words = torch.from_file(str(path), shared=True, size=nbytes // dtype.itemsize, dtype=dtype, device="cpu")
+        words = torch.from_file(str(path), shared=True, size=nbytes, dtype=torch.uint8, device="cpu")
         self.is_saved = exists
         if exists and not _names_rows(words, self.bits, self.num_rows):
             raise ValueError(f"path must hold pointers in [0, {self.num_rows}), got others: {path}.")
@@ -220,7 +217,7 @@ def _checked_bits(bits: int | None, num_rows: int) -> int:
     narrowest = pointer_bits(num_rows)
     if bits is None:
         return narrowest
-    allowed = [width for width in WORDS if width >= narrowest]
+    allowed = [width for width in WIDTHS if width >= narrowest]
     if bits not in allowed:
         raise ValueError(f"bits must be one of {', '.join(map(str, allowed))} for {num_rows} rows, got {bits}.")
     return bits
@@ -229,12 +226,10 @@ def _checked_bits(bits: int | None, num_rows: int) -> int:
 def _shape_of(words: Tensor, shape: Tensor | None) -> tuple[int, int, int]:
     """The numbers of ids, columns and bits of a state."""
     if shape is None:
-        if words.dim() != 2 or words.dtype not in TYPES_BEFORE:
-            raise ValueError(f"they must have a pointer_shape, or be (ids, columns), got {tuple(words.shape)}.")
-        return words.shape[0], words.shape[1], BYTE * words.itemsize
+        raise ValueError(f"they must have a pointer_shape, got {tuple(words.shape)} without one.")
     num_ids, num_columns, bits, *rest = (*shape.shape, 0, 0, 0)
-    expected = packed_nbytes(num_ids * num_columns, bits)
-    if len(rest) != 4 or WORDS.get(bits) is not words.dtype or words.shape != (expected // words.itemsize,):
+    expected = (packed_nbytes(num_ids * num_columns, bits),)
+    if len(rest) != 4 or bits not in WIDTHS or (words.dtype, words.shape) != (torch.uint8, expected):
         found = f"{tuple(words.shape)} of {words.dtype}"
         raise ValueError(f"they must fit their pointer_shape {tuple(shape.shape)}, got {found}.")
     return num_ids, num_columns, bits
@@ -242,7 +237,7 @@ def _shape_of(words: Tensor, shape: Tensor | None) -> tuple[int, int, int]:
 
 def _names_rows(words: Tensor, bits: int, num_rows: int) -> bool:
     """Whether all pointers in words name a row: a lookup would follow others, and its gradient write, beyond them."""
-    return all(_all_below(unpack(some, bits), num_rows) for some in torch.split(words, CHUNK))
+    return all(_all_below(unpack(some, bits), num_rows) for some in torch.split(words, CHUNK * bits))
 
 
 def _all_below(pointers: Tensor, num_rows: int) -> bool:

@@ -1,8 +1,8 @@
-"""Widths of pointers, and how they lie in words: the one place that knows.
+"""Widths of pointers, and how they lie in bytes: the one place that knows.
 
-A pointer takes 1, 2, 4, 8, 16 or 32 bits. Pointers lie one after the other without gaps, number `p` from bit `p · bits`
-on. A word holds one wide pointer, or a byte holds 2, 4 or 8 narrow ones, the first in its lowest bits: a pointer never
-lies in two words, and is read by a shift and a mask. What is left over of the last word is zero.
+A pointer takes 1 to 16 bits, or 32. Pointers follow each other without gaps in a stream of bytes: number `p` takes the
+bits from `p · bits` on, lowest bits first. Three bytes of zeros end the stream, so that the four bytes from where any
+pointer begins can be read at once: a read, a shift and a mask give a pointer of any width.
 """
 
 from __future__ import annotations
@@ -12,57 +12,73 @@ from torch import Tensor
 
 from cce.checks import check_range
 
-# bits of a pointer → the type of the words that hold it; torch can do little with unsigned words of 16 bits
-WORDS: dict[int, torch.dtype] = {
-    1: torch.uint8,
-    2: torch.uint8,
-    4: torch.uint8,
-    8: torch.uint8,
-    16: torch.int16,
-    32: torch.int32,
-}
-BYTE = 8
+WIDTHS: tuple[int, ...] = (*range(1, 17), 32)  # bits of a pointer
+BYTE, GROUP = 8, 8  # bits of a byte; pointers that fill whole bytes, as many as they have bits
+PADDING = 3  # bytes behind the last pointer
 
 
 def pointer_bits(num_rows: int) -> int:
     """The narrowest width that can name every one of `num_rows` rows."""
     check_range("num_rows", num_rows, 1, 2**31)
-    return next(bits for bits in WORDS if num_rows <= 1 << bits)
+    return next(bits for bits in WIDTHS if num_rows <= 1 << bits)
 
 
 def pointer_nbytes(num_ids: int, num_columns: int, num_rows: int) -> int:
-    """Bytes of the pointers of so many ids, each into `num_rows` rows of every column."""
+    """Bytes of the pointers of `num_ids` ids, each into `num_rows` rows of every column."""
     return packed_nbytes(num_ids * num_columns, pointer_bits(num_rows))
 
 
 def packed_nbytes(num_pointers: int, bits: int) -> int:
-    """Bytes of so many pointers of `bits` each."""
-    return -(-num_pointers * bits // BYTE)
+    """Bytes of a stream of pointers of `bits` each."""
+    return -(-num_pointers * bits // BYTE) + PADDING if num_pointers else 0
 
 
-def unpack(words: Tensor, bits: int) -> Tensor:
-    """All pointers in `words`, one each in uint8 or int32, with what is left over of the last word."""
-    if bits < BYTE:
-        return ((words.unsqueeze(-1) >> _shifts(bits)) & (1 << bits) - 1).view(-1)
-    return words.int() & 0xFFFF if bits == 16 else words
+def unpack(stream: Tensor, bits: int) -> Tensor:
+    """All pointers in a stream `(n)` that begins with one, in uint8 or int32, and what lies behind the last one."""
+    if bits == BYTE:
+        return stream
+    filled = torch.nn.functional.pad(stream, (0, -len(stream) % bits)).view(-1, bits)
+    dtype = torch.uint8 if bits < BYTE else torch.int32
+    pointers = torch.empty(len(filled), GROUP, dtype=dtype, device=stream.device)
+    for place in range(GROUP):
+        first, shift = divmod(place * bits, BYTE)
+        value = filled[:, first].int()
+        for more in range(1, _num_bytes(shift, bits)):
+            value |= filled[:, first + more].int() << BYTE * more
+        pointers[:, place] = (value >> shift) & _mask(bits)
+    return pointers.view(-1)
 
 
 def pack(pointers: Tensor, bits: int) -> Tensor:
-    """Words of pointers `(n)` that fill them."""
-    if bits < BYTE:
-        return (pointers.to(torch.uint8).view(-1, BYTE // bits) << _shifts(bits)).sum(-1, dtype=torch.uint8)
-    return pointers.to(WORDS[bits])
+    """The stream of pointers `(n)`, filled up with zeros to a multiple of eight, without padding."""
+    values = torch.nn.functional.pad(pointers.int(), (0, -len(pointers) % GROUP)).view(-1, GROUP)
+    if bits == BYTE:
+        return values.view(-1).to(torch.uint8)
+    stream = torch.zeros(len(values), bits, dtype=torch.uint8, device=pointers.device)
+    for place in range(GROUP):
+        first, shift = divmod(place * bits, BYTE)
+        value = values[:, place] << shift
+        for index in range(_num_bytes(shift, bits)):
+            stream[:, first + index] |= ((value >> BYTE * index) & 0xFF).to(torch.uint8)
+    return stream.view(-1)
 
 
-def gather(words: Tensor, ids: Tensor, num_columns: int, bits: int) -> Tensor:
+def gather(stream: Tensor, ids: Tensor, num_columns: int, bits: int) -> Tensor:
     """The pointers `(n, num_columns)` of ids `(n)`, int64, where every id has `num_columns` of them."""
-    if bits >= BYTE:
-        rows = words.view(-1, num_columns).index_select(0, ids).long()
-        return rows & 0xFFFF if bits == 16 else rows
-    at = (ids.long().unsqueeze(-1) * num_columns + torch.arange(num_columns, device=words.device)) * bits
-    rows = words.index_select(0, (at >> 3).view(-1)).view(at.shape).long()
-    return torch.bitwise_right_shift(rows, at & BYTE - 1) & (1 << bits) - 1  # ONNX has no `>>` by a tensor
+    at = (ids.long().unsqueeze(-1) * num_columns + torch.arange(num_columns, device=stream.device)) * bits
+    first = (at >> 3).view(-1)
+    value = stream.index_select(0, first).long()
+    for more in range(1, _num_bytes(BYTE - 1 if bits % BYTE else 0, bits)):
+        value = value + stream.index_select(0, first + more).long() * 256**more
+    if bits % BYTE:
+        value = torch.bitwise_right_shift(value, at.view(-1) & BYTE - 1) & _mask(bits)  # ONNX has no `>>` by a tensor
+    return value.view(at.shape)
 
 
-def _shifts(bits: int) -> Tensor:
-    return torch.arange(0, BYTE, bits, dtype=torch.uint8, device="cpu")
+def _num_bytes(shift: int, bits: int) -> int:
+    """Bytes in which a pointer lies that begins at bit `shift` of the first."""
+    return -(-(shift + bits) // BYTE)
+
+
+def _mask(bits: int) -> int:
+    return (1 << min(bits, 31)) - 1

@@ -52,6 +52,13 @@ class RowMap(IndexModule):
         self.bits.index_add_(0, word, torch.ones_like(ids) << (ids - word * WORD))  # distinct: no bit is carried
         self.count()
 
+    def rows_before(self, ids: Tensor) -> Tensor:
+        """How many rows, row 0 included, come before those that ids without one would have."""
+        ids = ids.to(self.bits.device)
+        word = torch.div(ids, WORD, rounding_mode="floor")
+        below = self.bits[word] & ((torch.ones_like(ids) << (ids - word * WORD)) - 1)
+        return self.ranks[word] + count_bits(below) + 1
+
     def fill(self) -> None:
         """Give rows to all ids."""
         self.bits.fill_(-1)

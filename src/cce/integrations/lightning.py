@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,21 +14,25 @@ from cce.compression import finalize
 from cce.reclustering import ClusterSchedule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lightning.pytorch import LightningModule, Trainer
 
     from cce.compression import Finalized
 
 
 class FinalizeCallback(Callback):  # type: ignore[misc]
-    """Turns int8 rows into pointers and codebooks when `Trainer.fit` ends; what became of them is in `finalized`.
+    """Turns int8 rows into pointers and codebooks when `Trainer.fit` ends; `finalized` is the report.
 
     If a `ModelCheckpoint` of the trainer monitors a score, the weights of its best checkpoint are loaded first.
 
-    num_columns, num_rows, seed: as of `cce.finalize`.
+    refit: called with the model afterwards, such as `lambda model: cce.refit(model, batches)`.
+    options: those of `cce.finalize`: `nbytes`, `bits`, `seed` and so on.
     """
 
-    def __init__(self, *, num_columns: int | None = None, num_rows: int | None = None, seed: int | None = None) -> None:
-        self.num_columns, self.num_rows, self.seed = num_columns, num_rows, seed
+    def __init__(self, *, refit: Callable[[nn.Module], object] | None = None, **options: Any) -> None:
+        signature(finalize).bind(nn.Module(), **options)  # reject unknown options now
+        self.refit, self.options = refit, options
         self.finalized: Finalized | None = None
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -36,7 +41,9 @@ class FinalizeCallback(Callback):  # type: ignore[misc]
         if getattr(saving, "monitor", None) and getattr(saving, "best_model_path", ""):
             best = torch.load(saving.best_model_path, map_location="cpu", weights_only=True)
             pl_module.load_state_dict(best["state_dict"])
-        self.finalized = finalize(pl_module, num_columns=self.num_columns, num_rows=self.num_rows, seed=self.seed)
+        self.finalized = finalize(pl_module, **self.options)
+        if self.refit is not None:
+            self.refit(pl_module)
 
 
 class ClusterCallback(Callback):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from torchrec.sparse.jagged_tensor import KeyedTensor
 from cce.budget import DEFAULT_METHOD, Budget, check_given, make_budget
 from cce.checks import check_choice
 from cce.collection import share_out
-from cce.embeddings import METHODS, EmbeddingBag, TableRequest, make_table
+from cce.embeddings import METHODS, EmbeddingBag, Finalizable, TableRequest, make_table
 from cce.indexing import make_generator
 
 if TYPE_CHECKING:
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 class CompressedEmbeddingBagCollection(EmbeddingBagCollectionInterface):  # type: ignore[misc]
     """`torchrec.EmbeddingBagCollection` within a budget: tables that do not fit in full are compressed.
 
-    tables: TorchRec's configs. A table may serve several features. `init_fn` and the like go with tables of their own
-    and are not used: `start_scale` is an option here.
-    is_weighted: whether ids come with weights.
-    method, budget, cap, …, options: as of `cce.create_embedding`; see `cce.Budget`.
+    Without a budget, tables train as int8 rows, which an optimizer of `cce.optim` moves and `cce.finalize` turns into
+    pointers and codebooks; tables that would not become smaller stay full.
 
-    Under data parallelism it is replicated, as any module is. Made after `init_process_group`, it has the same hash
-    seeds and pointers on all ranks, and `cce.ClusterSchedule` keeps them equal.
+    tables: TorchRec's configs. A table may serve several features. `init_fn` and other initializers are not used:
+        `start_scale` is an option here.
+    is_weighted: whether ids come with weights.
+    method, budget, cap, …, options: see `cce.create_embedding` and `cce.Budget`.
+
+    Data parallelism (also TorchRec's `DistributedModelParallel`) replicates it. Create it after `init_process_group`:
+    all ranks then have the same hash seeds and pointers.
     """
 
     def __init__(
@@ -62,6 +65,8 @@ class CompressedEmbeddingBagCollection(EmbeddingBagCollectionInterface):  # type
         for config, footprint in zip(tables, share_out(requests, limit), strict=True):
             common = {"generator": generator, "device": device, "dtype": data_type_to_dtype(config.data_type)}
             table = make_table(footprint, options, common)
+            if isinstance(table, Finalizable):
+                table.rows.name = f"table {config.name!r}"
             mode = pooling_type_to_str(config.pooling)
             self.embedding_bags[config.name] = EmbeddingBag(table, mode=mode, include_last_offset=True)
         self._names = [name for names in get_embedding_names_by_table(tables) for name in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,8 @@ from cce.compression import finalize
 from cce.reclustering import ClusterSchedule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch.optim import Optimizer
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
@@ -20,21 +23,25 @@ if TYPE_CHECKING:
 
 
 class FinalizeCallback(TrainerCallback):  # type: ignore[misc]
-    """Turns int8 rows into pointers and codebooks when `Trainer.train` ends; what became of them is in `finalized`.
+    """Turns int8 rows into pointers and codebooks when `Trainer.train` ends; `finalized` is the report.
 
     With `TrainingArguments(load_best_model_at_end=True)` these are the rows of the best checkpoint.
 
-    num_columns, num_rows, seed: as of `cce.finalize`.
+    refit: called with the model afterwards, such as `lambda model: cce.refit(model, batches)`.
+    options: those of `cce.finalize`: `nbytes`, `bits`, `seed` and so on.
     """
 
-    def __init__(self, *, num_columns: int | None = None, num_rows: int | None = None, seed: int | None = None) -> None:
-        self.num_columns, self.num_rows, self.seed = num_columns, num_rows, seed
+    def __init__(self, *, refit: Callable[[nn.Module], object] | None = None, **options: Any) -> None:
+        signature(finalize).bind(nn.Module(), **options)  # reject unknown options now
+        self.refit, self.options = refit, options
         self.finalized: Finalized | None = None
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **parts: Any) -> None:
         """Finalize; the Trainer has loaded the best weights by now."""
         del args, state, control
-        self.finalized = finalize(parts["model"], num_columns=self.num_columns, num_rows=self.num_rows, seed=self.seed)
+        self.finalized = finalize(parts["model"], **self.options)
+        if self.refit is not None:
+            self.refit(parts["model"])
 
 
 class ClusterCallback(TrainerCallback, ExportableState):  # type: ignore[misc]

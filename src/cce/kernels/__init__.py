@@ -2,14 +2,14 @@
 
 from cce.kernels.cpu import (
     Bags,
-    CodeRows,
     LaunchPlan,
     bind_int8,
+    int8,
     is_eager,
-    look_up_codes,
+    is_int8_ready,
+    is_ready,
     look_up_ids,
     look_up_int8,
-    training_rows,
 )
 from cce.kernels.dispatch import Lookup
 from cce.kernels.gather_sum import gather_rows, gather_sum
@@ -17,16 +17,16 @@ from cce.kernels.layout import Layout
 
 __all__ = [
     "Bags",
-    "CodeRows",
     "LaunchPlan",
     "Layout",
     "Lookup",
     "bind_int8",
     "gather_rows",
     "gather_sum",
+    "int8",
     "is_eager",
-    "look_up_codes",
+    "is_int8_ready",
+    "is_ready",
     "look_up_ids",
     "look_up_int8",
-    "training_rows",
 ]

@@ -91,8 +91,10 @@ class Lookup:
         codebooks = [table.codebook for table in tables]
         launch = self.find_launch(codebooks) if is_eager() and _are_readable(ids, bags) else None
         if launch is not None:
-            is_plain = bags is None and not is_ready(launch)
-            plain = partial(_look_up_apart, tables, ids.view(len(ids), len(tables)), None) if is_plain else None
+            plain = None
+            if not is_ready(launch, bags):
+                own = ids.view(len(ids), len(tables)) if bags is None else ids
+                plain = partial(_look_up_apart, tables, own, bags)
             return cpu.look_up(launch, ids, codebooks, bags=bags, shape=shape, sparse=tables[0].sparse, plain=plain)
         if bags is None:
             ids = ids.view(ids.shape[0], len(tables))  # len(ids) would make a traced size a constant
@@ -101,6 +103,10 @@ class Lookup:
         else:
             vectors = _look_up_apart(tables, ids, bags)
         return vectors if shape is None else vectors.view(shape)
+
+    def forget(self) -> None:
+        """Let go of the plan, which holds what the tables were made of; compiled graphs still find this lookup."""
+        self.plan = self._launch = None
 
     def tables(self) -> list[RowTable]:
         """The tables, while they live."""

@@ -16,14 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_number
-from cce.distributed import current_ranks, gather_rows
-from cce.embeddings import Int8Rows, Pending, merge_pending
+from cce.distributed import current_ranks
+from cce.optim.row_exchange import mean_over_processes
 from cce.optim.row_step import RowStep, Rule, new_state, take_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch.optim.optimizer import StateDict
+
+    from cce.embeddings import Int8Rows, Pending
 
 ROW_BETA, ROW_EPS = 0.999, 1e-12
 OTHER_LR = 0.003  # of rows beside an optimizer whose learning rate is of another kind than Adam's
@@ -45,6 +47,7 @@ class Int8RowOptimizer(torch.optim.Optimizer):
             check_number("row_lr", row_lr)
         self._row_lr = row_lr
         self._rows: list[tuple[nn.Parameter, Int8Rows]] = []
+        self._is_synchronized = False
         super().__init__(params.parameters() if isinstance(params, nn.Module) else params, *arguments, **options)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -57,7 +60,7 @@ class Int8RowOptimizer(torch.optim.Optimizer):
         for parameter in group["params"]:
             table = rows_of(parameter)
             if table is not None:
-                table.has_optimizer = True
+                table.live.has_optimizer = True
                 self._rows.append((parameter, table))
                 self.state[parameter] = new_state(table)
 
@@ -90,40 +93,64 @@ class Int8RowOptimizer(torch.optim.Optimizer):
             if rows_of(parameter) is not None:
                 saved = state_dict["state"].get(index, {})
                 self.state[parameter] = {
-                    name: value.to(parameter.device, copy=True) if isinstance(value, Tensor) else value
+                    name: value.to("cpu" if name in ("step", "unit") else parameter.device, copy=True)
                     for name, value in saved.items()
                 }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._row_lr = state.get("_row_lr", getattr(self, "_row_lr", None))
+        self._is_synchronized = False
         found = [(p, rows_of(p)) for group in self.param_groups for p in group["params"]]
         self._rows = [(parameter, table) for parameter, table in found if table is not None]
         for _, table in self._rows:
-            table.has_optimizer = True
+            table.live.has_optimizer = True
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_row_lr": self._row_lr}
 
+    @torch.no_grad()
+    def synchronize(self) -> None:
+        """Exchange the gradients of int8 rows between processes now, and not in `step`.
+
+        Under DistributedDataParallel the gradient of an anchor is the mean of the norms that the processes have, which
+        is at least the norm of the mean. After this call it is the norm of the mean: call it between `backward` and
+        `clip_grad_norm_` to clip exactly as one process would. Every process must call it.
+        """
+        if current_ranks().world_size == 1 or self._is_synchronized or not self._rows:
+            return
+        taken = mean_over_processes([table for _, table in self._rows], [_take(*pair) for pair in self._rows])
+        for (anchor, table), pending in zip(self._rows, taken, strict=True):
+            table.live.pending = pending
+            if pending is not None:
+                anchor.grad = torch.full_like(anchor, pending.exact_norm)
+                pending.norm = float(anchor.grad)
+        self._is_synchronized = True
+
     def _row_steps(self) -> list[RowStep]:
         """The steps to take; nothing is changed if a gradient is not finite."""
-        groups = {id(parameter): group for group in self.param_groups for parameter in group["params"]}
         taken = [_take(anchor, table) for anchor, table in self._rows]
-        taken = _over_all_processes([table for _, table in self._rows], taken)
+        has_ranks = current_ranks().world_size > 1
+        if has_ranks and not self._is_synchronized:
+            taken = mean_over_processes([table for _, table in self._rows], taken)
+        tolerance = CLOSE if has_ranks and not self._is_synchronized else 0.0
+        self._is_synchronized = False
         scale, found_inf = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
         if found_inf is not None and bool(found_inf):
             return []
+        rules: dict[int, Rule] = {}
+        for group in self.param_groups:
+            rules |= dict.fromkeys(map(id, group["params"]), _rule(group))
+        moved = [(*pair, pending) for pair, pending in zip(self._rows, taken, strict=True) if pending is not None]
+        gradients = [anchor.grad.float() for anchor, _, _ in moved if anchor.grad is not None]
+        norms = torch.cat(gradients).tolist() if moved else []  # as backward left them, or as they were clipped
         steps = []
-        for (anchor, table), pending in zip(self._rows, taken, strict=True):
-            if pending is None:
-                continue
+        for (anchor, table, pending), norm in zip(moved, norms, strict=True):
             if not pending.is_finite:
                 raise ValueError(f"gradients of {table.name} must be finite, got NaN or inf; no row was changed.")
-            group = groups[id(anchor)]
-            lr = float(group["lr"]) * group["row_lr_factor"]
-            rule = Rule(lr, float(group.get("weight_decay", 0)), ROW_BETA, ROW_EPS)
-            factor = _factor(anchor, pending) / (1 if scale is None else float(scale))
-            steps.append(RowStep(table, self.state[anchor], pending, rule, factor))
+            is_same = pending.norm == 0 or abs(norm - pending.norm) <= tolerance * pending.norm
+            factor = (1.0 if is_same else norm / pending.norm) / (1 if scale is None else float(scale))
+            steps.append(RowStep(table, self.state[anchor], pending, rules[id(anchor)], factor))
         return steps
 
 
@@ -132,61 +159,15 @@ def rows_of(parameter: Tensor) -> Int8Rows | None:
     return getattr(parameter, "int8_rows", None)
 
 
+def _rule(group: dict[str, Any]) -> Rule:
+    lr = float(group["lr"]) * group["row_lr_factor"]
+    return Rule(lr, float(group.get("weight_decay", 0)), ROW_BETA, ROW_EPS)
+
+
 def _take(anchor: nn.Parameter, table: Int8Rows) -> Pending | None:
     """The gradients that wait, unless they were zeroed."""
     pending, table.live.pending = table.live.pending, None
     return None if anchor.grad is None else pending
-
-
-def _factor(anchor: nn.Parameter, pending: Pending) -> float:
-    """What has become of the gradients as a whole since backward, by what has become of their norm."""
-    assert anchor.grad is not None
-    before, now = float(pending.norm), float(anchor.grad)
-    if before == 0 or abs(now - before) <= CLOSE * before * (current_ranks().world_size > 1):
-        return 1.0
-    return now / before
-
-
-def _over_all_processes(tables: list[Int8Rows], taken: list[Pending | None]) -> list[Pending | None]:
-    """The mean of the gradients of all processes, as DistributedDataParallel has it for parameters."""
-    ranks = current_ranks()
-    if ranks.world_size == 1:
-        return taken
-    found = [_nothing(table) if pending is None else pending for table, pending in zip(tables, taken, strict=True)]
-    facts = torch.tensor([[each.count, float(each.norm), each.is_finite] for each in found], dtype=torch.float64)
-    integers = torch.cat([torch.stack([each.ids, each.occurrences], dim=1) for each in found]).cpu()
-    sums = torch.cat([each.sums.flatten() for each in found]).cpu()
-    everywhere = gather_rows(facts.unsqueeze(0), ranks)  # (ranks, tables, 3)
-    parts = _cut(tables, everywhere, gather_rows(integers, ranks), gather_rows(sums, ranks) / ranks.world_size)
-    merged: list[Pending | None] = []
-    for index, table in enumerate(tables):
-        whole = merge_pending(table, [of_rank[index] for of_rank in parts])
-        whole.norm = everywhere[:, index, 1].mean()
-        whole.is_finite = bool(everywhere[:, index, 2].all())
-        merged.append(whole if whole.count else None)
-    return merged
-
-
-def _nothing(table: Int8Rows) -> Pending:
-    return _received(table, torch.empty(0, 2, dtype=torch.int64), torch.empty(0))
-
-
-def _cut(tables: list[Int8Rows], facts: Tensor, integers: Tensor, sums: Tensor) -> list[list[Pending]]:
-    """What all processes have sent, by process and table."""
-    counts = facts[:, :, 0].long()
-    widths = torch.tensor([table.dim for table in tables])
-    ids = iter(torch.split(integers, counts.flatten().tolist()))
-    values = iter(torch.split(sums, (counts * widths).flatten().tolist()))
-    return [[_received(table, next(ids), next(values)) for table in tables] for _ in counts]
-
-
-def _received(table: Int8Rows, integers: Tensor, sums: Tensor) -> Pending:
-    """Gradients of ids and occurrences `(n, 2)`, whose rows nobody has looked up."""
-    device = table.records.device
-    ids, occurrences = integers.to(device).unbind(1)
-    arrays = torch.stack([ids, torch.zeros_like(ids), occurrences]).unsqueeze(1)
-    own = sums.view(1, -1, table.dim).to(device)
-    return Pending(arrays, own, table.moves, torch.tensor(0.0), is_finite=True, count=len(ids))
 
 
 class Adam(Int8RowOptimizer, torch.optim.Adam):

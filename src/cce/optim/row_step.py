@@ -8,7 +8,7 @@ for each frequency group and dimension, of mean 1, times a number `s` for each r
 `s` is followed when a row has a gradient, and divided by the weight of all steps, as by Adam. So the first step of an
 id that is seen late is `lr · √((1 - β^t) / (1 - β))`, up to 31 times `lr`, whatever the size of its gradient, and later
 ones are smaller. One byte holds `s`: 64 powers of two in four parts each, rounded at random. A second byte counts steps
-of the row, so that values are rounded by `spread` numbers, and a third how often its id occurred: the frequency group
+of the row, so that numbers to round by fill [0, 1) evenly, and a third how often its id occurred: the frequency group
 is the octave of that count.
 
 Weight decay is that of `torch.optim.Adam` with dense gradients: it counts for every step, seen or not, so that a row
@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from cce.compiled import parallel_for
-from cce.indexing import blocks, make_key, spread, uniform, uniform_row
-from cce.kernels import training_rows as loops
+from cce.compiled import RUNS, longest_run, parallel_for
+from cce.indexing import blocks, make_key, row_noise, uniform, uniform_pair
+from cce.kernels import int8 as loops
+from cce.kernels import is_eager
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,11 +44,9 @@ if TYPE_CHECKING:
     from cce.embeddings import Int8Rows, Pending
 
 LARGEST, NUM_GROUPS = loops.LARGEST, loops.NUM_GROUPS
-REFIT_EVERY = 256  # steps after which scales follow the values; they do so more often at first
 HEADROOM = 6  # the largest value stands for so many times the root mean square of values, by how often they are seen
 MAY_MOVE = 1.25  # by which a scale may be off before values are rounded again
 BLOCK = 1 << 16  # rows at a time
-GRADIENTS = (loops.IDS, loops.ROWS, loops.OCCURRENCES, loops.SUMS)
 PARALLEL = 1 << 17  # values below which threads cost more than they save
 
 
@@ -60,103 +59,98 @@ class Rule(NamedTuple):
     eps: float
 
 
-@dataclass
+@dataclass(slots=True)
 class RowStep:
     """A table, the optimizer's state of it, and the gradients of a step."""
 
     table: Int8Rows
-    state: dict[str, Any]
+    state: dict[str, Tensor]
     pending: Pending
     rule: Rule
     factor: float  # of the gradients
 
-    def numbers(self) -> list[float]:
-        """The numbers that loops read."""
-        rule, live = self.rule, self.table.live
-        weight = 1 - rule.beta ** int(self.state["step"])
-        given = [live.scale, rule.lr, rule.weight_decay, rule.beta, rule.eps, weight, self.state["unit"]]
-        return [*given, self.factor, self.table.bound, live.steps, live.value_squares, live.value_count]
-
     @property
-    def keys(self) -> list[int]:
-        """Of the random numbers for second moments, values, counts and new rows."""
-        key, step = self.table.key, self.table.steps
-        return [make_key(key, 2 * step + 2), make_key(key, 0), make_key(key, 2 * step + 3), self.table.init_key]
+    def keys(self) -> tuple[int, int]:
+        """Of the random numbers for state and values."""
+        key = self.table.key
+        return make_key(key, 2 * self.table.steps + 2), make_key(key, 0)
 
 
-def new_state(table: Int8Rows) -> dict[str, Any]:
+def new_state(table: Int8Rows) -> dict[str, Tensor]:
     """The state of a table that was not trained by this optimizer."""
     device = table.records.device
     return {
-        "step": torch.tensor(0.0),
-        "unit": 0.0,
+        "step": torch.zeros(1, dtype=torch.float64, device="cpu"),
+        "unit": torch.zeros(1, dtype=torch.float64, device="cpu"),  # of second moments
         "squares": torch.zeros(NUM_GROUPS, table.dim, dtype=torch.float64, device=device),
         "visits": torch.zeros(NUM_GROUPS, dtype=torch.float64, device=device),
     }
 
 
 def take_steps(steps: Sequence[RowStep]) -> None:
-    """Admit ids and move rows, of all tables in one call, and let scales follow the values."""
+    """Admit ids and move rows, of all tables of a dimension in one call, and let scales follow the values."""
+    by_dim: dict[int, list[RowStep]] = {}
+    eager = is_eager()
     for step in steps:
-        if step.state["unit"] == 0:
-            step.table.levels.zero_()  # those of another optimizer
-        step.state["step"] += 1
-        step.table.live.steps += 1
-        if step.pending.version != step.table.moves:
-            step.pending.rows.copy_(step.table.find(step.pending.ids))
-    in_loops = [step for step in steps if step.table.in_loops]
-    if in_loops:
-        _step_in_loops(in_loops)
-    for step in steps:
-        if not step.table.in_loops:
+        table, pending = step.table, step.pending
+        if pending.version != table.live.moves:
+            pending.rows.copy_(table.find(pending.ids))
+        if eager and table.can_loop:
+            by_dim.setdefault(table.dim, []).append(step)
+        else:
             _step_plain(step)
-        if _is_due(step.table.steps):
-            fit_scale(step.table)
-        if step.table.is_crowded:
-            step.table.compact()
+            _look_after(table)
+    for dim, some in by_dim.items():
+        if _step_in_loops(some, dim):
+            for step in some:
+                _look_after(step.table)
+
+
+def _look_after(table: Int8Rows) -> None:
+    """Fit the scale and put rows in order, if it is time to."""
+    if loops.is_due(table.steps):
+        fit_scale(table)
+    if table.is_crowded:
+        table.compact()
 
 
 # -- compiled loops ----------------------------------------------------------------------------------------------------
 
 
-def _step_in_loops(steps: Sequence[RowStep]) -> None:
-    lines = np.array([step.table.line() for step in steps])
-    num_ids = np.array([step.pending.count for step in steps])
-    lines[:, loops.NUM_ROWS] = [step.table.live.num_rows for step in steps]
-    for index in _lacking_room(lines, num_ids):
-        steps[index].table.make_room(int(num_ids[index]))
-        lines[index] = steps[index].table.line()
-        lines[index, loops.NUM_ROWS] = steps[index].table.num_rows
-    lines[:, loops.NUM_IDS] = num_ids
-    lines[:, [loops.SQUARES, loops.VISITS, *GRADIENTS]] = [_addresses(step) for step in steps]
-    numbers = np.array([step.numbers() for step in steps], np.float64)
-    num_parts = min(len(steps), torch.get_num_threads()) if num_ids.sum() * lines[0, loops.DIM] >= PARALLEL else 1
-    cuts = [len(steps) * index // num_parts for index in range(num_parts + 1)]
-    parallel_for(lambda index: loops.step(lines, numbers, cuts[index], cuts[index + 1]), num_parts)
-    for step, num_rows, number in zip(steps, lines[:, loops.NUM_ROWS].tolist(), numbers.tolist(), strict=True):
-        live = step.table.live
-        live.num_rows, step.state["unit"] = num_rows, number[loops.UNIT]
-        live.value_squares, live.value_count = number[loops.VALUE_SQUARES], number[loops.VALUE_COUNT]
+def _step_in_loops(steps: Sequence[RowStep], dim: int) -> bool:
+    """Whether a table must be looked after."""
+    rules = np.array([_packed(step) for step in steps], loops.RULE)
+    work = np.empty((len(steps), 3), np.int64)
+    work[:, 0] = [step.table.describe() for step in steps]
+    work[:, 1] = [step.pending.address for step in steps]
+    work[:, 2] = rules.ctypes.data + loops.RULE.itemsize * np.arange(len(steps))
+    full = loops.find_full(work, 0)
+    while full >= 0:
+        steps[full].table.make_room(steps[full].pending.count)
+        steps[full].table.describe()
+        full = loops.find_full(work, full + 1)
+    num_values = dim * sum(step.pending.count for step in steps)
+    num_parts = min(len(steps), torch.get_num_threads()) if num_values >= PARALLEL else 1
+    cuts, run = [len(steps) * index // num_parts for index in range(num_parts + 1)], RUNS[longest_run(dim)]
+    due: list[bool] = []
+    parallel_for(lambda index: due.append(loops.step(work, cuts[index], cuts[index + 1], run)), num_parts)
+    return any(due)
 
 
-def _lacking_room(lines: Any, num_ids: Any) -> list[int]:
-    """Tables that could not give a row to each of these ids as they are."""
-    num_rows, most = lines[:, loops.NUM_ROWS], lines[:, loops.NUM_EMBEDDINGS] + 1
-    recent = num_rows - 1 - lines[:, loops.NUM_MAPPED] + np.minimum(num_ids, most - num_rows)
-    is_full = np.minimum(num_rows + num_ids, most) > lines[:, loops.CAPACITY]
-    found: list[int] = np.flatnonzero(is_full | (4 * recent > 3 * lines[:, loops.RECENT_SIZE])).tolist()
-    return found
-
-
-def _addresses(step: RowStep) -> list[int]:
-    return [step.state["squares"].data_ptr(), step.state["visits"].data_ptr(), *step.pending.addresses()]
+def _packed(step: RowStep) -> tuple[Any, ...]:
+    addresses = (step.state[name].data_ptr() for name in ("squares", "visits", "step", "unit"))
+    return (*addresses, *step.rule, step.factor)
 
 
 # -- the definition ----------------------------------------------------------------------------------------------------
 
 
 def _step_plain(step: RowStep) -> None:
-    pending, factor = step.pending, torch.tensor(step.factor, dtype=torch.float32)
+    pending, factor, unit = step.pending, torch.tensor(step.factor, dtype=torch.float32), step.state["unit"]
+    step.table.live.record["steps"] += 1
+    step.state["step"] += 1
+    if not unit:
+        step.table.levels.zero_()  # those of another optimizer
     rows, shared = _admit(step)
     at = rows > 0
     rows, ids, occurrences = rows[at], pending.ids[at], pending.occurrences[at]
@@ -165,10 +159,10 @@ def _step_plain(step: RowStep) -> None:
         pairs = zip((rows, ids, occurrences, sums), shared, strict=True)
         rows, ids, occurrences, sums = (torch.cat(pair) for pair in pairs)
     sums = sums * factor.to(sums.device)
-    if not step.state["unit"]:
+    if not unit:
         mean = float(_sum_rows(sums.double().square()).sum()) / max(1, sums.numel())
-        step.state["unit"] = 2.0 ** math.frexp(mean)[1] if mean else 0.0
-    if len(rows) and step.state["unit"]:
+        unit.fill_(2.0 ** math.frexp(mean)[1] if mean else 0.0)
+    if len(rows) and unit:
         _move(step, rows, ids, occurrences, sums)
 
 
@@ -193,31 +187,32 @@ def _admit(step: RowStep) -> tuple[Tensor, tuple[Tensor, ...] | None]:
 
 
 def _move(step: RowStep, rows: Tensor, ids: Tensor, occurrences: Tensor, sums: Tensor) -> None:
-    table, rule, (level_key, code_key, count_key, _) = step.table, step.rule, step.keys
+    table, rule, (state_key, code_key) = step.table, step.rule, step.keys
     device, width = sums.device, table.dim
     groups = torch.from_numpy(loops.GROUPS).to(device)[table.counts[rows].long()]
     inverse, gain, shrink, least = _rates(step, groups, sums)
     squares = torch.from_numpy(loops.LEVEL_VALUES).to(device)[table.levels[rows].long()].double() * rule.beta
     squares = squares + _sum_rows(sums.double().square() * inverse[groups]) / width * (1 - rule.beta)
     table.uses[rows] += 1
+    level_noise, count_noise = uniform_pair(state_key, ids)
     counts = torch.from_numpy(loops.COUNT_VALUES).to(device)[table.counts[rows].long()] + occurrences
-    table.counts[rows] = _encode_counts(counts, uniform(count_key, ids))
+    table.counts[rows] = _encode_counts(counts, count_noise)
     seen = squares > 0
     rows, ids, groups, sums, squares, counts = (each[seen] for each in (rows, ids, groups, sums, squares, counts))
-    table.levels[rows] = _encode_levels(squares.float(), uniform(level_key, ids))
-    weight = 1 - rule.beta ** int(step.state["step"])
+    table.levels[rows] = _encode_levels(squares.float(), level_noise[seen])
+    weight = 1 - rule.beta ** float(step.state["step"])
     speed = (weight / squares).sqrt().float().unsqueeze(1)
     often = (1 / (counts / table.steps).clamp(max=1.0)).float().unsqueeze(1)
     pull = often * (weight / squares.maximum(least[groups])).sqrt().float().unsqueeze(1)
     moved = table.codes[rows].float() - gain[groups] * speed * sums
     if rule.weight_decay:
         moved = 1 / (1 + shrink[groups] * pull) * moved
-    noise = spread(uniform_row(code_key, ids, width), table.uses[rows].unsqueeze(1))
-    codes = (moved + noise).floor_().clamp_(-LARGEST, LARGEST)
+    codes = (moved + row_noise(code_key, ids, width, table.uses[rows])).floor_().clamp_(-LARGEST, LARGEST)
     table.codes[rows] = codes.to(torch.int8)
-    for squares_of_row in (_sum_rows(codes.double().square()) / width).tolist():
-        table.live.value_squares += squares_of_row
-    table.live.value_count += len(rows)
+    record = table.live.record
+    for squares_of_row in (codes.double().square().sum(1) / width).tolist():
+        record["value_squares"] += squares_of_row
+    record["value_count"] += len(rows)
 
 
 def _rates(step: RowStep, groups: Tensor, sums: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -226,11 +221,11 @@ def _rates(step: RowStep, groups: Tensor, sums: Tensor) -> tuple[Tensor, Tensor,
     `1 / f` in the unit of `s`; values that a gradient of 1 moves a row by, where `s` is 1; decay, where `s` is 1; and
     the `s` of a row after one typical gradient.
     """
-    rule, unit = step.rule, step.state["unit"]
+    rule, unit = step.rule, float(step.state["unit"])
     squares, visits = step.state["squares"].mul_(rule.beta), step.state["visits"].mul_(rule.beta)
     squares.index_add_(0, groups, sums.double().square())
     visits.index_add_(0, groups, torch.ones_like(groups, dtype=torch.float64))
-    mean = _sum_rows(squares).unsqueeze(1) / squares.shape[1]
+    mean = sum(squares.unbind(1), squares.new_zeros(len(squares))).unsqueeze(1) / squares.shape[1]
     seen, square = squares > 0, torch.where(squares > 0, squares / mean * unit, 0.0)
     root = square.sqrt() + rule.eps
     least = torch.where(visits > 0, mean.squeeze(1) / visits / unit * (1 - rule.beta), 0.0)
@@ -243,10 +238,13 @@ def _rates(step: RowStep, groups: Tensor, sums: Tensor) -> tuple[Tensor, Tensor,
 
 
 def _sum_rows(values: Tensor) -> Tensor:
-    """In the order of loops, which rounding depends on."""
+    """The sums of rows in the order of loops, which rounding depends on: the halves of each run are added."""
     total = values.new_zeros(len(values))
-    for column in values.unbind(1):
-        total += column
+    for values_of_run in torch.split(values, longest_run(values.shape[1]), dim=1):
+        rest = values_of_run
+        while rest.shape[1] > 1:
+            rest = torch.add(*rest.chunk(2, dim=1))
+        total += rest.squeeze(1)
     return total
 
 
@@ -274,9 +272,9 @@ def _add_seen(table: Int8Rows, ids: Tensor, counts: Tensor) -> None:
 
 def fit_scale(table: Int8Rows) -> bool:
     """Fit the scale to the values of rows that were moved lately, and round all again if it has moved far."""
-    live = table.live
-    squares, count = live.value_squares, live.value_count
-    live.value_squares = live.value_count = 0.0
+    record = table.live.record
+    squares, count = float(record["value_squares"][0]), float(record["value_count"][0])
+    record["value_squares"] = record["value_count"] = 0.0
     ratio = HEADROOM / LARGEST * math.sqrt(squares / count) if count else 0.0
     if not ratio or 1 / MAY_MOVE <= ratio <= MAY_MOVE:
         return False
@@ -285,11 +283,12 @@ def fit_scale(table: Int8Rows) -> bool:
     if table.in_loops:
         records = table.records[: table.num_rows].numpy()
         rescale = partial(loops.rescale, records, factor, np.uint64(key % 2**64))
-        cuts = [table.num_rows * index // 8 for index in range(9)]
-        parallel_for(lambda index: rescale(cuts[index], cuts[index + 1]), 8)
+        num_parts = 8 if table.num_rows * table.dim >= PARALLEL else 1
+        cuts = [table.num_rows * index // num_parts for index in range(num_parts + 1)]
+        parallel_for(lambda index: rescale(cuts[index], cuts[index + 1]), num_parts)
     else:
         _rescale_plain(table, float(factor), key)
-    live.scale *= ratio
+    record["scale"] *= ratio
     return True
 
 
@@ -299,8 +298,3 @@ def _rescale_plain(table: Int8Rows, factor: float, key: int) -> None:
         places = rows.unsqueeze(1) * table.dim + torch.arange(table.dim, device=rows.device)
         moved = (table.codes[rows].float() * factor + uniform(key, places)).floor_()
         table.codes[rows] = moved.clamp_(-LARGEST, LARGEST).to(torch.int8)
-
-
-def _is_due(step: int) -> bool:
-    """Every so many steps, and at powers of two before."""
-    return step % REFIT_EVERY == 0 or (step < REFIT_EVERY and step & (step - 1) == 0)

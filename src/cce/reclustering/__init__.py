@@ -4,19 +4,34 @@ When to cluster, what becomes of the optimizer's state and of averaged copies, a
 """
 
 from cce.reclustering.averages import restart_average
-from cce.reclustering.refit import BatchRows, Fold, Refit, RefitEvent, Rows, cross_entropy
+from cce.reclustering.refit import (
+    Fold,
+    NextRound,
+    NumRounds,
+    Refit,
+    RefitEvent,
+    Rows,
+    Source,
+    check_rounds,
+    cross_entropy,
+    next_round,
+)
 from cce.reclustering.repair import POLICIES, repair_optimizer
 from cce.reclustering.schedule import ClusterSchedule
 
 __all__ = [
     "POLICIES",
-    "BatchRows",
     "ClusterSchedule",
     "Fold",
+    "NextRound",
+    "NumRounds",
     "Refit",
     "RefitEvent",
     "Rows",
+    "Source",
+    "check_rounds",
     "cross_entropy",
+    "next_round",
     "repair_optimizer",
     "restart_average",
 ]

@@ -15,7 +15,6 @@ from cce.checks import check_choice, check_range, check_type
 from cce.collection import TableDict, feature_name, readable_path
 from cce.distributed import current_ranks
 from cce.embeddings import Clusterable, check_plain_parameters, naming
-from cce.optim import RowOptimizer
 from cce.reclustering.averages import paired_tables, restart_average
 from cce.reclustering.repair import POLICIES
 from cce.reclustering.sharing import SharedCounts, cluster_tables
@@ -29,7 +28,7 @@ class ClusterSchedule:
     """Clusters all trained tables of `model` that can be, and repairs the optimizer, at the steps that it is given.
 
     optimizer: the one, or the several, that hold the parameters of the tables.
-    every, times: every so many steps, so many times (without `times`: for ever).
+    every, times: every N steps, `times` times (default: without end).
     at_steps: the steps themselves, counted from 1.
     at_epochs, steps_per_epoch: numbers of epochs, which may be fractions: 0.5 is half an epoch.
     total, rest: with `times`, spread the clusterings evenly so that `rest` of `total` steps are left after the last.
@@ -125,9 +124,6 @@ class ClusterSchedule:
 
     def _cluster(self, tables: dict[str, Clusterable]) -> list[ClusterEvent]:
         self.add_up_counts()
-        for optimizer in self.optimizers:
-            if isinstance(optimizer, RowOptimizer):
-                optimizer.catch_up()  # what is clustered are rows that lack no weight decay
         with tqdm(
             total=len(tables), desc="clustering", unit="table", leave=False, disable=None if self.progress else True
         ) as bar:
@@ -213,7 +209,7 @@ def _check_ways(*, times: int | None, rest: int, **ways: object) -> None:
 def _steps(
     every: int | None, times: int | None, at_steps: Sequence[int] | None, total: int | None, rest: int
 ) -> frozenset[int] | None:
-    """The steps to cluster after; None for every so many steps without end."""
+    """The steps to cluster after; None for every N steps without end."""
     if at_steps is not None:
         for step in at_steps:
             check_range("at_steps", step, 1, 2**63)
@@ -235,7 +231,7 @@ def _spread(total: int, rest: int, times: int | None) -> frozenset[int]:
 
 
 def _steps_of_epochs(at_epochs: Sequence[float], steps_per_epoch: int | None) -> list[int]:
-    """The steps at which so many epochs are over."""
+    """The steps at which these numbers of epochs are over."""
     if steps_per_epoch is None:
         raise ValueError(f"steps_per_epoch must be given with at_epochs, got at_epochs={list(at_epochs)} alone.")
     check_range("steps_per_epoch", steps_per_epoch, 1, 2**63)

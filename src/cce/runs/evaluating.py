@@ -1,4 +1,4 @@
-"""The scores of a run on a prepared split, or on raw rows with labels: what `cce evaluate` does."""
+"""The scores of a run on a prepared split or on raw rows with labels, and whether its probabilities are right."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.data import STANDARD, PreparedData
-from cce.evaluation import check_metrics, describe_metric
+import torch
+
+from cce.data import MANIFEST, STANDARD, PreparedData
+from cce.evaluation import ExpectedCalibrationError, ScoredRows, check_metrics, check_rows, describe_metric
+from cce.runs.inputs import DataReference
+from cce.runs.pack import Pack
+from cce.runs.predicting import BATCH_SIZE
 from cce.training import group_column, score
 
 if TYPE_CHECKING:
@@ -15,6 +20,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
+    from cce.runs.loaded import LoadedRun
     from cce.schema import Batch, Schema
     from cce.training import Scores, TrainConfig
 
@@ -43,14 +49,13 @@ class Scorer:
         group_by: str | None,
         *,
         name: str,
-        streaming: bool,
     ) -> Evaluation:
         """Score all batches."""
         chosen, group_by = chosen_metrics(self.config, metrics, group_by)
         groups = None if group_by is None else group_column(self.schema, group_by)
         counted = _Counted(batches)
         device = next(self.model.parameters()).device
-        scores = score(self.model, counted, chosen, device=device, groups=groups, streaming=streaming)
+        scores = score(self.model, counted, chosen, device=device, groups=groups)
         return Evaluation(name, counted.num_rows, scores)
 
 
@@ -103,8 +108,50 @@ def chosen_metrics(
 ) -> tuple[list[str], str | None]:
     """The metrics and the feature to group by: what is given, and for the rest what the run had."""
     if metrics is None:
-        metrics, group_by = config.metrics, group_by or config.group_by
+        metrics, group_by = config.metrics, group_by or config.group_by or None
     elif group_by is None and any(describe_metric(name).by_group for name in metrics):
-        group_by = config.group_by
+        group_by = config.group_by or None
     check_metrics(list(metrics), group_by=group_by)
     return list(metrics), group_by
+
+
+@dataclass(frozen=True)
+class CalibrationCurve:
+    """Bins of predicted probabilities, each with its mean prediction, its mean label and the weight of its rows."""
+
+    split: str
+    num_rows: int
+    error: float  # the expected calibration error
+    bins: tuple[tuple[float, float, float], ...]
+
+
+@torch.no_grad()
+def calibrate(run: LoadedRun, data: Path | str | None = None) -> CalibrationCurve:
+    """The calibration of a run on the test rows of its data set, or on the validation rows if it has no test rows.
+
+    data: where the data set is, if it is not where it was.
+    """
+    prepared = PreparedData.open(data_of(run, data))
+    check_schema(run.schema, prepared)
+    split = "test" if prepared.num_rows("test") else "validation"
+    metric, num_rows = ExpectedCalibrationError(), 0
+    device = next(run.model.parameters()).device
+    for batch in prepared_batches(prepared, split=split, batch_size=BATCH_SIZE):
+        logits = run.model(batch.to(device)).float()
+        check_rows(logits, batch.labels.to(device), first_row=num_rows)
+        metric.add(ScoredRows.of(logits, batch.labels, batch.weights))
+        num_rows += len(batch)
+    bins = tuple((predicted, observed, weight) for predicted, observed, weight in metric.bins.tolist())
+    return CalibrationCurve(split, num_rows, metric.compute(), bins)
+
+
+def data_of(run: LoadedRun, data: Path | str | None) -> Path:
+    """The folder of the data set that a run was trained on; anything else is rejected."""
+    source, where = run.source, Path(data or run.config.data)
+    if isinstance(source, DataReference):
+        where = Path(data or source.data)
+    if not (where / MANIFEST).is_file():
+        raise FileNotFoundError(f"the data set is not at {str(where)!r}: --data says where it is.")
+    checksum = source.manifest["state"]["data"] if isinstance(source, Pack) else source.checksum
+    DataReference(run.path, where, checksum).check()
+    return where

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cce.data import Columns, Reading, RowEncoder
     from cce.schema import Schema
 
-FORMAT = 1
+FORMAT = 2
 INPUTS, OPTIONS = "inputs", "inputs.json"
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cce.checks import check_range, check_type
-from cce.data import PreparedData
+from cce.data import MANIFEST, PreparedData, read_manifest
 from cce.distributed import Ranks
 from cce.records import RunRecord
 from cce.run_folder import CHECKPOINTS, RunFolder
 from cce.runs.evaluating import Evaluation, Scorer, check_rows_or_data, check_schema, is_folder, prepared_batches
 from cce.runs.inputs import INPUTS, DataReference, RunInputs, find_inputs, locate_data, read_inputs
+from cce.runs.neighbours import recommend, similar
 from cce.runs.pack import RECORD, Pack
 from cce.runs.predicting import BATCH_SIZE, predict_batches
 from cce.runs.vectors import FeatureVectors
@@ -59,6 +60,14 @@ class LoadedRun:
         return find_inputs(self.source, self.schema)
 
     @property
+    def has_raw_values(self) -> bool:
+        """Whether its data set was made of raw values, and not synthetic."""
+        if isinstance(self.source, Pack):
+            return self.source.has_inputs
+        manifest = self.source.data / MANIFEST
+        return not (manifest.is_file() and read_manifest(self.source.data)["kind"] == "synthetic")
+
+    @property
     def vocabularies(self) -> dict[str, Vocabulary]:
         """The values of each feature, by its name; memory-mapped."""
         return self.inputs.vocabularies
@@ -69,7 +78,7 @@ class LoadedRun:
         *,
         split: str | None = None,
         batch_size: int = BATCH_SIZE,
-        form: str | None = None,
+        format: str | None = None,  # noqa: A002
         progress: bool = False,
     ) -> np.ndarray:
         """The probabilities of raw rows, or of a split of a prepared data set, float32, in their order.
@@ -77,10 +86,10 @@ class LoadedRun:
         rows: a pandas or polars frame, a pyarrow table, a list of dictionaries, or the path of a CSV, TSV, Parquet or
             JSON-lines file. They need no label. Values that training did not see, and missing ones, are treated as
             there.
-        form: what a file is, if the end of its name does not say so: csv, tsv, parquet or jsonl.
+        format: what a file is, if the end of its name does not say so: csv, tsv, parquet or jsonl.
         split: of the folder of a data set, by default "test".
         """
-        options: dict[str, Any] = {"split": split, "batch_size": batch_size, "form": form, "progress": progress}
+        options: dict[str, Any] = {"split": split, "batch_size": batch_size, "format": format, "progress": progress}
         blocks = list(self.predict_blocks(rows, **options))
         return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
 
@@ -90,15 +99,15 @@ class LoadedRun:
         *,
         split: str | None = None,
         batch_size: int = BATCH_SIZE,
-        form: str | None = None,
+        format: str | None = None,  # noqa: A002
         progress: bool = False,
     ) -> Iterator[np.ndarray]:
         """The same, batch by batch: in memory that does not grow with the rows."""
         check_range("batch_size", batch_size, 1, 2**31)
         if not is_folder(rows) and split is None:
-            batches = self.inputs.encoder(self.schema).batches(rows, batch_size=batch_size, form=form)
+            batches = self.inputs.encoder(self.schema).batches(rows, batch_size=batch_size, form=format)
             return predict_batches(self.model, batches, progress=progress)
-        check_rows_or_data(rows, split, form)
+        check_rows_or_data(rows, split, format)
         prepared = PreparedData.open(rows)
         check_schema(self.schema, prepared)
         found = prepared_batches(prepared, split=split or "test", batch_size=batch_size, needs_labels=False)
@@ -112,14 +121,13 @@ class LoadedRun:
         metrics: Sequence[str] | None = None,
         group_by: str | None = None,
         batch_size: int = BATCH_SIZE,
-        streaming: bool = False,
-        form: str | None = None,
+        format: str | None = None,  # noqa: A002
     ) -> Evaluation:
         """The scores of a split of a prepared data set, or of raw rows with labels, of any kind that `predict` takes.
 
         split: of a data set, by default "test". metrics, group_by: those of the run, unless they are given.
         """
-        check_rows_or_data(data, split, form)
+        check_rows_or_data(data, split, format)
         if is_folder(data):
             prepared, name = PreparedData.open(data), split or "test"
             check_schema(self.schema, prepared)
@@ -127,9 +135,22 @@ class LoadedRun:
         else:
             name = str(data) if isinstance(data, str | Path) else "rows"
             encoder = self.inputs.encoder(self.schema, has_labels=True)
-            batches = encoder.batches(data, batch_size=batch_size, form=form)
+            batches = encoder.batches(data, batch_size=batch_size, form=format)
         scorer = Scorer(self.model, self.config, self.schema)
-        return scorer.score(batches, metrics, group_by, name=name, streaming=streaming)
+        return scorer.score(batches, metrics, group_by, name=name)
+
+    def recommend(self, user: Any, n: int = 10, *, item: str | None = None) -> list[tuple[str, float]]:
+        """The `n` items with the highest probability for a user, with their probabilities, the best first.
+
+        user: the raw value of the other feature, or a dictionary with raw values of the other columns of a row; what
+            it leaves out is missing.
+        item: the feature that is recommended; the second one, if the run has two.
+        """
+        return recommend(self, user, n, item=item)
+
+    def similar(self, value: Any, n: int = 10, *, feature: str) -> list[tuple[str, float]]:
+        """The `n` values of a feature whose vectors are nearest to that of a raw value, with their cosines."""
+        return similar(self, feature, [value], n)[0]
 
     def vectors(self, feature: str) -> FeatureVectors:
         """What gives the vectors of a feature's ids."""

@@ -1,57 +1,105 @@
-"""The most frequent values of a feature, and the values whose vectors lie nearest to theirs, by cosine."""
+"""Recommendations: the items with the highest probability in a row, and the values with the nearest vectors.
+
+Raw values go in and come out. A value without a vector of its own, unseen in training, has no neighbours.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from cce.checks import check_range
+from cce.checks import check_choice, check_range
+from cce.data import join_bags
+from cce.runs.predicting import BATCH_SIZE, predict_batches
 
 if TYPE_CHECKING:
-    from cce.data import Vocabulary
+    from collections.abc import Iterator, Sequence
+
     from cce.runs.loaded import LoadedRun
+    from cce.runs.vectors import FeatureVectors
+    from cce.schema import Batch
 
-NUM_IDS, NUM_NEIGHBOURS = 12, 5
-NUM_CANDIDATES = 4096  # ids are numbered by falling count: these are the most frequent ones
-BLOCK = 1024  # candidates at a time
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """A value with its id, and the nearest other values with their cosines, the nearest first."""
-
-    id: int
-    value: str
-    nearest: tuple[tuple[str, float], ...]
+Scored = list[tuple[str, float]]  # values with their scores, the best first
+BLOCK = 1 << 14  # vectors at a time
 
 
-def nearest_values(
-    run: LoadedRun,
-    feature: str,
-    *,
-    num_ids: int = NUM_IDS,
-    num_neighbours: int = NUM_NEIGHBOURS,
-    num_candidates: int = NUM_CANDIDATES,
-) -> list[Neighbours]:
-    """The neighbours of the `num_ids` most frequent values of a feature, among its `num_candidates` most frequent."""
-    for name, given in {"num_ids": num_ids, "num_neighbours": num_neighbours, "num_candidates": num_candidates}.items():
-        check_range(name, given, 1, 2**31)
-    vectors, vocabulary = run.vectors(feature), run.vocabularies[feature]
-    size = min(vectors.shape[0] - 1, num_candidates)  # id 0 is no value
-    wanted = _unit(vectors(torch.arange(1, min(size, num_ids) + 1)))
-    starts = range(1, size + 1, BLOCK)
-    blocks = [wanted @ _unit(vectors(torch.arange(start, min(start + BLOCK, size + 1)))).T for start in starts]
-    cosines = np.concatenate([np.zeros((len(wanted), 0)), *blocks], axis=1)
-    np.fill_diagonal(cosines, -np.inf)  # nobody is a neighbour of their own
-    order = np.argsort(-cosines, axis=1, kind="stable")[:, : min(num_neighbours, size - 1)]
-    values = _texts(vocabulary, np.arange(len(wanted)))
-    found = (zip(_texts(vocabulary, near), cosines[row, near].tolist(), strict=True) for row, near in enumerate(order))
-    return [
-        Neighbours(row + 1, value, tuple(pairs)) for row, (value, pairs) in enumerate(zip(values, found, strict=True))
-    ]
+def recommend(run: LoadedRun, row: Any, n: int, *, item: str | None) -> Scored:
+    """The `n` values of the feature `item` with the highest probability in a row that has everything else."""
+    check_range("n", n, 1, 2**31)
+    names = [feature.name for feature in run.schema.features]
+    if item is None and len(names) != 2:
+        raise ValueError(f"item must name the feature to recommend, one of {', '.join(names)}.")
+    item = names[1] if item is None else item
+    check_choice("item", item, [feature.name for feature in run.schema.features if not feature.multi_hot])
+    if not isinstance(row, Mapping):
+        if len(names) != 2:
+            raise TypeError(f"user must be a dictionary of the columns of a row, as there are {len(names)} features.")
+        row = {next(name for name in names if name != item): row}
+    encoder = run.inputs.encoder(run.schema)
+    known = dict.fromkeys(encoder.raw_rows.columns.used)
+    for name in row:
+        check_choice("a column of the row", name, known)
+    (batch,) = encoder.batches([known | dict(row)], batch_size=1)
+    ids = _value_ids(run, item)
+    blocks = list(predict_batches(run.model, _with_items(batch, names.index(item), ids), progress=False))
+    scores = np.concatenate([np.zeros(0, np.float32), *blocks])
+    best = np.argsort(-scores, kind="stable")[:n]
+    return _named(run, item, ids[best], scores[best])
+
+
+def similar(run: LoadedRun, feature: str, values: Sequence[Any], n: int, *, among: int | None = None) -> list[Scored]:
+    """For each value, the `n` others whose vectors have the greatest cosine with its own.
+
+    among: only the most frequent values are compared; all of them by default.
+    """
+    check_range("n", n, 1, 2**31)
+    vectors, ids = run.vectors(feature), _value_ids(run, feature)[:among]
+    wanted = run.vocabularies[feature].find([str(value) for value in values])
+    if not wanted.all():
+        unseen = values[int(np.flatnonzero(wanted == 0)[0])]
+        raise ValueError(f"value must be one that training rows have, got {unseen!r} of {feature!r}.")
+    cosines = _cosines(vectors, wanted, ids)
+    cosines[wanted[:, None] == ids] = -np.inf  # nothing is a neighbour of its own
+    order = np.argsort(-cosines, axis=1, kind="stable")[:, : min(n, len(ids) - 1)]
+    return [_named(run, feature, ids[near], cosines[row, near]) for row, near in enumerate(order)]
+
+
+def _value_ids(run: LoadedRun, feature: str) -> np.ndarray:
+    """The ids of all values of a feature; 0 is none, and neither is that of missing ones."""
+    check_choice("feature", feature, run.vocabularies)
+    vocabulary = run.vocabularies[feature]
+    ids = np.arange(1, len(vocabulary) + 1)
+    found: np.ndarray = ids[ids != vocabulary.find([""])[0]]
+    return found
+
+
+def _with_items(batch: Batch, column: int, ids: np.ndarray) -> Iterator[Batch]:
+    """The row of a batch, again and again with other ids of one feature."""
+    for start in range(0, len(ids), BATCH_SIZE):
+        some = ids[start : start + BATCH_SIZE]
+        count = len(some)
+        labels, dense = batch.labels.expand(count), batch.dense.expand(count, -1)
+        if batch.offsets is None:
+            rows = batch.ids.repeat(count, 1)
+            rows[:, column] = torch.from_numpy(some)
+            yield replace(batch, ids=rows, labels=labels, dense=dense)
+            continue
+        bags = [piece.numpy() for piece in torch.tensor_split(batch.ids, batch.offsets[1:-1])]
+        columns = [(np.tile(bag, count), np.full(count, len(bag))) for bag in bags]
+        columns[column] = (some, np.ones(count, np.int64))
+        flat, offsets = join_bags(columns)
+        yield replace(batch, ids=torch.from_numpy(flat), offsets=torch.from_numpy(offsets), labels=labels, dense=dense)
+
+
+def _cosines(vectors: FeatureVectors, wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Of the vectors of some ids with those of others, `(wanted, ids)`."""
+    units = _unit(vectors(torch.from_numpy(wanted)))
+    blocks = [units @ _unit(vectors(torch.from_numpy(ids[i : i + BLOCK]))).T for i in range(0, len(ids), BLOCK)]
+    return np.concatenate([np.zeros((len(wanted), 0), np.float32), *blocks], axis=1)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
@@ -60,6 +108,6 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.where(lengths > 0, lengths, 1)
 
 
-def _texts(vocabulary: Vocabulary, rows: np.ndarray) -> list[str]:
-    """The values of ids, whose first is in row 0."""
-    return [str(value) for value in vocabulary.values(rows + 1)]
+def _named(run: LoadedRun, feature: str, ids: np.ndarray, scores: np.ndarray) -> Scored:
+    names = [str(value) for value in run.vocabularies[feature].values(ids)]
+    return list(zip(names, scores.tolist(), strict=True))

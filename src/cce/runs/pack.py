@@ -32,7 +32,7 @@ LOCAL_HEADER = 30  # bytes, before a file's name in a zip archive
 COPIED = 1 << 20  # bytes at a time
 LARGEST_MANIFEST = 1 << 26  # bytes; JSON takes many times as much in memory
 DAMAGE = (zipfile.BadZipFile, EOFError, KeyError, TypeError, AttributeError, NotImplementedError, struct.error)
-STATE = ("config", "schema", "data", "curve", "stopping", "is_coded")  # what a pack keeps of the state of a run
+STATE = ("config", "resolved", "schema", "data", "curve")  # what a pack keeps of the state of a run
 
 
 def write_pack(out: Path, checkpoint: Checkpoint, files: Mapping[str, Path]) -> None:

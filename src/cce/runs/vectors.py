@@ -69,7 +69,7 @@ def write_vectors(vectors: FeatureVectors, out: Path, *, progress: bool) -> None
 
 
 def write_values(vocabulary: Vocabulary, out: Path, *, progress: bool) -> None:
-    """Write the value of each id, whole or not at all; that of id 0, "unseen or missing", is null."""
+    """Write the value of each id, whole or not at all; that of id 0, unseen, is null; a missing value is ""."""
     from cce.data import TableWriter
 
     size = len(vocabulary) + 1

@@ -8,19 +8,16 @@ from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cce.serving import numpy_reader
-    from cce.serving.exporting import Export, export_model
+    from cce.serving.exporting import Export, export_model, export_run
     from cce.serving.freezing import Freezing, freeze, freeze_table
     from cce.serving.frozen_tables import FrozenTable
-    from cce.serving.run_export import export_run
 
 CODEBOOK_NAMES = ("float32", "float16", "bfloat16", "int8")
 FORMAT_NAMES = ("safetensors", "pt2", "onnx", "dense")
-POINTER_NAMES = ("packed", "bytes")
 
 __all__ = [
     "CODEBOOK_NAMES",
     "FORMAT_NAMES",
-    "POINTER_NAMES",
     "Export",
     "Freezing",
     "FrozenTable",

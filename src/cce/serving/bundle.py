@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from cce.collection import feature_name
 from cce.indexing import blocks
 from cce.serving.collection import FrozenCollection
-from cce.serving.frozen_tables import FrozenTable
+from cce.serving.frozen_tables import FrozenRows, FrozenTable, row_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,28 +54,21 @@ class Entry:
         return int(torch.Size(self.shape).numel()) * self.dtype.itemsize
 
 
-def write_bundle(path: Path, model: nn.Module) -> None:
-    """Write a frozen model."""
-    tables = frozen_tables(model)
-    entries = {
-        f"{name}{SEPARATOR}{inside}": _whole(tensor)
-        for name, table in tables.items()
-        for inside, tensor in table.tensors().items()
-    }
-    specs = {name: table.spec() for name, table in tables.items()}
-    _write(path, entries | _other_weights(model, tables), _describe(model, specs))
+def write_bundle(path: Path, model: nn.Module, *, dense: torch.dtype | None = None) -> None:
+    """Write a frozen model; with `dense` every table in full: a row of this type for each id, made block by block.
 
-
-def write_dense(path: Path, model: nn.Module, dtype: torch.dtype) -> None:
-    """Write a frozen model with every table in full: a row of `dtype` for each id, made block by block."""
+    A table that is not made of rows is written in full in any case, as float32.
+    """
     tables = frozen_tables(model)
-    entries, specs = {}, {}
+    entries: dict[str, Entry] = {}
+    specs: dict[str, dict[str, Any]] = {}
     for name, table in tables.items():
-        shape = (table.num_embeddings, table.embedding_dim)
-        entries[f"{name}{SEPARATOR}rows.values"] = Entry(dtype, shape, lambda table=table: _vectors(table, dtype))  # type: ignore[misc]
-        own = {"kind": "own", "slots": [0], "first_rows": [0]}
-        rows = {"columns": 1, "terms": 1, "product": False, "groups": [own], "weights": None}
-        specs[name] = FrozenTable.spec(table) | {"kind": "rows"} | rows
+        if isinstance(table, FrozenRows) and dense is None:
+            specs[name] = table.spec()
+            entries |= {f"{name}{SEPARATOR}{inside}": _whole(tensor) for inside, tensor in table.tensors().items()}
+        else:
+            specs[name] = row_spec(table)
+            entries[f"{name}{SEPARATOR}rows.values"] = _in_full(table, dense or torch.float32)
     _write(path, entries | _other_weights(model, tables), _describe(model, specs))
 
 
@@ -115,10 +108,13 @@ def _whole(tensor: Tensor) -> Entry:
     )
 
 
-def _vectors(table: FrozenTable, dtype: torch.dtype) -> Iterator[Tensor]:
-    with torch.no_grad():
-        for ids in blocks(table.num_embeddings, DENSE_BLOCK):
-            yield table(ids).to(dtype)
+def _in_full(table: FrozenTable, dtype: torch.dtype) -> Entry:
+    def vectors() -> Iterator[Tensor]:
+        with torch.no_grad():
+            for ids in blocks(table.num_embeddings, DENSE_BLOCK):
+                yield table(ids).to(dtype)
+
+    return Entry(dtype, (table.num_embeddings, table.embedding_dim), vectors)
 
 
 def _write(path: Path, entries: dict[str, Entry], spec: dict[str, Any]) -> None:

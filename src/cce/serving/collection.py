@@ -70,12 +70,10 @@ class FrozenCollection(LookupHolder):
     def _one_each(self, ids: Tensor) -> Tensor:
         if ids.dim() != 2 or ids.shape[1] != self.num_features:
             raise ValueError(f"ids must have shape (batch, {self.num_features}), got {tuple(ids.shape)}.")
-        lookup = self._lookup
-        if not are_readable(ids):
-            lookup = False
-        elif lookup is None:
-            lookup = self.find_lookup([] if self.unified else self._tables())
-        if lookup:
+        lookup = None
+        if are_readable(ids):
+            lookup = self._lookup or self.find_lookup([] if self.unified else self._tables())
+        if lookup is not None:
             return lookup(ids, (len(ids), self.num_features, self.embedding_dim))
         return torch.stack([self._look_up(place, ids[:, place]) for place in range(self.num_features)], dim=1)
 

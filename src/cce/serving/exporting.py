@@ -13,7 +13,7 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,18 @@ from torch import Tensor, nn
 from cce.checks import check_choice, check_number
 from cce.files import replace_folder
 from cce.serving import numpy_reader
-from cce.serving.bundle import frozen_tables, write_bundle, write_dense
-from cce.serving.freezing import POINTERS, Freezing, Pointers, freeze
+from cce.serving.bundle import frozen_tables, write_bundle
+from cce.serving.freezing import Freezing, freeze
 from cce.serving.onnx_program import OPSET, check_opset, run_onnx, write_onnx
-from cce.serving.program import EXAMPLE_ROWS, OUTPUT, ServedModel, example_inputs, quiet_tracing, trace
+from cce.serving.program import (
+    EXAMPLE_ROWS,
+    OUTPUT,
+    ServedModel,
+    example_inputs,
+    quiet_tracing,
+    trace,
+    write_pt2,
+)
 from cce.serving.stored_rows import CODEBOOKS, Codebook
 from cce.serving.verification import TOLERANCES, verify
 from cce.version import __version__
@@ -32,7 +40,8 @@ from cce.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cce.data import PreparedData
+    from cce.data import PreparedData, Vocabulary
+    from cce.runs import LoadedRun
     from cce.schema import Schema
     from cce.serving.verification import Program, Verification
 
@@ -42,14 +51,6 @@ PROGRAMS = ("pt2", "onnx")  # the model as a whole; the other formats hold its t
 MANIFEST, VERSION = "export.json", 1
 
 
-class Savable(Protocol):
-    """A vocabulary that can write itself to a file, as `cce.data.Vocabulary` does."""
-
-    def save(self, path: Path) -> None:
-        """Write the file."""
-        ...
-
-
 @dataclass(frozen=True)
 class RawInputs:
     """How raw values become inputs: the vocabularies of features, and how columns were read and transformed.
@@ -57,7 +58,7 @@ class RawInputs:
     missing: why there are no vocabularies.
     """
 
-    vocabularies: Mapping[str, Savable] = field(default_factory=dict)
+    vocabularies: Mapping[str, Vocabulary] = field(default_factory=dict)
     options: Mapping[str, Any] | None = None
     missing: str = ""
 
@@ -94,7 +95,6 @@ def export_model(
     *,
     format: Format = "safetensors",  # noqa: A002  # what the command line calls it
     codebook: Codebook = "float32",
-    pointers: Pointers = "packed",
     opset: int = OPSET,
     raw: RawInputs | None = None,
     data: PreparedData | None = None,
@@ -104,13 +104,13 @@ def export_model(
 
     format: "onnx" or "pt2" (torch.export), whole programs; "safetensors", the frozen tables and all weights, for
         `numpy_reader`; "dense", the same with every table in full.
-    codebook, pointers: see `freeze`. opset: version of ONNX.
+    codebook: see `freeze`. opset: version of ONNX.
     raw: vocabularies of the features, by name, which turn raw values into ids.
     data: verify with the held-out rows of this data set; above the `tolerance`, a largest difference of logits
         (1e-4 for float32), nothing is written.
     """
-    _check_options(format, codebook, pointers, opset, tolerance)
-    frozen = freeze(model, codebook="float32" if format == "dense" else codebook, pointers=pointers)
+    _check_options(format, codebook, opset, tolerance)
+    frozen = freeze(model, codebook="float32" if format == "dense" else codebook)
     if format in PROGRAMS or data is not None:
         _check_call(frozen, schema)
     destination, raw = Path(out), raw or RawInputs(missing="none were given")
@@ -125,11 +125,55 @@ def export_model(
             verified = verify(program, _for_inference(model), data, schema, tolerance=limit)
         saved = _save_vocabularies(folder, raw.vocabularies)
         shutil.copyfile(numpy_reader.__file__, folder / "numpy_reader.py")
-        made: dict[str, Any] = {"format": format, "codebook": codebook, "pointers": pointers, "vocabularies": saved}
+        made: dict[str, Any] = {"format": format, "codebook": codebook, "vocabularies": saved}
         made["raw"] = None if raw.options is None else dict(raw.options)
         _write_manifest(folder / MANIFEST, made, schema, verified)
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return Export(destination, format, nbytes, frozen.freezing, verified, raw.missing)  # type: ignore[arg-type]
+
+
+def export_run(
+    run: LoadedRun,
+    out: Path | str,
+    *,
+    format: Format = "safetensors",  # noqa: A002  # what the command line calls it
+    codebook: Codebook = "float32",
+    opset: int | None = None,
+    verify: Path | str | None = None,
+    tolerance: float | None = None,
+) -> Export:
+    """Export a run that `cce.load_run` loaded: see `export_model`. `verify` is a data set with the run's columns."""
+    if opset is not None and format != "onnx":
+        raise ValueError(f"opset goes with format 'onnx', got opset={opset} with format={format!r}.")
+    if tolerance is not None and verify is None:
+        raise ValueError(f"tolerance goes with verify, got tolerance={tolerance:g} without a data set.")
+    data = None
+    if verify is not None:
+        from cce.data import PreparedData
+
+        data = PreparedData.open(verify)
+        if data.schema != run.schema:
+            raise ValueError(f"verify must name data with the columns and ids of the run, but {verify} has others.")
+    return export_model(
+        run.model,
+        run.schema,
+        out,
+        format=format,
+        codebook=codebook,
+        opset=OPSET if opset is None else opset,
+        raw=_raw_inputs(run),
+        data=data,
+        tolerance=tolerance,
+    )
+
+
+def _raw_inputs(run: LoadedRun) -> RawInputs:
+    """The vocabularies of a run, or why it has none: its ids may never have been anything else."""
+    try:
+        inputs = run.inputs
+    except (ValueError, OSError) as error:
+        return RawInputs(missing=str(error))
+    return RawInputs(inputs.vocabularies, {"columns": asdict(inputs.columns), "reading": asdict(inputs.reading)})
 
 
 def load_program(path: Path, format: str, frozen: nn.Module, schema: Schema) -> Program:  # noqa: A002
@@ -163,10 +207,9 @@ class _ReadTable(nn.Module):
         return torch.from_numpy(self.table.vectors(ids.numpy()))
 
 
-def _check_options(format: str, codebook: str, pointers: str, opset: int, tolerance: float | None) -> None:  # noqa: A002
+def _check_options(format: str, codebook: str, opset: int, tolerance: float | None) -> None:  # noqa: A002
     check_choice("format", format, FILES)
     check_choice("codebook", codebook, CODEBOOKS)
-    check_choice("pointers", pointers, POINTERS)
     if tolerance is not None:
         check_number("tolerance", tolerance)
     if format == "onnx":
@@ -198,20 +241,17 @@ def _write_model(
     dtype: torch.dtype,
     opset: int,
 ) -> None:
-    if format == "safetensors":
-        write_bundle(path, frozen)
-    elif format == "dense":
-        write_dense(path, frozen, dtype)
+    if format not in PROGRAMS:
+        write_bundle(path, frozen, dense=dtype if format == "dense" else None)
+        return
+    program = trace(ServedModel(frozen, schema), schema)
+    if format == "pt2":
+        write_pt2(path, program)
     else:
-        program = trace(ServedModel(frozen, schema), schema)
-        if format == "pt2":
-            with quiet_tracing():
-                torch.export.save(program, path)
-        else:
-            write_onnx(path, program, example_inputs(schema), opset=opset)
+        write_onnx(path, program, example_inputs(schema), opset=opset)
 
 
-def _save_vocabularies(folder: Path, vocabularies: Mapping[str, Savable]) -> dict[str, str]:
+def _save_vocabularies(folder: Path, vocabularies: Mapping[str, Vocabulary]) -> dict[str, str]:
     """Files by feature."""
     if vocabularies:
         (folder / "vocabulary").mkdir()

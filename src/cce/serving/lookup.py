@@ -1,18 +1,20 @@
 """Compiled lookups of frozen tables, by the loops that training uses (`cce.kernels`), several tables in one call.
 
-Plain torch, in `FrozenTable.embed`, is the definition, and serves everywhere else: in exported programs, for tables of
-other kinds, where compiled loops are off.
+Plain torch, in `FrozenTable.embed`, is the definition, and serves everywhere else: in exported programs, for other
+tables, where compiled loops are off or not compiled yet.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
 from cce import compiled
-from cce.kernels import LaunchPlan, bind_int8, is_eager, look_up_ids, look_up_int8
+from cce.kernels import LaunchPlan, bind_int8, is_eager, is_int8_ready, is_ready, look_up_ids, look_up_int8
+from cce.serving.stored_rows import CODEBOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from cce.serving.frozen_tables import FrozenRows, FrozenTable
 
 ID_TYPES = (torch.int32, torch.int64)
-FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+TYPES = [{dtype} for dtype in CODEBOOKS.values()]
 
 
 def are_readable(ids: Any) -> bool:
@@ -43,21 +45,28 @@ class RowLookup:
         scales = [table.rows.scale for table in tables]
         self._state = [*codebooks, *scales]  # alive while their addresses are used
         self._look_up: Callable[[Tensor, Sequence[int]], Tensor]
+        self.is_ready: Callable[[], bool]
         if codebooks[0].dtype is torch.int8:
             int8 = bind_int8(plan, codebooks, scales)  # type: ignore[arg-type]
             self._look_up = lambda ids, shape: look_up_int8(int8, ids, shape)
+            self.is_ready = partial(is_int8_ready, int8)
         else:
             floats = plan.bind(codebooks)
             self._look_up = lambda ids, shape: look_up_ids(floats, ids, shape, save=False)[0]
+            self.is_ready = partial(is_ready, floats)
 
     @staticmethod
     def suits(tables: Sequence[FrozenTable]) -> bool:
-        """Whether compiled loops can serve these tables."""
+        """Whether compiled loops can serve these tables: rows of one type, on the CPU."""
+        from cce.serving.frozen_tables import FrozenRows
+
+        found = [table for table in tables if isinstance(table, FrozenRows)]
+        tensors = [tensor for table in found for tensor in table.tensors().values()]
         return (
             compiled.available
-            and bool(tables)
-            and all(map(_suits, tables))
-            and len({table.rows.values.dtype for table in tables}) == 1  # type: ignore[union-attr]
+            and 0 < len(found) == len(tables)
+            and {table.rows.values.dtype for table in found} in TYPES
+            and all(tensor.is_cpu and tensor.is_contiguous() for tensor in tensors)
         )
 
     def __call__(self, ids: Tensor, shape: Sequence[int]) -> Tensor:
@@ -74,30 +83,22 @@ class LookupHolder(nn.Module):
     """A module that looks up by compiled loops, and keeps their `RowLookup` while its tables stay where they are."""
 
     _lookup: RowLookup | Literal[False] | None = None  # False where compiled loops cannot serve; None: not known yet
+    _waits: RowLookup | None = None  # for its loops to be compiled
 
-    def find_lookup(self, tables: Sequence[FrozenTable]) -> RowLookup | Literal[False]:
-        """The lookup of these tables, always the same ones."""
+    def find_lookup(self, tables: Sequence[FrozenTable]) -> RowLookup | None:
+        """The lookup of these tables, always the same ones; None where plain torch serves."""
         if self._lookup is None:
-            self._lookup = RowLookup(tables) if RowLookup.suits(tables) else False  # type: ignore[arg-type]
-        return self._lookup
+            self._waits = self._waits or (RowLookup(tables) if RowLookup.suits(tables) else None)  # type: ignore[arg-type]
+            if self._waits is not None and not self._waits.is_ready():
+                return None
+            self._lookup, self._waits = self._waits or False, None
+        return self._lookup or None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
-        self._lookup = None  # addresses change
+        self._lookup = self._waits = None  # addresses change
         applied: Self = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return applied
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy looks up by itself, with other addresses."""
-        return self.__dict__ | {"_lookup": None}
-
-
-def _suits(table: FrozenTable) -> bool:
-    from cce.serving.frozen_tables import FrozenRows
-
-    return (
-        isinstance(table, FrozenRows)
-        and not table.product
-        and table.weights is None
-        and table.rows.values.dtype in (*FLOATS, torch.int8)
-        and all(tensor.is_cpu and tensor.is_contiguous() for tensor in table.tensors().values())
-    )
+        return self.__dict__ | {"_lookup": None, "_waits": None}

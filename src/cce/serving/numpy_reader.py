@@ -76,8 +76,8 @@ class Table:
         prefix = f"{name}/"
         self._tensors = {key[len(prefix) :]: t for key, t in mapped.tensors.items() if key.startswith(prefix)}
         self._halves = {key[len(prefix) :] for key, kind in mapped.kinds.items() if kind == "BF16"}
-        if spec["kind"] not in KINDS:
-            raise ValueError(f"kind of table {name!r} must be one of {', '.join(KINDS)}, got {spec['kind']!r}.")
+        if spec["kind"] != "rows":
+            raise ValueError(f"kind of table {name!r} must be 'rows', got {spec['kind']!r}.")
 
     def vectors(self, ids: Any) -> Array:
         """Vectors `(*s, embedding_dim)`, float32, of ids `(*s)`; one that the table does not have reads as id 0."""
@@ -86,7 +86,7 @@ class Table:
             raise TypeError(f"ids must be integers, got {given.dtype}.")
         flat = given.reshape(-1)
         flat = np.where((flat >= 0) & (flat < self.num_embeddings), flat, 0).astype(np.int64)
-        vectors = KINDS[self.spec["kind"]](self, flat)
+        vectors = _rows(self, flat)
         if self.spec["padding_idx"] is not None:
             vectors[flat == self.spec["padding_idx"]] = 0
         return vectors.reshape(*given.shape, self.embedding_dim)
@@ -96,14 +96,6 @@ class Table:
         values = self._float(f"{name}.values", self._tensors[f"{name}.values"][rows])
         scale = self._tensors.get(f"{name}.scale")
         return values if scale is None else values * scale
-
-    def matrix(self, name: str) -> Array:
-        """A whole codebook in float32."""
-        return self.stored(name, np.arange(len(self._tensors[f"{name}.values"]))[:, None])[:, 0]
-
-    def count(self, name: str) -> int:
-        """Rows of a codebook."""
-        return len(self._tensors[f"{name}.values"])
 
     def tensor(self, name: str) -> Array | None:
         """A tensor as it is stored, if the table has it."""
@@ -116,7 +108,7 @@ class Table:
 
 
 def _rows(table: Table, ids: Array) -> Array:
-    """Rows of one codebook: weighted, summed over terms or multiplied, side by side; zeros where a map has none."""
+    """Rows of one codebook, summed over terms, side by side; zeros where a map has none."""
     spec, mapped = table.spec, _map(table, ids)
     if mapped is not None:
         ids = np.maximum(mapped - 1, 0)
@@ -125,87 +117,9 @@ def _rows(table: Table, ids: Array) -> Array:
         numbers = GROUPS[group["kind"]](group, table, f"groups.{place}.", ids) + np.array(group["first_rows"])
         found |= dict(zip(group["slots"], numbers.T, strict=True))
     pieces = table.stored("rows", np.stack([found[slot] for slot in sorted(found)], axis=1))
-    if spec["weights"] is not None:
-        pieces = pieces * _weights(spec["weights"], table, ids)[:, :, None]
-    if spec["product"]:
-        return reduce(np.multiply, np.moveaxis(pieces, 1, 0))
     pieces = pieces.reshape(len(ids), spec["columns"], spec["terms"], -1)
     vectors = reduce(np.add, np.moveaxis(pieces, 2, 0)).reshape(len(ids), table.embedding_dim)
     return vectors if mapped is None else np.where(mapped[:, None] > 0, vectors, np.float32(0))
-
-
-def _weights(kind: str, table: Table, ids: Array) -> Array:
-    seeds = table.tensor("weights.seeds")
-    if kind == "signs":
-        assert seeds is not None
-        return (1 - 2 * (hash32(ids, seeds) >> np.uint64(31)).astype(np.int64)).astype(np.float32)
-    weights = table.tensor("weights.weights")
-    assert weights is not None
-    return weights[ids if seeds is None else into(hash32(ids, seeds), len(weights))[:, 0]]
-
-
-def _codes(table: Table, ids: Array) -> Array:
-    """Rows of integers times a scale."""
-    values, scale, starts = (table.tensor(name) for name in ("values", "scale", "starts"))
-    assert values is not None and scale is not None and starts is not None  # noqa: PT018
-    seeds, num_learned, mapped = table.tensor("seeds"), table.spec["num_learned"], _map(table, ids)
-    rows = ids if mapped is None else mapped
-    if seeds is not None:
-        shared = into(hash32(ids, seeds), len(values) - num_learned)[:, 0] + num_learned
-        rows = np.where(ids < num_learned, ids, shared)
-    if len(scale) > 1:
-        scale = scale[np.searchsorted(starts, rows, side="right") - 1]
-    found = values[rows]
-    if table.spec["bits"] == 4:
-        found = np.stack([found & 15, found >> 4], axis=-1).reshape(len(rows), -1)[:, : table.embedding_dim]
-        return np.asarray((found.astype(np.float32) - np.float32(8)) * scale)
-    return np.asarray(found.astype(np.float32) * scale)
-
-
-def _blocks(table: Table, ids: Array) -> Array:
-    """Narrow rows of blocks of consecutive ids, widened by projections."""
-    num_blocks = len([name for name in table._tensors if name.startswith("narrow.") and name.endswith(".values")])
-    num_wide = num_blocks - len([n for n in table._tensors if n.startswith("projections.") and n.endswith(".values")])
-    vectors, start = np.empty((len(ids), table.embedding_dim), np.float32), 0
-    for block in range(num_blocks):
-        num_rows = table.count(f"narrow.{block}")
-        inside = (ids >= start) & (ids < start + num_rows)
-        narrow = table.stored(f"narrow.{block}", (ids[inside] - start)[:, None])[:, 0]
-        vectors[inside] = narrow if block < num_wide else narrow @ table.matrix(f"projections.{block - num_wide}")
-        start += num_rows
-    return vectors
-
-
-def _tensor_train(table: Table, ids: Array) -> Array:
-    """A product of small matrices, one for each digit of the id."""
-    slices = []
-    for core in range(3):
-        radix = table.count(f"cores.{core}")
-        slices.append(table.stored(f"cores.{core}", (ids % radix)[:, None])[:, 0])
-        ids = ids // radix
-    (d1, d2, d3), (r1, r2) = table.spec["factors"], table.spec["ranks"]
-    left = slices[0].reshape(-1, d1, r1) @ slices[1].reshape(-1, r1, d2 * r2)
-    return (left.reshape(-1, d1 * d2, r2) @ slices[2].reshape(-1, r2, d3)).reshape(-1, d1 * d2 * d3)
-
-
-def _network(table: Table, ids: Array) -> Array:
-    """Hashes in [−1, 1], through layers with Mish between them."""
-    seeds = table.tensor("seeds")
-    assert seeds is not None
-    hashes, segment = hash32(ids, seeds), table.spec["segment"]
-    if segment:
-        activations = table.stored("layers.0", into(hashes, segment) + np.arange(len(seeds)) * segment).sum(axis=1)
-    else:
-        centred = 2 * hashes.astype(np.int64) - int(LOW)
-        activations = (centred.astype(np.float64) / float(LOW)).astype(np.float32) @ table.matrix("layers.0").T
-    num_layers = len([name for name in table._tensors if name.endswith(".values")])
-    for layer in range(1, num_layers):
-        activations = activations * np.tanh(np.logaddexp(np.float32(0), activations))
-        activations = activations @ table.matrix(f"layers.{layer}").T
-    return np.asarray(activations)
-
-
-KINDS = {"rows": _rows, "codes": _codes, "blocks": _blocks, "tensor-train": _tensor_train, "network": _network}
 
 
 # -- rows of ids -------------------------------------------------------------------------------------------------------
@@ -263,11 +177,9 @@ def _learned(group: dict[str, Any], table: Table, prefix: str, ids: Array) -> Ar
 
 def _pointers(words: Array, ids: Array, num_columns: int, bits: int) -> Array:
     """Packed pointers `(n, num_columns)` of ids: number `p` lies from bit `p · bits` on, lowest bits first."""
-    if bits >= 8:
-        unsigned = words.view(f"<u{bits // 8}").reshape(-1, num_columns)
-        return unsigned[ids].astype(np.int64)
     at = (ids[:, None] * num_columns + np.arange(num_columns)) * bits
-    return np.asarray((words[at >> 3].astype(np.int64) >> (at & 7)) & ((1 << bits) - 1))
+    four = sum(words[(at >> 3) + byte].astype(np.int64) << 8 * byte for byte in range(4))  # 3 bytes follow the last
+    return np.asarray((four >> (at & 7)) & ((1 << bits) - 1))
 
 
 def _digits(group: dict[str, Any], _: Table, __: str, ids: Array) -> Array:

@@ -7,7 +7,9 @@ feature has one id a row. With multi-hot features, one input for each feature in
 
 from __future__ import annotations
 
+import io
 import warnings
+import zipfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from cce.schema import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cce.schema import Schema
 
@@ -90,9 +93,21 @@ def trace(model: ServedModel, schema: Schema) -> ExportedProgram:
     inputs = example_inputs(schema)
     with quiet_tracing():
         program = torch.export.export(model.eval(), (inputs,), dynamic_shapes=(dynamic_shapes(schema, inputs),))
-    for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # paths of this machine, and most of the file
+    for node in program.graph.nodes:  # where each came from in the code: paths of this machine, and most of the file
+        for name in ("stack_trace", "nn_module_stack", "torch_fn"):
+            node.meta.pop(name, None)
     return program
+
+
+def write_pt2(path: Path, program: ExportedProgram) -> None:
+    """Write a traced model as torch.export does, with its graph, which is wordy JSON, compressed."""
+    plain = io.BytesIO()
+    with quiet_tracing():
+        torch.export.save(program, plain)
+    with zipfile.ZipFile(plain) as archive, zipfile.ZipFile(path, "w") as smaller:
+        for info in archive.infolist():
+            kind = zipfile.ZIP_DEFLATED if info.filename.endswith(".json") else zipfile.ZIP_STORED
+            smaller.writestr(info, archive.read(info), compress_type=kind)
 
 
 def dynamic_shapes(schema: Schema, inputs: Inputs) -> dict[str, dict[int, Any]]:

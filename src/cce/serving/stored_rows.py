@@ -52,18 +52,8 @@ class StoredRows(nn.Module):
             scales[first, num_rows] = scale
         return cls(values, torch.stack([scales[table] for table in tables]))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of values and scales."""
-        return self.values.nbytes + (0 if self.scale is None else self.scale.nbytes)
-
     def forward(self, rows: Tensor) -> Tensor:
         """Rows `(n, num_slots)` as vectors `(n, num_slots, width)` of float32."""
         found = self.values.index_select(0, rows.reshape(-1))
         found = found.view(*rows.shape, self.values.shape[1]).to(torch.float32)
         return found if self.scale is None else found * self.scale
-
-    def dense(self) -> Tensor:
-        """All rows, as float32, of a matrix with one scale for each of its columns."""
-        values = self.values.to(torch.float32)
-        return values if self.scale is None else values * self.scale

@@ -10,29 +10,36 @@ from typing import TYPE_CHECKING
 from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cce.training.building import count_ids
     from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, list_checkpoints, open_checkpoint
-    from cce.training.config import MAY_CHANGE, TrainConfig
+    from cce.training.config import GROUPS, MAY_CHANGE, TrainConfig
     from cce.training.inspection import inspect_checkpoint, verify_run
     from cce.training.loading import load_model, read_schema
     from cce.training.options import check_names, make_config, parse_pairs, read_toml
+    from cce.training.phases import sizes_table
     from cce.training.planning import RunPlan, plan_run
     from cce.training.random_numbers import kept_random_state
+    from cce.training.refinalizing import curve_of_run, discard_rows, finalize_run
+    from cce.training.resolving import ResolvedConfig, count_ids, resolve
     from cce.training.scoring import Scores, group_column, score
     from cce.training.stopping import DivergedError
     from cce.training.trainer import Trainer
 
 __all__ = [
+    "GROUPS",
     "MAY_CHANGE",
     "Checkpoint",
     "DamagedCheckpointError",
     "DivergedError",
+    "ResolvedConfig",
     "RunPlan",
     "Scores",
     "TrainConfig",
     "Trainer",
     "check_names",
     "count_ids",
+    "curve_of_run",
+    "discard_rows",
+    "finalize_run",
     "group_column",
     "inspect_checkpoint",
     "kept_random_state",
@@ -44,7 +51,9 @@ __all__ = [
     "plan_run",
     "read_schema",
     "read_toml",
+    "resolve",
     "score",
+    "sizes_table",
     "verify_run",
 ]
 

@@ -90,7 +90,7 @@ def write_checkpoint(folder: Path, step: int, model: Mapping[str, Tensor], state
     temporary.mkdir(parents=True)
     try:
         _write_files(temporary, step, model, state)
-        _remove(path)  # a damaged one, which this run has come to again
+        remove_checkpoint(path)  # a damaged one, which this run has come to again
         temporary.rename(path)
         _flush(folder)
     except (OSError, SafetensorError) as error:
@@ -187,7 +187,7 @@ def prune_checkpoints(folder: Path, *, keep_last: int, keep: Collection[int]) ->
     kept = {*paths[-keep_last:], *(checkpoint_path(folder, step) for step in keep)}
     for path in paths:
         if path not in kept:
-            _remove(path)
+            remove_checkpoint(path)
     for path in folder.glob("step-*.part"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -196,7 +196,7 @@ def remove_after(folder: Path, step: int) -> None:
     """Remove the checkpoints of later steps, which a run that goes on from this one comes to again."""
     for path in reversed(list_checkpoints(folder)):
         if path > checkpoint_path(folder, step):
-            _remove(path)
+            remove_checkpoint(path)
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -237,8 +237,8 @@ def read_best(
     return None, damage
 
 
-def _remove(path: Path) -> None:
-    """Rename first: a kill on the way leaves something that is not taken for a checkpoint."""
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint, renamed first: a kill on the way leaves something that is not taken for a checkpoint."""
     if path.exists():
         temporary = path.with_name(path.name + ".old.part")
         shutil.rmtree(temporary, ignore_errors=True)

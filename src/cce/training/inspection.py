@@ -16,6 +16,7 @@ from cce.text import format_table
 from cce.training.checkpoint import Checkpoint, checkpoint_path, list_checkpoints, open_checkpoint, read_checkpoint
 from cce.training.config import TrainConfig
 from cce.training.loading import load_model, read_run_options
+from cce.training.phases import sizes_table
 from cce.training.stopping import non_finite_parameter
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Inspection:
     tables: Any  # Footprints
     health: dict[str, dict[str, Any]]  # by table: entropies, dead rows, verdict
     num_params: int  # of the whole model
+    sizes: list[dict[str, Any]]  # that there were to choose from when tables were finalized
     gain: dict[str, Any] | None  # validations before the first clustering or refit and at best after it
     damage: list[str]  # checkpoints that were passed over, and why
 
@@ -51,6 +53,8 @@ class Inspection:
         if self.health:
             rows = [(name, *_health_row(found)) for name, found in self.health.items()]
             lines += [format_table(("table", "H1", "H2", "dead rows", "verdict"), rows), ""]
+        if self.sizes:
+            lines += [sizes_table(self.sizes), ""]
         if self.gain is not None:
             text = "{events}: {title} {before:.5f} before the first, {after:.5f} at best after it"
             lines += [text.format(**self.gain), ""]
@@ -80,6 +84,7 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
         tables=summary(made),
         health=health,
         num_params=summary(made).num_params + rest,
+        sizes=checkpoint.get("phases", dict)["finalize"]["sizes"],
         gain=_gain(checkpoint, config),
         damage=damage,
     )

@@ -13,11 +13,13 @@ import torch
 
 from cce.embeddings import Embedding
 from cce.models import MODELS, find_model
+from cce.plugins import check_plugins
 from cce.schema import Schema
 from cce.training.building import build_model
 from cce.training.checkpoint import DamagedCheckpointError, explained_misfits, open_checkpoint
-from cce.training.config import MAY_CHANGE, MAY_MOVE, TrainConfig
+from cce.training.config import MAY_CHANGE, MAY_MOVE
 from cce.training.options import make_config, read_toml
+from cce.training.resolving import ResolvedConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +33,11 @@ if TYPE_CHECKING:
 
 def load_model(
     checkpoint: Checkpoint, *, model: str | None = None, trust_model: bool = False
-) -> tuple[TrainConfig, nn.Module]:
+) -> tuple[ResolvedConfig, nn.Module]:
     """The configuration and the model of a checkpoint, whose code is run only if it is `model`, or trusted."""
     with explained_misfits(checkpoint.path):
-        config = make_config(checkpoint.get("config", dict))
+        config = ResolvedConfig(**checkpoint.get("resolved", dict))
+    check_plugins(config.plugins)
     config = replace(config, model=trusted_model(config.model, model, checkpoint.path, trust_model=trust_model))
     find_model(config.model)  # what is wrong with its file is not the checkpoint's fault
     with explained_misfits(checkpoint.path):
@@ -91,11 +94,11 @@ def start_from(model: nn.Module, run: Path, schema: Schema, *, name: str, seed: 
     if read_schema(checkpoint) != schema:
         raise ValueError(f"start_from must name a run on the same data set, got {str(run)!r}, which had other columns.")
     _, trained = load_model(checkpoint, model=name)
-    take_over(model, trained, generator=torch.Generator().manual_seed(seed))
+    load_weights(model, trained, generator=torch.Generator().manual_seed(seed))
 
 
 @torch.no_grad()
-def take_over(
+def load_weights(
     model: nn.Module,
     trained: nn.Module,
     *,
@@ -105,7 +108,7 @@ def take_over(
     sources = dict(trained.named_modules())
     tables = {name: table for name, table in model.named_modules() if isinstance(table, Embedding)}
     for name, table in tables.items():
-        _take_over_table(table, sources.get(name), name, generator)
+        _load_table(table, sources.get(name), name, generator)
     weights = {name: weight for name, weight in trained.state_dict().items() if not _is_inside(name, tables)}
     missing, unexpected = model.load_state_dict(weights, strict=False)
     missing = [name for name in missing if not _is_inside(name, tables)]
@@ -115,7 +118,7 @@ def take_over(
         )
 
 
-def _take_over_table(table: Embedding, source: nn.Module | None, name: str, generator: torch.Generator) -> None:
+def _load_table(table: Embedding, source: nn.Module | None, name: str, generator: torch.Generator) -> None:
     if not isinstance(source, Embedding) or source.embedding_dim != table.embedding_dim:
         raise ValueError(f"start_from must name a run with a table {name!r} of embedding_dim={table.embedding_dim}.")
     if _shapes(source) == _shapes(table) and type(source) is type(table):

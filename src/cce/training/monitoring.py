@@ -6,7 +6,9 @@ TensorBoard or a service as well if requested.
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from cce.integrations import numbers_of, open_logger
-from cce.text import format_bytes
+from cce.text import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,19 +27,27 @@ if TYPE_CHECKING:
     from cce.run_folder import RunFolder
 
 SECONDS = 10.0  # between two lines
+SAMPLE_SECONDS = 0.02
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 class Progress:
-    """Rows trained, of all; with the loss, the last validation, the next clustering and the memory in use."""
+    """Rows done, of all, in a part of a run; with the remaining time, the loss, the last validation and the memory."""
 
-    def __init__(self, total_rows: int, *, shown: bool, first_row: int = 0, name: str = "training") -> None:
+    def __init__(self, *, shown: bool) -> None:
         self.shown = shown
-        self.rows, self.total_rows = first_row, total_rows
-        self._first, self._started, self._told = first_row, time.perf_counter(), time.perf_counter()
         self._notes: dict[str, str] = {}
-        on_terminal = shown and sys.stderr.isatty()
-        self._bar = (
-            tqdm(
+        self._bar: tqdm[Any] | None = None
+        self.start(0, "", "rows")
+
+    def start(self, total_rows: int, name: str, what: str = "rows", *, first_row: int = 0) -> None:
+        """Begin a part of the run."""
+        self.close()
+        self.rows, self.total_rows, self._what = first_row, total_rows, what
+        self._is_first = True
+        self._first, self._started, self._said = first_row, time.perf_counter(), time.perf_counter()
+        if name and self.shown and sys.stderr.isatty():
+            self._bar = tqdm(
                 total=total_rows,
                 initial=first_row,
                 desc=name,
@@ -46,20 +56,19 @@ class Progress:
                 leave=False,
                 mininterval=0.5,
             )
-            if on_terminal
-            else None
-        )
 
     def update(self, rows: int, **notes: str) -> None:
         """Advance by a number of rows; `notes` are shown beside them."""
         self.rows += rows
+        if self._is_first and rows:  # loops may have been compiled: the speed is that of what follows
+            self._is_first, self._first, self._started = False, self.rows, time.perf_counter()
         self._notes |= notes
         if self._bar is not None:
             self._bar.update(rows)
             if notes:
                 self._bar.set_postfix_str(", ".join(f"{k} {v}" for k, v in self._notes.items()), refresh=False)
-        elif self.shown and time.perf_counter() - self._told > SECONDS:
-            self._told = time.perf_counter()
+        elif self.shown and time.perf_counter() - self._said > SECONDS:
+            self._said = time.perf_counter()
             self.say(self._line())
 
     def say(self, text: str) -> None:
@@ -71,19 +80,59 @@ class Progress:
         """Take the bar away."""
         if self._bar is not None:
             self._bar.close()
+            self._bar = None
 
     def _line(self) -> str:
         speed = (self.rows - self._first) / max(time.perf_counter() - self._started, 1e-9)
+        left = max(0, self.total_rows - self.rows) / speed if speed else 0.0
         notes = "".join(f", {name} {value}" for name, value in self._notes.items())
-        return f"{self.rows:,} of {self.total_rows:,} rows, {speed:,.0f} rows/s{notes}"
+        done = f"{self.rows:,} of {self.total_rows:,} {self._what}"
+        return f"{done}, {speed:,.0f} rows/s, {format_seconds(left)} left{notes}" if speed else f"{done}{notes}"
 
 
-def memory_text() -> str:
-    """Resident memory of this process, where the system reports it."""
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    resident = next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
-    return format_bytes(resident * 1024) if resident else "unknown"
+def resident_nbytes() -> int:
+    """Resident memory of this process; 0 where the system does not report it."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+    except OSError:
+        return 0
+
+
+class PeakMemory:
+    """The most resident memory in each part of a run, above what there was when this was made; sampled in a thread.
+
+    Memory that was freed before may be used again without being seen.
+    """
+
+    def __init__(self) -> None:
+        self.baseline = resident_nbytes()
+        self.peaks: dict[str, int] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Watch the block."""
+        ended = threading.Event()
+        self._sample(name)
+        thread = threading.Thread(target=self._watch, args=(name, ended), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            self._sample(name)
+
+    def merge(self, peaks: Mapping[str, int]) -> None:
+        """Take over the peaks of the process that a run was begun in."""
+        for name, nbytes in peaks.items():
+            self.peaks[name] = max(nbytes, self.peaks.get(name, 0))
+
+    def _watch(self, name: str, ended: threading.Event) -> None:
+        while not ended.wait(SAMPLE_SECONDS):
+            self._sample(name)
+
+    def _sample(self, name: str) -> None:
+        self.merge({name: max(0, resident_nbytes() - self.baseline)})
 
 
 class Stopwatch:
@@ -110,7 +159,7 @@ class MetricsLog:
         folder: RunFolder | None,
         *,
         step: int = 0,
-        logger: str | None = None,
+        logger: str = "",
         config: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder  # of all processes only one writes
@@ -118,7 +167,7 @@ class MetricsLog:
         self._logger: Logger | None = None
         if folder is None:
             return
-        if logger is not None:
+        if logger:
             self._logger = open_logger(logger, folder.path, step=step, config=config)
         kept, self.damage = folder.cut_log(step)
         for line in kept if step else ():
@@ -137,7 +186,7 @@ class MetricsLog:
             self._logger.close()
 
     def _send(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        if self._logger is not None:
+        if self._logger is not None and kind != "config":
             self._logger.log(step, numbers_of(kind, values))
 
 

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from cce.checks import check_choice
 from cce.embeddings import Embedding, Finalizable
-from cce.optim import SGD, Adagrad, Adam, AdamW, LazyAdam, RowwiseAdagrad
+from cce.optim import SGD, Adagrad, Adam, AdamW
 from cce.training.config import LR_SCHEDULES
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     for name, kind in vars(torch.optim).items()
     if inspect.isclass(kind) and issubclass(kind, Optimizer) and kind not in (Optimizer, torch.optim.LBFGS)
 }
-OPTIMIZERS |= {"rowwise_adagrad": RowwiseAdagrad, "lazy_adam": LazyAdam}  # ours
 WITH_INT8_ROWS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "adagrad": Adagrad, "sgd": SGD}
 TABLES_ONLY = {"sparse_adam": "adam"}  # these take sparse gradients only: the rest of a model is trained by another
 
@@ -42,65 +41,45 @@ def create_optimizers(
     model: nn.Module,
     *,
     lr: float,
-    row_lr: float | None = None,
     weight_decay: float = 0.0,
-    network_weight_decay: float = 0.0,
     options: Mapping[str, Any] | None = None,
 ) -> list[Optimizer]:
     """One optimizer for all parameters, int8 rows included, or one for the tables and one for the rest.
 
-    row_lr: of int8 rows, if it is not the optimizer's own choice.
-    weight_decay: of the tables; network_weight_decay: of the rest.
+    weight_decay: of the tables.
+    options: further arguments; `row_lr`, the learning rate of int8 rows, goes with them.
     """
     check_choice("optimizer", name, sorted(OPTIMIZERS))
     arguments: dict[str, Any] = {"lr": lr, **(options or {})}
-    has_rows = any(isinstance(module, Finalizable) and not module.is_final for module in model.modules())
-    if has_rows:
+    kinds = dict(OPTIMIZERS)
+    if any(isinstance(module, Finalizable) and not module.is_final for module in model.modules()):
         check_choice("optimizer of int8 rows", name, WITH_INT8_ROWS)
-        arguments |= {} if row_lr is None else {"row_lr": row_lr}
-    kinds = OPTIMIZERS | (WITH_INT8_ROWS if has_rows else {})
-    return _create_all(name, model, (weight_decay, network_weight_decay), arguments, kinds)
-
-
-def _create_all(
-    name: str,
-    model: nn.Module,
-    decays: tuple[float, float],
-    arguments: Mapping[str, Any],
-    optimizers: Mapping[str, type[Optimizer]],
-) -> list[Optimizer]:
-    """Those of all that requires gradients; `decays` are of the tables and the rest."""
+        kinds |= WITH_INT8_ROWS
+    else:
+        arguments.pop("row_lr", None)
     of_tables = {id(p) for table in model.modules() if isinstance(table, Embedding) for p in table.parameters()}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     tables = [parameter for parameter in trained if id(parameter) in of_tables]
     rest = [parameter for parameter in trained if id(parameter) not in of_tables]
     if name in TABLES_ONLY:
-        kinds = (name, TABLES_ONLY[name])
-        parts = zip(kinds, (tables, rest), decays, strict=True)
-        return [_create(optimizers[kind], kind, some, decay, arguments) for kind, some, decay in parts if some]
-    if decays[0] == decays[1] or not tables:
-        return [_create(optimizers[name], name, trained, decays[1], arguments)]
-    groups = [{"params": tables}, {"params": rest, "weight_decay": decays[1]}]
-    return [_create(optimizers[name], name, groups, decays[0], arguments, decays=True)]
+        parts = ((name, tables, weight_decay), (TABLES_ONLY[name], rest, 0.0))
+        return [_create(kinds[kind], kind, some, decay, arguments) for kind, some, decay in parts if some]
+    if not weight_decay or not tables:
+        return [_create(kinds[name], name, trained, 0.0, arguments)]
+    groups = [{"params": tables}, {"params": rest, "weight_decay": 0.0}]
+    return [_create(kinds[name], name, groups, weight_decay, arguments)]
 
 
 def _create(
-    kind: type[Optimizer],
-    name: str,
-    parameters: list[Any],
-    weight_decay: float,
-    arguments: Mapping[str, Any],
-    *,
-    decays: bool = False,
+    kind: type[Optimizer], name: str, parameters: list[Any], weight_decay: float, arguments: Mapping[str, Any]
 ) -> Optimizer:
-    """An optimizer; `decays` says that some group has weight decay. 0 is none, whatever the optimizer's default is."""
+    """An optimizer; a decay of 0 is none, whatever the optimizer's default is."""
     known = [parameter for parameter in _parameters_of(kind) if parameter != "params"]
-    if decays or weight_decay or "weight_decay" in known:
+    if weight_decay or "weight_decay" in known:
         arguments = {**arguments, "weight_decay": weight_decay}
     for argument in arguments:
         if argument not in known:
-            options = ", ".join(each for each in known if each != "row_lr")  # which is an option of the run
-            raise ValueError(f"optimizer {name!r} has no option {argument!r}; its options are {options}.")
+            raise ValueError(f"optimizer {name!r} has no option {argument!r}; its options are {', '.join(known)}.")
     try:
         return kind(parameters, **arguments)
     except (TypeError, ValueError, RuntimeError) as error:

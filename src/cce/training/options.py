@@ -49,7 +49,11 @@ def make_config(values: Mapping[str, Any]) -> TrainConfig:
 def _typed(name: str, value: Any) -> Any:
     """Convert an int to a float where a float is expected; any other type is left to the checks."""
     wanted = next(each.type for each in fields(TrainConfig) if each.name == name)
-    if "float" in str(wanted) and isinstance(value, int) and not isinstance(value, bool):
+    if (
+        str(wanted) in ("float", "float | None", "str | float")
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+    ):
         return float(value)
     return value
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cce.run_folder import RunFolder
     from cce.training.scoring import Scores
     from cce.training.session import Session
+    from cce.training.trainer import Trainer
 
 
 def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, int, list[str]]:
@@ -53,28 +54,36 @@ def best_model(session: Session, folder: RunFolder) -> tuple[nn.Module, int, lis
     return model.to(session.device), best[1], damage
 
 
-def keep_record(
-    session: Session, model: nn.Module, scores: Scores, folder: RunFolder, *, name: str = "", series: str = ""
-) -> RunRecord:
+def go_back_to_best(session: Session, folder: RunFolder) -> None:
+    """Let the model be that of the best validation, if it is not."""
+    if session.stopping.best_step not in (-1, session.step):
+        model, _, _ = best_model(session, folder)
+        session.model.load_state_dict(model.state_dict())
+
+
+def keep_record(trainer: Trainer, scores: Scores, *, name: str = "", series: str = "") -> RunRecord:
     """The record of a run, written to its folder."""
-    ledger, seconds = summary(model), session.stopwatch.seconds
+    session, folder = trainer.session, trainer.folder
+    tables, seconds = summary(trainer.model), session.stopwatch.seconds
     lines, _ = folder.scan_log()
     events = [line for line in lines if line["kind"] == "cluster"]
-    weights = ledger.total
     record = RunRecord(
         method=session.config.method,
         seed=session.config.seed,
-        num_params=weights.num_params,
-        nbytes=weights.nbytes,
+        num_params=tables.total.num_params,
+        nbytes=tables.total.nbytes,
         scores=scores,
         seconds=sum(seconds.values()),
-        config=asdict(session.config),
+        config=asdict(trainer.given),
+        resolved=asdict(session.config),
         curve=session.curve,
         samples_per_second=session.rows_trained / seconds["train"] if "train" in seconds else 0.0,
         seconds_by_part=dict(seconds),
+        peak_nbytes=dict(session.memory.peaks),
+        sizes=trainer.finalizing.sizes,
         name=name,
         series=series,
-        tables=_tables(ledger, session, {event["table"] for event in events}),
+        tables=_tables(tables, trainer, {event["table"] for event in events}),
         events=events,
         environment=environment(),
         curve_before_finalize=_curve_before_finalize(lines),
@@ -94,18 +103,18 @@ def _curve_before_finalize(lines: Sequence[Mapping[str, Any]]) -> list[dict[str,
     ]
 
 
-def _tables(ledger: Footprints, session: Session, clustered: Collection[str]) -> tuple[Footprint, ...]:
+def _tables(tables: Footprints, trainer: Trainer, clustered: Collection[str]) -> tuple[Footprint, ...]:
     """The tables of the best model, with what they held besides in training, as the last model's tables know it."""
+    session, trained_nbytes = trainer.session, trainer.finalizing.trained_nbytes
     trained = [summary(session.model, optimizer).tables for optimizer in session.optimizers]
     nbytes = {table.name: 0 for table in trained[0]}
     for table in chain.from_iterable(trained):
         nbytes[table.name] += table.optimizer_nbytes
     modules = {readable_path(name): module for name, module in session.model.named_modules()}
-    peaks = _peaks(session, modules, clustered)
+    peaks = _peaks(trainer, modules, clustered)
     found = []
-    for table in ledger.tables:
-        codes = session.trained_nbytes.get(table.name)
-        held = codes or {
+    for table in tables.tables:
+        held = trained_nbytes.get(table.name) or {
             "codes": 0,
             "gradients": gradient_nbytes(modules[table.name], sparse=session.config.sparse),
             "optimizer": nbytes[table.name],
@@ -122,31 +131,23 @@ def _tables(ledger: Footprints, session: Session, clustered: Collection[str]) ->
     return tuple(found)
 
 
-def _peaks(session: Session, modules: Mapping[str, nn.Module], clustered: Collection[str]) -> dict[str, int]:
+def _peaks(trainer: Trainer, modules: Mapping[str, nn.Module], clustered: Collection[str]) -> dict[str, int]:
     """What clusterings and refits of tables held besides, where it was most.
 
-    Tables are clustered side by side, but codes one after the other. When tables are refitted their codes are gone.
+    Tables are clustered side by side, but int8 rows one after the other; these are gone when tables are refitted.
     """
+    trained_nbytes = trainer.finalizing.trained_nbytes
     peaks = {name: clustering_nbytes(modules[name]) for name in clustered}
-    coded = {name: clustering_nbytes(modules[name]) for name in session.trained_nbytes}
-    if coded:
-        largest = max(coded, key=lambda name: coded[name])
-        peaks[largest] = max(peaks.get(largest, 0), coded[largest])
-    names = {module: name for name, module in modules.items()}
-    refitted = {names[module]: nbytes for module, nbytes in _refitted(session).items()}
-    freed = sum(sum(codes.values()) for codes in session.trained_nbytes.values())
-    more = max(0, sum(refitted.values()) - freed)
+    finalized = {name: clustering_nbytes(modules[name]) for name in trained_nbytes}
+    if finalized:
+        largest = max(finalized, key=lambda name: finalized[name])
+        peaks[largest] = max(peaks.get(largest, 0), finalized[largest])
+    held = trainer.refitting.held
+    freed = sum(sum(rows.values()) for rows in trained_nbytes.values())
+    more = max(0, sum(held.values()) - freed)
     if more > sum(peaks.values()):
-        peaks = {name: more * nbytes // sum(refitted.values()) for name, nbytes in refitted.items()}
+        peaks = {name: more * nbytes // sum(held.values()) for name, nbytes in held.items()}
     return peaks
-
-
-def _refitted(session: Session) -> dict[nn.Module, int]:
-    """The tables that were refitted together, and the bytes that this held, where it was most."""
-    refit = session.refit
-    if refit is None or not session.num_refits:
-        return {}
-    return {refit.tables[feature]: nbytes for feature, nbytes in refit.peak_nbytes.items()}
 
 
 def environment() -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from cce.data import Loader
-from cce.distributed import Ranks, broadcast, gather_rows, sum_over_ranks
-from cce.evaluation import DEFAULT_METRICS, ScoredRows, SummedMetric, check_rows, find_metric
+from cce.distributed import Ranks, broadcast, gather_rows
+from cce.evaluation import DEFAULT_METRICS, ScoredRows, check_rows, find_metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,18 +29,15 @@ def score(
     *,
     device: torch.device,
     groups: Callable[[Batch], Tensor] | None = None,
-    streaming: bool = False,
     ranks: Ranks | None = None,
 ) -> Scores:
     """Score all rows; every rank its share, and all get the same result.
 
     loader: the batches, in order; with several ranks a `Loader`, which knows how many rows all have been given.
-    groups: gives the group of each row, for metrics by group. streaming: store no rows, where a metric allows it.
+    groups: gives the group of each row, for metrics by group.
     """
     ranks = Ranks() if ranks is None else ranks
-    accumulators = {info.name: info.create(streaming=streaming) for info in map(find_metric, metrics)}
-    summed = [each for each in accumulators.values() if streaming and isinstance(each, SummedMetric)]
-    others = [each for each in accumulators.values() if each not in summed]
+    accumulators = {info.name: info.create() for info in map(find_metric, metrics)}
     was_training = model.training
     model.eval()
     parts, problem = [], ""
@@ -48,22 +45,17 @@ def score(
         problem = problem or _problem(rows, first_row)
         if problem and ranks.world_size == 1:
             break
-        for metric in summed if not problem else ():
-            metric.add(rows)
-        if others:
-            parts.append((first_row, rows))
+        parts.append((first_row, rows))
     model.train(was_training)
     _raise_together(problem, ranks)
-    for metric in summed:
-        sum_over_ranks(metric.sums, ranks)
-    whole = _gather(parts, ranks) if others else ScoredRows.concatenate([])
-    for other in others:
-        other.add(whole)
+    whole = _gather(parts, ranks)
+    for metric in accumulators.values():
+        metric.add(whole)
     return dict(broadcast({name: each.compute() for name, each in accumulators.items()}, ranks))
 
 
 def group_column(schema: Schema, name: str) -> Callable[[Batch], Tensor]:
-    """What gives the group of each row: its id of a feature, or -1 for id 0, which stands for many unknown values."""
+    """What gives the group of each row: its id of a feature, or -1 for id 0, which stands for many unseen values."""
     names = [feature.name for feature in schema.features]
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)

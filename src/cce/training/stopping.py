@@ -106,10 +106,9 @@ class DivergenceGuard:
         lr = self.session.optimizers[0].param_groups[0]["lr"]
         checkpoints = list_checkpoints(self.folder.checkpoints)
         where = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
-        hint = "" if self.session.config.codebook_dtype != "float16" else ", or codebook_dtype bfloat16"
         return DivergedError(
             f"{what} at step {step:,} with learning rate {lr:g}: training diverged. "
-            f"Try a lower lr or more warmup_steps{hint}; {where}."
+            f"Try a lower lr or more warmup_steps; {where}."
         )
 
 

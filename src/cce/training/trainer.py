@@ -1,4 +1,4 @@
-"""The training loop: batches in, a trained model and a record out; stopped at any step and resumed to the bit."""
+"""The trainer: runs the phases of a run, with its folder, its log and its checkpoints around them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from torch.nn import functional
 
 from cce.data import MANIFEST, PreparedData, unseen_lines
 from cce.distributed import broadcast, current_ranks, sum_over_ranks
@@ -17,31 +16,36 @@ from cce.files import write_atomic
 from cce.models import model_note
 from cce.run_folder import RunFolder
 from cce.signals import StopRequest, graceful_stop
-from cce.training.building import shares_without_row, with_defaults
+from cce.text import format_bytes
+from cce.training.building import shares_without_row
+from cce.training.checkpoint import explained_misfits
 from cce.training.loading import read_run_options
-from cce.training.monitoring import MetricsLog, Progress, memory_text
+from cce.training.monitoring import MetricsLog, Progress
 from cce.training.options import make_config, to_toml
-from cce.training.outcome import best_model, keep_record
+from cce.training.outcome import best_model, go_back_to_best, keep_record
+from cce.training.phases import FinalizePhase, Phase, TrainPhase
+from cce.training.refit_phase import RefitPhase
+from cce.training.resolving import resolve
+from cce.training.saving import read_saved, save_run
 from cce.training.session import Session
 from cce.training.stopping import DivergenceGuard, explained_lost_peer, how_to_resume
-from cce.training.table_events import TableEvents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torch import Tensor, nn
+    from torch import nn
 
     from cce.records import RunRecord
-    from cce.schema import Batch
+    from cce.training.checkpoint import Checkpoint
     from cce.training.config import TrainConfig
     from cce.training.scoring import Scores
 
 
-class Trainer(TableEvents):
+class Trainer:
     """Trains a model on a prepared data set, as `config` says, and keeps its checkpoints and its log in `out`.
 
     `out` is locked until the run ends or `close` is called; `lock=False` says that the caller holds the lock.
-    A clustering that is due comes right before the next batch, so that what is validated and saved is what was trained.
+    given, config: the options as they were given, and resolved.
     """
 
     def __init__(
@@ -60,8 +64,7 @@ class Trainer(TableEvents):
             if (self.folder.path / MANIFEST).exists():
                 raise FileExistsError(f"out must be the folder of a run, got {str(out)!r}, which holds a data set.")
             self._open(config)
-            session = Session(self.config, self.data, ranks=self.ranks)
-            self._begin(session, progress=progress)
+            self._begin(None, progress=progress)
             self._write_config()
             if note := model_note(self.config.model, self.data.schema, self.config.model_options):
                 self.progress.say(f"note: {note}")
@@ -86,8 +89,8 @@ class Trainer(TableEvents):
         with self._alone(RunFolder(Path(out)), lock=lock):
             values = read_run_options(self.folder, changes, trust_model=trust_model) if self.ranks.is_main else None
             self._open(make_config(broadcast(values, self.ranks)))
-            session, damage = Session.restore(self.config, self.data, self.folder, ranks=self.ranks)
-            self._begin(session, progress=progress)
+            saved, damage = read_saved(self.given, self.config, self.data, self.folder, self.ranks)
+            self._begin(saved, progress=progress)
             if changes:
                 self._write_config()
         for line in damage:
@@ -96,98 +99,73 @@ class Trainer(TableEvents):
             self.progress.say(f"{line} It is dropped.")
         return self
 
+    @classmethod
+    def reopen(
+        cls,
+        out: Path | str,
+        saved: Checkpoint,
+        changes: dict[str, Any],
+        *,
+        progress: bool = False,
+        is_logged: bool = True,
+        trust_model: bool = False,
+    ) -> Self:
+        """Go on with the run in `out` from a checkpoint of your choice, with other options; see `finalize_run`."""
+        self = cls.__new__(cls)
+        with self._alone(RunFolder(Path(out)), lock=True):
+            values = read_run_options(self.folder, {}, trust_model=trust_model or "model" in changes)
+            values = {name: value for name, value in (values | changes).items() if value is not None}
+            self._open(make_config(values))
+            self._begin(saved, progress=progress, is_logged=is_logged)
+        return self
+
+    def go_back_to_best(self) -> None:
+        """Let the model be that of the best validation."""
+        go_back_to_best(self.session, self.folder)
+
     @property
     def model(self) -> nn.Module:
         """The model as it is now; after `run`, as it was at the best validation."""
         return self._model
 
-    # -- the loop ------------------------------------------------------------------------------------------------------
-
     def run(self, *, name: str = "", series: str = "") -> RunRecord:
-        """Train to the end. Ctrl-C finishes the batch, saves, and raises KeyboardInterrupt with how to resume.
+        """Run all phases. Ctrl-C finishes the batch, saves, and raises KeyboardInterrupt with how to resume.
 
-        name, series: of the record, where the run is one of many.
+        In refits that are shown, it ends these instead. name, series: of the record, where the run is one of many.
         """
-        session = self.session
         with graceful_stop() as request, closing(self), explained_lost_peer(self.folder, self.ranks):
             self.stop_request = request  # one that comes too late is still there after the run
-            while not session.is_trained:
-                for pieces, num_rows in session.batches():
-                    self.cluster_if_due()
-                    self.train_step(pieces, num_rows)
-                    self._after_step(num_rows)
-                    self._leave_if_asked()
-                    if session.step == self.config.max_steps:
-                        break
-                else:
-                    session.is_stopped = session.stopping.end_epoch() and self.config.early_stopping
-            if session.has_int8_rows:
-                self.finalize()
-                self._leave_if_asked()
-            while not session.is_done:
-                self.refit()
-                self._leave_if_asked()
+            for phase in self.phases:
+                if not phase.is_done:
+                    with self.session.memory.phase(phase.name):
+                        phase.run()
+            self._write_config()  # of a run whose size was chosen again
             return self._finish(name, series)
 
-    def train_step(self, pieces: list[Batch], num_rows: int) -> None:
-        """One step of the optimizer, on a batch in pieces that has so many rows on all ranks together."""
-        session = self.session
-        with session.stopwatch("train"):
-            session.set_learning_rate()
-            for optimizer in session.optimizers:
-                optimizer.zero_grad()
-            losses = [
-                self._backward(piece, num_rows, is_last=index == len(pieces))
-                for index, piece in enumerate(pieces, start=1)
-            ]
-            self.agree_to_go_on(losses)
-            for optimizer in session.optimizers:
-                optimizer.step()
-            for loss in losses:
-                session.loss_sum += loss
-            session.step += 1
+    # -- what phases use -----------------------------------------------------------------------------------------------
 
-    def _backward(self, piece: Batch, num_rows: int, *, is_last: bool) -> float:
-        """The gradients of a piece, and its loss."""
-        session = self.session
-        with session.parallel.without_reduction(when=not is_last):
-            loss = self._loss(piece.to(session.device))
-            share = self.ranks.world_size / num_rows  # of the gradients of several ranks the mean is taken
-            (loss * share).backward()  # type: ignore[no-untyped-call]
-        return float(loss.detach())
+    @property
+    def can_end_refits(self) -> bool:
+        """Whether Ctrl-C ends refits, rather than the run: if somebody was told so."""
+        return self.progress.shown and self.ranks.world_size == 1
 
-    def agree_to_go_on(self, losses: list[float]) -> None:
+    def agree_to_go_on(self, loss: float = 0.0) -> None:
         """Let all ranks know whether any is to stop, and raise on all if the loss of any is not finite."""
-        signals = torch.tensor([sum(losses), float(self.stop_request.is_set)], dtype=torch.float64)
-        loss, is_to_stop = sum_over_ranks(signals, self.ranks).tolist()
+        signals = torch.tensor([loss, float(self.stop_request.is_set)], dtype=torch.float64)
+        total, is_to_stop = sum_over_ranks(signals, self.ranks).tolist()
         self.is_to_stop = bool(is_to_stop)
-        self.guard.check_loss(loss)
+        self.guard.check_loss(total)
 
-    def _loss(self, batch: Batch) -> Tensor:
-        """The sum of the rows' losses."""
-        with self.session.autocast():
-            logits = self.session.parallel(batch)
-        return functional.binary_cross_entropy_with_logits(
-            logits.float(), batch.labels, weight=batch.weights, reduction="sum"
-        )
-
-    def _after_step(self, num_rows: int) -> None:
-        session, config = self.session, self.config
-        session.loss_rows += num_rows
-        self.progress.update(num_rows)
-        if session.step % config.log_every == 0:
-            self._log_training()
-        is_validated = session.loader.position in self.validated_at
-        if is_validated:
-            self.validate()
-        if is_validated or (config.checkpoint_every is not None and session.step % config.checkpoint_every == 0):
+    def leave_if_asked(self) -> None:
+        """Save and leave if anyone was asked to stop before the step; all ranks leave together."""
+        if self.is_to_stop and not all(phase.is_done for phase in self.phases):
             self.save()
+            raise KeyboardInterrupt(f"saved after step {self.session.step:,}; resume with {how_to_resume(self.folder)}")
 
     def validate(self) -> None:
         """Score the validation rows, and note whether they were never better."""
         session = self.session
         self.guard.check_weights()
-        session.catch_up()
         with session.stopwatch("validate"), self.guard.explained_logits():
             scores = session.score(session.model, "validation")
         leading = session.stopping.metric
@@ -198,21 +176,27 @@ class Trainer(TableEvents):
         note = ", the best so far" if is_best else ""
         self.progress.say(f"step {session.step:,}: validation {format_scores(scores)}{note}")
 
-    def _finish(self, name: str, series: str) -> RunRecord:
-        """Save, score the best model on the test rows, and keep the record."""
+    def end_event(self, what: str) -> None:
+        """Validate and save what is not a step of the optimizer as if it were one."""
+        session = self.session
+        session.step += 1
+        self.progress.say(f"step {session.step:,}: {what}")
+        self.agree_to_go_on()
+        if session.has_rows("validation"):
+            self.validate()
         self.save()
-        self.session.catch_up()
-        self._model, best_step, damage = best_model(self.session, self.folder)
-        for line in damage:
-            self.progress.say(f"{line} The model of step {best_step:,} is the best that is left.")
-        scores: Scores = {}
-        if self.config.test and self.session.has_rows("test"):
-            with self.session.stopwatch("test"):
-                scores = self.session.score(self._model, "test")
-            self.write("test", **scores, best_step=best_step)
-        return keep_record(self.session, self._model, scores, self.folder, name=name, series=series)
 
-    # -- small steps ---------------------------------------------------------------------------------------------------
+    def save(self) -> None:
+        """Write a checkpoint of what is finite."""
+        with self.session.stopwatch("save"):
+            self.guard.check_weights()
+            save_run(self)
+
+    def write(self, kind: str, **values: Any) -> None:
+        """Write a line of the log."""
+        self.log.write(kind, self.session.step, **values)
+
+    # -- beginning and end ---------------------------------------------------------------------------------------------
 
     @contextmanager
     def _alone(self, folder: RunFolder, *, lock: bool) -> Iterator[None]:
@@ -224,32 +208,72 @@ class Trainer(TableEvents):
             yield
             self._lock = stack.pop_all()
 
-    def _open(self, config: TrainConfig) -> None:
-        if config.threads is not None:
-            torch.set_num_threads(config.threads)
-        self.data = PreparedData.open(config.data, verify=config.verify)
+    def _open(self, given: TrainConfig) -> None:
+        if given.threads is not None:
+            torch.set_num_threads(given.threads)
+        self.data = PreparedData.open(given.data, verify=given.verify)
         self.data.verify_first()  # damage of what is validated or tested on would be found after hours
-        self.config = with_defaults(config, self.data)
+        self.given, self.config = given, resolve(given, self.data)
 
-    def _begin(self, session: Session, *, progress: bool) -> None:
-        self.session, self._model = session, session.model
+    def _begin(self, saved: Checkpoint | None, *, progress: bool, is_logged: bool = True) -> None:
+        """Make the session and the phases, as they were saved if they were."""
+        if saved is None:
+            self.session = Session(self.config, self.data, ranks=self.ranks)
+            self._make_phases()
+        else:
+            with explained_misfits(saved.path):
+                self.session = Session(self.config, self.data, ranks=self.ranks, weights=saved.model)
+                self._make_phases()
+                self.session.load_state_dict(saved.state)
+                for phase in self.phases:
+                    if phase is self.training or self.training.is_done:  # or there are more epochs now
+                        phase.load_state_dict(saved.state["phases"][phase.name])
+        session = self.session
+        self._model = session.model
         self.guard = DivergenceGuard(session, self.folder)
         self.stop_request, self.is_to_stop = StopRequest(), False
-        self.validated_at = session.validation_positions()
-        log_to = self.folder if self.ranks.is_main else None
+        log_to = self.folder if self.ranks.is_main and is_logged else None
         self.log = MetricsLog(log_to, step=session.step, logger=self.config.logger, config=asdict(self.config))
-        total = min(self.config.epochs * session.num_rows, session.total_steps * self.config.batch_size)
-        shown = progress and self.ranks.is_main
-        self.progress = Progress(total, shown=shown, first_row=session.rows_trained, name=self.config.method)
+        self.progress = Progress(shown=progress and self.ranks.is_main)
+        total = min(self.config.epochs * session.num_rows, self.config.max_steps * self.config.batch_size)
+        self.progress.start(total, self.config.method, first_row=session.rows_trained)
         if session.step == 0 and self.ranks.is_main:
-            self._report_unseen()
+            self._report()
 
-    def _report_unseen(self) -> None:
-        """Say how much of each split the tables know nothing about."""
+    def _make_phases(self) -> None:
+        self.training, self.finalizing, self.refitting = TrainPhase(self), FinalizePhase(self), RefitPhase(self)
+        self.phases: tuple[Phase, ...] = (self.training, self.finalizing, self.refitting)
+
+    def _report(self) -> None:
+        """Say what was decided, and how much of each split the tables know nothing about."""
+        decided = self.config.decided(self.given)
+        self.write("config", **asdict(self.config))
+        self.progress.say("options chosen: " + ", ".join(f"{name} {value}" for name, value in decided.items()))
         shares = shares_without_row(self.session.model, self.data)
         self.write("unseen", **shares)
         for line in unseen_lines(shares, "without a trained row"):
             self.progress.say(line)
+
+    def _write_config(self) -> None:
+        if self.ranks.is_main:
+            write_atomic(self.folder.config, to_toml(self.given))
+
+    def _finish(self, name: str, series: str) -> RunRecord:
+        """Save, score the best model on the test rows, and keep the record."""
+        session = self.session
+        self.save()
+        self._model, best_step, damage = best_model(session, self.folder)
+        for line in damage:
+            self.progress.say(f"{line} The model of step {best_step:,} is the best that is left.")
+        self.write("memory", **session.memory.peaks)
+        peaks = ", ".join(f"{phase} {format_bytes(nbytes)}" for phase, nbytes in session.memory.peaks.items())
+        self.progress.say(f"peak memory above that before tables were made: {peaks}")
+        scores: Scores = {}
+        if self.config.test and session.has_rows("test"):
+            with session.stopwatch("test"):
+                scores = session.score(self._model, "test")
+            self.write("test", **scores, best_step=best_step)
+        return keep_record(self, scores, name=name, series=series)
 
     def close(self) -> None:
         """Finish what is shown and logged, leave the other processes, and unlock the folder."""
@@ -257,35 +281,3 @@ class Trainer(TableEvents):
         self.log.close()
         self.session.parallel.close()
         self._lock.close()
-
-    def _write_config(self) -> None:
-        if self.ranks.is_main:
-            write_atomic(self.folder.config, to_toml(self.config))
-
-    def save(self) -> None:
-        """Write a checkpoint of what is finite."""
-        with self.session.stopwatch("save"):
-            self.guard.check_weights()
-            self.session.save(self.folder)
-
-    def _log_training(self) -> None:
-        session = self.session
-        total = sum_over_ranks(torch.tensor(session.loss_sum, dtype=torch.float64), self.ranks)
-        loss = float(total) / session.loss_rows
-        session.loss_sum, session.loss_rows = 0.0, 0
-        self.write("train", loss=loss, lr=session.optimizers[0].param_groups[0]["lr"])
-        notes = {"loss": f"{loss:.4f}", "memory": memory_text()}
-        if session.schedule is not None and session.schedule.tables():
-            step = session.schedule.next_step
-            notes["next clustering"] = "none" if step is None else f"at step {step:,}"
-        self.progress.update(0, **notes)
-
-    def write(self, kind: str, **values: Any) -> None:
-        """Write a line of the log."""
-        self.log.write(kind, self.session.step, **values)
-
-    def _leave_if_asked(self) -> None:
-        """Save and leave if anyone was asked to stop before the step; all ranks leave together."""
-        if self.is_to_stop and not self.session.is_done:
-            self.save()
-            raise KeyboardInterrupt(f"saved after step {self.session.step:,}; resume with {how_to_resume(self.folder)}")

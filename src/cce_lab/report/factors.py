@@ -12,7 +12,6 @@ A run is compared with the full table of the same seed.
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -23,13 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 Point = tuple[float, float]  # a size, and the loss there
-# The 97.5 % point of Student's t for 1, 2, … degrees of freedom: 95 % lie between it and its negative.
-STUDENT_T = (
-    *(12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281),
-    *(2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860),
-    *(2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423),
-)
-NORMAL = 1.959964  # the same of the normal distribution
 
 
 class Kind(StrEnum):
@@ -125,18 +117,10 @@ def factor_over_seeds(
     found = compression_factor(mean_curve(paired.values()), 0.0, full_size)
     single = [compression_factor(curve, 0.0, full_size) for curve in paired.values()]
     reached = [factor.high for factor in single if factor.is_reached and factor.high is not None]
-    notes = (*found.notes, *_unpaired(sorted(set(curves) - set(known))))
+    notes = found.notes
+    if unpaired := sorted(set(curves) - set(known)):
+        notes = (*notes, f"no full table of seed {', '.join(map(str, unpaired))}: compared with the mean of the others")
     return Factor(found.kind, found.low, found.high, notes, spread_of_ratios(reached), len(single))
-
-
-def _unpaired(seeds: Sequence[int]) -> list[str]:
-    """A note on the seeds that have no full table."""
-    if not seeds:
-        return []
-    words = f"seed {seeds[0]} has" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))} have"
-    return [
-        f"{words} no full table, and {'is' if len(seeds) == 1 else 'are'} compared with the mean of those there are"
-    ]
 
 
 def mean_curve(curves: Iterable[Sequence[Point]]) -> list[Point]:
@@ -215,14 +199,12 @@ def _extrapolated(points: list[Point], baseline: float, full_size: float, notes:
 
 @dataclass(frozen=True)
 class Spread:
-    """Numbers of several seeds in short. With one seed there is no interval: `low` and `high` are None."""
+    """The scores of several seeds in short."""
 
     count: int
     mean: float
     least: float
     greatest: float
-    low: float | None = None  # the 95 % confidence interval of the mean
-    high: float | None = None
 
 
 def spread(values: Iterable[float]) -> Spread | None:
@@ -230,34 +212,15 @@ def spread(values: Iterable[float]) -> Spread | None:
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return None
-    mean = math.fsum(finite) / len(finite)
     least, greatest = min(finite), max(finite)
-    mean = min(max(mean, least), greatest)  # rounding may take it out
-    if len(finite) == 1:
-        return Spread(1, mean, least, greatest)
-    half = half_width(finite, mean)
-    return Spread(len(finite), mean, least, greatest, mean - half, mean + half)
+    mean = math.fsum(finite) / len(finite)
+    return Spread(len(finite), min(max(mean, least), greatest), least, greatest)  # rounding may take the mean out
 
 
 def spread_of_ratios(values: Iterable[float]) -> Spread | None:
-    """The spread of positive ratios, of their logarithms: a geometric mean, and an interval that stays positive."""
+    """The same for positive ratios, whose mean is the geometric one."""
     logs = spread(math.log(value) for value in values if value > 0 and math.isfinite(value))
-    if logs is None:
-        return None
-    low, high = (None if bound is None else _exp(bound) for bound in (logs.low, logs.high))
-    return Spread(logs.count, math.exp(logs.mean), math.exp(logs.least), math.exp(logs.greatest), low, high)
-
-
-def half_width(values: list[float], mean: float) -> float:
-    """Half of the 95 % confidence interval of the mean of two or more values."""
-    return student_t(len(values) - 1) * statistics.stdev(values, mean) / math.sqrt(len(values))
-
-
-def student_t(freedom: int) -> float:
-    """The 97.5 % point of Student's t; beyond the table by the first terms of its series, within 0.2 %."""
-    if freedom <= len(STUDENT_T):
-        return STUDENT_T[freedom - 1]
-    return NORMAL + (NORMAL**3 + NORMAL) / (4 * freedom)
+    return None if logs is None else Spread(logs.count, *map(math.exp, (logs.mean, logs.least, logs.greatest)))
 
 
 def is_number(value: Any) -> bool:

@@ -19,19 +19,16 @@ if TYPE_CHECKING:
 
     from cce.evaluation import MetricInfo
     from cce.records import RunRecord
-    from cce_lab.report.reading import LiveRun
 
 SOURCE_EPOCHS = "source_epochs"  # beside a run's options: those of the run that it started from
 SOURCE_TRAINING = "source_training_nbytes"  # the same: bytes that it held in training
 FULL = "full"
 NOT_SCORES = ("kind", "step", "epoch", "best_step")  # of a validation
-MEASURES = ("training", "bytes", "params", "largest bytes", "largest params")
-WORDS = {  # of each measure
+WORDS = {  # of each measure of size
     "training": "training bytes",
     "bytes": "served bytes",
     "params": "params",
-    "largest bytes": "largest table: served bytes",
-    "largest params": "largest table: params",
+    "largest": "params of the largest table",
 }
 Key = tuple[str, str, int]  # data set, model, epochs
 
@@ -50,7 +47,7 @@ class Budget:
         return self.records[0]
 
     def size(self, measure: str) -> float | None:
-        """Its size by one of `MEASURES`, the mean over seeds; None where records have no ledger."""
+        """Its size by a measure of `WORDS`, the mean over seeds; None where records have no ledger."""
         found = spread(size for record in self.records if (size := size_of(record, measure)) is not None)
         return None if found is None else found.mean
 
@@ -73,7 +70,6 @@ class Group:
 
     key: Key
     budgets: tuple[Budget, ...]  # by series, then by size
-    live: tuple[LiveRun, ...] = ()
 
     @property
     def title(self) -> str:
@@ -85,6 +81,11 @@ class Group:
     def slug(self) -> str:
         """Words for the names of files."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+    @cached_property
+    def records(self) -> list[RunRecord]:
+        """All runs."""
+        return [record for budget in self.budgets for record in budget.records]
 
     @cached_property
     def series(self) -> dict[str, list[Budget]]:
@@ -120,10 +121,8 @@ class Group:
     @cached_property
     def leading(self) -> MetricInfo:
         """The metric that most runs were stopped by, if it has a direction; it decides compression factors."""
-        configs = [record.config for budget in self.budgets for record in budget.records]
-        configs += [run.config for run in self.live]
-        wanted = Counter(str(config.get("best_by") or DEFAULT_BEST_BY) for config in configs).most_common()
-        tested = {name for budget in self.budgets for record in budget.records for name in record.scores}
+        wanted = Counter(str(run.config.get("best_by") or DEFAULT_BEST_BY) for run in self.records).most_common()
+        tested = {name for record in self.records for name in record.scores}
         known = [name for name in self._metric_names if name in tested] or self._metric_names
         names = [*(name for name, _ in wanted if name in known), *known, DEFAULT_BEST_BY]
         infos = [describe_metric(name) for name in names]
@@ -131,9 +130,7 @@ class Group:
 
     @cached_property
     def _metric_names(self) -> list[str]:
-        records = [record for budget in self.budgets for record in budget.records]
-        lines = [line for run in self.live for line in run.of_kind("validation")]
-        found = [*(record.scores for record in records), *(each for record in records for each in record.curve), *lines]
+        found = [*(run.scores for run in self.records), *(line for run in self.records for line in run.curve)]
         return [name for name in dict.fromkeys(name for scores in found for name in scores) if name not in NOT_SCORES]
 
     @property
@@ -142,15 +139,15 @@ class Group:
         found = self.baseline.over_seeds(self.leading.name) if self.baseline else None
         return None if found is None else found.mean
 
-    def against_full(self, budget: Budget) -> float | None:
-        """The leading score less that of the full table of the same seed, or their mean, over seeds."""
+    def against_full(self, budget: Budget) -> list[float]:
+        """By seed, the leading score less that of the full table of the same seed, or of their mean."""
         if self.baseline is None or self.baseline_score is None:
-            return None
+            return []
         scores = self.baseline.by_seed(self.leading.name)
         full = {seed: score for seed, score in scores.items() if math.isfinite(score)}
         own = budget.by_seed(self.leading.name)
-        found = spread(score - full.get(seed, self.baseline_score) for seed, score in own.items())
-        return None if found is None else found.mean
+        found = [score - full.get(seed, self.baseline_score) for seed, score in own.items()]
+        return [difference for difference in found if math.isfinite(difference)]
 
     @property
     def lead(self) -> str:
@@ -161,7 +158,7 @@ class Group:
         """The size of the full tables: of the baseline, or from the ledgers."""
         if self.baseline is not None and (size := self.baseline.size(measure)) is not None:
             return size
-        sizes = (full_size_of(record, measure) for budget in self.budgets for record in budget.records)
+        sizes = (full_size_of(record, measure) for record in self.records)
         return next((size for size in sizes if size is not None), None)
 
     def factor(self, series: str, measure: str) -> Factor:
@@ -180,28 +177,24 @@ class Group:
         return factor_over_seeds(curves, {seed: loss(score) for seed, score in full.items()}, full_size)
 
 
-def group_records(records: Iterable[RunRecord], live: Iterable[LiveRun] = ()) -> list[Group]:
+def group_records(records: Iterable[RunRecord]) -> list[Group]:
     """Groups by name, each with its series; the full table comes first, the rest by name."""
-    records, live = list(records), list(live)
+    records = list(records)
     epochs = {run.name: int(run.config.get("epochs") or 0) for run in records}
-    epochs |= {run.name: int(run.config.get("epochs") or 0) for run in live}
     found: dict[Key, dict[tuple[str, str], list[RunRecord]]] = {}
-    running: dict[Key, list[LiveRun]] = {}
     for record in records:
         budgets = found.setdefault(key_of(record.config, epochs), {})
-        budgets.setdefault((series_of(record), budget_label(record)), []).append(record)
-    for run in live:
-        running.setdefault(key_of(run.config, epochs), []).append(run)
+        label = budget_words(record)
+        budgets.setdefault((record.series or record.method, label), []).append(record)
     groups = []
-    for key in sorted(found | running):
-        mine = [_budget(name, label, runs) for (name, label), runs in found.get(key, {}).items()]
+    for key, budgets in sorted(found.items()):
+        mine = [
+            Budget(series, label, tuple(sorted(runs, key=lambda record: record.seed)))
+            for (series, label), runs in budgets.items()
+        ]
         mine.sort(key=lambda budget: (budget.first.method != FULL, budget.series, budget.size("params") or 0))
-        groups.append(Group(key, tuple(mine), tuple(running.get(key, ()))))
+        groups.append(Group(key, tuple(mine)))
     return groups
-
-
-def _budget(series: str, label: str, records: Iterable[RunRecord]) -> Budget:
-    return Budget(series, label, tuple(sorted(records, key=lambda record: record.seed)))
 
 
 def key_of(config: dict[str, Any], epochs_of: Mapping[str, int] | None = None) -> Key:
@@ -213,29 +206,19 @@ def key_of(config: dict[str, Any], epochs_of: Mapping[str, int] | None = None) -
     return data, str(config.get("model") or "unknown model"), epochs
 
 
-def series_of(record: RunRecord) -> str:
-    """The line of a plot that a record is a point of."""
-    return record.series or record.method
-
-
-def budget_label(record: RunRecord) -> str:
-    """The budget in words; of records without one, their number of parameters."""
+def budget_words(record: RunRecord) -> str:
+    """The budget in words; for records without one, their number of parameters."""
     if record.method == FULL:
         return FULL
-    return budget_words(record.config) or f"{record.num_params:,} params"
-
-
-def budget_words(config: dict[str, Any]) -> str:
-    """The budget of a configuration; empty if it has none."""
     words = {"cap": "cap {:,}", "num_params": "{:,} params", "nbytes": "{:,} bytes", "compression": "{:,g}×"}
     for name, word in words.items():
-        if config.get(name) is not None:
-            return word.format(config[name])
-    return ""
+        if record.config.get(name) is not None:
+            return word.format(record.config[name])
+    return f"{record.num_params:,} params"
 
 
 def size_of(record: RunRecord, measure: str) -> float | None:
-    """Bytes held in training, bytes served or parameters, of all tables or of the largest."""
+    """Bytes held in training, bytes served, or parameters, of all tables or of the largest."""
     if measure == "training":
         own, source = record.training_nbytes, record.config.get(SOURCE_TRAINING)
         return own if own is None or source is None else max(own, source)  # who starts from a table held it once
@@ -243,10 +226,7 @@ def size_of(record: RunRecord, measure: str) -> float | None:
         return record.num_params
     if measure == "bytes":
         return record.nbytes
-    if not record.tables:
-        return None
-    largest = Footprints(record.tables).largest
-    return largest.num_params if measure == "largest params" else largest.nbytes
+    return Footprints(record.tables).largest.num_params if record.tables else None
 
 
 def full_size_of(record: RunRecord, measure: str) -> float | None:
@@ -254,5 +234,6 @@ def full_size_of(record: RunRecord, measure: str) -> float | None:
     if not record.tables or measure == "training":
         return None
     tables = Footprints(record.tables)
-    table = tables.largest if measure.startswith("largest") else tables.total
-    return table.full_params if measure.endswith("params") else table.full_nbytes
+    if measure == "bytes":
+        return tables.total.full_nbytes
+    return (tables.largest if measure == "largest" else tables.total).full_params

@@ -2,18 +2,6 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const root = document.documentElement;
 const views = [];  // of charts: where they are, what they show, and what draws them
-const state = recall();
-
-// -- what is remembered while the page loads itself again ----------------------------------------------------------
-
-function recall() {
-  try { return JSON.parse(sessionStorage.getItem("cce-report")) || {}; } catch { return {}; }
-}
-
-function remember(change) {
-  Object.assign(state, change);
-  try { sessionStorage.setItem("cce-report", JSON.stringify(state)); } catch { /* a page may be denied a memory */ }
-}
 
 // -- rows ----------------------------------------------------------------------------------------------------------
 
@@ -69,9 +57,7 @@ async function draw(chart) {
 function isShown(chart) {
   const choice = chosen(chart.section);
   if (chart.metric && choice.metric !== null && chart.metric !== choice.metric) return false;
-  if (chart.size && choice.size !== null && chart.size !== choice.size) return false;
-  const has = (row) => row.budget === choice.budget || row.budget === "full";
-  return !chart.plot.budgets || choice.budget === null || chart.rows.some(has);
+  return !(chart.size && choice.size !== null && chart.size !== choice.size);
 }
 
 function signal(chart) {
@@ -132,114 +118,12 @@ function sort(table, column, direction) {
 function wireTable(table) {
   [...table.tHead.rows[0].cells].forEach((cell, column) => {
     cell.addEventListener("click", () => {
-      const direction = cell.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
-      sort(table, column, direction);
-      remember({ sorted: { ...state.sorted, [table.dataset.name]: [column, direction] } });
+      sort(table, column, cell.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending");
     });
   });
-  const before = state.sorted?.[table.dataset.name];
-  if (before && before[0] < table.tHead.rows[0].cells.length) sort(table, ...before);
-}
-
-// -- the ledger ----------------------------------------------------------------------------------------------------
-
-const count = (value) => value.toLocaleString("en-US");
-
-function size(value) {
-  let unit = 0;
-  for (; value >= 999.95 && unit < 4; unit += 1) value /= 1000;
-  return `${value.toFixed(unit ? 1 : 0)} ${["B", "kB", "MB", "GB", "TB"][unit]}`;
-}
-
-const ratio = (value) => `${value.toLocaleString("en-US", { maximumFractionDigits: value < 99.95 ? 1 : 0 })}×`;
-
-const number = (value, write) => (Number.isFinite(value) ? [value, write(value)] : ["", "–"]);
-
-const LEDGER = [ // a heading, and the cell of a table below it
-  ["table", (table) => [table.name ?? ""]],
-  ["method", (table) => [table.method ?? ""]],
-  ["ids", (table) => number(table.num_embeddings, count)],
-  ["params", (table) => number(table.num_params, count)],
-  ["codebook", (table) => number(table.codebook_nbytes, size)],
-  ["pointers", (table) => number(table.pointer_nbytes, size)],
-  ["gradients", (table) => number(table.gradient_nbytes, size)],
-  ["optimizer", (table) => number(table.optimizer_nbytes, size)],
-  ["codes", (table) => number(table.codes_nbytes, size)],
-  ["clustering", (table) => number(table.clustering_nbytes, size)],
-  ["fewer bytes", (table) => number(table.full_nbytes / (table.codebook_nbytes + table.pointer_nbytes), ratio)],
-  ["fewer params", (table) => number(table.full_params / table.num_params, ratio)],
-];
-
-function total(rows) {
-  const sum = { name: "all tables", method: "" };
-  for (const row of rows) {
-    for (const [name, value] of Object.entries(row)) {
-      if (typeof value === "number") sum[name] = (sum[name] ?? 0) + value;
-    }
-  }
-  return sum;
-}
-
-function showLedger(box, ledger) {
-  const rows = unpack(ledger.rows).sort((first, last) => (last.full_params ?? 0) - (first.full_params ?? 0));
-  const table = document.createElement("table");
-  table.className = "sortable";
-  table.dataset.name = "ledger";
-  const head = table.createTHead().insertRow();
-  LEDGER.forEach(([name], index) => {
-    const cell = document.createElement("th");
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = name;
-    cell.scope = "col";
-    cell.setAttribute("aria-sort", "none");
-    if (index < 2) cell.className = "text";
-    cell.append(button);
-    head.append(cell);
-  });
-  const body = table.createTBody();
-  for (const row of [total(rows), ...rows]) {
-    const line = body.insertRow();
-    LEDGER.forEach(([, cellOf], index) => {
-      const [value, text] = cellOf(row);
-      const cell = line.insertCell();
-      cell.textContent = text ?? value;
-      if (text !== undefined) cell.dataset.value = value;
-      if (index < 2) cell.className = "text";
-    });
-  }
-  const wide = document.createElement("div");
-  wide.className = "wide";
-  wide.tabIndex = 0;
-  wide.append(table);
-  box.replaceChildren(wide);
-  wireTable(table);
 }
 
 // -- wiring --------------------------------------------------------------------------------------------------------
-
-function wireList(section, list, name, show) {
-  const slot = `${section.id} ${name}`;
-  const before = state.chosen?.[slot];
-  if (before !== undefined && [...list.options].some((option) => option.value === before)) list.value = before;
-  list.addEventListener("change", () => {
-    remember({ chosen: { ...state.chosen, [slot]: list.value } });
-    show();
-  });
-}
-
-function wireLegend(section) {
-  for (const button of section.querySelectorAll(".legend button")) {
-    const slot = `${section.id} ${button.dataset.series}`;
-    if (state.pressed?.[slot]) button.setAttribute("aria-pressed", "true");
-    button.addEventListener("click", () => {
-      const pressed = button.getAttribute("aria-pressed") !== "true";
-      button.setAttribute("aria-pressed", String(pressed));
-      remember({ pressed: { ...state.pressed, [slot]: pressed } });
-      refresh(section);
-    });
-  }
-}
 
 function wireSection(content) {
   const section = document.getElementById(content.id);
@@ -247,41 +131,20 @@ function wireSection(content) {
   for (const figure of section.querySelectorAll(".plot")) {
     const plot = content.plots[figure.dataset.plot];
     const element = figure.querySelector(".canvas");
-    const { metric, size: measure } = figure.dataset;
-    views.push({ section, figure, plot, rows: rows[plot.rows], metric, size: measure, element });
+    const { metric, size } = figure.dataset;
+    views.push({ section, figure, plot, rows: rows[plot.rows], metric, size, element });
   }
-  wireLegend(section);
-  const budgets = section.querySelector("select.budget");
-  if (budgets) wireList(section, budgets, "budget", () => refresh(section));
-  for (const name of ["metric", "size"]) {
-    const list = section.querySelector(`select.${name}`);
-    if (list) wireList(section, list, name, () => refresh(section));
+  for (const button of section.querySelectorAll(".legend button")) {
+    button.addEventListener("click", () => {
+      button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
+      refresh(section);
+    });
   }
-  const runs = section.querySelector("select.run");
-  if (!runs) return;
-  content.ledger.forEach((ledger, index) => runs.append(new Option(ledger.label, String(index))));
-  const show = () => showLedger(section.querySelector(".ledger"), content.ledger[Number(runs.value)]);
-  wireList(section, runs, "run", show);
-  if (content.ledger.length) show();
+  for (const list of section.querySelectorAll("select")) list.addEventListener("change", () => refresh(section));
 }
 
-function reloadLater(seconds) {
-  setTimeout(() => {
-    remember({ scroll: scrollY, theme: root.dataset.theme });
-    location.reload();
-  }, seconds * 1000);
-}
-
-if (state.theme) root.dataset.theme = state.theme;
 document.querySelectorAll("table.sortable").forEach(wireTable);
-data.sections.forEach(wireSection);
-document.getElementById("theme").addEventListener("click", () => {
-  setTheme(isDark() ? "light" : "dark");
-  remember({ theme: root.dataset.theme });
-});
+data.forEach(wireSection);
+document.getElementById("theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme());
 await drawAll();
-if (data.reload) {
-  if (state.scroll) scrollTo(0, state.scroll);
-  reloadLater(data.reload);
-}

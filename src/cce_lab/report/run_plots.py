@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import describe_metric
 from cce_lab.report.factors import is_number
-from cce_lab.report.plots import FACTS, MOST_POINTS, file_word, score_field, thin
+from cce_lab.report.plots import MOST_POINTS, file_word, score_field, thin
 from cce_lab.report.vega import (
     GREY,
     STEPS,
@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     from cce_lab.report.vega import Spec
 
 Row = dict[str, Any]
-VALIDATION, TRAINING = "validation", "training"
+FACTS = {  # of a clustering
+    "churn": ("Churn", "share of ids", "The share of ids whose pointers changed."),
+    "H1": ("Entropy H1", "nats", "Of single columns of pointers: low if few rows are used."),
+    "H2": ("Entropy H2", "nats", "Of pairs of columns: near H1 if columns say the same, which is table collapse."),
+}
 MARKED = "Dotted: clusterings and refits."
 WITH_MAXIMA = "Dashed: the greatest value that it can have."
 OF_CALIBRATION = "Bins of equal width; larger points have more rows. On the dashed line predictions are right."
@@ -44,24 +48,20 @@ def curve_plots(history: RunHistory, leading: str) -> list[Plot]:
     metrics = [name for name in names if name not in ("step", "epoch")]
     metrics.sort(key=lambda name: name != leading)
     steps = sorted({event["step"] for event in (*history.clusterings, *history.refits)})
-    plots = [_curve_plot(history.curve, name, steps) for name in metrics]
+    plots = []
+    for name in metrics:
+        info, field = describe_metric(name), score_field(name)
+        scored = [each for each in history.curve if is_number(each.get(name))]
+        points = [{"step": each["step"], field: round(each[name], 6)} for each in thin(scored, info)]
+        spec = _by_step("validation", points, field, f"validation {info.title}", steps)
+        plots.append(Plot(f"{file_word(name)}-curve", info.title, spec, MARKED if steps else ""))
     losses = [each for each in history.losses if is_number(each.get("loss"))]
-    return [*plots, *([_loss_plot(losses, steps)] if losses else [])]
-
-
-def _curve_plot(curve: Sequence[Row], name: str, steps: Sequence[int]) -> Plot:
-    info, field = describe_metric(name), score_field(name)
-    scored = [each for each in curve if is_number(each.get(name))]
-    points = [{"step": each["step"], field: round(each[name], 6)} for each in thin(scored, info)]
-    spec = _by_step(VALIDATION, points, field, f"validation {info.title}", steps)
-    return Plot(f"{file_word(name)}-curve", info.title, spec, MARKED if steps else "")
-
-
-def _loss_plot(losses: Sequence[Row], steps: Sequence[int]) -> Plot:
-    some = losses[:: 1 + len(losses) // MOST_POINTS]
-    points = [{"step": each["step"], "loss": round(each["loss"], 6)} for each in some]
-    spec = _by_step(TRAINING, points, "loss", "training loss", steps)
-    return Plot("loss", "Training loss", spec, "As it was logged.")
+    if losses:
+        some = losses[:: 1 + len(losses) // MOST_POINTS]
+        points = [{"step": each["step"], "loss": round(each["loss"], 6)} for each in some]
+        spec = _by_step("training", points, "loss", "training loss", steps)
+        plots.append(Plot("loss", "Training loss", spec, "As it was logged."))
+    return plots
 
 
 def _by_step(series: str, points: Sequence[Row], field: str, title: str, steps: Sequence[int]) -> Spec:
@@ -86,16 +86,12 @@ def event_plots(clusterings: Sequence[Row], num_rows: Mapping[str, int]) -> list
 
 def _event_plot(clusterings: Sequence[Row], name: str, num_rows: Mapping[str, int]) -> Plot:
     title, unit, about = FACTS[name]
-    rows = [
-        {
-            "series": each["table"],
-            "step": each["step"],
-            "value": round(each[name], 5),
-            **_greatest(each, name, num_rows),
-        }
-        for each in clusterings
-        if is_number(each.get(name))
-    ]
+    rows = []
+    for each in clusterings:
+        if is_number(each.get(name)):
+            row = {"series": each["table"], "step": each["step"], "value": round(each[name], 5)}
+            most = greatest_entropy(each, name, num_rows)
+            rows.append(row if most is None else row | {"maximum": round(most, 5)})
     styles, y = palette(row["series"] for row in rows), near("value", unit)
     has_maxima = any("maximum" in row for row in rows)
     dashed = {"type": "line", "strokeDash": [6, 4], "strokeWidth": 1.5}
@@ -106,11 +102,6 @@ def _event_plot(clusterings: Sequence[Row], name: str, num_rows: Mapping[str, in
     shared = {"x": number("step", "step", axis=STEPS), "color": colours(styles, rows)}
     spec = layered(rows, shared, layers) | {"height": 200}
     return Plot(name.lower(), title, spec, f"{about} {WITH_MAXIMA}" if has_maxima else about)
-
-
-def _greatest(event: Row, name: str, num_rows: Mapping[str, int]) -> Row:
-    found = greatest_entropy(event, name, num_rows)
-    return {} if found is None else {"maximum": round(found, 5)}
 
 
 def greatest_entropy(event: Row, name: str, num_rows: Mapping[str, int]) -> float | None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from cce_lab.report.factors import Kind
 from cce_lab.report.groups import FULL, WORDS, group_records
-from cce_lab.report.overview import settings_table
 from cce_lab.report.plots import plots_of
-from cce_lab.report.significance import comparisons, meaning
-from cce_lab.report.tables import factor_table, ledger_table, summary_table
+from cce_lab.report.tables import factor_table, ledger_table, settings_table, summary_table
 from cce_lab.report.vega import Style, palette
 
 if TYPE_CHECKING:
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
     from cce_lab.report.factors import Factor
     from cce_lab.report.groups import Group
     from cce_lab.report.reading import Collected
-    from cce_lab.report.significance import Comparison
     from cce_lab.report.table import Table
     from cce_lab.report.vega import Plot
 
@@ -37,121 +33,51 @@ class Section:
     group: Group
     headline: str
     caution: str  # what speaks against a comparison: full tables that were not done, code that changed; or nothing
-    factors: Table
-    summary: Table
-    settings: Table
-    ledger: Table
+    tables: dict[str, Table]  # summary, factors, settings, memory
     plots: list[Plot]
     styles: dict[str, Style]
     expected: dict[str, Any]
-    comparisons: list[Comparison]  # in words; none with one seed
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """Those that are written as files."""
-        return self.summary, self.factors, self.settings, self.ledger
-
-    def sentences_as_html(self) -> str:
-        """The comparisons as a list."""
-        items = "".join(f"<li>{escape(str(each))}</li>" for each in self.comparisons)
-        return f"<ul>{items}</ul>\n<p>{escape(meaning(self.comparisons))}</p>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as for JSON."""
         data, model, epochs = self.group.key
-        return {
-            "data": data,
-            "model": model,
-            "epochs": epochs,
-            "headline": self.headline,
-            "caution": self.caution,
-            "comparisons": [str(each) for each in self.comparisons],
-            "metric": self.group.leading.name,
-            "baseline": self.group.baseline_score,
-            "factors": self.factors.as_dicts(),
-            "summary": self.summary.as_dicts(),
-        }
+        found = {"data": data, "model": model, "epochs": epochs, "headline": self.headline, "caution": self.caution}
+        found |= {"metric": self.group.leading.name, "baseline": self.group.baseline_score}
+        return found | {name: self.tables[name].as_dicts() for name in ("factors", "summary")}
 
 
 def make_sections(found: Collected) -> list[Section]:
     """A section for each group; a series has the same colour in all of them."""
-    groups = group_records(found.records, found.live)
-    names = {name for group in groups for name in group.series}
-    names |= {run.series or str(run.config.get("method", "cce")) for group in groups for run in group.live}
-    styles = palette(names)
-    return [_section(group, styles, found.expected.get(group.key, {})) for group in groups]
-
-
-def _section(group: Group, styles: dict[str, Style], expected: dict[str, Any]) -> Section:
-    mine = {name: styles[name] for name in sorted(styles, key=lambda name: (name != FULL, name))}
-    return Section(
-        group,
-        headline(group),
-        " ".join(words for words in (caution(group), mixed_code(group)) if words),
-        factor_table(group, expected),
-        summary_table(group),
-        settings_table(group),
-        ledger_table(group),
-        plots_of(group, mine, expected),
-        styles,
-        expected,
-        comparisons(group),
-    )
+    groups = group_records(found.records)
+    names = palette(name for group in groups for name in group.series)
+    styles = {name: names[name] for name in sorted(names, key=lambda name: (name != FULL, name))}
+    sections = []
+    for group in groups:
+        expected = found.expected.get(group.key, {})
+        tables = {
+            "summary": summary_table(group),
+            "factors": factor_table(group, expected),
+            "settings": settings_table(group),
+            "memory": ledger_table(group),
+        }
+        cautions = " ".join(words for words in (caution(group), mixed_code(group)) if words)
+        plots = plots_of(group, styles)
+        sections.append(Section(group, headline(group), cautions, tables, plots, styles, expected))
+    return sections
 
 
 def headline(group: Group) -> str:
     """The finding in a sentence or two."""
-    if not group.budgets:
-        return f"No run is finished yet; {len(group.live)} under way."
     if group.baseline_score is None:
         return f"{NO_BASELINE} {_best(group)}"
     factors = {name: group.factor(name, group.lead) for name in group.series if name != group.full_series}
-    reached = sorted((name for name in factors if factors[name].is_reached), key=lambda name: _rank(factors[name]))
     if not factors:
         return f"Only the full table has been run: {_score(group, group.baseline_score)}."
+    # factors that all seeds reach come first, then by size
+    reached = [name for name in factors if factors[name].is_reached]
+    reached.sort(key=lambda name: (bool(factors[name].seeds_words), -(factors[name].value or 0)))
     text = _reached(group, factors, reached) if reached else _closest(group, factors)
     return text if any(len(budget.records) > 1 for budget in group.budgets) else f"{text} One seed."
-
-
-def caution(group: Group) -> str:
-    """A warning if full tables were best at their last validation, and so perhaps would have become better still.
-
-    Not of a single epoch, which is all there is, nor of learning rates that fall to zero at the end.
-    """
-    *_, epochs = group.key
-    if group.baseline is None or epochs == 1:
-        return ""
-    runs = [record for record in group.baseline.records if len(record.curve) > 1]
-    seeds = [str(record.seed) for record in runs if _was_improving(record, group.leading)]
-    if not seeds:
-        return ""
-    which = "its only run" if len(runs) == 1 else f"{len(seeds)} of its {len(runs)} runs"
-    return (
-        f"The full table was best at its last validation in {which}: it may not have been trained to its end, "
-        "and factors against it may be too large."
-    )
-
-
-def mixed_code(group: Group) -> str:
-    """A warning if the runs of a group come from several versions of the code."""
-    versions = Counter(_version(record) for budget in group.budgets for record in budget.records)
-    if len(versions) < 2:
-        return ""
-    words = [f"{count} of {version}" for version, count in versions.most_common(MOST_VERSIONS)]
-    words += [f"{len(versions) - MOST_VERSIONS} more"] if len(versions) > MOST_VERSIONS else []
-    return f"These runs come from {len(versions)} versions of the code: {', '.join(words)}."
-
-
-def _version(record: RunRecord) -> str:
-    """The commit that a run was made with, or else the package's version."""
-    environment = record.environment
-    return str(environment.get("commit") or environment.get("cce") or "a version that is not known")
-
-
-def _was_improving(record: RunRecord, leading: MetricInfo) -> bool:
-    losses = [leading.loss(scores.get(leading.name, math.nan)) for scores in record.curve]
-    falls_to_zero = record.config.get("lr_schedule", "constant") != "constant"
-    return not falls_to_zero and math.isfinite(losses[-1]) and losses[-1] == min(losses)
 
 
 def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> str:
@@ -163,7 +89,8 @@ def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> st
     text = f"{first} reaches the full table's {group.leading.title} with {what}{_not_all(factors[first])}"
     if others:
         second = factors[others[0]]
-        return f"{text}; next best, {others[0]}: {second}{_not_all(second)}.{_place_of_cce(factors, reached)}"
+        text = f"{text}; next best, {others[0]}: {second}{_not_all(second)}."
+        return f"{text} cce: {factors['cce']}." if "cce" in factors and "cce" not in reached[:2] else text
     rest = len(factors) - 1
     return f"{text}; none of the other {rest} does within the sizes tried." if rest > 1 else f"{text}."
 
@@ -173,19 +100,13 @@ def _not_all(factor: Factor) -> str:
     return f", in the mean: {factor.seeds_words} do" if factor.seeds_words else ""
 
 
-def _place_of_cce(factors: dict[str, Factor], reached: list[str]) -> str:
-    if "cce" not in factors or "cce" in reached[:2]:
-        return ""
-    return f" cce: {factors['cce']}."
-
-
 def _closest(group: Group, factors: dict[str, Factor]) -> str:
     baseline = f"{group.leading.title} of {group.leading.format(group.baseline_score)}"
     text = f"No method reaches the full table's {baseline} within the sizes tried. {_best(group)}"
     extrapolated = {name: each for name, each in factors.items() if each.kind is Kind.EXTRAPOLATED}
     if not extrapolated:
         return text
-    best = max(extrapolated, key=lambda name: _value(extrapolated[name]))
+    best = max(extrapolated, key=lambda name: extrapolated[name].value or 0)
     factor = str(extrapolated[best]).removesuffix(" (extrapolated)")
     return f"{text} By extrapolation {best} would, at {factor} fewer {WORDS[group.lead]}."
 
@@ -204,10 +125,37 @@ def _score(group: Group, score: float) -> str:
     return f"{group.leading.title} {group.leading.format(score)}"
 
 
-def _rank(factor: Factor) -> tuple[bool, float]:
-    """Factors that all seeds reach come first, then by size."""
-    return bool(factor.seeds_words), -_value(factor)
+def caution(group: Group) -> str:
+    """A warning if full tables were best at their last validation, and so perhaps would have become better still.
+
+    Not of a single epoch, which is all there is, nor of learning rates that fall to zero at the end.
+    """
+    *_, epochs = group.key
+    if group.baseline is None or epochs == 1:
+        return ""
+    runs = [record for record in group.baseline.records if len(record.curve) > 1]
+    count = sum(_was_improving(record, group.leading) for record in runs)
+    if not count:
+        return ""
+    which = "its only run" if len(runs) == 1 else f"{count} of its {len(runs)} runs"
+    return (
+        f"The full table was best at its last validation in {which}: it may not have been trained to its end, "
+        "and factors against it may be too large."
+    )
 
 
-def _value(factor: Factor) -> float:
-    return factor.value or 0.0
+def _was_improving(record: RunRecord, leading: MetricInfo) -> bool:
+    losses = [leading.loss(scores.get(leading.name, math.nan)) for scores in record.curve]
+    falls_to_zero = record.config.get("lr_schedule", "constant") != "constant"
+    return not falls_to_zero and math.isfinite(losses[-1]) and losses[-1] == min(losses)
+
+
+def mixed_code(group: Group) -> str:
+    """A warning if the runs of a group come from several versions of the code: commits, or else package versions."""
+    found = [record.environment for record in group.records]
+    versions = Counter(str(each.get("commit") or each.get("cce") or "a version that is not known") for each in found)
+    if len(versions) < 2:
+        return ""
+    words = [f"{count} of {version}" for version, count in versions.most_common(MOST_VERSIONS)]
+    words += [f"{len(versions) - MOST_VERSIONS} more"] if len(versions) > MOST_VERSIONS else []
+    return f"These runs come from {len(versions)} versions of the code: {', '.join(words)}."

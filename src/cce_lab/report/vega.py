@@ -49,7 +49,7 @@ HUES = (
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 FIXED = (  # the i-th has the i-th hue
     *("cce", "hash", "ce-concat", "dhe", "robe", "pq", "hash-embedding", "tt"),
-    *("ce-sum", "ce-mult", "collide", "mixed-dim", "quantized", "low-rank", "qat", "cce-paper"),
+    *("ce-sum", "ce-mult", "collide", "mixed-dim", "quantized", "low-rank", "cce-paper"),
 )
 
 
@@ -94,6 +94,16 @@ class Plot:
     metric: str = ""  # shown while this one is chosen; empty: always
     size: str = ""  # the same, of what its axis measures
 
+    def picture(self, kind: str = "svg") -> bytes:
+        """The chart as `svg`, `png` or `pdf`."""
+        if not can_draw():
+            raise ModuleNotFoundError(f"a figure cannot be drawn: {HINT}")
+        return picture(self.spec, title=self.title, kind=kind)
+
+    def _repr_svg_(self) -> str:
+        """In a notebook."""
+        return self.picture("svg").decode()
+
 
 def layered(rows: list[Spec], shared: Spec, layers: Sequence[Spec]) -> Spec:
     """A chart of these layers, as wide as what holds it."""
@@ -131,11 +141,9 @@ def near(field: str, title: str) -> Spec:
     return number(field, title, scale={"zero": False, "padding": 8}, axis={"format": SCORE_TICKS, "tickCount": 6})
 
 
-def log_sizes(rows: Sequence[Spec], fields: Sequence[str], unit: str, *, room: float = 0.0) -> Spec:
-    """Scale and axis of sizes: logarithmic, with round numbers, as many as fit, and `room` on its right, as a share."""
-    sizes = [row[field] for row in rows for field in fields if row.get(field)]
+def log_sizes(sizes: Sequence[float], unit: str) -> Spec:
+    """Scale and axis of sizes: logarithmic, with round numbers, as many as fit."""
     low, high = widened(min(sizes), max(sizes)) if sizes else (1.0, 1.0)
-    high *= (high / low) ** (room / (1 - room))
     values = round_numbers(low, high) if sizes else []
     axis = {"labelExpr": f"format(datum.value, '~s') + '{unit}'", "labelOverlap": True, "values": values, "grid": False}
     return {"scale": {"type": "log", "nice": False, "padding": 14, "domain": [low, high]}, "axis": axis}

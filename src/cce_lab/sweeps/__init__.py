@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cce_lab.sweeps.choices import Choice, Choices
     from cce_lab.sweeps.experiment import Experiment, SweepResult, sweep, tune
     from cce_lab.sweeps.recipe import Recipe, find_recipe, list_recipes, read_recipe
     from cce_lab.sweeps.running import Sweep
     from cce_lab.sweeps.runs import Run, list_runs
-    from cce_lab.sweeps.tuning import Tuning
+    from cce_lab.sweeps.tuning import Choice, Choices, Tuning
 
 __all__ = [
     "Choice",

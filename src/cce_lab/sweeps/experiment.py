@@ -17,11 +17,10 @@ from cce.cli import run_verb
 from cce.data import PreparedData
 from cce.text import format_bytes
 from cce.workers import check_engine, num_cores
-from cce_lab.sweeps.choices import Choices, data_checksum, tuned_series
-from cce_lab.sweeps.recipe import find_recipe, read_recipe, take_ground
+from cce_lab.sweeps.recipe import find_recipe, on_base, read_recipe
 from cce_lab.sweeps.running import Sweep
 from cce_lab.sweeps.runs import list_runs
-from cce_lab.sweeps.tuning import Tuning
+from cce_lab.sweeps.tuning import Choices, Tuning, data_checksum, tuned_series
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,32 +78,41 @@ class Experiment:
         path = find_recipe(recipe)
         found = read_recipe(path)
         if like is not None:
-            found = take_ground(found, read_recipe(find_recipe(like)))
+            found = on_base(found, read_recipe(find_recipe(like)))
         if seeds is not None:
             found = replace(found, seeds=tuple(dict.fromkeys(seeds)))
         self.recipe = replace(found, plugins=(*found.plugins, *plugins))
-        # as it is kept beside the results: to the byte, below a comment on what it was run like
+        # as it is kept beside the results: to the byte, below a comment on its base recipe
         self.text = ("" if like is None else f"# cce sweep --like {like}\n") + path.read_bytes().decode("utf-8")
         self.out = FOLDER / found.name if out is None else Path(out)
-        self.data, self._is_given = (DATA / found.data["name"] if data is None else _find_data(Path(data))), data
-        self.only = only
+        self.only, self._is_prepared = only, data is not None
+        self.data = DATA / found.data["name"] if data is None else Path(data)
+        if data is not None and not self.data.exists() and (DATA / data).exists():
+            self.data = DATA / data
 
     def open_data(self, *, progress: bool = True) -> PreparedData:
         """The data set, which is prepared first if it is the recipe's and not there."""
-        if self._is_given is None and not self.data.exists():
-            words = ["prepare", *self._preparation(), *([] if progress else ["--json"])]
+        if not self._is_prepared and not self.data.exists():
+            if "prepare" not in self.recipe.data:
+                raise ValueError("recipe must say how its data is prepared, or --data must name a data set.")
+            kind, *argv = shlex.split(self.recipe.data["prepare"])
+            raw = [] if kind == "synthetic" else [str(_find_raw(argv.pop(0)))]
             with nullcontext() if progress else redirect_stdout(io.StringIO()):
-                run_verb(words)
+                run_verb(["prepare", kind, *raw, str(self.data), *argv, *([] if progress else ["--json"])])
         return PreparedData.open(self.data.resolve())
 
-    def sweep(self, *, tuned: bool = False, jobs: int = 1, engine: str = "local", progress: bool = True) -> SweepResult:
-        """Run all runs that are not finished, `jobs` at a time.
-
-        tuned: take the options that `tune` chose, for a recipe without [tune] too.
-        """
+    def sweep(self, *, jobs: int = 1, engine: str = "local", progress: bool = True) -> SweepResult:
+        """Run all runs that are not finished, `jobs` at a time; if the recipe has [tune], with the options it chose."""
         _check(jobs, engine, "sweep", progress=progress)
         data = self.open_data(progress=progress)
-        choices = self._choose(data, jobs, engine, progress=progress) if tuned or self.recipe.tune else None
+        choices = self._read_choices(data)
+        if self.recipe.tune is not None:
+            if choices is None:
+                _note("sweep", "tunes first, as the recipe has [tune]", shown=progress)
+                tuning = Tuning(self.recipe, data, self.out, only=self.only)
+                choices = tuning.run(jobs=jobs, engine=engine, progress=progress)
+            note = f"runs with the options of {self.out}/tuned.json, chosen on validation rows"
+            _note("sweep", note, shown=progress)
         sweep = self._sweep(data, choices)
         outcome = sweep.run(jobs=jobs, engine=engine, progress=progress, report=_print_run if progress else None)
         return SweepResult(self.out, outcome.records, outcome.failures, len(sweep.chosen))
@@ -112,58 +120,33 @@ class Experiment:
     def tune(self, *, jobs: int = 1, engine: str = "local", progress: bool = True) -> Choices:
         """Choose options on validation rows for all series, or those of `only`, and write them to the folder."""
         _check(jobs, engine, "tune", progress=progress)
-        return self._tuning(self.open_data(progress=progress)).run(jobs=jobs, engine=engine, progress=progress)
+        tuning = Tuning(self.recipe, self.open_data(progress=progress), self.out, only=self.only)
+        return tuning.run(jobs=jobs, engine=engine, progress=progress)
 
-    def planned_sweep(self, *, tuned: bool = False, progress: bool = True) -> Sweep:
+    def planned_sweep(self, *, progress: bool = True) -> Sweep:
         """The sweep, with the options that were chosen if there are such; nothing is run."""
         data = self.open_data(progress=progress)
-        is_tuned = tuned or self.recipe.tune is not None
-        choices = self._read_choices(data) if is_tuned else None
-        if progress and is_tuned and choices is None:
-            _note("sweep", "without tuning, which comes first: see `cce tune RECIPE --dry-run`")
+        choices = self._read_choices(data)
+        if self.recipe.tune is not None and choices is None:
+            _note("sweep", "without tuning, which comes first: see `cce tune RECIPE --dry-run`", shown=progress)
         return self._sweep(data, choices)
 
     def planned_tuning(self, *, progress: bool = True) -> Sweep:
         """All trials, where those of later rounds stand for the survivors; nothing is run."""
-        return self._tuning(self.open_data(progress=progress)).planned()
-
-    def _tuning(self, data: PreparedData) -> Tuning:
-        return Tuning(self.recipe, data, self.out, only=self.only)
+        return Tuning(self.recipe, self.open_data(progress=progress), self.out, only=self.only).planned()
 
     def _sweep(self, data: PreparedData, choices: Choices | None) -> Sweep:
         runs = list_runs(self.recipe, data.path, data.schema.vocabulary_sizes, choices=choices)
         return Sweep(runs, self.out, recipe=self.text, only=self.only)
 
-    def _choose(self, data: PreparedData, jobs: int, engine: str, *, progress: bool) -> Choices:
-        """The options that were chosen, or are chosen now."""
-        found = self._read_choices(data)
-        if found is None:
-            if self.recipe.tune is None:
-                raise ValueError(f"--tuned must have choices in {self.out}, got none: run `cce tune` first.")
-            if progress:
-                _note("sweep", "tunes first, as the recipe has [tune]")
-            found = self._tuning(data).run(jobs=jobs, engine=engine, progress=progress)
-        if progress:
-            _note("sweep", f"runs with the options of {self.out}/tuned.json, chosen on validation rows")
-        return found
-
     def _read_choices(self, data: PreparedData) -> Choices | None:
-        """The choices in the folder, checked; None if there are none for the series that are asked for."""
-        found = Choices.read(self.out)
+        """The choices in the folder, checked; None if the recipe has no [tune], or if a series was not tuned."""
+        found = None if self.recipe.tune is None else Choices.read(self.out)
         if found is None:
             return None
-        series = tuned_series(self.recipe, self.only)
+        found.check(self.recipe, data_checksum(data), self.out)
         known = {choice.series for choice in found.choices}
-        found.check(self.recipe, data_checksum(data), [name for name in series if name in known], self.out)
-        return found if set(series) <= known else None
-
-    def _preparation(self) -> list[str]:
-        """What the recipe says after `cce prepare`, with raw files where they are."""
-        if "prepare" not in self.recipe.data:
-            raise ValueError("recipe must say how its data is prepared, or --data must name a data set.")
-        kind, *words = shlex.split(self.recipe.data["prepare"])
-        raw = [] if kind == "synthetic" else [str(_find_raw(words.pop(0)))]
-        return [kind, *raw, str(self.data), *words]
+        return found if set(tuned_series(self.recipe, self.only)) <= known else None
 
 
 def sweep(
@@ -174,14 +157,13 @@ def sweep(
     data: Path | str | None = None,
     only: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
-    tuned: bool = False,
     jobs: int = 1,
     engine: str = "local",
     progress: bool = True,
 ) -> SweepResult:
     """Run all runs of a recipe, as `cce sweep` does; finished ones are not run again. See `Experiment`."""
     experiment = Experiment(recipe, out=out, like=like, data=data, only=only, seeds=seeds)
-    return experiment.sweep(tuned=tuned, jobs=jobs, engine=engine, progress=progress).check()
+    return experiment.sweep(jobs=jobs, engine=engine, progress=progress).check()
 
 
 def tune(
@@ -202,12 +184,13 @@ def tune(
 
 def _check(jobs: int, engine: str, verb: str, *, progress: bool) -> None:
     check_engine(engine)
-    if progress and engine == "local" and jobs > num_cores():
-        _note(verb, f"{jobs} jobs share {num_cores()} cores: they slow each other down")
+    if engine == "local" and jobs > num_cores():
+        _note(verb, f"{jobs} jobs share {num_cores()} cores: they slow each other down", shown=progress)
 
 
-def _note(verb: str, text: str) -> None:
-    tqdm.write(f"cce {verb}: {text}", file=sys.stderr)
+def _note(verb: str, text: str, *, shown: bool) -> None:
+    if shown:
+        tqdm.write(f"cce {verb}: {text}", file=sys.stderr)
 
 
 def _print_run(record: RunRecord, count: str) -> None:
@@ -218,12 +201,8 @@ def _print_run(record: RunRecord, count: str) -> None:
     sys.stdout.flush()
 
 
-def _find_data(path: Path) -> Path:
-    """A prepared data set by its path, or by its name in `runs/data`."""
-    return DATA / path if not path.exists() and (DATA / path).exists() else path
-
-
 def _find_raw(name: str) -> Path:
+    """A raw file, at its path or in the folder CCE_DATA."""
     candidates = [Path(name), *(Path(os.environ[key]) / name for key in ("CCE_DATA",) if key in os.environ)]
     for path in candidates:
         if path.exists():

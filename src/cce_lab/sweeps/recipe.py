@@ -48,7 +48,7 @@ from cce.checks import check_range
 from cce.evaluation import METRICS, describe_metric
 from cce.plugins import load_plugins
 from cce.training import check_names
-from cce_lab.sweeps.tune_grid import DEFAULT_GRID, TuneGrid, make_grid
+from cce_lab.sweeps.tune_grid import TuneGrid, make_grid
 
 # in a wheel beside the code, in a checkout beside `src`
 HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")
@@ -58,11 +58,8 @@ OF_SWEEP = ("methods", "caps", "seeds")
 OF_EXPECTED = ("source", "compression", "largest")  # besides METRIC and full_METRIC
 SET_BY_SWEEP = ("data", *MEASURES, "seed", "plugins")
 SET_BY_SERIES = ("method", "start_from")
-WHEN = ("cluster_schedule", "cluster_every", "cluster_at_epochs", "cluster_times")  # of the first three a run has one
-OF_TABLES = (  # options of [train] that a study keeps: they are what studies are about
-    *("preset", "method_options", "min_count", "budget_rule", "start_scale"),
-    *("codebook_dtype", *WHEN, "cluster_policy", "refits", "refit_network", "refit_nbytes"),
-)
+# options of [train] that a study keeps: they are what studies are about
+OF_TABLES = ("preset", "method_options", "min_count", "start_scale", "cluster_at", "refits")
 TOTALS = tuple(measure for measure in MEASURES if measure != "cap")  # one may be a series' own, instead of caps
 
 
@@ -82,16 +79,10 @@ class Recipe:
     tune: TuneGrid | None = None
     expected: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def grid(self) -> TuneGrid:
-        """What `cce tune` tries, by default if the recipe does not say."""
-        return self.tune or DEFAULT_GRID
-
     def options_of(self, series: str) -> dict[str, Any]:
-        """Those of [train] and its own; if its own say when to cluster, what [train] says of it is left out."""
+        """Those of [train] and its own."""
         own = {name: value for name, value in self.all_series()[series].items() if name not in ("caps", "start_from")}
-        replaced = WHEN if "cluster_at_epochs" in own else WHEN[:3] if any(name in own for name in WHEN[:3]) else ()
-        return {name: value for name, value in self.train.items() if name not in replaced} | own
+        return self.train | own
 
     def caps_of(self, series: str) -> tuple[int | None, ...]:
         """The budgets of a series; None for tables that have one size, such as the full one."""
@@ -113,17 +104,13 @@ def list_recipes() -> dict[str, Path]:
 def find_recipe(name: str | Path) -> Path:
     """The file of a recipe: a path, or a name of `list_recipes`."""
     path, shipped = Path(name), list_recipes()
-    if path.is_file() or str(name) not in shipped:
-        _check_there(path, shipped)
+    if path.is_file():
         return path
-    return shipped[str(name)]
-
-
-def _check_there(path: Path, shipped: dict[str, Path]) -> None:
-    if not path.is_file():
-        near = difflib.get_close_matches(path.name.removesuffix(".toml"), shipped, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]!r}?" if near else "`cce recipes` shows those that come with the package."
-        raise FileNotFoundError(f"recipe must name a file that is there, or one of ours, got {str(path)!r}: {hint}")
+    if str(name) in shipped:
+        return shipped[str(name)]
+    near = difflib.get_close_matches(path.name.removesuffix(".toml"), shipped, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]!r}?" if near else "`cce recipes` shows those that come with the package."
+    raise FileNotFoundError(f"recipe must name a file that is there, or one of ours, got {str(path)!r}: {hint}")
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -134,31 +121,25 @@ def read_recipe(path: Path) -> Recipe:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} must be TOML: {error}.") from error
-    values["plugins"] = _load(values.get("plugins", []), path)
+    plugins = values.get("plugins", [])
+    if not isinstance(plugins, list) or not all(isinstance(name, str) for name in plugins):
+        raise TypeError(f"{path} must have a list of files or modules for plugins, got {plugins!r}.")
+    # files beside the recipe, or modules; they may register what it names
+    values["plugins"] = load_plugins(path.parent / name if name.endswith(".py") else name for name in plugins)
     return make_recipe(path.stem, values, where=str(path))
 
 
-def _load(plugins: Any, path: Path) -> list[str]:
-    """Load the plug-ins of a recipe, files beside it or modules; they may register what it names."""
-    if not isinstance(plugins, list) or not all(isinstance(name, str) for name in plugins):
-        raise TypeError(f"{path} must have a list of files or modules for plugins, got {plugins!r}.")
-    return load_plugins(path.parent / name if name.endswith(".py") else name for name in plugins)
-
-
-def take_ground(recipe: Recipe, other: Recipe) -> Recipe:
-    """`recipe` with the data, [train] and caps of `other`, but for the options about tables that it sets itself."""
+def on_base(recipe: Recipe, other: Recipe) -> Recipe:
+    """`recipe` with the data, [train] and caps of `other`, except the options about tables that it sets itself."""
     own = {name: value for name, value in recipe.train.items() if name in OF_TABLES}
-    theirs = dict(other.train)
-    if any(name in own for name in WHEN):  # there is one way to say when
-        theirs = {name: value for name, value in theirs.items() if name not in WHEN}
     return replace(
         recipe,
         name=f"{recipe.name}-{other.name}",
         data=other.data,
-        train=theirs | own,
+        train=other.train | own,
         caps=other.caps or recipe.caps,
         plugins=tuple(dict.fromkeys((*recipe.plugins, *other.plugins))),
-        expected={},  # was of the study's own ground
+        expected={},  # were of the study's own data
     )
 
 
@@ -243,14 +224,16 @@ def _check_series(recipe: Recipe, where: str) -> None:
 
 def _check_tune(recipe: Recipe, where: str) -> None:
     """Reject a series or a budget that the sweep does not have."""
-    caps = sorted({cap for name in recipe.all_series() for cap in recipe.caps_of(name) if cap is not None})
-    for cap in recipe.grid.caps:
+    if recipe.tune is None:
+        return
+    every = recipe.all_series()
+    caps = sorted({cap for name in every for cap in recipe.caps_of(name) if cap is not None})
+    for cap in recipe.tune.caps:
         if cap not in caps:
             raise ValueError(f"{where} caps must be among those of the sweep ({', '.join(map(str, caps))}), got {cap}.")
-    for name in recipe.grid.series:
-        if name not in recipe.all_series():
-            known = ", ".join(recipe.all_series())
-            raise ValueError(f"{where} series must be those of the recipe ({known}), got {name!r}.")
+    for name in recipe.tune.series:
+        if name not in every:
+            raise ValueError(f"{where} series must be those of the recipe ({', '.join(every)}), got {name!r}.")
 
 
 def _check_expected(recipe: Recipe, where: str) -> None:

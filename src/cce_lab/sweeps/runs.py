@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cce_lab.sweeps.choices import Choices
     from cce_lab.sweeps.recipe import Recipe
+    from cce_lab.sweeps.tuning import Choices
+
+POSTPONED = "another process trains it, or the run that it starts from"
 
 
 @dataclass(frozen=True)
@@ -47,38 +49,28 @@ def list_runs(
     choices: what `cce tune` chose for each series; without them, all have the options of the recipe.
     A budget below a method's smallest table gives that table; of several budgets that give the same tables, one is run.
     """
-    runs = [run for seed in recipe.seeds for run in _runs_of_seed(recipe, str(data), vocabularies, seed, choices)]
-    names, sources = {run.name for run in runs}, {run.source for run in runs}
-    for run in runs:
+    runs: dict[tuple[int, str, int], Run] = {}
+    for seed in recipe.seeds:
+        for series in recipe.all_series():
+            for cap in recipe.caps_of(series):
+                chosen = choices.options_for(series, cap) if choices else {}
+                run = _run(recipe, series, vocabularies, chosen | {"data": str(data), "seed": seed, "cap": cap})
+                runs.setdefault((seed, series, run.num_params), run)
+    found = list(runs.values())
+    names, sources = {run.name for run in found}, {run.source for run in found}
+    for run in found:
         if run.source is not None and run.source not in names:
             raise ValueError(f"start_from of {run.series!r} needs a run {run.source}, but its series has no such cap.")
-    return sorted(runs, key=lambda run: run.name not in sources)
-
-
-def _runs_of_seed(
-    recipe: Recipe, data: str, vocabularies: Mapping[str, int], seed: int, choices: Choices | None
-) -> list[Run]:
-    runs = []
-    for series in recipe.all_series():
-        sizes: set[int] = set()
-        for cap in recipe.caps_of(series):
-            chosen = choices.options_for(series, cap) if choices else {}
-            run = _run(recipe, series, vocabularies, chosen | {"data": data, "seed": seed, "cap": cap})
-            if run.num_params not in sizes:
-                runs.append(run)
-            sizes.add(run.num_params)
-    return runs
+    return sorted(found, key=lambda run: run.name not in sources)
 
 
 def _run(recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: dict[str, Any]) -> Run:
-    own = recipe.all_series()[series]
     cap, seed = values["cap"], values["seed"]
-    if (source := own.get("start_from")) is not None:
+    if (source := recipe.all_series()[series].get("start_from")) is not None:
         values["start_from"] = _name(source, None if recipe.caps_of(source) == (None,) else cap, seed)
     values["plugins"] = list(recipe.plugins)
-    config = make_config(
-        recipe.options_of(series) | {name: value for name, value in values.items() if value is not None}
-    )
+    given = {name: value for name, value in values.items() if value is not None}
+    config = make_config(recipe.options_of(series) | given)
     try:
         num_params = plan_run(config, vocabularies).tables.num_params
     except BudgetTooSmallError as error:
@@ -102,53 +94,40 @@ class Task:
     wait: bool = False  # for a process that trains it, rather than leave it for later
 
 
-@dataclass(frozen=True)
-class Ended:
-    """The outcome of a run. With neither field set, the run is finished."""
+def run_one(task: Task) -> str | None:
+    """Train one run to its end, or resume it; why it failed, `POSTPONED`, or None if it is finished.
 
-    is_postponed: bool = False  # another process trains it, or the run that it starts from
-    failure: str | None = None
-
-
-def run_one(task: Task) -> Ended:
-    """Train one run to its end, or resume it. Other processes may be asked to do the same run."""
+    Other processes may be asked to do the same run.
+    """
     load_plugins(task.run.config.plugins)  # this may be a process of its own
     try:
         with task.folder.lock(wait=task.wait):
-            return _run_alone(task)
+            if task.folder.is_finished:
+                return None
+            if task.run.source is not None:
+                source = RunFolder(task.folder.path.with_name(task.run.source))
+                with source.lock(wait=task.wait):
+                    is_there = source.is_finished
+                if not is_there:
+                    return f"{task.run.source}, which it starts from, is not finished." if task.wait else POSTPONED
+            return _train(task)
     except FolderInUseError:
-        return Ended(is_postponed=True)
+        return POSTPONED
 
 
-def _run_alone(task: Task) -> Ended:
-    if task.folder.is_finished:
-        return Ended()
-    if task.run.source is not None and not _has_source(task):
-        failure = f"{task.run.source}, which it starts from, is not finished."
-        return Ended(failure=failure) if task.wait else Ended(is_postponed=True)
-    return _train(task)
-
-
-def _has_source(task: Task) -> bool:
-    assert task.run.source is not None
-    source = RunFolder(task.folder.path.with_name(task.run.source))
-    with source.lock(wait=task.wait):
-        return source.is_finished
-
-
-def _train(task: Task) -> Ended:
+def _train(task: Task) -> str | None:
     try:
         trainer = _trainer(task.run.config, task.folder)
         trainer.run(name=task.run.name, series=task.run.series)
     except Exception as error:  # noqa: BLE001 - the other runs continue
         write_atomic(task.folder.error, traceback.format_exc())
-        return Ended(failure=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+        return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     task.folder.error.unlink(missing_ok=True)
     if not task.is_source:
         shutil.rmtree(task.folder.checkpoints, ignore_errors=True)  # nothing is left to resume
     if trainer.stop_request.is_set:
         raise KeyboardInterrupt  # it came when the run was done: no other is to begin
-    return Ended()
+    return None
 
 
 def _trainer(config: TrainConfig, folder: RunFolder) -> Trainer:

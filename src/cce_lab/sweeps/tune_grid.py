@@ -1,13 +1,13 @@
 """`[tune]` of a recipe: what is tried for each series before the sweep. Plain values; no torch here.
 
 [tune]
-lr = [0.005, 0.01, 0.02]                # left out: a third of the recipe's, itself, and three times as much
-weight_decay = [0.0, 1e-5]              # left out: not tuned
-start_scale = ["uniform", "dlrm"]       # left out: not tuned
-caps = [2000, 32000]                    # budgets to tune at; left out: the middle one of each series
+lr = [0.005, 0.01, 0.02]                # an option that is left out is not tuned
+weight_decay = [0.0, 1e-5]
+start_scale = ["uniform", "dlrm"]
+caps = [2000, 32000]                    # budgets to tune at; default: the middle one of each series
 seeds = [0]
-epochs = [2, 8]                         # short runs first; left out: a quarter of the recipe's epochs, then all
-factor = 3                              # one in so many goes on to the longer runs
+epochs = [2, 8]                         # short runs first; default: a quarter of the recipe's epochs, then all
+factor = 3                              # one in so many continues with the longer runs
 
 [tune.series."cce"]                     # other values for a series
 lr = [0.01, 0.02, 0.04]
@@ -24,13 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 AXES = ("lr", "weight_decay", "start_scale")
-LR_FACTORS = (1 / 3, 1.0, 3.0)
-DEFAULT_LR = 0.1  # that of a run
 
 
 @dataclass(frozen=True)
 class TuneGrid:
-    """The values of each option to try, and how. An empty tuple stands for a default that depends on the series."""
+    """The values of each option to try, and how. An empty tuple stands for the default."""
 
     lr: tuple[float, ...] = ()
     weight_decay: tuple[float, ...] = ()
@@ -45,21 +43,14 @@ class TuneGrid:
         """The grid with the values that a series has of its own."""
         return replace(self, series={}, **self.series.get(name, {}))
 
-    def axes(self, options: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-        """The values to try of each option of a series; what the series sets itself (`own`) is not tuned."""
-        lr = options.get("lr", DEFAULT_LR)
-        values = {name: getattr(self, name) for name in AXES}
-        values["lr"] = values["lr"] or tuple(lr * factor for factor in LR_FACTORS)
-        return {name: tuple(found) for name, found in values.items() if found and name not in own}
+    def axes(self, own: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+        """The values to try of each option; what a series sets itself (`own`) is not tuned."""
+        return {name: values for name in AXES if name not in own and (values := getattr(self, name))}
 
     def rungs(self, epochs: int) -> tuple[int, ...]:
         """The epochs of the short runs, of the longer ones, and so on, for runs of `epochs`."""
         wanted = self.epochs or (max(1, epochs // 4), epochs)
         return tuple(dict.fromkeys(min(each, epochs) for each in wanted))
-
-
-# of `cce tune` for a recipe that does not say what to try; decays are of the size that fits Adam
-DEFAULT_GRID = TuneGrid(weight_decay=(0.0, 1e-5, 3e-5), start_scale=("uniform", "dlrm"))
 
 
 def make_grid(values: dict[str, Any], where: str) -> TuneGrid:
@@ -90,16 +81,12 @@ def _list(where: str, name: str, values: Any) -> tuple[Any, ...]:
     if not isinstance(values, list) or not values:
         raise TypeError(f"{where} must be a list of at least one value, got {values!r}.")
     for value in values:
-        _check_value(where, name, value)
+        if name == "start_scale":
+            check_start_scale(where, value, ("auto", *START_SCALES))
+        elif name in AXES:
+            check_number(where, value)
+        else:
+            check_range(where, value, int(name != "seeds"), 2**63)
     if len(set(values)) < len(values) or (name == "epochs" and values != sorted(values)):
         raise ValueError(f"{where} must be distinct values{', rising' if name == 'epochs' else ''}, got {values!r}.")
     return tuple(values)
-
-
-def _check_value(where: str, name: str, value: Any) -> None:
-    if name == "start_scale":
-        check_start_scale(where, value, ("auto", *START_SCALES))
-    elif name in ("lr", "weight_decay"):
-        check_number(where, value)
-    else:
-        check_range(where, value, int(name != "seeds"), 2**63)

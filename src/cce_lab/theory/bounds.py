@@ -104,11 +104,20 @@ def simulate_ratio(
 ) -> Estimate:
     """Estimate `E[a_n / Σ p_i a_i]` with `p = weights`, the last of which is `p_n`."""
     check_range("num_samples", num_samples, 2, 2**63)
-    p = _checked_weights(weights)
+    check_choice("distribution", distribution, DISTRIBUTIONS)
+    for weight in weights:
+        check_number("weights", weight, -math.inf)
+    p = torch.tensor(weights, dtype=torch.float64)
+    if len(p) < 2 or bool((p < 0).any()) or abs(float(p.sum()) - 1) > 1e-9:
+        raise ValueError(f"weights must be two or more numbers, none negative, with sum 1, got {list(weights)}.")
     total = squares = 0.0
     block = max(1, BLOCK // len(p))
     for start in range(0, num_samples, block):
-        draws = _draw(distribution, min(block, num_samples - start), len(p), generator)
+        draws = torch.empty(min(block, num_samples - start), len(p), dtype=torch.float64)
+        if distribution == "exponential":
+            draws.exponential_(generator=generator)
+        else:
+            draws.normal_(generator=generator).square_()
         ratios = draws[:, -1] / (draws @ p)
         total += float(ratios.sum())
         squares += float(ratios.square().sum())
@@ -133,20 +142,3 @@ def exact_ratio(p: float, distribution: str) -> float:
     if abs(p - q) < 1e-4:  # the formula is 0 / 0 there; its first-order term
         return 1 - (p - q) / 3
     return 1 / (p - q) - q / (p - q) ** 2 * math.log(p / q)
-
-
-def _checked_weights(weights: Sequence[float]) -> Tensor:
-    for weight in weights:
-        check_number("weights", weight, -math.inf)
-    p = torch.tensor(weights, dtype=torch.float64)
-    if len(p) < 2 or bool((p < 0).any()) or abs(float(p.sum()) - 1) > 1e-9:
-        raise ValueError(f"weights must be two or more numbers, none negative, with sum 1, got {list(weights)}.")
-    return p
-
-
-def _draw(distribution: str, num_samples: int, num_variables: int, generator: Generator | None) -> Tensor:
-    check_choice("distribution", distribution, DISTRIBUTIONS)
-    samples = torch.empty(num_samples, num_variables, dtype=torch.float64)
-    if distribution == "exponential":
-        return samples.exponential_(generator=generator)
-    return samples.normal_(generator=generator).square_()

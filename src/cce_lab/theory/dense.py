@@ -38,31 +38,12 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 
-@dataclass(frozen=True)
-class Noise:
-    """What the random columns are aligned with, and whether only they are fitted."""
-
-    is_aligned: bool
-    is_half: bool
+NOISES = ("iid", "half-iid", "smart", "half-smart")
 
 
-NOISES = {
-    "iid": Noise(is_aligned=False, is_half=False),
-    "half-iid": Noise(is_aligned=False, is_half=True),
-    "smart": Noise(is_aligned=True, is_half=False),
-    "half-smart": Noise(is_aligned=True, is_half=True),
-}
-
-
-def noise_of(name: str) -> Noise:
-    """The kind of noise of this name."""
-    check_choice("noise", name, NOISES)
-    return NOISES[name]
-
-
-def noise_source(problem: LeastSquares, noise: Noise) -> Callable[[int, Generator | None], Tensor]:
+def noise_source(problem: LeastSquares, noise: str) -> Callable[[int, Generator | None], Tensor]:
     """A function that draws `(num_embeddings, count)` random columns."""
-    if not noise.is_aligned:
+    if noise.endswith("iid"):
         return lambda count, generator: _normal(problem.num_embeddings, count, generator)
     _, sigma, vh = torch.linalg.svd(problem.reduced.x, full_matrices=False)
     is_there = sigma > sigma[0] * len(sigma) * torch.finfo(sigma.dtype).eps  # of rank-deficient X, only its own space
@@ -86,10 +67,10 @@ def dense_cce(
     check_type("problem", problem, LeastSquares, "LeastSquares")
     check_range("num_rows", num_rows, problem.embedding_dim + 1, problem.num_embeddings)
     check_range("num_steps", num_steps, 0, 2**31)
-    kind = noise_of(noise)
+    check_choice("noise", noise, NOISES)
     small = problem.reduced
-    draw = noise_source(small, kind)
-    step = _half_step if kind.is_half else _step
+    draw = noise_source(small, noise)
+    step = _half_step if noise.startswith("half") else _step
     table = small.x.new_zeros(small.num_embeddings, small.embedding_dim)
     excesses = [small.signal]
     for _ in range(num_steps):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cce.records import strict_json
-from cce_lab.verbs.recipe_options import add_options, make_experiment, print_left
+from cce.text import format_table
 
 if TYPE_CHECKING:
     import argparse
 
+    from cce_lab.sweeps import Experiment, Sweep
+
 HELP = "run a recipe: many methods, budgets and seeds"
+RUN_NAMES = ("series", "cap", "num_params", "num_runs")
 EXAMPLE = """examples:
   cce sweep quick --jobs 2
   cce sweep recipes/bookcrossing.toml --out runs/bookcrossing --jobs 2
@@ -30,9 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     add_options(parser)
     parser.add_argument("--seeds", nargs="+", type=int, default=None, help="run these seeds, instead of the recipe's")
-    parser.add_argument(
-        "--tuned", action="store_true", help="take the options that `cce tune` chose, for a recipe without [tune] too"
-    )
     parser.add_argument("--json", action="store_true", help="print the records as JSON, and no progress")
 
 
@@ -42,11 +45,56 @@ def run(options: argparse.Namespace) -> None:
 
     experiment = make_experiment(options, options.seeds)
     if options.dry_run:
-        print_left(experiment.planned_sweep(tuned=options.tuned, progress=not options.json), as_json=options.json)
+        print_left(experiment.planned_sweep(progress=not options.json), as_json=options.json)
         return
-    result = experiment.sweep(tuned=options.tuned, jobs=options.jobs, engine=options.engine, progress=not options.json)
+    result = experiment.sweep(jobs=options.jobs, engine=options.engine, progress=not options.json)
     if options.json:
         print(strict_json([record.to_dict() for record in result.records]))
     else:
         print(f"{sweep_table(result.records)}\nrecords: {result.folder}/records.jsonl")
     result.check()
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `cce tune` has as well."""
+    parser.add_argument("recipe", metavar="RECIPE", help="TOML file, or a name that `cce recipes` shows")
+    parser.add_argument("--out", type=Path, default=None, help="folder of the sweep (default: runs/sweeps/RECIPE)")
+    parser.add_argument(
+        "--like",
+        metavar="RECIPE",
+        default=None,
+        help="take data, model, optimizer, epochs and caps from this recipe; what is said of tables stays",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=None,
+        help="prepared data set, or its name in runs/data, instead of the recipe's",
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; cores are shared out (default: 1)")
+    parser.add_argument("--engine", default="local", help="local, ray, or ray://host:port (default: local)")
+    parser.add_argument("--only", nargs="+", metavar="SERIES", default=None, help="run these series only")
+    parser.add_argument("--dry-run", action="store_true", help="list the runs that are left, and run none")
+
+
+def make_experiment(options: argparse.Namespace, seeds: list[int] | None = None) -> Experiment:
+    """The experiment that these options name."""
+    from cce.workers import check_engine
+    from cce_lab.sweeps import Experiment
+
+    check_engine(options.engine)
+    places = {name: getattr(options, name) for name in ("out", "like", "data", "only", "plugins")}
+    return Experiment(options.recipe, seeds=seeds, **places)
+
+
+def print_left(sweep: Sweep, *, as_json: bool) -> None:
+    """The runs that are left: for each series and cap, the parameters of its tables and the number of runs."""
+    left = sweep.left()
+    found = Counter((run.series, run.config.cap, run.num_params) for run in left)
+    rows = [(*run, count) for run, count in found.items()]
+    if as_json:
+        print(json.dumps([dict(zip(RUN_NAMES, row, strict=True)) for row in rows]))
+        return
+    cells = [(series, "" if cap is None else f"{cap:,}", f"{size:,}", count) for series, cap, size, count in rows]
+    table = format_table(("series", "cap", "params", "runs"), cells)
+    print(f"{table}\n{len(left)} of {len(sweep.chosen)} runs are left.")

@@ -12,8 +12,6 @@ from cce.files import write_atomic
 if TYPE_CHECKING:
     import argparse
 
-    from cce_lab.theory import Figure
-
 NAMES = {
     "least-squares": "dense and sparse CCE for least squares, beside factorisations of the best table",
     "theory-practice": "dense CCE beside the bounds of the theorem and its corollary",
@@ -21,6 +19,7 @@ NAMES = {
     "lemma": "E[x / (p x + (1 - p) y)] for exponential and chi-square variables",
     "factorisation": "k-means as a factorisation of matrices",
     "table-collapse": "entropies of pointers: CE, CCE, product quantisation and circular clustering",
+    "rate-distortion": "k-means at several rates beside planted clusters",
 }
 ALL = "all"
 WORDS = {**NAMES, ALL: "every one of these, and a table of what held"}
@@ -54,7 +53,9 @@ def run(options: argparse.Namespace) -> None:
     from tqdm import tqdm
 
     from cce.checks import check_range
-    from cce_lab.report import HINT, can_draw
+    from cce.text import format_table
+    from cce_lab.report import HINT, can_draw, draw_figure
+    from cce_lab.theory import FIGURES
 
     check_range("seed", options.seed, 0, 2**63)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -63,43 +64,20 @@ def run(options: argparse.Namespace) -> None:
     printed, rows = [], []
     for name in tqdm(NAMES if is_all else [options.name], desc="figures", disable=quiet):
         start = perf_counter()
-        figure, files = _make(name, options)
+        figure = FIGURES[name](seed=options.seed, quick=options.quick, progress=not options.json)
+        files = [options.out / f"{figure.name}.json"]
+        write_atomic(files[0], json.dumps(figure.to_dict(), indent=1, ensure_ascii=False) + "\n")
+        files += draw_figure(figure, options.out) if can_draw() else ()
         printed.append({**figure.to_dict(), "files": [str(file) for file in files]})
-        rows.append(_summary(figure, perf_counter() - start))
+        held = sum(claim.held for claim in figure.claims)
+        rows.append((figure.name, held, len(figure.claims) - held, f"{perf_counter() - start:.0f}"))
         if not options.json:
             tqdm.write(f"{figure}\n\nfiles: {', '.join(map(str, files))}" + "\n" * is_all)
     if options.json:
         print(json.dumps(printed if is_all else printed[0]))
         return
     if is_all:
-        print(_table(rows))
+        total = ("all", sum(row[1] for row in rows), sum(row[2] for row in rows), "")
+        print(format_table(("figure", "claims held", "did not hold", "seconds"), [*rows, total]))
     if not can_draw():
         print(f"no picture: {HINT}")
-
-
-def _make(name: str, options: argparse.Namespace) -> tuple[Figure, list[Path]]:
-    """A figure and its files."""
-    from cce_lab.report import can_draw, draw_figure
-    from cce_lab.theory import FIGURES
-
-    figure = FIGURES[name](seed=options.seed, quick=options.quick, progress=not options.json)
-    return figure, [_write(figure, options.out), *(draw_figure(figure, options.out) if can_draw() else ())]
-
-
-def _summary(figure: Figure, seconds: float) -> tuple[str, int, int, str]:
-    held = sum(claim.held for claim in figure.claims)
-    return figure.name, held, len(figure.claims) - held, f"{seconds:.0f}"
-
-
-def _table(rows: list[tuple[str, int, int, str]]) -> str:
-    from cce.text import format_table
-
-    total = ("all", sum(row[1] for row in rows), sum(row[2] for row in rows), "")
-    return format_table(("figure", "claims held", "did not hold", "seconds"), [*rows, total])
-
-
-def _write(figure: Figure, folder: Path) -> Path:
-    """The data as JSON, whole or not at all."""
-    path = folder / f"{figure.name}.json"
-    write_atomic(path, json.dumps(figure.to_dict(), indent=1, ensure_ascii=False) + "\n")
-    return path

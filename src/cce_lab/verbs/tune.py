@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cce.records import strict_json
 from cce.text import format_table
-from cce_lab.verbs.recipe_options import add_options, make_experiment, print_left
+from cce_lab.verbs.sweep import add_options, make_experiment, print_left
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +19,7 @@ EXAMPLE = """examples:
   cce tune recipes/ml1m.toml --only cce hash --dry-run
 
 The same command resumes: finished trials are skipped, and a killed one is resumed. OUT/tuned.json has the choices and
-all trials, whose runs are in OUT/tune. `cce sweep` takes the choices if the recipe has [tune], or with --tuned."""
+all trials, whose runs are in OUT/tune. `cce sweep` takes the choices."""
 HEADERS = ("series", "cap", "lr", "weight decay", "start", "validation", "epochs", "trials")
 
 

@@ -4,10 +4,10 @@ import gzip
 from dataclasses import replace
 
 import pytest
+from benchmarks.criteo_text import write_criteo_text
 
-from cce.data.prepare.job import Splitting, VocabularyRule
-from cce.data.sources.criteo_kaggle import criteo_kaggle_job
-from cce.data.sources.criteo_text import write_criteo_text
+from cce.data.preparation.job import Splitting, VocabularyRule
+from cce.data.sources.criteo import criteo_kaggle_job
 from helpers.raw_files import criteo_lines, encoded_criteo, rows_of, run
 
 NUM_ROWS = 1400
@@ -28,7 +28,7 @@ def assert_rows(found, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", [{}, {"min_count": 3}, {"max_ids": 20}])
+@pytest.mark.parametrize("rule", [{}, {"min_count": 3}])
 @pytest.mark.parametrize("block_bytes", [1 << 25, 40_000])
 def test_a_preparation_is_what_plain_python_would_do(raw, tmp_path, rule, block_bytes):
     job = replace(criteo_kaggle_job(raw), rule=VocabularyRule(**rule), block_bytes=block_bytes)

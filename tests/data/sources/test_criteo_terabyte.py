@@ -1,13 +1,12 @@
 """Criteo's Terabyte log: days in order, plain or gzipped, sampled and reduced by modulus."""
 
 import gzip
-from collections import Counter
 
 import pytest
+from benchmarks.criteo_text import write_criteo_text
 
-from cce.data.sources.criteo_terabyte import criteo_terabyte_job
-from cce.data.sources.criteo_text import write_criteo_text
-from helpers.raw_files import criteo_lines, rows_of, run
+from cce.data.sources.criteo import criteo_terabyte_job
+from helpers.raw_files import criteo_lines, rows_of, run, vocabulary_of
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +61,11 @@ def test_rows_are_sampled_by_seed(raw, tmp_path):
 @pytest.mark.slow
 def test_words_are_reduced_by_modulus_before_they_are_counted(raw, tmp_path):
     data = run(criteo_terabyte_job(raw, modulus=10), tmp_path / "out")
-    assert max(data.schema.vocabulary_sizes.values()) == 11
+    assert max(data.schema.vocabulary_sizes.values()) == 12  # unseen, missing, and ten values
     lines = [line for day in (0, 2) for line in lines_of(raw, day)]
     reduced = [int(line[14 + 2], 16) % 10 if line[14 + 2] else None for line in lines]
-    counts = Counter(value for value in reduced if value is not None)
-    ranked = sorted(counts, key=lambda value: (-counts[value], value))
-    expected = [0 if value is None else 1 + ranked.index(value) for value in reduced]
-    assert [row[2][2] for row in rows_of(data, "train")] == expected
+    ids = vocabulary_of(reduced)
+    assert [row[2][2] for row in rows_of(data, "train")] == [ids[value] for value in reduced]
 
 
 def test_a_folder_without_days_is_rejected(tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cce.data.sources.feature_map import read_feature_map
+from cce.data.sources.reczoo import read_feature_map
 
 
 def write(folder, **values):

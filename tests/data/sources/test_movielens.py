@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cce.data.prepare.job import Splitting
+from cce.data.preparation.job import Splitting
 from cce.data.sources.movielens import movielens_job
 from helpers.raw_files import rows_of, run
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from cce.data.prepare.columns import Columns
+from cce.data.preparation.job import Columns
 from cce.data.sources.recbole import RECBOLE
 from helpers.raw_files import rows_of, run, vocabulary_of
 

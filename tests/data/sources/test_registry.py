@@ -55,9 +55,9 @@ def test_options_that_all_sources_have_change_the_job(pipes):
     raw = Path("a.txt")
     job = pipes.job(raw, {"split": None, "min_count": None})
     assert job == pipes_job(raw, {})
-    job = pipes.job(raw, {"split": "random", "seed": 4, "max_ids": 9, "vocabulary_from": "all", "max_bad_rows": 2})
+    job = pipes.job(raw, {"split": "random", "seed": 4, "vocabulary_from": "all"})
     assert job.splitting == Splitting("random", seed=4)
-    assert (job.rule.max_ids, job.rule.source, job.max_bad_rows) == (9, "all", 2)
+    assert job.rule.source == "all"
     with pytest.raises(ValueError, match="split must be one of order, random; got 'temporal'"):
         pipes.job(raw, {"split": "temporal"})
     with pytest.raises(ValueError, match="seed must be left out with split 'order', got 4"):

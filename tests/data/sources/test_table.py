@@ -3,9 +3,7 @@
 import gzip
 import itertools
 import json
-from collections import Counter
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cce.data.prepare.columns import Columns, Reading
-from cce.data.prepare.job import Splitting
-from cce.data.sources.reuse import reuse_vocabulary
+import cce
+from cce.data.preparation.job import Columns, Reading, Splitting
+from cce.data.preparing import reuse_job
 from cce.data.sources.table import TABLE, table_job
 from helpers.raw_files import log1p_or_zero, rows_of, run, vocabulary_of, write_csv
 
@@ -69,7 +67,7 @@ def test_bags_and_weights_are_as_by_hand(tmp_path):
     which = columns(multi_hot=("tags",), weight="weight")
     data = run(table_job(write_csv(tmp_path / "a.csv", HEADER, ROWS), which, splitting=ORDER), tmp_path / "out")
     batch = next(iter(data.loader("train", batch_size=80, shuffle=False)))
-    tags = vocabulary_of([tag for row in ROWS[:80] for tag in row[2].split("|")])
+    tags = vocabulary_of([tag for row in ROWS[:80] for tag in row[2].split("|") if tag])
     assert batch.weights.tolist() == [row[6] for row in ROWS[:80]]
     for index, row in enumerate(ROWS[:80]):
         bag = batch.ids[batch.offsets[80 + index] : batch.offsets[80 + index + 1]].tolist()
@@ -77,11 +75,8 @@ def test_bags_and_weights_are_as_by_hand(tmp_path):
     assert data.schema.features[1].multi_hot
 
 
-def test_a_column_or_the_time_says_the_split(tmp_path):
+def test_the_time_says_the_split(tmp_path):
     path = write_csv(tmp_path / "a.csv", HEADER, ROWS)
-    how = Splitting("column", column="fold", validation_values=("b",), test_values=("c",))
-    data = run(table_job(path, columns(), splitting=how), tmp_path / "folds")
-    assert [data.num_rows(split) for split in data.splits] == [34, 33, 33]
     data = run(table_job(path, columns(timestamp="when"), splitting=Splitting("temporal")), tmp_path / "times")
     assert [row[0] for row in rows_of(data, "test")] == [row[0] for row in ROWS if row[4] >= 45]
 
@@ -166,8 +161,7 @@ def test_a_folder_without_tables_is_rejected(tmp_path):
 
 @pytest.mark.slow
 def test_real_ratings_are_prepared(real_data, tmp_path):
-    how = Splitting("column", column="fold", validation_values=("3",), test_values=("4",))
-    job = table_job(real_data("ml1m.parquet"), Columns("label", ("c0", "c1", "c2")), splitting=how)
+    job = table_job(real_data("ml1m.parquet"), Columns("label", ("c0", "c1", "c2")))
     data = run(job, tmp_path / "out")
     assert sum(data.num_rows(split) for split in data.splits) == 1_000_209
     assert data.schema.features[0].num_embeddings == 6041
@@ -216,7 +210,7 @@ def test_files_may_be_given_for_each_split(tmp_path):
         ({"test": [0.1, "a.csv"]}, r"test must be one share or names of files, got \(0.1, 'a.csv'\)"),
         ({"test": ["a.csv"], "validation": [0.1]}, "validation must be left out with split 'files', got 0.1"),
         ({"timestamp": "when"}, "timestamp must be left out with split 'random', got 'when'"),
-        ({"hash_ids": 20, "min_count": 2}, "hash_ids counts nothing: leave out min_count, max_ids and vocabulary_from"),
+        ({"hash_ids": 20, "min_count": 2}, "hash_ids counts nothing: leave out min_count and vocabulary_from"),
         ({"hash_ids": 0}, r"hash_ids must lie in \[1, 49\), got 0"),
     ],
 )
@@ -265,24 +259,8 @@ def test_dense_columns_are_scaled_by_training_rows(tmp_path):
     found = [row[1] for split in data.splits for row in rows_of(data, split)]
     assert [row[0] for row in found] == pytest.approx(expected, abs=1e-5)
     assert [row[1] for row in found] == list(range(100))
-    new = run(reuse_vocabulary(tmp_path / "out", tmp_path / "a.csv"), tmp_path / "new")
+    new = run(reuse_job(tmp_path / "out", tmp_path / "a.csv"), tmp_path / "new")
     assert [row[1][0] for row in rows_of(new, "test")] == pytest.approx(expected, abs=1e-5)
-
-
-def test_numbers_become_features_of_bins(tmp_path):
-    rows = [(r % 2, "u", "" if r == 3 else r * r % 97 / 4) for r in range(100)]
-    write_csv(tmp_path / "a.csv", ("click", "user", "price"), rows)
-    data = run(typed(tmp_path / "a.csv", dense=["price:bins=5"], split="order"), tmp_path / "out")
-    assert data.schema.vocabulary_sizes == {"user": 2, "price": 6}
-    ids = [row[2][1] for split in data.splits for row in rows_of(data, split)]
-    assert ids[3] == 0
-    counts = Counter(ids[:80])
-    assert all(12 <= counts[i] <= 20 for i in range(1, 6))
-    ranges = {i: [row[2] for row, id_ in zip(rows, ids, strict=True) if id_ == i] for i in range(1, 6)}
-    ordered = sorted(ranges.values(), key=min)
-    assert all(max(low) < min(high) for low, high in itertools.pairwise(ordered))
-    new = run(reuse_vocabulary(tmp_path / "out", tmp_path / "a.csv"), tmp_path / "new")
-    assert [row[2][1] for row in rows_of(new, "test")] == ids
 
 
 def test_a_history_shares_the_ids_of_its_items_and_keeps_its_last(tmp_path):
@@ -301,16 +279,15 @@ def test_a_history_shares_the_ids_of_its_items_and_keeps_its_last(tmp_path):
 
 def test_ids_may_be_hashes_that_no_count_decides(tmp_path):
     write_csv(tmp_path / "a.csv", HEADER, ROWS)
-    options = {"multi_hot": ["tags"], "dense": ["age:bins=4"], "hash_ids": 12, "split": "order"}
+    options = {"multi_hot": ["tags"], "hash_ids": 12, "split": "order"}
     data = run(typed(tmp_path / "a.csv", **options), tmp_path / "out")
-    assert data.schema.vocabulary_sizes == {"user": 4096, "age": 5, "tags": 4096}
+    assert data.schema.vocabulary_sizes == {"user": 4096, "tags": 4096}
     batch = next(iter(data.loader("train", batch_size=80, shuffle=False)))
     by_user = {row[1]: id_ for row, id_ in zip(ROWS, batch.ids[:80].tolist(), strict=False)}
     assert len(set(by_user.values())) == len(by_user) == 4
     assert min(by_user.values()) > 0
-    digest = int.from_bytes(blake2b(b"u1", digest_size=8).digest(), "little")
-    assert by_user["u1"] == 1 + digest % 4095
-    new = run(reuse_vocabulary(tmp_path / "out", tmp_path / "a.csv"), tmp_path / "new")
+    assert by_user["u1"] == 1 + int(cce.hash_ids(["u1"]).view(np.uint64)[0]) % 4095
+    new = run(reuse_job(tmp_path / "out", tmp_path / "a.csv"), tmp_path / "new")
     again = next(iter(new.loader("test", batch_size=80, shuffle=False)))
     assert again.ids.tolist() == batch.ids.tolist()
 

@@ -1,8 +1,8 @@
-"""What is typed for the columns of a table: transforms, bins, all other columns, shared ids."""
+"""What is typed for the columns of a table: transforms, all other columns, shared ids."""
 
 import pytest
 
-from cce.data.sources.table_columns import read_columns
+from cce.data.sources.table import read_columns
 
 NAMES = ("y", "a", "b", "age", "price", "when", "x:log")
 
@@ -11,10 +11,10 @@ def read(**options):
     return read_columns(NAMES, {"label": "y", **options})
 
 
-def test_dense_columns_have_transforms_and_bins():
-    columns, reading = read(categorical=("a",), dense=("age", "price:standard", "b:bins=4"))
-    assert (columns.categorical, columns.dense) == (("a", "b"), ("age", "price"))
-    assert (reading.transforms, reading.bins) == ((("price", "standard"),), (("b", 4),))
+def test_dense_columns_have_transforms():
+    columns, reading = read(categorical=("a",), dense=("age", "price:standard"))
+    assert (columns.categorical, columns.dense) == (("a",), ("age", "price"))
+    assert reading.transforms == (("price", "standard"),)
     assert [reading.transform_of(name) for name in columns.dense] == ["log", "standard"]
 
 
@@ -29,7 +29,7 @@ def test_a_colon_may_be_part_of_a_name():
 def test_all_other_columns_are_categorical_but_those_that_are_dropped():
     columns, _ = read(categorical=("*",), dense=("age:identity",), drop=("price", "x:log"), weight="when")
     assert columns.categorical == ("a", "b")
-    assert read(categorical=("*",), split_column="when", multi_hot=("b",))[0].categorical == (
+    assert read(categorical=("*",), timestamp="when", multi_hot=("b",))[0].categorical == (
         "a",
         "age",
         "price",
@@ -40,9 +40,7 @@ def test_all_other_columns_are_categorical_but_those_that_are_dropped():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dense": ("age:cube",)}, r"dense must be NAME or NAME:log\|standard\|identity\|bins=32, got 'age:cube'"),
-        ({"dense": ("age:bins=x",)}, "got 'age:bins=x'"),
-        ({"dense": ("age:bins=1",)}, r"bins of 'age' must lie in \[2, 2\*\*16\), got 1"),
+        ({"dense": ("age:cube",)}, r"dense must be NAME or NAME:log\|standard\|identity, got 'age:cube'"),
         ({"drop": ("b",)}, r"drop goes with categorical '\*', which takes all other columns; got 'b'"),
         ({"categorical": ("*",), "drop": ("c",)}, "drop must name columns of the file, y, a, b, .*; got 'c'"),
         ({"share_ids": ("b",)}, "share_ids must have the form COLUMN=OTHER, got 'b'"),

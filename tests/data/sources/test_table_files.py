@@ -1,4 +1,4 @@
-"""Files of a table: part files in folders, compressed files, kinds that names do not say."""
+"""Files of a table: part files in folders, compressed files, names of columns."""
 
 import bz2
 import gzip
@@ -8,7 +8,7 @@ import zipfile
 import pyarrow as pa
 import pytest
 
-from cce.data.sources.table_files import find_inputs, read_header
+from cce.data.raw_files import find_inputs, read_names
 
 TEXT = b"y,a\n1,u\n0,v\n"
 
@@ -24,12 +24,12 @@ def write_compressed(folder):
 
 def test_every_compression_gives_the_same_text(tmp_path):
     write_compressed(tmp_path)
-    inputs = find_inputs(tmp_path, None)
+    inputs = find_inputs(tmp_path)
     assert len(inputs) == 5
     for input_ in inputs:
         assert list(input_.blocks(6)) == [(0, TEXT[:8]), (8, TEXT[8:])]
         assert not input_.is_plain
-    assert read_header(inputs, None).names == ("y", "a")
+    assert read_names(inputs)[0] == ("y", "a")
 
 
 @pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zst"])
@@ -38,32 +38,21 @@ def test_a_damaged_file_is_named(tmp_path, ending):
     path = tmp_path / f"a.csv.{ending}"
     path.write_bytes(path.read_bytes()[:6] + b"\0" * 30)
     with pytest.raises(ValueError, match=rf"a\.csv\.{ending} (was cut short|must be a whole compressed file)"):
-        read_header(find_inputs(path, None), None)
+        read_names(find_inputs(path))
 
 
 def test_part_files_below_a_folder_come_in_order_without_marks_of_other_programs(tmp_path):
     for name in ("day=2/part-0.csv", "day=1/part-1.csv", "day=1/part-0.csv", "_SUCCESS", ".part-0.csv.crc", "notes.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(TEXT)
-    found = [str(each.path.relative_to(tmp_path)) for each in find_inputs(tmp_path, None)]
+    found = [str(each.path.relative_to(tmp_path)) for each in find_inputs(tmp_path)]
     assert found == ["day=1/part-0.csv", "day=1/part-1.csv", "day=2/part-0.csv"]
-
-
-def test_a_format_names_what_names_do_not_say(tmp_path):
-    (tmp_path / "part-00000").write_bytes(TEXT.replace(b",", b"\t"))
-    with pytest.raises(ValueError, match=r"part-00000 must end in \.csv, .*, or format must be given"):
-        find_inputs(tmp_path / "part-00000", None)
-    header = read_header(find_inputs(tmp_path, "tsv"), "tsv")
-    assert (header.names, header.delimiter) == (("y", "a"), "\t")
-    pa.parquet.write_table(pa.table({"y": [1], "a": ["u"]}), tmp_path / "part-00000")
-    assert find_inputs(tmp_path, "parquet")[0].is_parquet
-    assert read_header(find_inputs(tmp_path, "parquet"), "parquet").names == ("y", "a")
 
 
 def test_keys_of_json_lines_are_columns(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"y": 1, "a": "u"}\nnot json\n{"y": 0, "b": [1]}\n')
-    header = read_header(find_inputs(tmp_path, None), None)
-    assert (header.names, header.is_json) == (("y", "a", "b"), True)
+    names, found = read_names(find_inputs(tmp_path))
+    assert (names, found.is_json) == (("y", "a", "b"), True)
 
 
 @pytest.mark.parametrize("names", [("one", "two"), ()])
@@ -72,11 +61,11 @@ def test_a_zip_must_hold_one_file(tmp_path, names):
         for name in names:
             archive.writestr(name, TEXT)
     with pytest.raises(ValueError, match=rf"must hold one file, got {len(names)}"):
-        find_inputs(tmp_path / "a.csv.zip", None)
+        find_inputs(tmp_path / "a.csv.zip")
 
 
 def test_files_of_two_kinds_are_rejected(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"y\n1\n")
     (tmp_path / "b.tsv").write_bytes(b"y\n1\n")
     with pytest.raises(ValueError, match=r"files must be of one kind, and .*b\.tsv is not of that of .*a\.csv"):
-        read_header(find_inputs(tmp_path, None), None)
+        read_names(find_inputs(tmp_path))

@@ -545,11 +545,13 @@ torch.set_num_threads(1)
 table = cce.create_embedding("cce-paper", 100_000, 16, num_params=128_000, seed=0, sparse={sparse})
 tables = cce.EmbeddingCollection({{"user": 100_000}}, 16, method="cce-paper", cap=128_000, seed=0, sparse={sparse})
 ids, grad, offsets = torch.arange(2048), torch.ones(2048, 16), torch.arange(0, 2049)
-optimizer = cce.optim.RowwiseAdagrad(table.parameters(), lr=0.1)
+rows = cce.create_embedding("cce", 100_000, 16, seed=0)
+optimizer = cce.optim.Adagrad(rows, lr=0.1)
 
 def work():
     table.zero_grad()
     table(ids).backward(grad)
+    rows(ids).backward(grad)
     optimizer.step()
     for inputs in ((ids.unsqueeze(1),), (ids, offsets)):
         tables.zero_grad()

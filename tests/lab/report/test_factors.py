@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from scipy import stats
 
 from cce_lab.report.factors import (
     Factor,
@@ -13,11 +12,9 @@ from cce_lab.report.factors import (
     factor_over_seeds,
     format_range,
     linear_extrapolation,
-    mean_curve,
     quadratic_extrapolation,
     spread,
     spread_of_ratios,
-    student_t,
 )
 
 FULL = 1e6
@@ -29,15 +26,6 @@ def test_half_way_in_the_logarithm():
     assert factor.kind is Kind.MEASURED
     assert factor.low == factor.high == factor.value == pytest.approx(1000)
     assert str(factor) == "1,000×"
-
-
-def test_a_quarter_of_the_way():
-    factor = compression_factor([(100, 0.50), (10_000, 0.40)], 0.475, FULL)
-    assert factor.value == pytest.approx(FULL / 100 / 100**0.25)
-
-
-def test_a_size_that_hits_the_baseline_is_the_answer():
-    assert compression_factor([(100, 0.5), (1000, 0.45), (5000, 0.44)], 0.45, FULL).value == pytest.approx(1000)
 
 
 def test_the_paper_s_example():
@@ -61,10 +49,6 @@ def test_of_a_curve_that_rises_again_the_first_place_counts():
     factor = compression_factor([(100, 0.50), (10_000, 0.40), (100_000, 0.46)], 0.45, FULL)
     assert factor.value == pytest.approx(1000)
     assert factor.notes == ("the curve rises above the baseline again; this is where it first reaches it",)
-
-
-def test_points_come_in_any_order():
-    assert compression_factor([(10_000, 0.40), (100, 0.50)], 0.45, FULL).value == pytest.approx(1000)
 
 
 def test_of_equal_sizes_the_better_counts():
@@ -104,12 +88,6 @@ def test_a_parabola_whose_vertex_lies_above_the_baseline_does_not_meet_it():
     assert quadratic_extrapolation(CONVEX, 0.4) is None
 
 
-def test_of_a_straight_line_both_say_the_same():
-    straight = [(1, 0.9), (10, 0.8), (100, 0.7)]
-    assert linear_extrapolation(straight, 0.6) == pytest.approx(1000)
-    assert quadratic_extrapolation(straight, 0.6) == pytest.approx(1000)
-
-
 def test_a_range_from_the_parabola_to_the_line():
     factor = compression_factor(GENTLE, 0.4, FULL)
     assert factor.kind is Kind.EXTRAPOLATED
@@ -134,12 +112,6 @@ def test_without_a_parabola_there_is_no_lower_bound():
     assert str(factor) == "≤ 1,000× (extrapolated)"
 
 
-def test_two_sizes_give_a_line():
-    factor = compression_factor(CONVEX[1:], 0.4, FULL)
-    assert (factor.low, factor.high) == (None, pytest.approx(1000))
-    assert factor.notes == ("two sizes: a line, and no parabola",)
-
-
 def test_a_curve_that_does_not_fall_never_gets_there():
     for curve in ([(1, 0.5), (10, 0.5)], [(1, 0.5), (10, 0.6)], [(1, 0.9), (10, 0.5), (100, 0.5)]):
         factor = compression_factor(curve, 0.4, FULL)
@@ -150,12 +122,6 @@ def test_one_size_is_too_few():
     factor = compression_factor([(100, 0.5)], 0.4, FULL)
     assert (factor.kind, str(factor)) == (Kind.UNKNOWN, "–")
     assert factor.notes == ("not reached, and one size is too few to extrapolate from",)
-
-
-def test_a_line_that_is_nearly_flat_meets_the_baseline_beyond_all_sizes():
-    factor = compression_factor([(1, 0.5), (10, 0.5 - 1e-9)], 0.1, FULL)
-    assert factor.high == 0.0
-    assert str(factor) == "< 1× (extrapolated)"
 
 
 @pytest.mark.parametrize("curve", [[], [(100, math.nan)], [(0, 0.4)]])
@@ -180,9 +146,6 @@ def test_the_mean_curve_decides_and_seeds_give_a_spread():
     assert factor.seeds.least == pytest.approx(FULL / 10**3.5)
     assert factor.seeds.greatest == pytest.approx(FULL / 10**2.5)
     assert factor.seeds.mean == pytest.approx(1000)
-    spread = math.log(10) / 2  # of the logarithms, on both sides of the mean
-    half = 12.7062 * spread * math.sqrt(2) / math.sqrt(2)
-    assert math.log(factor.seeds.high) == pytest.approx(math.log(1000) + half)
 
 
 def test_seeds_that_do_not_reach_the_baseline_are_counted_and_left_out():
@@ -190,19 +153,6 @@ def test_seeds_that_do_not_reach_the_baseline_are_counted_and_left_out():
     factor = factor_over_seeds(curves, dict.fromkeys(curves, 0.45), FULL)
     assert factor.kind is Kind.MEASURED
     assert (factor.seeds.count, factor.num_seeds) == (1, 2)
-    assert factor.seeds.low is None
-
-
-def test_equal_seeds_have_an_interval_of_no_width():
-    curves = {seed: [(100, 0.50), (10_000, 0.40)] for seed in range(3)}
-    factor = factor_over_seeds(curves, dict.fromkeys(curves, 0.45), FULL)
-    assert factor.seeds.low == pytest.approx(1000)
-    assert factor.seeds.high == pytest.approx(1000)
-
-
-def test_one_seed():
-    factor = factor_over_seeds({7: [(100, 0.50), (10_000, 0.40)]}, {7: 0.45}, FULL)
-    assert (factor.seeds.count, factor.seeds.low) == (1, None)
 
 
 def test_a_seed_is_compared_with_the_full_table_of_that_seed():
@@ -224,25 +174,14 @@ def test_sizes_with_fewer_seeds_are_compared_with_the_full_tables_of_those():
 def test_a_seed_without_a_full_table_is_compared_with_the_mean_and_that_is_noted():
     factor = factor_over_seeds({5: [(100, 0.50), (10_000, 0.40)]}, {0: 0.44, 1: 0.46, 2: math.nan}, FULL)
     assert factor.value == pytest.approx(1000)
-    assert factor.notes == ("seed 5 has no full table, and is compared with the mean of those there are",)
+    assert factor.notes == ("no full table of seed 5: compared with the mean of the others",)
     many = factor_over_seeds({seed: [(1, 0.4)] for seed in (2, 5)}, {0: 0.45}, FULL)
-    assert many.notes == ("seeds 2, 5 have no full table, and are compared with the mean of those there are",)
-
-
-def test_without_a_full_table_there_is_no_factor():
-    factor = factor_over_seeds({0: [(1, 0.4)]}, {0: math.nan}, FULL)
-    assert (factor.kind, factor.num_seeds) == (Kind.UNKNOWN, 1)
+    assert many.notes == ("no full table of seed 2, 5: compared with the mean of the others",)
 
 
 def test_no_seeds():
     factor = factor_over_seeds({}, {0: 0.45}, FULL)
     assert (factor.kind, factor.seeds, factor.num_seeds) == (Kind.UNKNOWN, None, 0)
-
-
-def test_means_leave_out_what_is_no_number():
-    means = mean_curve([[(1, 0.5), (2, math.nan)], [(1, 0.7), (2, math.nan)]])
-    assert means[0] == (1, pytest.approx(0.6))
-    assert math.isnan(means[1][1])
 
 
 def test_ranges_in_words():
@@ -257,19 +196,6 @@ def test_ranges_in_words():
 def test_three_seeds_by_hand():
     found = spread([1.0, 2.0, 3.0])
     assert (found.count, found.mean, found.least, found.greatest) == (3, 2.0, 1.0, 3.0)
-    half = 4.3027 * 1.0 / math.sqrt(3)  # the deviation is 1
-    assert found.low == pytest.approx(2 - half)
-    assert found.high == pytest.approx(2 + half)
-
-
-def test_one_seed_has_no_interval():
-    found = spread([0.45])
-    assert (found.count, found.mean, found.low, found.high) == (1, 0.45, None, None)
-
-
-def test_equal_numbers_have_an_interval_of_no_width():
-    found = spread([0.1] * 3)
-    assert found.least == found.mean == found.greatest == found.low == found.high == 0.1
 
 
 def test_what_is_not_a_number_is_left_out():
@@ -278,25 +204,8 @@ def test_what_is_not_a_number_is_left_out():
     assert spread([]) is None
 
 
-def test_ratios_have_a_geometric_mean_and_an_interval_above_zero():
+def test_ratios_have_a_geometric_mean():
     found = spread_of_ratios([10.0, 1000.0])
     assert found.mean == pytest.approx(100)
     assert (found.least, found.greatest) == (pytest.approx(10), pytest.approx(1000))
-    assert 0 < found.low < 1
-    assert found.low * found.high == pytest.approx(100**2)
     assert spread_of_ratios([0.0, -1.0]) is None
-    assert spread_of_ratios([7.0]).low is None
-
-
-def test_ratios_too_far_apart_have_an_interval_without_an_end():
-    assert spread_of_ratios([1e-300, 1e300]).high == math.inf
-
-
-@pytest.mark.parametrize("freedom", [1, 2, 5, 10, 20, 30])
-def test_the_table_is_student_s(freedom):
-    assert student_t(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), abs=6e-5)
-
-
-@pytest.mark.parametrize("freedom", [31, 50, 100, 1000])
-def test_beyond_the_table_it_is_near(freedom):
-    assert student_t(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=2e-3)

@@ -22,14 +22,14 @@ def test_figures_draw_themselves(report):
 
 
 def test_tables_are_rows(report):
-    assert report.rows() == report.sections[0].summary.as_dicts()
-    assert report.rows("factors") == report.sections[0].factors.as_dicts()
+    assert report.rows() == report.sections[0].tables["summary"].as_dicts()
+    assert report.rows("factors") == report.sections[0].tables["factors"].as_dicts()
 
 
 def test_wrong_names_are_rejected(report):
     with pytest.raises(ValueError, match=r"figure must be one of .*bce-bytes.*; got 'bce-kilos'"):
         report.figure("bce-kilos")
-    with pytest.raises(ValueError, match="table must be one of summary, factors, ledger; got 'plots'"):
+    with pytest.raises(ValueError, match="table must be one of summary, factors, settings, memory; got 'plots'"):
         report.rows("plots")
     with pytest.raises(IndexError, match=rf"section must lie in \[0, {len(report.sections)}\), got 99"):
         report.figure_names(99)

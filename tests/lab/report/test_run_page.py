@@ -34,7 +34,6 @@ def test_the_page_of_a_run_has_every_part_and_escapes_raw_values(odd_run, tmp_pa
     assert re.findall(r'data-plot="([^"]+)"', page) == [
         "bce-curve",
         "auc-curve",
-        "loss",
         "churn",
         "h1",
         "h2",
@@ -47,9 +46,9 @@ def test_the_page_of_a_run_has_every_part_and_escapes_raw_values(odd_run, tmp_pa
     nearest = column(page, "item-neighbours", 2)
     assert len(nearest) == 12
     assert all(re.fullmatch(r"10\d\d · -?[01]\.\d\d", each) for each in nearest)
-    assert column(page, "ledger", 0)[-1] == "all tables"
+    assert column(page, "memory", 0)[-1] == "all tables"
     assert column(page, "clusterings", 0) == ["tables.tables.user", "tables.tables.item"]
-    for index in (5, 7):  # H1, H2, and their maxima
+    for index in (7, 9):  # H1, H2, and their maxima
         pairs = zip(column(page, "clusterings", index), column(page, "clusterings", index + 1), strict=True)
         assert all(0 < float(found) <= float(greatest) for found, greatest in pairs)
     assert f"Test: BCE {run.scores['bce']:.5f}" in page
@@ -76,7 +75,7 @@ def test_an_unfinished_run_has_the_tables_of_its_model(odd_run, tmp_path):
     assert left_out == []
     assert "step 8, not finished</p>" in page
     assert "No test scores. Tables: " in page
-    assert len(column(page, "ledger", 0)) == 4
+    assert len(column(page, "memory", 0)) == 4
 
 
 def test_a_run_without_raw_values_has_no_neighbours_and_a_folder_is_no_page(tmp_path):
@@ -87,7 +86,7 @@ def test_a_run_without_raw_values_has_no_neighbours_and_a_folder_is_no_page(tmp_
     run = load_run(tmp_path / "run")
     _, left_out = page_of(run, tmp_path / "page.html")
     assert [line.partition(":")[0] for line in left_out] == ["Clusterings", *["Nearest values"] * len(left_out[1:])]
-    assert left_out[0] == "Clusterings: no table of this run has pointers to learn."
+    assert left_out[0] == "Clusterings: no table of this run was clustered or refitted."
     assert len(left_out) == 4
     with pytest.raises(IsADirectoryError, match="page must be a file, got the folder"):
         write_run_page(run, tmp_path)

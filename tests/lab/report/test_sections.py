@@ -2,15 +2,9 @@
 
 import json
 
-import pytest
-
-from cce.cli import main
-from cce.records import write_records
 from cce_lab.report.groups import group_records
-from cce_lab.report.page import make_page
-from cce_lab.report.reading import Collected, LiveRun
+from cce_lab.report.reading import Collected
 from cce_lab.report.sections import caution, headline, make_sections, mixed_code
-from cce_lab.report.vega import can_draw
 from helpers.made_records import made_record, made_records
 
 
@@ -20,23 +14,10 @@ def test_a_section_for_each_group_with_the_same_colours():
     books, clicks = make_sections(Collected(records=[*made_records(), other]))
     assert (books.group.key[0], clicks.group.key[0]) == ("books", "clicks")
     assert books.styles == clicks.styles
-    assert [table.name for table in clicks.tables] == [
-        f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "settings", "ledger")
-    ]
+    assert {name: table.name for name, table in clicks.tables.items()} == {
+        name: f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "settings", "memory")
+    }
     assert books.headline.startswith("No run with full tables")
-
-
-def test_what_is_expected_goes_to_its_group():
-    expected = {("clicks", "dlrm", 10): {"compression": {"cce": 77}}}
-    (section,) = make_sections(Collected(records=made_records(("cce",)), expected=expected))
-    assert section.factors.as_dicts()[0]["expected"] == 77
-
-
-def test_runs_under_way_alone_make_a_section():
-    run = LiveRun("x", {"data": "d", "method": "robe"}, [{"kind": "validation", "step": 5, "bce": 0.5}], 1.0)
-    (section,) = make_sections(Collected(live=[run]))
-    assert [plot.name for plot in section.plots] == ["bce-curves"]
-    assert section.headline == "No run is finished yet; 1 under way."
 
 
 def test_plain_data_is_json():
@@ -102,15 +83,6 @@ def test_without_a_full_table():
     assert sentence(made_record("cce", 500, bce=float("nan"))).endswith("None has a score.")
 
 
-def test_only_a_full_table():
-    assert sentence(FULL) == "Only the full table has been run: BCE 0.4500."
-
-
-def test_before_the_first_run_is_finished():
-    (group,) = group_records([], [LiveRun("x", {}, [], 0.0)])
-    assert headline(group) == "No run is finished yet; 1 under way."
-
-
 def test_the_sentence_is_about_the_leading_metric():
     scored = [("full", None, 0.71), ("cce", 500, 0.70), ("cce", 2_000, 0.72), ("hash", 500, 0.6), ("hash", 2_000, 0.65)]
     records = [made_record(method, cap, scores={"auc": auc}) for method, cap, auc in scored]
@@ -138,19 +110,6 @@ def test_a_full_table_that_was_still_improving_is_a_weak_rival():
     assert warning(not_done, lr_schedule="cosine") == ""
     assert warning((0.5,)) == ""
     assert warning((0.5, float("nan"))) == ""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not can_draw(), reason="vl-convert is not installed")
-def test_the_warning_is_on_the_page_in_the_data_and_in_the_terminal(tmp_path, capsys):
-    found = Collected(records=made_records(("cce",)))
-    (section,) = make_sections(found)
-    assert section.caution.startswith("The full table was best at its last validation")
-    assert section.to_dict()["caution"] == section.caution
-    assert f'<p class="caution">{section.caution}</p>' in make_page(found, [section])
-    write_records(found.records, tmp_path / "records.jsonl")
-    assert main(["report", str(tmp_path), "--no-figures"]) == 0
-    assert section.caution in capsys.readouterr().out
 
 
 def test_runs_of_several_versions_of_the_code_are_said_to_be():

@@ -1,4 +1,4 @@
-"""A table as CSV, Markdown, HTML and plain data."""
+"""A table as CSV, Markdown, LaTeX, HTML and plain data."""
 
 import csv
 import io
@@ -24,6 +24,20 @@ def test_csv_has_every_column_and_whole_numbers():
 
 def test_markdown_has_what_is_shown():
     assert TABLE.as_markdown() == "| series | BCE |\n| :-- | --: |\n| cce | 0.4512 |\n| <b>\\|x | – |\n"
+
+
+def test_latex_is_a_tabular_with_the_rules_of_booktabs():
+    assert TABLE.as_latex().splitlines() == [
+        *(r"\begin{tabular}{lr}", r"\toprule", r"series & BCE \\", r"\midrule"),
+        *(r"cce & 0.4512 \\", r"$<$b$>$$|$x & -- \\", r"\bottomrule", r"\end{tabular}"),
+    ]
+
+
+def test_what_latex_takes_for_commands_is_escaped_once():
+    odd = Table("t", "T", [Column(r"50 % of a_b & {c} \ ~ ^ $#")], [[Cell(1, "≥ 8×, −0.1 ± 0.2")], [Cell(1, "[a] *b")]])
+    lines = odd.as_latex().splitlines()
+    assert lines[2] == r"50 \% of a\_b \& \{c\} \textbackslash{} \textasciitilde{} \textasciicircum{} \$\# \\"
+    assert lines[4:6] == [r"$\geq$ 8$\times$, $-$0.1 $\pm$ 0.2 \\", r"{[}a] {*}b \\"]
 
 
 def test_html_is_escaped_and_sorts_by_values():

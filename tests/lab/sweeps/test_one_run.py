@@ -9,7 +9,7 @@ import pytest
 from cce.records import read_records
 from cce.run_folder import RunFolder
 from cce.training import Trainer
-from cce_lab.sweeps.runs import Ended, Task, run_one
+from cce_lab.sweeps.runs import POSTPONED, Task, run_one
 from helpers.sweeps import tiny_runs
 
 pytestmark = pytest.mark.slow
@@ -24,30 +24,30 @@ def tasks(data, tmp_path):
 
 def test_a_run_leaves_its_record_and_nothing_to_resume(tasks):
     task = tasks["cce"]
-    assert run_one(task) == Ended()
+    assert run_one(task) is None
     (record,) = read_records(task.folder.record)
     assert (record.name, record.series, record.method) == ("cce-cap320-seed0", "cce", "cce-paper")
     assert sorted(path.name for path in task.folder.path.iterdir()) == [
         *("config.toml", "metrics.jsonl", "record.jsonl")
     ]
     before = task.folder.record.stat()
-    assert run_one(task) == Ended()
+    assert run_one(task) is None
     assert task.folder.record.stat() == before
 
 
 def test_what_another_process_trains_is_postponed(tasks):
     with tasks["cce"].folder.lock():
-        assert run_one(tasks["cce"]) == Ended(is_postponed=True)
+        assert run_one(tasks["cce"]) == POSTPONED
     assert not tasks["cce"].folder.is_begun
 
 
 def test_a_run_waits_for_the_one_that_it_starts_from(tasks):
     pq = tasks["pq"]
-    assert run_one(pq) == Ended(is_postponed=True)
-    assert run_one(replace(pq, wait=True)) == Ended(failure="full-seed0, which it starts from, is not finished.")
-    assert run_one(tasks["full"]) == Ended()
+    assert run_one(pq) == POSTPONED
+    assert run_one(replace(pq, wait=True)) == "full-seed0, which it starts from, is not finished."
+    assert run_one(tasks["full"]) is None
     assert tasks["full"].folder.checkpoints.is_dir()
-    assert run_one(pq) == Ended()
+    assert run_one(pq) is None
     assert read_records(pq.folder.record)[0].curve == []
 
 
@@ -56,9 +56,9 @@ def test_a_failure_is_told_and_kept_until_the_run_is_finished(tasks):
     options = {"settings": {"max_iter": 0}}
     wrong = replace(task, run=replace(task.run, config=replace(task.run.config, method_options=options)))
     ended = run_one(wrong)
-    assert ended.failure.endswith("ClusterSettings: max_iter must lie in [1, 2**31), got 0.")
+    assert ended.endswith("ClusterSettings: max_iter must lie in [1, 2**31), got 0.")
     assert "Traceback" in task.folder.error.read_text()
-    assert run_one(task) == Ended()
+    assert run_one(task) is None
     assert not task.folder.error.exists()
 
 

@@ -11,10 +11,10 @@ from cce import load_plugins
 from cce.cli import _parse, _Parser
 from cce.collection import EmbeddingCollection
 from cce.data import PreparedData
-from cce.data.sources.reczoo_sets import PUBLIC_SETS
+from cce.data.sources.reczoo import PUBLIC_SETS
 from cce.models import create_model
 from cce.schema import Batch, Feature, Schema
-from cce_lab.sweeps.recipe import file_name, make_recipe, read_recipe
+from cce_lab.sweeps.recipe import make_recipe, read_recipe
 from cce_lab.sweeps.running import Sweep
 from cce_lab.sweeps.runs import list_runs
 from helpers.runs import tiny_data
@@ -61,11 +61,6 @@ def test_a_file_is_read(tmp_path):
     assert list(recipe.all_series()) == ["full", "cce", "PQ, tuned"]
     assert recipe.all_series()["cce"] == {"method": "cce"}
     assert recipe.expected["compression"] == {"cce": 8500, "PQ, tuned": [12.5, 20]}
-
-
-def test_what_is_left_out_has_a_default():
-    recipe = make_recipe("small", {"sweep": {"methods": ["full"]}})
-    assert (recipe.seeds, recipe.caps, recipe.data) == ((0,), (), {"name": "small"})
 
 
 SERIES = {"method": "pq", "caps": [1]}
@@ -128,10 +123,6 @@ def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
         read_recipe(tmp_path / "bad.toml")
 
 
-def test_a_series_has_a_name_for_files():
-    assert file_name("PQ, tuned (2.5×)") == "pq-tuned-2.5"
-
-
 # -- the recipes of the repository -------------------------------------------------------------------------------------
 
 VOCABULARIES = {"ad": 300_001, "user": 20_001, "site": 501, "hour": 25}
@@ -139,7 +130,7 @@ VOCABULARIES = {"ad": 300_001, "user": 20_001, "site": 501, "hour": 25}
 
 def test_the_recipes_that_were_promised_are_there():
     names = {path.relative_to(ROOT / "recipes").as_posix().removesuffix(".toml") for path in RECIPES}
-    studies = ("schedule-number", "schedule-strategies", "didnt-work", "niter", "columns", "helpers", "codebook-dtype")
+    studies = ("schedule-number", "schedule-strategies", "didnt-work", "niter", "columns", "helpers")
     studies += ("samples-per-centroid", "dhe", "settle", "drift", "low-rank")
     assert {f"studies/{name}" for name in studies} <= names
     assert {"kaggle", "kaggle-1-epoch", "terabyte-1-epoch", "quick", "kaggle-small"} <= names
@@ -151,7 +142,8 @@ def test_the_recipes_that_were_promised_are_there():
 def test_every_recipe_gives_runs(path):
     recipe = read_recipe(path)
     assert recipe.about
-    runs = list_runs(recipe, Path("data"), VOCABULARIES)
+    small = {"user": 6_000, "item": 3_700}  # tuned recipes have budgets in bytes for sets of their own size
+    runs = list_runs(recipe, Path("data"), small if path.parent.name == "tuned" else VOCABULARIES)
     assert {run.series for run in runs} == set(recipe.all_series())
     assert len({run.name for run in runs}) == len(runs) >= len(recipe.seeds) * len(recipe.all_series())
     if recipe.expected:
@@ -183,13 +175,6 @@ def test_the_data_of_every_recipe_is_prepared_with_words_that_cce_knows(path):
     raw = [] if kind == "synthetic" else [words.pop(0)]
     options = _parse(_Parser, ["prepare", kind, *raw, "out", *words])
     assert options.verb == "prepare"
-
-
-@pytest.mark.slow
-def test_the_runs_of_every_recipe_can_be_planned():
-    assert len(RECIPES) > 35
-    for path in RECIPES:
-        assert list_runs(read_recipe(path), path, {"c0": 100_000, "c1": 20_000, "c2": 50}), path
 
 
 def test_the_papers_recipes_have_its_setup_and_its_numbers():

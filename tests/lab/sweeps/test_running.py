@@ -54,14 +54,6 @@ def test_every_run_leaves_a_record_and_no_checkpoint(whole, data):
         assert record.nbytes > 0
 
 
-def test_pq_is_the_trained_full_table_quantised_and_not_trained(whole):
-    _, full, pq = whole[1]
-    assert pq.curve == []
-    assert "train" not in pq.seconds_by_part
-    assert 0 < abs(full.scores["bce"] - pq.scores["bce"]) < 0.02
-    assert pq.num_params < full.num_params
-
-
 def test_finished_runs_are_not_run_again(whole, data, monkeypatch):
     out, records = whole
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.rglob("*") if path.is_file()}
@@ -96,10 +88,11 @@ from pathlib import Path
 from cce import run_folder
 from cce_lab.sweeps.running import Sweep
 from cce.training import Trainer
+from cce.training.phases import TrainPhase
 from helpers.sweeps import tiny_runs
 
 place, name, count = sys.argv[3], sys.argv[4], int(sys.argv[5])
-owner = {"Trainer": Trainer, "run_folder": run_folder}[place]
+owner = {"Trainer": Trainer, "TrainPhase": TrainPhase, "run_folder": run_folder}[place]
 function, seen = getattr(owner, name), [0]
 
 def wrapper(*args, **kwargs):
@@ -116,8 +109,8 @@ Sweep(tiny_runs(Path(sys.argv[1])), Path(sys.argv[2])).run()
 @pytest.mark.parametrize(
     ("moment", "finished"),
     [
-        (("Trainer", "train_step", "20"), 0),  # in the second epoch of the first run
-        (("Trainer", "train_step", "40"), 1),  # in the second run
+        (("TrainPhase", "train_step", "20"), 0),  # in the second epoch of the first run
+        (("TrainPhase", "train_step", "40"), 1),  # in the second run
         (("run_folder", "write_records", "1"), 0),  # trained, tested, and the record not yet written
         (("Trainer", "_open", "3"), 2),  # between the full table's run and the one that starts from it
     ],
@@ -133,18 +126,6 @@ def test_a_sweep_that_was_killed_ends_as_if_it_had_not_been(whole, data, tmp_pat
     outcome = sweep.run()
     assert [essence(record) for record in outcome.records] == [essence(record) for record in whole[1]]
     assert checkpoints(tmp_path) == []
-
-
-def test_a_failing_run_does_not_stop_the_others(data, tmp_path):
-    wrong = {"method": "cce-paper", "method_options": {"settings": {"max_iter": 0}}}
-    series = {"cce": {"method": "cce-paper"}, "wrong": wrong}
-    outcome = Sweep(tiny_runs(data, series=series), tmp_path).run()
-    assert [record.series for record in outcome.records] == ["cce", "full"]
-    assert list(outcome.failures) == ["wrong-cap320-seed0"]
-    assert outcome.failures["wrong-cap320-seed0"].startswith(
-        "ValueError: method_options settings must be those of ClusterSettings: max_it"
-    )
-    assert "Traceback" in (tmp_path / "runs" / "wrong-cap320-seed0" / "error.txt").read_text()
 
 
 def test_a_run_whose_source_fails_is_told_as_such(data, tmp_path):
@@ -185,20 +166,6 @@ def test_a_source_is_trained_again_if_its_checkpoints_are_needed_once_more(whole
     assert checkpoints(tmp_path) == []
     records = Sweep(tiny_runs(data), tmp_path, only=["pq"]).run().records
     assert [essence(record) for record in records] == [essence(record) for record in whole[1][1:]]
-
-
-def test_unknown_series_and_jobs_are_rejected(data, tmp_path):
-    with pytest.raises(ValueError, match=r"only must name series of the recipe \(full, cce, pq\), got 'ccee'."):
-        Sweep(tiny_runs(data), tmp_path, only=["cce", "ccee"])
-    with pytest.raises(ValueError, match="jobs must lie in"):
-        Sweep(tiny_runs(data), tmp_path).run(jobs=0)
-
-
-def test_two_seeds_differ(data, tmp_path):
-    sweep = {"methods": ["cce-paper"], "caps": [320], "seeds": [0, 1]}
-    one, two = Sweep(tiny_runs(data, sweep=sweep, series={}), tmp_path).run().records
-    assert (one.seed, two.seed) == (0, 1)
-    assert one.curve != two.curve
 
 
 def test_a_moved_folder_goes_on(data, tmp_path):

@@ -84,10 +84,10 @@ def test_a_series_may_have_bytes_of_its_own_instead_of_caps(tmp_path):
     values = {
         "sweep": {"caps": [320]},
         "series": {
-            "codes": {"method": "quantized", "nbytes": 9000},
+            "codes": {"method": "quantized", "nbytes": 20_000},
             "clustered": {"method": "cce", "start_from": "codes", "epochs": 0},
         },
     }
     codes, clustered = list_runs(make_recipe("test", values), tmp_path, VOCABULARIES)
-    assert (codes.name, codes.config.nbytes, codes.config.cap) == ("codes-seed0", 9000, None)
+    assert (codes.name, codes.config.nbytes, codes.config.cap) == ("codes-seed0", 20_000, None)
     assert (clustered.source, clustered.config.cap, clustered.config.nbytes) == ("codes-seed0", 320, None)

@@ -1,16 +1,15 @@
 """Tuning: a planted best is found, on validation rows only, whatever happens on the way."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from cce.data import PreparedData
 from cce.records import RunRecord, read_records
-from cce.training import Trainer
-from cce_lab.sweeps.choices import Choices
+from cce.training.phases import TrainPhase
 from cce_lab.sweeps.recipe import make_recipe
-from cce_lab.sweeps.tune_grid import TuneGrid
-from cce_lab.sweeps.tuning import Contest, Tuning, best_validation, label
+from cce_lab.sweeps.tuning import Choices, Tuning, TuningStudy, best_validation
 from helpers.sweeps import TRAIN, tiny_values
 
 PLANTED = {"lr": [1e-7, 0.02, 1e-6], "epochs": [1, 2], "series": {"full": {"lr": [0.02, 1e-7]}}}
@@ -61,7 +60,7 @@ def test_test_rows_are_never_scored(whole):
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [20, 100])  # in the first round, and in the second
 def test_interrupted_and_resumed_it_chooses_the_same(whole, data, tmp_path, monkeypatch, step):
-    train_step, seen = Trainer.train_step, [0]
+    train_step, seen = TrainPhase.train_step, [0]
 
     def interrupted(*args):
         seen[0] += 1
@@ -69,7 +68,7 @@ def test_interrupted_and_resumed_it_chooses_the_same(whole, data, tmp_path, monk
             raise KeyboardInterrupt
         return train_step(*args)
 
-    monkeypatch.setattr(Trainer, "train_step", interrupted)
+    monkeypatch.setattr(TrainPhase, "train_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tuning(data, tmp_path).run()
     assert not (tmp_path / "tuned.json").exists()
@@ -90,58 +89,57 @@ def test_a_learning_rate_that_diverges_is_the_worst(data, tmp_path):
 
 def test_if_all_diverge_it_is_one_line():
     with pytest.raises(ValueError, match=r"all trials of 'cce' diverged: \[tune\] must have a lower lr, got 0, 1\."):
-        contest(2, (1,)).take(0, {"lr 0": {0: math.nan}, "lr 1": {0: math.nan}})
+        study(2, (1,)).take(0, {})
 
 
 @pytest.mark.slow
 def test_a_trial_that_fails_otherwise_is_named_and_nothing_is_chosen(data, tmp_path):
-    wrong = {"wrong": {"method": "cce-paper", "method_options": {"settings": {"max_iter": 0}}}}
+    wrong = {"wrong": {"method": "cce-paper", "model_options": {"colour": 3}}}
     sweep = {"caps": [320]}
     with pytest.raises(ValueError, match=r"1 of 1 trials failed, see their error.txt: wrong-cap320-lr0.01-epochs1-see"):
         tuning(data, tmp_path, {"lr": [0.01], "epochs": [1]}, sweep=sweep, series=wrong).run()
     assert not (tmp_path / "tuned.json").exists()
 
 
-def contest(num_candidates, rungs, factor=3):
+def study(num_candidates, rungs, metric="bce", **options):
     candidates = [{"lr": float(index)} for index in range(num_candidates)]
-    return Contest("cce", 320, TuneGrid(factor=factor), "bce", rungs, candidates)
+    return TuningStudy("cce", 320, metric, rungs, candidates, **options)
+
+
+def scored(study, *scores):
+    """Records of the first round: a tuple of scores for each candidate, one for each seed."""
+    found = {}
+    for options, of_seeds in zip(study.candidates, scores, strict=True):
+        for seed, score in zip(study.seeds, of_seeds, strict=True):
+            name, curve = study.name(0, options, seed), [{"step": 1, study.metric: score}]
+            found[name] = RunRecord("cce", seed, 1, 4, {}, 1.0, curve=curve)
+    return found
 
 
 def test_a_third_goes_on_and_at_least_two_until_the_last_round():
-    numbers = [len(contest(18, (1, 2, 4)).candidates_of(rung)) for rung in range(4)]
+    numbers = [len(study(18, (1, 2, 4)).candidates_of(rung)) for rung in range(4)]
     assert numbers == [18, 6, 2, 1]
-    assert [len(contest(3, (1, 2)).candidates_of(rung)) for rung in range(3)] == [3, 2, 1]
-    assert [len(contest(1, (1, 2)).candidates_of(rung)) for rung in range(3)] == [1, 1, 1]
+    assert [len(study(3, (1, 2)).candidates_of(rung)) for rung in range(3)] == [3, 2, 1]
+    assert [len(study(1, (1, 2)).candidates_of(rung)) for rung in range(3)] == [1, 1, 1]
 
 
 def test_the_mean_over_seeds_ranks_and_of_equals_the_first_wins():
-    found = contest(4, (1,))
-    scores = {
-        "lr 0": {0: 0.5, 1: 0.5},
-        "lr 1": {0: 0.1, 1: 0.8},
-        "lr 2": {0: 0.1, 1: 0.8},
-        "lr 3": {0: 0.0, 1: math.nan},
-    }
-    found.take(0, scores)
+    found = study(4, (1,), seeds=(0, 1))
+    found.take(0, scored(found, (0.5, 0.5), (0.1, 0.8), (0.1, 0.8), (0.0, math.nan)))
     assert found.candidates == [{"lr": 1.0}]
-    assert [trial["score"] for trial in found.trials[:2]] == [0.5, pytest.approx(0.45)]
+    assert [trial["score"] for trial in found.trials] == [0.5, pytest.approx(0.45), pytest.approx(0.45), None]
 
 
 def test_more_is_better_where_the_metric_says_so():
-    found = Contest("cce", 320, TuneGrid(), "auc", (1,), [{"lr": 0.1}, {"lr": 0.2}])
-    found.take(0, {"lr 0.1": {0: 0.7}, "lr 0.2": {0: 0.8}})
-    assert found.candidates == [{"lr": 0.2}]
+    found = study(2, (1,), "auc")
+    found.take(0, scored(found, (0.7,), (0.8,)))
+    assert found.candidates == [{"lr": 1.0}]
 
 
 def test_the_best_validation_counts_and_not_the_last():
     curve = [{"step": 1, "bce": 0.6}, {"step": 2, "bce": 0.5}, {"step": 3, "bce": 0.7}, {"step": 4}]
     assert best_validation(RunRecord("cce", 0, 1, 4, {"bce": 0.1}, 1.0, curve=curve), "bce") == 0.5
     assert math.isnan(best_validation(RunRecord("cce", 0, 1, 4, {"bce": 0.1}, 1.0), "bce"))
-
-
-def test_labels_say_what_was_tried():
-    assert label({"lr": 0.01, "weight_decay": 1e-5, "start_scale": "dlrm"}) == "lr 0.01, weight decay 1e-05, start dlrm"
-    assert label({}) == "as in the recipe"
 
 
 def test_the_plan_has_all_rounds_and_the_budgets_that_were_asked_for(data, tmp_path):
@@ -159,7 +157,9 @@ def test_the_plan_has_all_rounds_and_the_budgets_that_were_asked_for(data, tmp_p
 
 
 def test_bad_input_is_rejected_before_anything_runs(data, tmp_path):
-    recipe = make_recipe("tiny", tiny_values())
+    recipe = make_recipe("tiny", tiny_values(tune={"lr": [0.1]}))
+    with pytest.raises(ValueError, match=r"recipe must have \[tune\], which says what to try, got none"):
+        Tuning(replace(recipe, tune=None), PreparedData.open(data), tmp_path)
     with pytest.raises(ValueError, match=r"only must name series of the recipe \(full, cce, pq\), got 'ccee'."):
         Tuning(recipe, PreparedData.open(data), tmp_path, only=["ccee"])
     with pytest.raises(ValueError, match="recipe must have a series that does not start from another, got none to tu"):

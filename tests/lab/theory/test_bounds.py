@@ -13,12 +13,6 @@ def test_rho_is_the_smallest_square_over_the_sum():
     assert rho(problem_of(30, 3, 1, spectrum=(3, 2, 1))) == pytest.approx(1 / 14)
 
 
-def test_rho_is_1_over_d1_where_all_values_are_equal_and_less_elsewhere():
-    assert rho(problem_of(30, 5, 1, spectrum=(2,) * 5)) == pytest.approx(1 / 5)
-    assert 0 < rho(problem_of(30, 5, 1)) < 1 / 5
-    assert rho(problem_of(3, 5, 1)) == 0
-
-
 def test_bounds_are_the_papers():
     problem = problem_of(30, 4, 1, spectrum=(3, 2, 2, 1))
     signal, floor = problem.signal, problem.floor

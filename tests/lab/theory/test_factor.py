@@ -79,15 +79,3 @@ def test_norms_are_kept_on_average():
         float(count_sketch(300, 100, generator=generator(seed)).after(vector).square().sum()) for seed in range(200)
     ]
     assert sum(squares) / len(squares) == pytest.approx(float(vector.square().sum()), rel=0.05)
-
-
-def test_a_seed_gives_a_sketch_and_another_another():
-    first, again, other = (count_sketch(100, 10, generator=generator(seed)) for seed in (0, 0, 1))
-    assert torch.equal(first.rows, again.rows)
-    assert torch.equal(first.weights, again.weights)
-    assert not torch.equal(first.rows, other.rows)
-
-
-def test_segments_must_be_equal():
-    with pytest.raises(ValueError, match="num_rows must be a multiple of num_ones, got num_rows=10 and num_ones=3"):
-        count_sketch(100, 10, num_ones=3)

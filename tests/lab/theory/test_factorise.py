@@ -48,15 +48,3 @@ def test_a_random_codebook_gives_the_nearest_rows_and_follows_the_size_of_the_ta
     assert left_over(table, factor) < 0.25  # near ids share rows
     again = factorise(1000 * table, 16, way="random-codebook", generator=generator())
     assert torch.equal(again.rows, factor.rows)
-
-
-@pytest.mark.parametrize("way", ["k-means", "random-codebook"])
-def test_a_table_of_zeros_is_an_ordinary_one(way):
-    factor = factorise(torch.zeros(20, 3, dtype=torch.float64), 4, way=way, generator=generator())
-    assert factor.rows.shape == (20, 1)
-    assert int(factor.rows.max()) < 4
-
-
-def test_an_unknown_way_is_rejected():
-    with pytest.raises(ValueError, match="way must be one of k-means, random-codebook; got 'means'"):
-        factorise(normal(5, 2), 2, way="means")

@@ -21,11 +21,6 @@ def test_claims_read_as_sentences():
     assert str(MISSED) == "did not hold: it ends at 0 (0.25)"
 
 
-def test_the_verdict_counts_what_did_not_hold():
-    assert (figure(HELD).held, figure(HELD).verdict) == (True, "held")
-    assert (figure(HELD, MISSED).held, figure(HELD, MISSED).verdict) == (False, "did not hold: 1 of 2 claims")
-
-
 def test_it_prints_title_settings_numbers_and_claims():
     assert str(figure(HELD, MISSED)).splitlines() == [
         "Title",
@@ -41,11 +36,6 @@ def test_it_prints_title_settings_numbers_and_claims():
         "held: it falls (1 → 0.25)",
         "did not hold: it ends at 0 (0.25)",
     ]
-
-
-def test_places_may_have_names():
-    bars = Figure("name", "Title", "method", "H", (steps("H1", [1.0, 2.0]),), (), ticks=("CE", "CCE"))
-    assert bars.table().splitlines()[2:] == ["CE       1", "CCE      2"]
 
 
 def test_json_gives_back_the_same():

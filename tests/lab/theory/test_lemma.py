@@ -23,13 +23,6 @@ def test_the_formula_is_the_integral(distribution, p):
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_it_is_above_1_before_a_half_and_below_after(distribution):
-    assert all(exact_ratio(index / 100, distribution) > 1 for index in range(1, 50))
-    assert exact_ratio(0.5, distribution) == pytest.approx(1)
-    assert all(exact_ratio(index / 100, distribution) < 1 for index in range(51, 100))
-
-
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
 def test_simulation_agrees_within_its_error(distribution, p):
     found = simulate_ratio((1 - p, p), distribution, num_samples=100_000, generator=torch.Generator().manual_seed(0))
@@ -58,10 +51,3 @@ def test_samples_are_drawn_in_blocks_of_any_size():
 def test_what_are_no_weights_is_rejected(weights):
     with pytest.raises(ValueError, match="weights must be two or more numbers, none negative, with sum 1, got "):
         simulate_ratio(weights, "exponential", num_samples=10)
-
-
-def test_what_is_unknown_is_rejected():
-    with pytest.raises(ValueError, match="distribution must be one of exponential, chi-square; got 'normal'"):
-        simulate_ratio((0.5, 0.5), "normal", num_samples=10)
-    with pytest.raises(ValueError, match=r"p must lie in \(0, 1\), got 0"):
-        exact_ratio(0, "exponential")

@@ -27,12 +27,6 @@ def test_at_the_best_table_nobody_wants_anything_else():
     torch.testing.assert_close(wanted_rows(problem, problem.optimum), problem.optimum)
 
 
-def test_an_id_of_no_example_keeps_its_row():
-    problem = problem_of(60, 8, 3)
-    problem.x[:, 2] = 0
-    assert torch.equal(wanted_rows(problem, torch.ones(8, 3, dtype=torch.float64))[2], torch.ones(3).double())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_refits_come_down_to_k_means_of_the_best_table_where_a_sketch_does_not(seed):

@@ -48,9 +48,3 @@ def test_fewer_examples_than_rows_of_the_codebook_are_no_trouble():
     problem = LeastSquares(normal(4, 12), normal(4, 2, seed=1))
     run = streamed_cce(Examples.of(problem, 3), 8, num_steps=2, generator=generator())
     assert run.losses[-1] == pytest.approx(0, abs=1e-12)
-
-
-@pytest.mark.parametrize("num_rows", [3, 12])
-def test_k_lies_between_d2_and_d1(num_rows):
-    with pytest.raises(ValueError, match=rf"num_rows must lie in \[4, 12\), got {num_rows}\."):
-        streamed_cce(Examples.of(problem_of(80, 12, 3), 10), num_rows, num_steps=1)

@@ -18,7 +18,7 @@ def test_without_a_name_it_is_the_paper_of_cce_and_all_are_all(capsys):
     main(["cite"])
     assert capsys.readouterr().out.count("@") == 1
     main(["cite", "--all", "--json"])
-    assert len(json.loads(capsys.readouterr().out)) == 17
+    assert len(json.loads(capsys.readouterr().out)) == 16
 
 
 def test_an_unknown_method_gets_one_line(capsys):

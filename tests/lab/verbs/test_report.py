@@ -10,8 +10,7 @@ from cce.cli import main
 from cce.records import write_records
 from cce.text import install_hint
 from cce_lab.report import vega
-from cce_lab.report.writing import default_folder
-from helpers.made_records import made_record, made_records
+from helpers.made_records import made_records
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")
 
@@ -42,7 +41,7 @@ def test_json_is_all_that_stdout_holds(sweep, tmp_path, capsys):
     assert main(["report", str(sweep), "--json", "--no-figures", "--out", str(tmp_path / "out")]) == 0
     out, err = capsys.readouterr()
     told = json.loads(out)
-    assert told["runs"] == {"finished": 15, "unfinished": 0}
+    assert told["runs"] == 15
     assert told["out"] == str(tmp_path / "out")
     assert told["files"][0] == str(tmp_path / "out" / "index.html")
     (group,) = told["groups"]
@@ -51,21 +50,10 @@ def test_json_is_all_that_stdout_holds(sweep, tmp_path, capsys):
     assert err == ""
 
 
-@pytest.mark.slow
-@needs_vega
-def test_several_paths_and_a_file(sweep, tmp_path, capsys):
-    write_records([made_record("robe", 500)], tmp_path / "more.jsonl")
-    assert main(["report", str(tmp_path / "more.jsonl"), str(sweep), "--json", "--no-figures"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["runs"]["finished"] == 16
-    assert told["out"] == str(tmp_path / "report")
-
-
-@pytest.mark.slow
-@needs_vega
-def test_watching_what_is_finished_ends_at_once(sweep, capsys):
-    assert main(["report", str(sweep), "--watch", "0.01", "--no-figures"]) == 0
-    assert "page: " in capsys.readouterr().out
+def test_for_latex_it_writes_tables_and_names_no_page(sweep, capsys):
+    assert main(["report", str(sweep), "--format", "latex", "--no-figures"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"15 runs; 8 files in {sweep}/report"
+    assert len(list((sweep / "report" / "tables").glob("*.tex"))) == 4
 
 
 def test_without_vega_there_are_tables_and_a_hint(sweep, capsys, monkeypatch):
@@ -80,12 +68,10 @@ def test_without_vega_there_are_tables_and_a_hint(sweep, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["empty"], "there are no runs in empty."),
+        (["empty"], "there are no finished runs in empty."),
         (["nowhere"], "nowhere is not there: give files of records, or folders of runs."),
         (["bad.jsonl"], "bad.jsonl:1 is not a record of a run: "),
         (["picture.jsonl"], "picture.jsonl must be text in UTF-8, and it is not: invalid start byte at 0."),
-        (["empty", "--watch", "0"], "watch must be a positive number of seconds, got 0.0."),
-        (["empty", "--watch", "nan"], "watch must be a positive number of seconds, got nan."),
     ],
 )
 def test_what_is_wrong_is_one_clear_line(words, error, tmp_path, monkeypatch, capsys):
@@ -98,12 +84,6 @@ def test_what_is_wrong_is_one_clear_line(words, error, tmp_path, monkeypatch, ca
     assert err.startswith(f"cce report: {error}")
     assert err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.jsonl", "empty", "picture.jsonl"]
-
-
-def test_the_report_is_inside_a_folder_or_beside_a_file(tmp_path):
-    (tmp_path / "a.jsonl").touch()
-    assert default_folder(tmp_path) == tmp_path / "report"
-    assert default_folder(tmp_path / "a.jsonl") == tmp_path / "report"
 
 
 @pytest.mark.slow

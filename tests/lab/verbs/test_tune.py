@@ -84,10 +84,11 @@ def test_a_choice_for_another_recipe_or_other_data_is_refused_in_one_line(words,
 
 
 def test_a_dry_run_counts_all_rounds_and_writes_nothing(words, tmp_path, capsys):
-    assert main(["tune", "plain.toml", *words, "--dry-run"]) == 0
+    (tmp_path / "tuned.toml").write_text(RECIPE + TUNE.replace("[1]", "[1, 2]"))
+    assert main(["tune", "tuned.toml", *words, "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:3] for line in lines[2:4]] == [["full,", "1", "epochs"], ["full,", "2", "epochs"]]
-    assert lines[4] == "24 of 24 runs are left."  # 3 rates, 3 decays, 2 starts; then a third
+    assert lines[4] == "6 of 6 runs are left."  # 2 rates, 2 starts; then half
     assert main(["sweep", "tuned.toml", *words, "--dry-run"]) == 0
     assert "without tuning, which comes first: see `cce tune RECIPE --dry-run`" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plain.toml", "tuned.toml"]
@@ -107,7 +108,7 @@ def test_a_dry_run_counts_all_rounds_and_writes_nothing(words, tmp_path, capsys)
             ["tune", "tuned.toml", "--dry-run", "--engine", "spark"],
             "engine must be local, ray or ray://host:port, got 'spark'.",
         ),
-        (["sweep", "plain.toml", "--tuned"], "--tuned must have choices in out, got none: run `cce tune` first."),
+        (["tune", "plain.toml"], "recipe must have [tune], which says what to try, got none."),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(words, tmp_path, capsys, line, message):

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import cce
-from cce.reclustering.refit.batches import BatchRows
+from cce.reclustering import Refit, next_round
+from cce.reclustering.refit.blocks import unpack
 from cce.reclustering.refit.hooks import LookupHooks, Target
-from cce.reclustering.refit.packing import unpack
-from cce.reclustering.refit.rows import ALL_ROWS, Fold, Selection, count_ids
-from cce.reclustering.refit.shared_pass import SharedPass
+from cce.reclustering.refit.passes import SharedPass
+from cce.reclustering.refit.sources import ALL_ROWS, Fold, Selection, Source
 
 DIM, USERS, ITEMS = 4, 60, 40
 
@@ -103,7 +103,7 @@ def bce(model: nn.Module, rows: list[Tensor]) -> float:
 
 
 def make_pass(model: nn.Module, rows: list[Tensor], names: dict[str, Tensor], *, batch_size: int = 7):
-    source = BatchRows(model, loader(rows, batch_size), forward=None, loss=None)
+    source = Source(model, loader(rows, batch_size), forward=None, loss=None)
     hooks = LookupHooks(model, source.tables)
     targets = [
         Target(name, ids, source.tables[name](ids).detach(), source.tables[name].num_embeddings, DIM)
@@ -143,12 +143,12 @@ def with_table(model: nn.Module, name: str, table: nn.Module) -> nn.Module:
 
 
 @pytest.mark.parametrize("make", [lambda: History("mean"), lambda: History("sum")])
-def test_gradients_and_curvatures_are_those_of_autograd_where_ids_occur_several_times_in_a_row(make):
+def test_gradients_and_hessians_are_those_of_autograd_where_ids_occur_several_times_in_a_row(make):
     """An id's Jacobian in a row is the sum over its occurrences, in bags and sequences and alone."""
     model, rows, ids = make(), history_rows(60), torch.tensor([1, 5, 7])
     *inputs, labels = rows
     shared = make_pass(model, rows, {"item": ids})
-    (found,) = shared.parabolas([shared.targets[0].present])
+    (found,) = shared.quadratics([shared.targets[0].present])
     packed = unpack(found.packed, DIM)
     for place, name in enumerate(ids.tolist()):
 
@@ -186,14 +186,48 @@ def test_moved_vectors_are_those_of_another_table(make):
 
 @pytest.mark.parametrize("fold", [ALL_ROWS, Fold(1, 3)])
 def test_an_id_is_counted_once_in_a_row_of_the_fold(fold):
-    model, rows = History(), history_rows(200)
-    source = BatchRows(model, lambda: iter(loader(rows, 30)), forward=None, loss=None)
-    counts = count_ids(source, LookupHooks(model, source.tables), {"item": ITEMS}, Selection(fold))["item"]
+    model, rows, ids = History(), history_rows(200), torch.arange(ITEMS)
+    source = Source(model, lambda: iter(loader(rows, 30)), forward=None, loss=None)
+    target = Target("item", ids, model.item(ids).detach(), ITEMS, DIM)
+    shared = SharedPass(source, LookupHooks(model, source.tables), [target], Selection(fold))
+    (found,) = shared.quadratics([target.present])
     some = fold.numbers(200)
     for index in range(1, ITEMS):
-        assert counts[index] == ((rows[0] == index).any(1) | (rows[1] == index))[some].sum()
-    assert counts[0] == 0  # padding
+        assert found.num_rows[index] == ((rows[0] == index).any(1) | (rows[1] == index))[some].sum()
+    assert found.num_rows[0] == 0  # padding
     assert len(source) == 200
+
+
+class Offsets(nn.Module):
+    """Bags of one id each by offsets: all inputs are as long as there are rows, and yet none can be cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag = cce.EmbeddingBag(final_table(ITEMS), mode="sum")
+
+    def forward(self, ids: Tensor, offsets: Tensor) -> Tensor:
+        return self.bag(ids, offsets).sum(1)
+
+
+@pytest.mark.parametrize("can_be_cut", [True, False])
+def test_the_model_sees_the_selected_rows_alone_if_a_batch_can_be_cut(can_be_cut):
+    rows, fold = rating_rows(300, 1), Fold(1, 3)
+    model = Ratings() if can_be_cut else Offsets()
+    inputs = rows if can_be_cut else [rows[1], torch.arange(300), rows[3]]
+    batches = [[each[:160] for each in inputs], [each[160:] for each in inputs]]
+    if not can_be_cut:
+        batches = [inputs]
+    source = Source(model, batches, forward=None, loss=None)
+    name = "item" if can_be_cut else "bag.table"
+    table, ids = source.tables[name], torch.arange(ITEMS)
+    seen = []
+    model.register_forward_hook(lambda *call: seen.append(len(call[2])))
+    target = Target(name, ids, table(ids).detach(), ITEMS, DIM)
+    shared = SharedPass(source, LookupHooks(model, source.tables), [target], Selection(fold))
+    (found,) = shared.quadratics([target.present])
+    expected = rows[1][fold.numbers(300)].bincount(minlength=ITEMS)
+    assert found.num_rows.tolist() == expected.tolist()
+    assert seen[-1] == (len(fold.numbers(300)) if can_be_cut else 300)
 
 
 @pytest.mark.slow
@@ -205,7 +239,9 @@ def test_pointers_by_chance_become_as_good_as_the_truth_nearly():
     scores = []
     report = cce.refit(model, loader(rows), validate=lambda: scores.append(bce(model, held_out)) or scores[-1])
     assert [each.score for each in report.rounds] == scores
-    assert len(scores) == 6
+    assert len(scores) == 6  # before, a trial, and four others
+    assert [each.rows for each in report.rounds] == ["", "all", "part", "part", "part", "all"]
+    assert report.stopped == "all rounds are done"
     assert bce(model, held_out) == min(scores) == scores[report.kept]
     assert min(scores) < scores[0] - 0.15
     assert all(torch.equal(model.state_dict()[name], value) for name, value in network.items())
@@ -246,14 +282,14 @@ def test_any_twice_differentiable_loss_of_batches_of_any_form():
             return sum(float(loss(forward(b)[0].reshape(-1), forward(b)[1]).sum()) for b in batches())
 
     before = total()
-    cce.refit(model, batches, forward=forward, loss=loss, num_rounds=3)
+    cce.refit(model, batches, forward=forward, loss=loss, rounds=3)
     assert total() < 0.7 * before
 
 
 @pytest.mark.slow
 def test_the_network_is_trained_on_rows_of_its_own():
     rows, model, seen = rating_rows(3_000, 1), Ratings(), []
-    cce.refit(model, loader(rows), train_network=seen.append, num_rounds=3)
+    cce.refit(model, loader(rows), train_network=seen.append, rounds=3)
     expected = Fold(2, 3).numbers(3_000)
     assert [numbers.tolist() for numbers in seen] == [expected.tolist()] * 2
 
@@ -270,7 +306,7 @@ def is_as_before(model: nn.Module, before: dict[str, Tensor]) -> bool:
 def test_if_no_round_is_better_the_tables_are_those_of_before():
     rows, model = rating_rows(1_000, 1), Ratings()
     before, scores = state(model), iter([0.1, 0.3, 0.2])
-    report = cce.refit(model, loader(rows), validate=lambda: next(scores), num_rounds=2)
+    report = cce.refit(model, loader(rows), validate=lambda: next(scores), rounds=2)
     assert report.kept == 0
     assert is_as_before(model, before)
 
@@ -286,12 +322,12 @@ def test_an_interruption_leaves_the_best_tables_so_far():
             raise KeyboardInterrupt
         return -len(states)
 
-    with pytest.raises(KeyboardInterrupt):
-        cce.refit(model, loader(rows), validate=validate)
+    report = cce.refit(model, loader(rows), validate=validate)
+    assert (report.kept, report.stopped) == (1, "interrupted")
     assert is_as_before(model, states[1])
     assert not is_as_before(model, before)
-    with pytest.raises(KeyboardInterrupt):
-        cce.refit(model, lambda: broken(rows))
+    report = cce.refit(model, lambda: broken(rows))
+    assert (report.kept, report.stopped) == (0, "interrupted")
     assert is_as_before(model, states[1])
     assert not model.user._forward_hooks
 
@@ -312,7 +348,7 @@ def test_a_loader_that_changes_its_order_is_refused_and_nothing_changes():
     def fewer():
         return (rows for _ in range(next(sizes)))
 
-    with pytest.raises(ValueError, match="batches must be as many in every pass, 3, got 2"):
+    with pytest.raises(ValueError, match="in every pass"):
         cce.refit(model, fewer)
     assert is_as_before(model, before)
 
@@ -354,7 +390,7 @@ def test_inputs_that_cannot_be_used_are_told_why():
         cce.refit(model, [{"users": rows[0]}])
     with pytest.raises(ValueError, match="batches must have rows, got none"):
         cce.refit(model, [])
-    with pytest.raises(ValueError, match=r"loss must give one value for each of 100 rows .* got shape \(\)"):
+    with pytest.raises(ValueError, match=r"loss must give one value for each of \d+ rows .* got shape \(\)"):
         cce.refit(model, [rows], loss=nn.functional.mse_loss)
     with pytest.raises(ValueError, match=r"loss must be twice differentiable in .* got a constant slope"):
         cce.refit(model, [rows], loss=lambda outputs, target: outputs * target)
@@ -365,13 +401,44 @@ def test_inputs_that_cannot_be_used_are_told_why():
 def test_outputs_that_look_like_probabilities_are_warned_of():
     rows, model = rating_rows(300, 1), Ratings()
     with pytest.warns(UserWarning, match=r"outputs all lie in \[0, 1\], as after a sigmoid"):
-        cce.refit(model, [rows], forward=lambda batch: (model(*batch[:3]).sigmoid(), batch[3]), num_rounds=1)
+        cce.refit(model, [rows], forward=lambda batch: (model(*batch[:3]).sigmoid(), batch[3]), rounds=1)
 
 
-def test_rows_without_ids_to_fit_change_nothing():
-    model = Ratings()
-    with torch.no_grad():
-        model.dense.weight.fill_(9.0)  # outputs like logits
-    before = state(model)
-    cce.refit(model, [rating_rows(2, 3)], num_rounds=2)
-    assert is_as_before(model, before)
+def test_auto_stops_after_a_trial_that_gains_nothing():
+    rows, model = rating_rows(1_000, 1), Ratings()
+    before, scores = state(model), iter([0.5, 0.49999])
+    report = cce.refit(model, loader(rows), validate=lambda: next(scores))
+    assert [each.rows for each in report.rounds] == ["", "all"]
+    assert report.stopped == "the trial round did not improve the score"
+    assert report.kept == 1  # less is better, however little
+    assert not is_as_before(model, before)
+
+
+@pytest.mark.parametrize(
+    ("trial", "stops"), [(-0.8001, False), (-0.80005, True), (-0.8, True), (-0.79995, True), (float("nan"), True)]
+)
+def test_a_trial_must_gain_by_scores_below_zero_as_well(trial, stops):
+    """As of an AUC, of which more is better."""
+    assert next_round("auto", [-0.8, trial]).stops == stops
+
+
+def test_after_a_trial_the_rounds_begin_where_it_began():
+    """The trial has seen all labels, so that rounds on parts of the rows must not start from it."""
+    rows, model = rating_rows(1_000, 1), Ratings()
+    models = [model, copy.deepcopy(model)]
+    scores = iter([0.5, 0.4, 0.4, 0.4, 0.4, 0.3])
+    cce.refit(models[0], loader(rows), validate=lambda: next(scores))
+    refit = Refit(models[1], Source(models[1], loader(rows), forward=None, loss=None))
+    before = copy.deepcopy(state(models[1]))
+    refit.round(use_all_rows=True, generator=torch.Generator().manual_seed(0))
+    models[1].load_state_dict(before)
+    refit.priors.clear()
+    for turn in range(1, 5):
+        refit.round(use_all_rows=turn == 4, generator=torch.Generator().manual_seed(turn << 32))
+    assert is_as_before(models[0], state(models[1]))
+
+
+@pytest.mark.parametrize("rounds", ["often", 0, -1])
+def test_rounds_are_auto_or_a_number(rounds):
+    with pytest.raises(ValueError, match=r"rounds must"):
+        cce.refit(Ratings(), [rating_rows(100, 1)], rounds=rounds)

@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from cce.reclustering.refit import coding
+from cce.reclustering.refit.blocks import diagonal_blocks
 from cce.reclustering.refit.coding import CodebookSums, assign
-from cce.reclustering.refit.completion import diagonal_blocks
-from cce.reclustering.refit.posterior import Fit
+from cce.reclustering.refit.estimates import Fit
 
 
 def make_fit(num_ids: int, dim: int) -> Fit:
     generator = torch.Generator().manual_seed(num_ids + dim)
     mixing = torch.randn(num_ids, dim, dim, generator=generator)
-    curvatures = mixing @ mixing.transpose(1, 2) + 0.1 * torch.eye(dim)
-    return Fit(torch.arange(num_ids), torch.randn(num_ids, dim, generator=generator), curvatures)
+    hessians = mixing @ mixing.transpose(1, 2) + 0.1 * torch.eye(dim)
+    return Fit(torch.arange(num_ids), torch.randn(num_ids, dim, generator=generator), hessians)
 
 
 def make_codebooks(num_columns: int, num_rows: int, width: int) -> torch.Tensor:
@@ -26,7 +26,7 @@ def costs(fit: Fit, codebooks: torch.Tensor, codes: torch.Tensor) -> torch.Tenso
     """`(q - p)ᵀ A (q - p)` of each id."""
     decoded = torch.cat([book[rows] for book, rows in zip(codebooks, codes.T, strict=True)], dim=1)
     error = decoded - fit.vectors
-    return torch.einsum("ni,nij,nj->n", error, fit.curvatures, error)
+    return torch.einsum("ni,nij,nj->n", error, fit.hessians, error)
 
 
 def test_one_column_gets_the_cheapest_row():
@@ -50,7 +50,7 @@ def test_no_other_row_of_the_last_column_is_cheaper_and_few_are_far_from_the_bes
 
 def test_blocks_are_whole_matrices_with_zeros_between_them():
     dim, block_dim = 8, 4
-    blocks = torch.stack([make_fit(40, block_dim).curvatures, make_fit(41, block_dim).curvatures[:40]], 1)
+    blocks = torch.stack([make_fit(40, block_dim).hessians, make_fit(41, block_dim).hessians[:40]], 1)
     whole = torch.stack([torch.block_diag(*each) for each in blocks])
     vectors = make_fit(40, dim).vectors
     fits = [Fit(torch.arange(40), vectors, each) for each in (whole, blocks.view(40, dim, block_dim))]
@@ -67,7 +67,7 @@ def test_blocks_are_whole_matrices_with_zeros_between_them():
 @pytest.mark.parametrize("block_dim", [8, 4])
 def test_compiled_loops_find_what_plain_torch_finds(monkeypatch, block_dim):
     whole, codebooks = make_fit(300, 8), make_codebooks(4, 11, 2)
-    blocks = torch.stack([diagonal_blocks(each, block_dim) for each in whole.curvatures])
+    blocks = torch.stack([diagonal_blocks(each, block_dim) for each in whole.hessians])
     fit = Fit(whole.ids, whole.vectors, blocks)
     found = []
     for available in (coding.available, False):
@@ -75,7 +75,7 @@ def test_compiled_loops_find_what_plain_torch_finds(monkeypatch, block_dim):
         sums = CodebookSums.zeros(codebooks)
         codes, wanted = assign(fit, codebooks)
         sums.add(fit, codes, wanted)
-        found.append((codes, wanted, sums.curvatures, sums.wanted))
+        found.append((codes, wanted, sums.hessians, sums.targets))
     (codes, *others), (plain_codes, *plain_others) = found
     assert torch.equal(codes, plain_codes)
     for each, plain in zip(others, plain_others, strict=True):
@@ -95,7 +95,7 @@ def test_solved_rows_cost_the_least(num_columns):
     codes, wanted = assign(fit, codebooks)
     sums = CodebookSums.zeros(codebooks)
     for part in (slice(0, 80), slice(80, 200)):
-        some = Fit(fit.ids[part], fit.vectors[part], fit.curvatures[part])
+        some = Fit(fit.ids[part], fit.vectors[part], fit.hessians[part])
         sums.add(some, codes[part], wanted[part])
     solved = sums.solve(codebooks)
     for column in range(num_columns):  # each column is best with the others as they were

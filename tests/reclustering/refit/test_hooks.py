@@ -7,7 +7,7 @@ from torch import nn
 
 from cce import EmbeddingCollection
 from cce.reclustering.refit.hooks import LookupHooks, Target, in_evaluation
-from cce.reclustering.refit.rows import find_collection
+from cce.reclustering.refit.sources import find_collection
 from helpers.ratings import DIM, SCHEMA, Ratings, make_model
 
 
@@ -30,7 +30,7 @@ def test_slopes_are_those_of_small_differences():
         batch = rows.fetch(first)
         start = torch.randn(target.present.shape, generator=torch.Generator().manual_seed(0)).double() / 10
         with hooks.attached():
-            recorded = hooks.record(lambda batch=batch: model(batch), [(target, start)], with_slopes=True)
+            recorded = hooks.record(lambda batch=batch: model(batch), [(target, start)], with_jacobians=True)
             found = recorded.find(target, None)
             for dim in range(DIM):
                 step = torch.zeros_like(start)
@@ -40,7 +40,7 @@ def test_slopes_are_those_of_small_differences():
                     for way in (1, -1)
                 )
                 numeric = ((above - below) / 4e-4)[found.rows].float()
-                torch.testing.assert_close(found.slopes[:, dim], numeric, rtol=2e-2, atol=2e-3)
+                torch.testing.assert_close(found.jacobians[:, dim], numeric, rtol=2e-2, atol=2e-3)
 
 
 def test_the_model_is_itself_again_after_an_error():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cce.data.sources.criteo_kaggle import CRITEO_KAGGLE
-from cce.data.sources.criteo_terabyte import CRITEO_TERABYTE
+from cce.data.sources.criteo import CRITEO_KAGGLE, CRITEO_TERABYTE
 from cce.data.sources.movielens import MOVIELENS
 from cce.data.sources.recbole import RECBOLE
 from cce.data.sources.reczoo import RECZOO

@@ -10,9 +10,8 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path, PurePosixPath
 
-from cce.data.prepare.columns import Columns, Reading
-from cce.data.prepare.inputs import Input
-from cce.data.prepare.job import Job, Splitting
+from cce.data.preparation.job import Columns, Job, Reading, Splitting
+from cce.data.raw_files import Input
 from cce.data.sources.registry import Source
 
 NAMES = ("user", "movie", "rating", "timestamp")

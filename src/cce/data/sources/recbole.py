@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_choice
-from cce.data.prepare.columns import Columns, Reading
-from cce.data.prepare.inputs import Input
-from cce.data.prepare.job import Job, Splitting
+from cce.data.preparation.job import Columns, Job, Reading, Splitting
+from cce.data.raw_files import Input
 from cce.data.sources.registry import Option, Source
 
 if TYPE_CHECKING:

@@ -6,24 +6,22 @@ builds its help from it.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_choice
-from cce.data.prepare.job import WAYS, Job
+from cce.data.preparation.job import WAYS, Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cce.data.prepare.columns import Columns, Reading
+    from cce.data.preparation.job import Columns, Reading
 
 SOURCES: dict[str, Source] = {}
-OF_SPLIT = {  # options of a split by the names they have in the shell
-    **{name: name for name in ("validation", "test", "seed", "validation_values", "test_values")},
-    "split_column": "column",
-}
-OF_RULE = {"min_count": "min_count", "max_ids": "max_ids", "vocabulary_from": "source", "hash_ids": "hash_bits"}
+OF_SPLIT = ("validation", "test", "seed")
+OF_RULE = {"min_count": "min_count", "vocabulary_from": "source", "hash_ids": "hash_bits"}
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,12 @@ class Source:
 
     def job(self, raw: Path | None, options: Mapping[str, Any]) -> Job:
         """The job of a path, with the options of the source and those that all sources have."""
-        given = {name: _plain(value) for name, value in options.items() if value is not None}
+        given = self._checked(options)
         job = self.make(raw, given)
         way = given.get("split")
         if way is not None:
             check_choice("split", way, self.splits)
-        of_split = {name: given[typed] for typed, name in OF_SPLIT.items() if typed in given}
+        of_split = {name: given[name] for name in OF_SPLIT if name in given}
         if job.splitting.way == "files":  # validation and test are files
             of_split = {name: value for name, value in of_split.items() if not isinstance(value, tuple)}
         if job.reading.sample != "all" and "seed" not in WAYS[way or job.splitting.way]:
@@ -72,15 +70,29 @@ class Source:
             job,
             splitting=job.splitting.adjusted(way, of_split),
             rule=replace(job.rule, **{name: given[typed] for typed, name in OF_RULE.items() if typed in given}),
-            max_bad_rows=given.get("max_bad_rows", 0),
         )
 
-
-def _plain(value: Any) -> Any:
-    """Lists as tuples; a single share, typed where files could be, as the number that it is."""
-    if not isinstance(value, list | tuple):
-        return value
-    return value[0] if len(value) == 1 and isinstance(value[0], float) else tuple(value)
+    def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options that are given, lists as tuples; an unknown one is rejected with the closest match."""
+        own = {option.name: option for option in self.options}
+        known = [*own, "split", *OF_SPLIT, *OF_RULE, *(["train"] if self.has_split_files else [])]
+        given = {name: value for name, value in options.items() if value is not None}
+        for name, value in given.items():
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+                hint = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(known)}."
+                raise ValueError(f"{name!r} is no option of {self.name!r}: {hint}")
+            if name in own and own[name].choices:
+                check_choice(name, value, own[name].choices or ())
+            if isinstance(value, list | tuple):
+                is_share = len(value) == 1 and isinstance(value[0], float)  # typed where files could be
+                given[name] = value[0] if is_share else tuple(value)
+            elif name in own and own[name].is_list:
+                given[name] = (value,)
+        missing = [option.name for option in self.options if option.required and option.name not in given]
+        if missing:
+            raise ValueError(f"{missing[0]} must be given for {self.name!r}.")
+        return given
 
 
 def register_source(source: Source) -> Source:

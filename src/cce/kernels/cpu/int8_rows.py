@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from cce.compiled import compile_loops, memory, scratch
+from cce.compiled import compile_loops, is_compiled, memory, scratch
 from cce.kernels.cpu.gradients import PARALLEL_SLOTS
 from cce.kernels.cpu.lookup import name_wrong_id, run_shares
 from cce.kernels.cpu.loops import (
@@ -73,6 +73,15 @@ def look_up_int8(launch: Int8Launch, ids: Tensor, shape: Sequence[int]) -> Tenso
     if not (run(0, 1) if batch * sum(plan.num_slots) < PARALLEL_SLOTS else run_shares(run)):
         name_wrong_id(plan, ids.view(batch, -1).unbind(1))
     return vectors
+
+
+def is_int8_ready(launch: Int8Launch) -> bool:
+    """Whether the loops are compiled; if not, that begins in the background."""
+    rows = np.empty(0, np.int32)
+    return all(
+        is_compiled(_look_up, (features, launch.plan.slots, *(0,) * 6, rows, 0, 0, run))
+        for run, features in launch.groups
+    )
 
 
 @compile_loops

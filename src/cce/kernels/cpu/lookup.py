@@ -79,16 +79,24 @@ def look_up(
     return vectors
 
 
-def is_ready(launch: Launch) -> bool:
-    """Whether the loops of a lookup are compiled; if not, that begins in the background."""
-    plan = launch.plan
-    if launch.dtype not in plan.compiled_for:
-        arrays = (NO_ROWS, NOT_SAVED, NO_NAMES, NOTHING_LISTED, np.empty(0, np.uint64), np.empty(0, np.uint8))
-        for specialisation, features in launch.groups:
-            arguments = (features, plan.slots, *(0,) * 7, *arrays, 0, 0, *launch.numbers, specialisation)
-            if not is_compiled(loops.look_up, arguments):
-                return False
-        plan.compiled_for.add(launch.dtype)
+def is_ready(launch: Launch, bags: Bags | None = None) -> bool:
+    """Whether the loops of a lookup are compiled; if not, that begins in the background.
+
+    Bags in half precision always wait: plain torch rounds the vectors that it adds up.
+    """
+    plan, look = launch.plan, loops.look_up if bags is None else loops.look_up_bags
+    if (look, launch.dtype) in plan.compiled_for or (bags is not None and launch.dtype is not launch.sums):
+        return True
+    space = np.empty(0, np.uint8)
+    numbers: tuple[Any, ...]
+    if bags is None:
+        numbers = (*(0,) * 7, NO_ROWS, NOT_SAVED, NO_NAMES, NOTHING_LISTED, np.empty(0, np.uint64), space, 0, 0)
+    else:
+        numbers = (0, 0, *bags.arrays(), 0, 0, 0, NO_ROWS, NOT_SAVED, space, 0, 0)
+    for specialisation, features in launch.groups:
+        if not is_compiled(look, (features, plan.slots, *numbers, *launch.numbers, specialisation)):
+            return False
+    plan.compiled_for.add((look, launch.dtype))
     return True
 
 
@@ -109,7 +117,7 @@ class _LookUp(torch.autograd.Function):
             vectors, ctx.saved = forward(launch, ids, bags, shape, save=True)
         else:
             vectors, ctx.saved = plain().view(shape), None
-            ctx.launch, ctx.shape = launch, shape
+            ctx.launch, ctx.bags, ctx.shape = launch, bags, shape
         ctx.sparse, ctx.ids = sparse, ids
         if bags is not None:  # backward reads them again, and torch knows whether they have changed
             ctx.save_for_backward(bags.offsets, bags.weights)
@@ -117,7 +125,7 @@ class _LookUp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        saved: SavedForBackward = ctx.saved or forward(ctx.launch, ctx.ids, None, ctx.shape, save=True)[1]
+        saved: SavedForBackward = ctx.saved or forward(ctx.launch, ctx.ids, ctx.bags, ctx.shape, save=True)[1]
         needed = ctx.needs_input_grad[NUM_OTHERS:]
         if saved.bags is not None:
             _ = ctx.saved_tensors  # an error if one has changed

@@ -82,7 +82,7 @@ class LaunchPlan:
         self._addresses = [tensor.data_ptr() for tensor in self.state]
         self._shares: dict[int, list[WorkShare]] = {}
         self._starts: tuple[int, tuple[Array, int]] | None = None
-        self.compiled_for: set[torch.dtype] = set()  # types of codebooks
+        self.compiled_for: set[tuple[Any, torch.dtype]] = set()  # loops, and types of codebooks
 
     def is_current(self, codebooks: Sequence[Tensor]) -> bool:
         """Whether no module was changed, no index state has moved, and codebooks have the same shapes.
@@ -201,7 +201,8 @@ class LaunchPlan:
             self.state.append(check_readable(entry.table, "pointers" if entry.kind is SlotKind.LEARNED else "seeds"))
             line[slot_columns.ADDRESS] = entry.table.data_ptr()
             if entry.kind is SlotKind.LEARNED:
-                _describe_pointer(entry, line)
+                line[slot_columns.BITS] = entry.bits
+                line[slot_columns.STRIDE], line[slot_columns.STEP] = entry.stride, entry.first_bit
             else:
                 line[slot_columns.ADDRESS] += entry.column * entry.table.stride(0) * entry.table.itemsize
         if entry.seeds is not None:
@@ -256,17 +257,6 @@ def _check_memory(codebook: Tensor, shape: tuple[int, int]) -> None:
     held = codebook.untyped_storage().nbytes() - codebook.storage_offset() * codebook.itemsize
     if held < codebook.nbytes:
         raise ValueError(f"codebook must have its {codebook.numel()} values in memory, got a storage of {held} bytes.")
-
-
-def _describe_pointer(entry: Slot, line: list[int]) -> None:
-    """Count in bytes where a pointer fills them, and in bits where it shares a byte with others."""
-    line[slot_columns.BITS] = entry.bits
-    if entry.bits < 8:
-        line[slot_columns.KIND] = slot_columns.LEARNED_PACKED
-        line[slot_columns.STRIDE], line[slot_columns.STEP] = entry.stride, entry.first_bit
-    else:
-        line[slot_columns.STRIDE] = entry.stride // 8
-        line[slot_columns.ADDRESS] += entry.first_bit // 8
 
 
 def _read_four_at_once(entries: list[Slot], lines: list[list[int]]) -> None:

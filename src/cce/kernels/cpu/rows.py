@@ -21,8 +21,7 @@ BLOCK = 256  # ids at a time
 KIND, FIRST_ROW, NUM_ROWS, ADDRESS, STRIDE, BITS, NUM_LEARNED, SEEDS, STEP, BLOCK_SIZE, NUM_SLOT_COLUMNS = range(11)
 
 OWN, HASHED, LEARNED, DIGIT, PLACES, FILLED = (int(kind) for kind in SlotKind)
-LEARNED_PACKED = 6  # a pointer that shares a byte with others
-LEARNED_FOUR = 7  # four pointers side by side, of 4 or 16 bits each: the first one's slot fills all
+LEARNED_FOUR = 6  # four pointers side by side, of 4 or 16 bits each: the first one's slot fills all
 _MIX_1, _MIX_2 = np.uint64(MIX_1 % 2**64), np.uint64(MIX_2 % 2**64)
 _LOW = np.uint64(0xFFFF_FFFF)
 _27, _30, _31, _32 = (np.uint64(shift) for shift in (27, 30, 31, 32))
@@ -84,8 +83,8 @@ def fill_rows(
             _hash(slots[s], low, high, num_ids, rows, to)
         elif kind == LEARNED:
             _follow(slots[s], own, num_ids, rows, to)
-        elif kind >= LEARNED_PACKED:
-            _follow_together(slots, s, own, num_ids, rows, np.uint64(start + first))
+        elif kind == LEARNED_FOUR:
+            _follow_four(slots, s, own, num_ids, rows, np.uint64(start + first))
         elif kind == OWN:
             _copy(slots[s], own, num_ids, rows, to)
         elif kind == DIGIT:
@@ -136,46 +135,45 @@ def _hash(slot: Array, low: Array, high: Array, count: Any, rows: Array, to: Any
 
 @compile_loops
 def _follow(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
-    base, num_learned = slot[FIRST_ROW], np.uint64(slot[NUM_LEARNED])
-    for i in range(count):
-        if own[i] < num_learned:
-            rows[to + i] = np.int32(base + _pointer(slot[ADDRESS] + np.int64(own[i]) * slot[STRIDE], slot[BITS]))
-        else:
-            rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot[SEEDS], slot[NUM_ROWS])))
-
-
-@compile_loops
-def _pointer(address: Any, bits: Any) -> Any:
-    if bits == 8:
-        return np.int64(read_uint8(address))
-    if bits == 16:
-        return np.int64(read_uint16(address))
-    return np.int64(read_int32(address))
-
-
-@compile_loops
-def _follow_together(slots: Array, first: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
-    """Pointers that share bytes, or are read four at once."""
-    if slots[first, KIND] == LEARNED_PACKED:
-        _follow_packed(slots[first], own, count, rows, to + np.uint64(first * BLOCK))
-    elif slots[first, BITS] == 4:
-        _follow_four_short(slots, first, own, count, rows, to)
+    if slot[BITS] == 8:
+        _follow_bytes(slot, own, count, rows, to)
     else:
-        _follow_four_wide(slots, first, own, count, rows, to)
+        _follow_packed(slot, own, count, rows, to)
 
 
 @compile_loops
 def _follow_packed(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
-    """Pointers that share bytes: that of id 0 begins at bit `STEP`, that of the next `STRIDE` bits later."""
+    """Pointers of any width: that of id 0 begins at bit `STEP`, that of the next `STRIDE` bits later."""
     base, num_learned, mask = slot[FIRST_ROW], np.uint64(slot[NUM_LEARNED]), (1 << slot[BITS]) - 1
     address, stride, first_bit = slot[ADDRESS], slot[STRIDE], slot[STEP]
     for i in range(count):
         if own[i] < num_learned:
             bit = np.int64(own[i]) * stride + first_bit
-            byte = np.int64(read_uint8(address + (bit >> 3)))
-            rows[to + i] = np.int32(base + ((byte >> (bit & 7)) & mask))
+            read = np.int64(read_int32(address + (bit >> 3)))
+            rows[to + i] = np.int32(base + ((read >> (bit & 7)) & mask))
         else:
             rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot[SEEDS], slot[NUM_ROWS])))
+
+
+@compile_loops
+def _follow_bytes(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
+    """The same for pointers of a byte each, which need no shift."""
+    base, num_learned = slot[FIRST_ROW], np.uint64(slot[NUM_LEARNED])
+    address, stride = slot[ADDRESS] + (slot[STEP] >> 3), slot[STRIDE] >> 3
+    for i in range(count):
+        if own[i] < num_learned:
+            rows[to + i] = np.int32(base + np.int64(read_uint8(address + np.int64(own[i]) * stride)))
+        else:
+            rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot[SEEDS], slot[NUM_ROWS])))
+
+
+@compile_loops
+def _follow_four(slots: Array, first: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
+    """Pointers of 4 or 16 bits that are read four at once."""
+    if slots[first, BITS] == 4:
+        _follow_four_short(slots, first, own, count, rows, to)
+    else:
+        _follow_four_wide(slots, first, own, count, rows, to)
 
 
 def _follow_four_of(bits: int) -> Any:

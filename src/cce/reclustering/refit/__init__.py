@@ -1,8 +1,19 @@
-"""Refit: pointers from the vectors that ids want, fitted on their own rows."""
+"""Refit: pointers and codebooks fitted to each id's own training rows."""
 
-from cce.reclustering.refit.batches import BatchRows
 from cce.reclustering.refit.refit import Refit
-from cce.reclustering.refit.rows import Fold, Rows, cross_entropy
+from cce.reclustering.refit.rounds import NextRound, NumRounds, check_rounds, next_round
+from cce.reclustering.refit.sources import Fold, Rows, Source, cross_entropy
 from cce.reclustering.refit.step import RefitEvent
 
-__all__ = ["BatchRows", "Fold", "Refit", "RefitEvent", "Rows", "cross_entropy"]
+__all__ = [
+    "Fold",
+    "NextRound",
+    "NumRounds",
+    "Refit",
+    "RefitEvent",
+    "Rows",
+    "Source",
+    "check_rounds",
+    "cross_entropy",
+    "next_round",
+]

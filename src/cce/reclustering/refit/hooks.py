@@ -30,7 +30,7 @@ class Target:
     ids: Tensor  # (n), in order
     present: Tensor  # (n, embedding_dim) float32
     num_embeddings: int
-    block_dim: int  # dimensions whose curvatures with each other are held
+    block_dim: int  # dimensions whose Hessians with each other are held
     slots: np.ndarray = field(init=False)  # (num_embeddings) int32: where an id is in `ids`, or -1
 
     def __post_init__(self) -> None:
@@ -50,7 +50,9 @@ class Found(NamedTuple):
 
     rows: Tensor  # (n) int64, of the batch
     slots: Tensor  # (n) int64, in the target's ids
-    slopes: Tensor  # (n, embedding_dim): the Jacobian of the row's output in the id's vector, if there was a backward
+    jacobians: (
+        Tensor  # (n, embedding_dim): the Jacobian of the row's output in the id's vector, if there was a backward
+    )
 
 
 class LookupHooks:
@@ -85,21 +87,25 @@ class LookupHooks:
                 handle.remove()
 
     def record(
-        self, forward: Callable[[], Tensor], moves: Sequence[tuple[Target, Tensor]] = (), *, with_slopes: bool = False
+        self,
+        forward: Callable[[], Tensor],
+        moves: Sequence[tuple[Target, Tensor]] = (),
+        *,
+        with_jacobians: bool = False,
     ) -> Recorded:
         """Run `forward` with the vectors of some ids moved.
 
         moves: targets, and how far each of their ids is moved `(n, embedding_dim)`.
-        with_slopes: have the Jacobians too, by a backward pass.
+        with_jacobians: have the Jacobians too, by a backward pass.
         """
-        recording = self._recording = _Recording(moves, with_slopes)
+        recording = self._recording = _Recording(moves, with_jacobians)
         try:
-            with torch.set_grad_enabled(with_slopes):
+            with torch.set_grad_enabled(with_jacobians):
                 outputs = forward()
-                slopes = _slopes(outputs, recording.leaves) if with_slopes else None
+                jacobians = _jacobians(outputs, recording.leaves) if with_jacobians else None
         finally:
             self._recording = None
-        return Recorded(outputs.detach(), recording.lookups, slopes)
+        return Recorded(outputs.detach(), recording.lookups, jacobians)
 
     def _begin(self, module: nn.Module, args: Any) -> None:
         del module, args
@@ -119,8 +125,8 @@ class LookupHooks:
 class _Recording:
     """What the hooks see of one batch."""
 
-    def __init__(self, moves: Sequence[tuple[Target, Tensor]], with_slopes: bool) -> None:  # noqa: FBT001
-        self.moves, self.with_slopes, self.depth = moves, with_slopes, 0
+    def __init__(self, moves: Sequence[tuple[Target, Tensor]], with_jacobians: bool) -> None:  # noqa: FBT001
+        self.moves, self.with_jacobians, self.depth = moves, with_jacobians, 0
         self.lookups: list[dict[str, Occurrences]] = []
         self.leaves: list[Tensor] = []
 
@@ -135,7 +141,7 @@ class _Recording:
             steps = _scaled(shift[slots], found, at).to(moved)
             moved.view(-1, moved.shape[-1]).index_add_(0, found.cells[at].to(moved.device), steps)
         self.lookups.append(occurrences)
-        if self.with_slopes:
+        if self.with_jacobians:
             self.leaves.append(moved.requires_grad_())
         return moved
 
@@ -161,7 +167,7 @@ class Recorded:
         found = Found(
             torch.cat([part.rows for part in parts] or [torch.zeros(0, dtype=torch.int64)]),
             torch.cat([part.slots for part in parts] or [torch.zeros(0, dtype=torch.int64)]),
-            torch.cat([part.slopes for part in parts] or [target.present[:0]]),
+            torch.cat([part.jacobians for part in parts] or [target.present[:0]]),
         )
         return _merged(found, len(target.ids))
 
@@ -176,17 +182,14 @@ class Recorded:
             return Found(rows, slots, target.present[:0])
         jacobian = self.jacobians[index]
         cells = occurrences.cells[at].to(jacobian.device)
-        slopes = jacobian.reshape(-1, jacobian.shape[-1])[cells].float().cpu()
-        return Found(rows, slots, _scaled(slopes, occurrences, at))
+        jacobians = jacobian.reshape(-1, jacobian.shape[-1])[cells].float().cpu()
+        return Found(rows, slots, _scaled(jacobians, occurrences, at))
 
-    def pairs(self, name: str, kept: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The rows that are kept and the ids that each reads of a table, each pair once."""
+    def pairs(self, name: str) -> tuple[Tensor, Tensor]:
+        """The rows that read a table, and the ids that they read."""
         parts = [each[name] for each in self.lookups if name in each]
         rows = torch.cat([part.rows for part in parts] or [torch.zeros(0, dtype=torch.int64)])
-        ids = torch.cat([part.ids for part in parts] or [torch.zeros(0, dtype=torch.int64)])
-        if not self.is_single(name):
-            rows, ids = torch.unique(torch.stack([rows, ids]), dim=1)
-        return (rows, ids) if kept is None else (rows[kept[rows]], ids[kept[rows]])
+        return rows, torch.cat([part.ids for part in parts] or [torch.zeros(0, dtype=torch.int64)])
 
 
 def _scaled(vectors: Tensor, occurrences: Occurrences, at: Tensor) -> Tensor:
@@ -197,13 +200,13 @@ def _scaled(vectors: Tensor, occurrences: Occurrences, at: Tensor) -> Tensor:
 def _merged(found: Found, num_ids: int) -> Found:
     """An id that a row reads several times, once: its Jacobian is the sum."""
     keys, inverse = torch.unique(found.rows * num_ids + found.slots, return_inverse=True)
-    slopes = found.slopes
-    if len(slopes):
-        slopes = slopes.new_zeros(len(keys), slopes.shape[1]).index_add_(0, inverse, slopes)
-    return Found(keys // num_ids, keys % num_ids, slopes)
+    jacobians = found.jacobians
+    if len(jacobians):
+        jacobians = jacobians.new_zeros(len(keys), jacobians.shape[1]).index_add_(0, inverse, jacobians)
+    return Found(keys // num_ids, keys % num_ids, jacobians)
 
 
-def _slopes(outputs: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
+def _jacobians(outputs: Tensor, leaves: Sequence[Tensor]) -> list[Tensor]:
     """The Jacobian of each row's output in what lookups gave: rows do not depend on each other."""
     if not outputs.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]

@@ -1,9 +1,8 @@
-"""The per-id estimates of one table, coded: its codebooks, and the pointers of all of its ids that have rows."""
+"""The estimates of one table, coded: its codebooks, and the pointers of all of its ids that have rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -14,14 +13,14 @@ from cce.clustering import kmeans
 from cce.embeddings import CCEEmbedding, Compact
 from cce.indexing import PointerStore, blocks
 from cce.reclustering.refit.coding import CodebookSums
-from cce.reclustering.refit.posterior import hand_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cce.reclustering.refit.posterior import PackedFit, Prior
+    from cce.reclustering.refit.estimates import Estimates
 
 FIRST_ITERATIONS, ITERATIONS = 8, 4  # of k-means: from a sample, and from the rows of the last refit
+POINTS_PER_ROW = 32  # ids that are sampled for each row of a codebook, to say where centroids start
 
 
 @dataclass(frozen=True)
@@ -41,73 +40,51 @@ class StagedRefit:
     apply: Callable[[], None]
 
 
-class RefitStep:
-    """What a table becomes.
+def stage_table(
+    table: CCEEmbedding, fits: Iterator[Estimates], *, is_first: bool, generator: torch.Generator | None
+) -> StagedRefit:
+    """Code the estimates of all ids of a table; it stays as it is until `apply`.
 
-    fits: of the ids that have rows enough, block by block; the first is a sample of them all, or has them all.
-    prior: what all others become.
-    points_per_row: ids that are sampled for each row of a codebook.
+    fits: the estimates, block by block; the first is a sample of all ids, or has them all.
     is_first: whether centroids start anywhere, rather than at the rows of the table as it is.
     """
+    start = perf_counter()
+    first = next(fits)
+    drawn = torch.randperm(len(first.ids), generator=generator)
+    drawn = drawn[first.num_rows[drawn] > 0][: POINTS_PER_ROW * table.num_rows].sort().values
+    codebooks = _cluster(table, first.vectors[drawn], is_first=is_first, generator=generator)
+    pointers = torch.zeros(table.row_map.num_rows, table.num_columns, dtype=torch.int32)
+    sums, num_ids = CodebookSums.zeros(codebooks), 0
+    fit: Estimates | None = first
+    del first  # Hessians are held one block at a time
+    while fit is not None:
+        num_ids += int((fit.num_rows > 0).sum())
+        for some in fit.split():
+            pointers[table.row_map(some.ids) - 1] = sums.assign(some, codebooks).int()
+        del fit, some
+        fit = next(fits, None)
+    store = PointerStore(table.row_map.num_rows, table.num_columns, table.num_rows)
+    for rows in blocks(table.row_map.num_rows):
+        store.write(int(rows[0]), pointers[rows].long())
+    compact = Compact(sums.solve(codebooks), store, 0.0)
+    event = RefitEvent(num_ids, _churn(table.pointers.store, store), perf_counter() - start)
+    return StagedRefit(event, lambda: table.become(compact))
 
-    def __init__(
-        self,
-        table: CCEEmbedding,
-        fits: Iterator[PackedFit],
-        prior: Prior,
-        *,
-        points_per_row: int,
-        is_first: bool,
-        generator: torch.Generator | None,
-    ) -> None:
-        self.table, self.generator = table, generator
-        self.fits, self.prior, self.points_per_row, self.is_first = fits, prior, points_per_row, is_first
 
-    def stage(self) -> StagedRefit:
-        """Codebooks and pointers; the table stays as it is."""
-        start, first = perf_counter(), next(self.fits)
-        drawn = torch.randperm(len(first.ids), generator=self.generator)
-        drawn = drawn[: self.points_per_row * self.table.num_rows].sort().values
-        fits, codebooks = chain(hand_over([first]), self.fits), self._cluster(first.vectors[drawn])
-        del first  # curvatures are held one block at a time
-        num_ids, store, codebooks = self._assign(fits, codebooks)
-        event = RefitEvent(num_ids, _churn(self.table.pointers.store, store), perf_counter() - start)
-        return StagedRefit(event, lambda: self.table.become(Compact(codebooks, store, 0.0)))
-
-    def _cluster(self, vectors: Tensor) -> Tensor:
-        """Centroids of each column, from those of the last refit if there was one."""
-        table = self.table
-        pieces = vectors.chunk(table.num_columns, dim=1)
-        starts: list[str | Tensor] = ["random"] * len(pieces)
-        if not self.is_first:
-            starts = list(table.codebook.detach().float().cpu().view(table.num_columns, table.num_rows, -1))
-        found = [
-            kmeans(
-                piece.contiguous(),
-                table.num_rows,
-                init=start,
-                max_iter=FIRST_ITERATIONS if isinstance(start, str) else ITERATIONS,
-                generator=self.generator,
-            )
-            for piece, start in zip(pieces, starts, strict=True)
-        ]
-        return torch.stack([each.centroids for each in found])
-
-    def _assign(self, fits: Iterator[PackedFit], codebooks: Tensor) -> tuple[int, PointerStore, Tensor]:
-        """The cheapest rows of all ids, and then the best rows for those who point to them."""
-        num_rows, num_columns = self.table.row_map.num_rows, self.table.num_columns
-        sums, codes = CodebookSums.zeros(codebooks), torch.full((num_rows, num_columns), -1, dtype=torch.int32)
-        for fit in fits:
-            for some in fit.split():
-                codes[self.table.row_map(some.ids) - 1] = sums.assign(some, codebooks).int()
-            del fit, some  # before the next block is fitted
-        rare = codes[:, 0] < 0
-        if rare.any():
-            codes[rare] = sums.assign(self.prior.as_fit(int(rare.sum())), codebooks).int()  # all of them together
-        store = PointerStore(num_rows, num_columns, self.table.num_rows)
-        for rows in blocks(num_rows):
-            store.write(int(rows[0]), codes[rows].long())
-        return num_rows - int(rare.sum()), store, sums.solve(codebooks)
+def _cluster(table: CCEEmbedding, vectors: Tensor, *, is_first: bool, generator: torch.Generator | None) -> Tensor:
+    """Centroids of each column, from those of the last refit if there was one."""
+    old = table.codebook.detach().float().cpu().view(table.num_columns, table.num_rows, -1)
+    found = [
+        kmeans(
+            piece.contiguous(),
+            table.num_rows,
+            init="random" if is_first else old[column],
+            max_iter=FIRST_ITERATIONS if is_first else ITERATIONS,
+            generator=generator,
+        )
+        for column, piece in enumerate(vectors.chunk(table.num_columns, dim=1))
+    ]
+    return torch.stack([each.centroids for each in found])
 
 
 def _churn(old: PointerStore, new: PointerStore) -> float:

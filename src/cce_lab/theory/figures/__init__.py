@@ -4,6 +4,7 @@ from cce_lab.theory.figures.factorisation import factorisation_figure
 from cce_lab.theory.figures.least_squares import least_squares_figure
 from cce_lab.theory.figures.lemma import lemma_figure
 from cce_lab.theory.figures.noise import noise_figure
+from cce_lab.theory.figures.rate_distortion import rate_distortion_figure
 from cce_lab.theory.figures.table_collapse import table_collapse_figure
 from cce_lab.theory.figures.theory_practice import theory_practice_figure
 
@@ -14,6 +15,7 @@ FIGURES = {
     "lemma": lemma_figure,
     "factorisation": factorisation_figure,
     "table-collapse": table_collapse_figure,
+    "rate-distortion": rate_distortion_figure,
 }
 
 __all__ = ["FIGURES"]

@@ -41,13 +41,26 @@ def factorisation_figure(*, seed: int = 0, quick: bool = False, progress: bool =
         "random": lambda k: ones_at(torch.randint(k, (num_embeddings, 1), generator=generator), k),
     }
     lines = {name: tuple(left_over(table, way(k)) for k in widths) for name, way in ways.items()}
+    learned, random = lines["k-means"], lines["random"]
     return Figure(
         name="factorisation",
         title="k-means as matrix factorisation: ‖T − A M‖² / ‖T‖²",
         x_label="columns of A",
         y_label="left over",
         series=tuple(Series(name, widths, line, is_reference=name == "random") for name, line in lines.items()),
-        claims=(_example(generator), _falls(lines), _space(lines)),
+        claims=(
+            _example(generator),
+            Claim(
+                "the wider A is, the less is left over",
+                all(after < before for before, after in pairwise(learned)),
+                f"{learned[0]:.3f} → {learned[-1]:.3f}",
+            ),
+            Claim(
+                "A approximates the column space, which random assignments do not",
+                all(ours < theirs for ours, theirs in zip(learned, random, strict=True)),
+                f"{learned[-1]:.3f} left over, {random[-1]:.3f} with random assignments",
+            ),
+        ),
         settings={"num_embeddings": num_embeddings, "embedding_dim": dim, "seed": seed},
     )
 
@@ -68,28 +81,13 @@ def _example(generator: torch.Generator) -> Claim:
     tries = [factorise(table, len(CODEBOOK), generator=generator) for _ in range(STARTS)]
     best = min(tries, key=lambda factor: left_over(table, factor))
     paper = ones_at(torch.tensor(CLUSTERS).unsqueeze(1), len(CODEBOOK))
+    same = [
+        groups[:, None] == groups[None, :] for groups in (best.rows[:, 0], paper.rows[:, 0])
+    ]  # whatever their names
     off = float((best_codebook(table, paper) - torch.tensor(CODEBOOK, dtype=torch.float64)).abs().max())
     errors = left_over(table, best), left_over(table, paper)
     return Claim(
         "the paper's 7 × 2 table has the paper's factors",
-        off < 1e-3 and _same_groups(best.rows[:, 0], paper.rows[:, 0]),
+        off < 1e-3 and torch.equal(*same),
         f"codebook within {off:.4f} of the paper's, left over {errors[0]:.4f} and {errors[1]:.4f}",
     )
-
-
-def _same_groups(first: Tensor, second: Tensor) -> bool:
-    """Whether two clusterings are the same but for the names of clusters."""
-    return torch.equal(first[:, None] == first[None, :], second[:, None] == second[None, :])
-
-
-def _falls(lines: dict[str, tuple[float, ...]]) -> Claim:
-    line = lines["k-means"]
-    held = all(after < before for before, after in pairwise(line))
-    return Claim("the wider A is, the less is left over", held, f"{line[0]:.3f} → {line[-1]:.3f}")
-
-
-def _space(lines: dict[str, tuple[float, ...]]) -> Claim:
-    learned, random = lines["k-means"], lines["random"]
-    held = all(ours < theirs for ours, theirs in zip(learned, random, strict=True))
-    evidence = f"{learned[-1]:.3f} left over, {random[-1]:.3f} with random assignments"
-    return Claim("A approximates the column space, which random assignments do not", held, evidence)

@@ -22,64 +22,63 @@ def lemma_figure(*, seed: int = 0, quick: bool = False, progress: bool = False) 
         for name in DISTRIBUTIONS
     }
     exact = {name: tuple(exact_ratio(p, name) for p in GRID) for name in DISTRIBUTIONS}
-    general = _general(num_samples // 10, generator)
+    general = []  # n variables with random weights, of which the last is at most 1/n
+    for n in NUM_VARIABLES:
+        weights = torch.rand(n, generator=generator, dtype=torch.float64).sort(descending=True).values
+        p = (weights / weights.sum()).tolist()  # the smallest is last
+        general += [
+            simulate_ratio(p, name, num_samples=num_samples // 10, generator=generator) for name in DISTRIBUTIONS
+        ]
+    series = []
+    for name, estimates in found.items():
+        means, errors = (tuple(getattr(each, part) for each in estimates) for part in ("mean", "error"))
+        low, high = (tuple(m + sign * ERRORS * e for m, e in zip(means, errors, strict=True)) for sign in (-1, 1))
+        series.append(Series(name, GRID, means, low, high))
     return Figure(
         name="lemma",
         title="The lemma: E[x / (p x + (1 − p) y)] for IID x and y",
         x_label="p",
         y_label="expectation",
         series=(
-            *(_series(name, estimates) for name, estimates in found.items()),
+            *series,
             *(Series(f"{name}, exact", GRID, line, is_reference=True) for name, line in exact.items()),
         ),
-        claims=(_lemma_claim(found), _general_claim(general), _formula_claim(found, exact), _tight_claim(exact)),
+        claims=_claims(found, general, exact),
         settings={"num_samples": num_samples, "seed": seed},
     )
 
 
-def _series(name: str, estimates: list[Estimate]) -> Series:
-    low = tuple(found.mean - ERRORS * found.error for found in estimates)
-    high = tuple(found.mean + ERRORS * found.error for found in estimates)
-    return Series(name, GRID, tuple(found.mean for found in estimates), low, high)
-
-
-def _general(num_samples: int, generator: torch.Generator) -> list[Estimate]:
-    """n variables with random weights, of which the last is at most 1/n."""
-    found = []
-    for n in NUM_VARIABLES:
-        weights = torch.rand(n, generator=generator, dtype=torch.float64).sort(descending=True).values
-        p = (weights / weights.sum()).tolist()  # the smallest is last
-        found += [simulate_ratio(p, name, num_samples=num_samples, generator=generator) for name in DISTRIBUTIONS]
-    return found
-
-
-def _lemma_claim(found: dict[str, list[Estimate]]) -> Claim:
-    halves = [estimates[: len(GRID) // 2 + 1] for estimates in found.values()]  # p ≤ 1/2
-    least = min((estimate for half in halves for estimate in half), key=lambda estimate: estimate.mean)
-    held = all(_at_least_one(estimate) for half in halves for estimate in half)
-    return Claim("the expectation is at least 1 for p ≤ 1/2", held, f"least {least.mean:.4f} ± {least.error:.4f}")
-
-
-def _general_claim(found: list[Estimate]) -> Claim:
-    least = min(found, key=lambda estimate: estimate.mean)
-    evidence = f"least {least.mean:.3f} ± {least.error:.3f} over n = {', '.join(map(str, NUM_VARIABLES))}"
-    return Claim("and for n variables, if p_n ≤ 1/n", all(map(_at_least_one, found)), evidence)
-
-
-def _formula_claim(found: dict[str, list[Estimate]], exact: dict[str, tuple[float, ...]]) -> Claim:
+def _claims(
+    found: dict[str, list[Estimate]], general: list[Estimate], exact: dict[str, tuple[float, ...]]
+) -> tuple[Claim, ...]:
+    middle = len(GRID) // 2 + 1  # p ≤ 1/2 before it
+    half = [estimate for estimates in found.values() for estimate in estimates[:middle]]
+    least, least_of_many = (min(each, key=lambda estimate: estimate.mean) for each in (half, general))
     off = max(
         abs(estimate.mean - value) / estimate.error
         for name, line in exact.items()
         for estimate, value in zip(found[name], line, strict=True)
         if estimate.error > 0
     )
-    return Claim("the simulation agrees with the integrals", off < ERRORS, f"at most {off:.1f} standard errors off")
-
-
-def _tight_claim(exact: dict[str, tuple[float, ...]]) -> Claim:
-    beyond = {name: min(line[len(GRID) // 2 + 1 :]) for name, line in exact.items()}
-    evidence = ", ".join(f"{name} {value:.3f}" for name, value in beyond.items())
-    return Claim("the condition is needed: beyond p = 1/2 it falls below 1", max(beyond.values()) < 1, evidence)
+    beyond = {name: min(line[middle:]) for name, line in exact.items()}
+    return (
+        Claim(
+            "the expectation is at least 1 for p ≤ 1/2",
+            all(map(_at_least_one, half)),
+            f"least {least.mean:.4f} ± {least.error:.4f}",
+        ),
+        Claim(
+            "and for n variables, if p_n ≤ 1/n",
+            all(map(_at_least_one, general)),
+            f"least {least_of_many.mean:.3f} ± {least_of_many.error:.3f} over n = {', '.join(map(str, NUM_VARIABLES))}",
+        ),
+        Claim("the simulation agrees with the integrals", off < ERRORS, f"at most {off:.1f} standard errors off"),
+        Claim(
+            "the condition is needed: beyond p = 1/2 it falls below 1",
+            max(beyond.values()) < 1,
+            ", ".join(f"{name} {value:.3f}" for name, value in beyond.items()),
+        ),
+    )
 
 
 def _at_least_one(estimate: Estimate) -> bool:

@@ -40,11 +40,15 @@ def noise_figure(*, seed: int = 0, quick: bool = False, progress: bool = False) 
     found: dict[str, list[list[float]]] = {name: [] for name in NOISES}
     for _ in trange(sizes.repetitions, desc="noise", leave=False, disable=None if progress else True):
         problem = low_rank_problem(sizes, generator).reduced
-        for name, runs in found.items():
+        for name, losses in found.items():
             run = dense_cce(problem, sizes.num_rows, num_steps=sizes.num_steps, noise=name, generator=generator)
-            runs.append([excess / problem.signal for excess in run.excesses])
-    excesses = {name: torch.tensor(runs, dtype=torch.float64) for name, runs in found.items()}
+            losses.append([excess / problem.signal for excess in run.excesses])
+    excesses = {name: torch.tensor(losses, dtype=torch.float64) for name, losses in found.items()}
     fall = (1 - 1 / sizes.num_embeddings) ** (sizes.num_rows - sizes.embedding_dim)
+    bands = []  # the mean, in a band from the first to the last tenth of the runs
+    for name, runs in excesses.items():
+        low, high = (tuple(runs.quantile(share, dim=0).tolist()) for share in (0.1, 0.9))
+        bands.append(Series(name, tuple(range(runs.shape[1])), tuple(runs.mean(dim=0).tolist()), low, high))
     ideal = [fall**step for step in range(sizes.num_steps + 1)]
     return Figure(
         name="noise",
@@ -52,7 +56,7 @@ def noise_figure(*, seed: int = 0, quick: bool = False, progress: bool = False) 
         x_label="step",
         y_label="excess loss / ‖XT*‖²",
         series=(
-            *(_series(name, runs) for name, runs in excesses.items()),
+            *bands,
             steps("bound with 1/d1", ideal, is_reference=True),
         ),
         claims=_claims(excesses, ideal),
@@ -70,12 +74,6 @@ def low_rank_problem(sizes: Sizes, generator: torch.Generator) -> LeastSquares:
     low_rank = normal(sizes.num_examples, sizes.rank) @ normal(sizes.rank, sizes.num_embeddings)
     x = low_rank + sizes.level * normal(sizes.num_examples, sizes.num_embeddings)
     return LeastSquares(x, normal(sizes.num_examples, sizes.embedding_dim))
-
-
-def _series(name: str, runs: torch.Tensor) -> Series:
-    """The mean, in a band from the first to the last tenth of the runs."""
-    low, high = (tuple(runs.quantile(share, dim=0).tolist()) for share in (0.1, 0.9))
-    return Series(name, tuple(range(runs.shape[1])), tuple(runs.mean(dim=0).tolist()), low, high)
 
 
 def _claims(runs: dict[str, torch.Tensor], ideal: list[float]) -> tuple[Claim, ...]:

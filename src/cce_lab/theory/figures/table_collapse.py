@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
     from cce.embeddings import Embedding
-    from cce_lab.theory.figure import Series
 
 CE, CCE, PQ, CIRCULAR = "CE", "CCE", "PQ", "circular"
 KINDS = {
@@ -64,19 +63,36 @@ def table_collapse_figure(*, seed: int = 0, quick: bool = False, progress: bool 
     sizes = QUICK if quick else Sizes()
     generator = torch.Generator().manual_seed(seed)
     vectors = grouped_vectors(sizes, generator)
-    tables = _tables(sizes, generator)
+    tables: dict[str, Embedding] = {
+        name: kind(
+            *(sizes.num_embeddings, sizes.embedding_dim),
+            num_rows=sizes.num_rows,
+            num_columns=sizes.num_columns,
+            start_scale="uniform",
+            generator=generator,
+        )
+        for name, kind in KINDS.items()
+    }
     found: dict[str, Entropies] = {}
     for name, table in tables.items():
         quiet = None if progress else True
         rounds = trange(sizes.num_clusterings + 1, desc=f"table-collapse, {name}", leave=False, disable=quiet)
         found[name] = _follow(table, vectors, rounds, sizes, generator)
-    errors = {name: _error(table, vectors) for name, table in tables.items()}
+    with torch.no_grad():  # what each table misses, relative to the size of the vectors
+        errors = {
+            name: float((table.to_dense() - vectors).square().sum() / vectors.square().sum())
+            for name, table in tables.items()
+        }
     return Figure(
         name="table-collapse",
         title="Table collapse: entropies of pointers, in nats",
         x_label="clusterings",
         y_label="entropy",
-        series=tuple(_series(name, order, found[name]) for order in (2, 1) for name in found),
+        series=tuple(
+            steps(f"{name}, H{order}", [values[order - 1] for values in found[name]], is_reference=name in (CE, PQ))
+            for order in (2, 1)
+            for name in found
+        ),
         claims=_claims(found, errors, sizes),
         settings={**vars(sizes), "seed": seed},
     )
@@ -89,16 +105,6 @@ def grouped_vectors(sizes: Sizes, generator: Generator) -> Tensor:
     centers = torch.randn(sizes.num_groups, sizes.embedding_dim, generator=generator)
     own = torch.randn(sizes.num_embeddings, sizes.embedding_dim, generator=generator)
     return centers[groups] + sizes.noise * own
-
-
-def _tables(sizes: Sizes, generator: Generator) -> dict[str, Embedding]:
-    ids = sizes.num_embeddings, sizes.embedding_dim
-    rows, columns = sizes.num_rows, sizes.num_columns
-    tables: dict[str, Embedding] = {
-        name: kind(*ids, num_rows=rows, num_columns=columns, start_scale="uniform", generator=generator)
-        for name, kind in KINDS.items()
-    }
-    return tables
 
 
 def _follow(table: Embedding, vectors: Tensor, rounds: Iterable[int], sizes: Sizes, generator: Generator) -> Entropies:
@@ -125,20 +131,11 @@ def _train(table: Embedding, vectors: Tensor, sizes: Sizes) -> None:
         optimizer.step()
 
 
-@torch.no_grad()
-def _error(table: Embedding, vectors: Tensor) -> float:
-    """What the table misses, relative to the size of the vectors."""
-    return float((table.to_dense() - vectors).square().sum() / vectors.square().sum())
-
-
-def _series(name: str, order: int, found: Entropies) -> Series:
-    return steps(f"{name}, H{order}", [values[order - 1] for values in found], is_reference=name in (CE, PQ))
-
-
 def _claims(found: dict[str, Entropies], errors: dict[str, float], sizes: Sizes) -> tuple[Claim, ...]:
     most = math.log(sizes.num_rows), min(2 * math.log(sizes.num_rows), math.log(sizes.num_embeddings))
     (ce1, ce2), (cce1, cce2), (pq1, pq2), (_, circular2) = (_end(found[name]) for name in (CE, CCE, PQ, CIRCULAR))
     low1, low2 = (1 - CLOSE) * pq1, (1 - CLOSE) * pq2
+    off1, off2, early = cce1 / pq1 - 1, cce2 / pq2 - 1, PAPER_CLUSTERINGS
     since = next((index for index, (_, h2) in enumerate(found[CIRCULAR]) if h2 < low2), None)
     return (
         Claim(
@@ -156,24 +153,17 @@ def _claims(found: dict[str, Entropies], errors: dict[str, float], sizes: Sizes)
             low1 <= cce1 <= ce1 and low2 <= cce2 <= ce2,
             f"H1 {cce1:.2f} in [{pq1:.2f}, {ce1:.2f}], H2 {cce2:.2f} in [{pq2:.2f}, {ce2:.2f}]",
         ),
-        _midpoint_claim(found),
+        Claim(
+            "the golden midpoint: the entropies of CCE are close to product quantisation's, within 5 %",
+            max(abs(off1), abs(off2)) <= CLOSE,
+            f"H1 {off1:+.1%}, H2 {off2:+.1%}; H2 of CCE {found[CCE][early][1]:.2f} after {early} clusterings, "
+            f"{cce2:.2f} after {len(found[CCE]) - 1}",
+        ),
         Claim(
             "CCE misses less of the vectors than CE and circular clustering",
             errors[CCE] < min(errors[CE], errors[CIRCULAR]),
             ", ".join(f"{name} {error:.2f}" for name, error in errors.items()),
         ),
-    )
-
-
-def _midpoint_claim(found: dict[str, Entropies]) -> Claim:
-    (cce1, cce2), (pq1, pq2) = _end(found[CCE]), _end(found[PQ])
-    off1, off2 = cce1 / pq1 - 1, cce2 / pq2 - 1
-    early, last = PAPER_CLUSTERINGS, len(found[CCE]) - 1
-    return Claim(
-        "the golden midpoint: the entropies of CCE are close to product quantisation's, within 5 %",
-        max(abs(off1), abs(off2)) <= CLOSE,
-        f"H1 {off1:+.1%}, H2 {off2:+.1%}; H2 of CCE {found[CCE][early][1]:.2f} after {early} clusterings, "
-        f"{cce2:.2f} after {last}",
     )
 
 

@@ -20,8 +20,6 @@ from cce_lab.theory.figures.least_squares import normal_problem
 from cce_lab.theory.least_squares import LeastSquares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Generator, Tensor
 
 NORMAL, EQUAL = "dense CCE", "dense CCE, equal singular values"
@@ -52,11 +50,10 @@ def theory_practice_figure(*, seed: int = 0, quick: bool = False, progress: bool
     problem = normal_problem(sizes.num_examples, sizes.num_embeddings, sizes.embedding_dim, generator=generator)
     problem = problem.reduced
     runs = _runs({NORMAL: problem, EQUAL: equal_values(problem)}, sizes, generator, progress=progress)
-    bounds = {
-        THEOREM: _relative(theorem_bound, problem, sizes),
-        IDEAL: _relative(ideal_bound, problem, sizes),
-        COROLLARY: _relative(corollary_bound, problem, sizes),
-    }
+    bounds = {}  # on the excess, relative to ‖XT*‖²
+    for name, bound in ((THEOREM, theorem_bound), (IDEAL, ideal_bound), (COROLLARY, corollary_bound)):
+        losses = bound(problem, sizes.num_rows, sizes.num_steps)
+        bounds[name] = [(loss - problem.floor) / problem.signal for loss in losses]
     return Figure(
         name="theory-practice",
         title="Dense CCE against the theorem: mean excess loss relative to ‖XT*‖²",
@@ -95,11 +92,6 @@ def _runs(
     return {name: torch.tensor(runs, dtype=torch.float64) / problems[name].signal for name, runs in found.items()}
 
 
-def _relative(bound: Callable[..., tuple[float, ...]], problem: LeastSquares, sizes: Sizes) -> list[float]:
-    """A bound on the loss as one on the excess relative to `‖XT*‖²`."""
-    return [(loss - problem.floor) / problem.signal for loss in bound(problem, sizes.num_rows, sizes.num_steps)]
-
-
 def _series(name: str, runs: Tensor) -> Series:
     """The mean, in a band from the least to the largest."""
     low, mean, high = (tuple(line.tolist()) for line in (runs.amin(dim=0), runs.mean(dim=0), runs.amax(dim=0)))
@@ -110,7 +102,13 @@ def _bound_claims(runs: dict[str, Tensor], bounds: dict[str, list[float]], probl
     under_theorem, theorem = lies_under(runs[NORMAL], bounds[THEOREM])
     under_corollary, corollary = lies_under(runs[EQUAL], bounds[COROLLARY])
     under_ideal, ideal = lies_under(runs[NORMAL], bounds[IDEAL])
-    last = _last_under(runs[NORMAL], bounds[IDEAL])
+    # the last step to which the mean lies under the bound without a break
+    holds = [
+        step
+        for step in range(1, len(bounds[IDEAL]))
+        if lies_under(runs[NORMAL][:, : step + 1], bounds[IDEAL][: step + 1])[0]
+    ]
+    last = max(holds, default=0)
     loss = 1 / min(_as_losses(bounds[IDEAL], runs[NORMAL], problem))
     return (
         Claim(
@@ -136,16 +134,12 @@ def _as_losses(bound: list[float], runs: Tensor, problem: LeastSquares) -> list[
     return [(most + floor) / (found + floor) for most, found in zip(bound[1:], mean[1:], strict=True)]
 
 
-def _last_under(runs: Tensor, bound: list[float]) -> int:
-    """The last step to which the mean lies under a bound without a break."""
-    holds = (step for step in range(1, len(bound)) if lies_under(runs[:, : step + 1], bound[: step + 1])[0])
-    return max(holds, default=0)
-
-
 def _rate_claims(runs: Tensor, theorem: list[float], problem: LeastSquares, sizes: Sizes) -> tuple[Claim, ...]:
     mean = runs.mean(dim=0).tolist()
     above = max(_as_losses(theorem, runs, problem))
     rate = -math.log(mean[-1]) / (sizes.num_steps * (sizes.num_rows - sizes.embedding_dim))
+    promised = steps_needed(problem, sizes.num_rows, EPSILON)
+    taken = next((step for step, excess in enumerate(mean) if excess <= EPSILON), None)
     smallest, ideal = rho(problem), 1 / sizes.num_embeddings
     return (
         Claim(
@@ -158,15 +152,10 @@ def _rate_claims(runs: Tensor, theorem: list[float], problem: LeastSquares, size
             1 / 2 < rate / smallest < 2,
             f"{rate / smallest:.2f}; for each column of noise {rate:.3g}, ρ {smallest:.3g}, 1/d1 {ideal:.3g}",
         ),
-        _steps_claim(mean, problem, sizes),
-    )
-
-
-def _steps_claim(mean: list[float], problem: LeastSquares, sizes: Sizes) -> Claim:
-    promised = steps_needed(problem, sizes.num_rows, EPSILON)
-    taken = next((step for step, excess in enumerate(mean) if excess <= EPSILON), None)
-    return Claim(
-        f"O(d1 / k · log(1/ε)) steps leave ε of ‖XT*‖²: for ε = {EPSILON} at most twice those of the bound with 1/d1",
-        taken is not None and taken <= 2 * promised,
-        f"{taken or 'not reached'} and {promised}",
+        Claim(
+            "O(d1 / k · log(1/ε)) steps leave ε of ‖XT*‖²: "
+            f"for ε = {EPSILON} at most twice those of the bound with 1/d1",
+            taken is not None and taken <= 2 * promised,
+            f"{taken or 'not reached'} and {promised}",
+        ),
     )

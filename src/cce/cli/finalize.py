@@ -1,0 +1,62 @@
+"""`cce finalize`: choose another size for the tables of a finished run, which keeps its int8 rows for it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cce.cli.loading import add_trust, typed_bytes, typed_count
+from cce.records import strict_json
+from cce.text import format_bytes
+
+EXAMPLE = """examples:
+  cce finalize runs/clicks-cce --curve
+  cce finalize runs/clicks-cce --nbytes 1MB
+  cce finalize runs/clicks-cce --bits 8 --refits auto
+  cce finalize runs/clicks-cce --discard"""
+
+
+def add_verb(verbs: Any) -> None:
+    """Add the verb to the parser."""
+    parser = verbs.add_parser(
+        "finalize",
+        help="choose the size of a trained run: train once, serve any size",
+        description="Choose another size for the tables of a finished run of cce. The run keeps its int8 rows, from "
+        "which pointers and codebooks of any size are made; nothing is trained again. Without a size, the smallest is "
+        "taken that loses at most 0.0005 on the validation rows. The model is tested, and the run has a new record. "
+        "If it is interrupted, the run has either the old or the new tables.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=Path, metavar="RUN", help="folder of a finished run")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--curve", action="store_true", help="show all sizes and write sizes.json; change nothing else")
+    what.add_argument("--nbytes", type=typed_bytes, help="most bytes of all tables together, such as 1MB")
+    what.add_argument("--bits", type=float, help="most bits of pointers of an id, such as 8")
+    what.add_argument("--tolerance", type=float, help="what validation may lose against int8 rows, such as 0.0005")
+    what.add_argument("--discard", action="store_true", help="remove the int8 rows: the size is final")
+    parser.add_argument("--refits", type=typed_count, default=0, help="rounds of refits, or auto (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print the record, or the curve, as JSON, and no progress")
+    add_trust(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Finalize, or show the curve, or discard the rows."""
+    from cce.training import curve_of_run, discard_rows, finalize_run, sizes_table
+
+    if options.discard:
+        print(f"{options.path}: int8 rows are removed, {format_bytes(discard_rows(options.path))}")
+        return
+    how: dict[str, Any] = {"progress": not options.json, "model": options.model, "trust_model": options.trust_model}
+    if options.curve:
+        sizes = curve_of_run(options.path, **how)
+        print(strict_json(sizes) if options.json else sizes_table(sizes))
+        return
+    from cce.cli.train import as_text
+
+    chosen = {name: getattr(options, name) for name in ("nbytes", "bits", "tolerance", "refits")}
+    record = finalize_run(options.path, **chosen, **how)
+    out = {"out": str(options.path), **record.to_dict()}
+    print(strict_json(out) if options.json else as_text(record, options.path))

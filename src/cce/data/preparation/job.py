@@ -1,0 +1,226 @@
+"""What is to be prepared from what, and how: plain values, without numpy or pyarrow, that every worker is sent."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from cce.checks import check_choice, check_range
+from cce.data.raw_files import BLOCK_BYTES, Input, check_columns
+from cce.workers import num_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SAMPLES = ("all", "rows", "negatives")
+TRANSFORMS = ("log", "standard", "identity")  # of dense columns
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a raw file by name."""
+
+    label: str | None  # None where new rows have none
+    categorical: tuple[str, ...]
+    dense: tuple[str, ...] = ()
+    multi_hot: tuple[str, ...] = ()  # they come after the categorical ones
+    weight: str | None = None
+    timestamp: str | None = None  # read only where rows are split by time
+    user: str | None = None  # whose last rows are held out; read only where they are
+    derived: tuple[tuple[str, str, str], ...] = ()  # features by name, the column each is made of, and how
+    shared: tuple[tuple[str, str], ...] = ()  # features by name, and the feature whose ids each has
+
+    def __post_init__(self) -> None:
+        if not self.features:
+            raise ValueError("categorical must name at least one column, got none.")
+        inputs = (*self.features, *self.dense)
+        twice = [name for name in inputs if inputs.count(name) > 1]
+        if twice:
+            raise ValueError(f"categorical, multi_hot and dense must name a column once, got {twice[0]!r} twice.")
+        if self.label is not None and self.label in (*inputs, self.weight):
+            raise ValueError(f"label must be no feature, dense column or weight as well, got {self.label!r}.")
+        for name, other in self.shared:
+            if not {name, other} <= set(self.features) or name == other:
+                raise ValueError(f"share_ids must name two features, NAME=OTHER, got {f'{name}={other}'!r}.")
+
+    def for_split(self, way: str) -> Columns:
+        """The columns that are read where rows are split this way."""
+        needed = {"temporal": ("timestamp",), "last-two": ("timestamp", "user")}.get(way, ())
+        for role in needed:
+            if getattr(self, role) is None:
+                raise ValueError(f"{role} must name a column to split {way!r}, got none.")
+        return replace(
+            self,
+            timestamp=self.timestamp if "timestamp" in needed else None,
+            user=self.user if "user" in needed else None,
+        )
+
+    @property
+    def inputs(self) -> Columns:
+        """The columns that a model reads: no label, no weight, nothing that rows are split by."""
+        return replace(self, label=None, weight=None, timestamp=None, user=None)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of all features, in the order of a batch."""
+        return (*self.categorical, *self.multi_hot)
+
+    @property
+    def numbers(self) -> dict[str, str]:
+        """Numeric columns other than the dense ones, by role."""
+        roles = {"label": self.label, "weight": self.weight, "timestamp": self.timestamp, "user": self.user}
+        return {role: name for role, name in roles.items() if name is not None}
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Every column that is read, once."""
+        columns = map(self.column_of, self.features)
+        return tuple(dict.fromkeys((*self.numbers.values(), *self.dense, *columns)))
+
+    def column_of(self, feature: str) -> str:
+        """The column that a feature is read from."""
+        return next((column for name, column, _ in self.derived if name == feature), feature)
+
+    def counted_with(self, feature: str) -> tuple[str, ...]:
+        """All features that have the same ids as this one, itself among them, in the order of a batch."""
+        root = dict(self.shared)
+        head = root.get(feature, feature)
+        return tuple(name for name in self.features if root.get(name, name) == head)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How raw rows become rows."""
+
+    names: tuple[str, ...] = ()  # of all columns of a file, in order
+    delimiter: str = "\t"
+    quoted: bool = False
+    has_header: bool = False
+    is_json: bool = False  # an object a line
+    missing: tuple[str, ...] = ("",)
+    separator: str = "|"  # between the values of a multi-hot column
+    is_hex: bool = False  # values of categorical columns are hexadecimal words
+    modulus: int | None = None  # of those words
+    max_length: int | None = None  # the last values of a multi-hot column that are kept
+    transforms: tuple[tuple[str, str], ...] = ()  # of dense columns by name, one of TRANSFORMS; others take the log
+    scales: tuple[tuple[str, float, float], ...] = ()  # mean and deviation of standard columns, once they are known
+    threshold: float | None = None  # a label is 1 from here on; as it is if None
+    drop_label: float | None = None  # rows with this label are left out, and counted
+    sample: str = "all"
+    keep: float = 1.0  # the share of rows (or of negative rows) that is kept
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("sample", self.sample, SAMPLES)
+        check_range("seed", self.seed, 0, 2**63)
+        if not 0 < self.keep <= 1:
+            raise ValueError(f"keep must lie in (0, 1], got {self.keep}.")
+        for name in ("threshold", "drop_label"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} must be a finite number, got {value}.")
+        for name, transform in self.transforms:
+            check_choice(f"transform of dense column {name!r}", transform, TRANSFORMS)
+        if self.max_length is not None:
+            check_range("max_length", self.max_length, 1, 2**31)
+        if not self.separator:
+            raise ValueError("separator must have at least one character, got ''.")
+        if self.modulus is not None:
+            check_range("modulus", self.modulus, 1, 2**32)
+
+    def transform_of(self, name: str) -> str:
+        """What becomes of a dense column."""
+        return dict(self.transforms).get(name, "log")
+
+
+WAYS = {  # to split rows, with the options that each uses
+    "random": ("validation", "test", "seed"),
+    "order": ("validation", "test"),
+    "last-file": (),
+    "temporal": ("validation", "test"),
+    "last-two": (),
+    "files": (),
+    "none": (),
+}
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """How rows are held out; `split.py` has the meaning of each way."""
+
+    way: str = "random"
+    validation: float = 0.1  # share of the rows
+    test: float = 0.1
+    seed: int = 0
+    of_files: tuple[str, ...] = ()  # the split of each input
+
+    def __post_init__(self) -> None:
+        check_choice("split", self.way, WAYS)
+        check_range("seed", self.seed, 0, 2**63)
+        if not (self.validation >= 0 and self.test >= 0 and self.validation + self.test < 1):
+            shares = f"{self.validation} and {self.test}"
+            raise ValueError(f"validation and test must be shares that leave rows to train on, got {shares}.")
+
+    def adjusted(self, way: str | None, given: Mapping[str, Any]) -> Splitting:
+        """Split another `way`, or with other options; options that have no effect are rejected."""
+        base = self if way is None else Splitting(way)
+        for name in given:
+            if name not in WAYS[base.way]:
+                raise ValueError(f"{name} must be left out with split {base.way!r}, got {given[name]!r}.")
+        return replace(base, **given)
+
+
+@dataclass(frozen=True)
+class VocabularyRule:
+    """Which values get their own id."""
+
+    min_count: int = 1
+    source: str = "train"  # or "all": the rows that are counted
+    hash_bits: int | None = None  # ids are hashes of so many bits, and nothing is counted
+
+    def __post_init__(self) -> None:
+        check_range("min_count", self.min_count, 1, 2**63)
+        check_choice("vocabulary_from", self.source, ("train", "all"))
+        if self.hash_bits is not None:
+            check_range("hash_ids", self.hash_bits, 1, 49)
+            if (self.min_count, self.source) != (1, "train"):
+                raise ValueError("hash_ids counts nothing: leave out min_count and vocabulary_from.")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One data set to be prepared."""
+
+    kind: str  # the name of its source
+    inputs: tuple[Input, ...]
+    columns: Columns
+    reading: Reading
+    splitting: Splitting = field(default_factory=Splitting)
+    rule: VocabularyRule = field(default_factory=VocabularyRule)
+    max_bad_rows: int = 0
+    reuse_vocabulary: Path | None = None  # a data set whose ids are used
+    block_bytes: int = BLOCK_BYTES
+
+    def __post_init__(self) -> None:
+        check_range("max_bad_rows", self.max_bad_rows, 0, 2**63)
+        if not self.inputs:
+            raise ValueError("raw must hold at least one file, got none.")
+        check_columns(str(self.inputs[0]), self.columns_read.used, self.reading.names)
+
+    @property
+    def columns_read(self) -> Columns:
+        """The columns that are read, those of the split among them."""
+        return self.columns.for_split(self.splitting.way)
+
+    def useful_jobs(self) -> int:
+        """One process per core, but none for less than 64 MB: each takes a second to start."""
+        size = sum(path.stat().st_size for path in {input_.path for input_ in self.inputs} if path.exists())
+        return max(1, min(num_cores(), size >> 26))
+
+    def key(self, reused: object = None) -> str:
+        """Everything on which the result depends: a preparation with another key begins again."""
+        files = [(str(input_), input_.path.stat().st_size, input_.path.stat().st_mtime_ns) for input_ in self.inputs]
+        return json.dumps([files, reused, asdict(self)], default=str, indent=1)

@@ -1,0 +1,297 @@
+"""Preparation of raw files to a data set, in steps that each leave their results on disk.
+
+1. *Read*: every piece of the input becomes blocks of columns. 2. *Split*: every row is given its split. 3. *Number*:
+for each feature, values are counted and given ids. 4. *Encode*: every block becomes records in the files of its
+splits. Then the files are sealed and renamed. A preparation that was killed resumes after its last finished piece,
+provided that its inputs and options are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm import tqdm
+
+from cce.data.arrow import load_numbers, parquet_groups
+from cce.data.preparation.encoding import BlockTask, check_new, create_files, encode_block, seal, temporary_folder
+from cce.data.preparation.reading import Piece, read_piece
+from cce.data.preparation.split import SplitBlock, split_codes
+from cce.data.preparation.vocabulary import FeatureTask, number_values, split_file, vocabulary_file
+from cce.data.record_format import SPLITS, checksum, read_manifest
+from cce.files import FULL_DISK, clear_folder, lock_folder, named_full_disk, write_atomic
+from cce.schema import Feature, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from cce.data.preparation.job import Job
+
+NOT_RESUMED = (ValueError, TypeError, FileNotFoundError, FileExistsError)  # it would end the same way again
+
+
+class Preparation:
+    """One job under way, in the folder beside its result."""
+
+    def __init__(self, job: Job, out: Path, engine: Any, *, progress: bool) -> None:
+        self.job, self.out, self.engine, self.progress = job, out, engine, progress
+        self.columns = job.columns_read
+        self.work, self.data = temporary_folder(out) / "work", temporary_folder(out) / "data"
+
+    def run(self) -> dict[str, Any]:
+        """Run the remaining steps; return the manifest."""
+        self._begin()
+        paths = list(dict.fromkeys(input_.path for input_ in self.job.inputs))
+        inputs = list(self._map("checksums", checksum, paths))
+        blocks = self._read()
+        counts = self._split(blocks)
+        self._scales = self._fit_scales(blocks)
+        features, summaries = self._number(blocks)
+        columns = self.columns
+        schema = Schema(features, columns.dense, has_weights=columns.weight is not None)
+        self._encode(blocks, schema, summaries, counts)
+        contents = self._contents(blocks, counts, inputs)
+        manifest = seal(self.data, self.out, schema, contents)
+        clear_folder(temporary_folder(self.out))
+        return manifest
+
+    def _begin(self) -> None:
+        check_new(self.out)
+        for input_ in self.job.inputs:
+            input_.check()
+        reused = self.job.reuse_vocabulary
+        key = self.job.key(read_manifest(reused)["files"] if reused else None)
+        key_file = temporary_folder(self.out) / "key.json"
+        if not key_file.exists() or key_file.read_bytes() != key.encode():
+            clear_folder(temporary_folder(self.out))
+        self.work.mkdir(parents=True, exist_ok=True)
+        write_atomic(key_file, key)
+
+    def _map(self, name: str, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
+        """Results in the order of the tasks, with a bar of progress."""
+        with tqdm(
+            total=len(tasks), desc=name, unit="part", leave=False, disable=None if self.progress else True
+        ) as bar:
+            for result in self.engine.map(function, tasks):
+                yield result
+                bar.update()
+
+    # -- read ----------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> list[dict[str, Any]]:
+        blocks: list[dict[str, Any]] = []
+        bad = BadRows(self.job)
+        for summaries in self._map("read", read_piece, self._pieces()):
+            for block in summaries:
+                bad.add(block)
+            blocks += summaries
+        self._bad = bad
+        if not any(block["num_rows"] for block in blocks):
+            raise ValueError(f"{self.job.inputs[0]} must hold rows, and no row of it can be used.")
+        return blocks
+
+    def _pieces(self) -> list[Piece]:
+        found = []
+        for file, input_ in enumerate(self.job.inputs):
+            parts: Sequence[int | None] = [None]
+            if input_.is_parquet:
+                parts = range(len(parquet_groups(input_.path)))
+            elif input_.is_plain:
+                parts = range(-(-input_.path.stat().st_size // self.job.block_bytes))
+            found += [(input_, file, part) for part in parts]
+        job = self.job
+        return [Piece(*piece, self.work, self.columns, job.reading, job.block_bytes) for piece in found]
+
+    # -- split ---------------------------------------------------------------------------------------------------------
+
+    def _split(self, blocks: list[dict[str, Any]]) -> np.ndarray:
+        """Rows of each block in each split: `(blocks with rows, splits)`."""
+        some = [SplitBlock(self.work / b["name"], b["file"], b["num_rows"]) for b in blocks if b["num_rows"]]
+        counts = []
+        for block, codes in zip(some, split_codes(some, self.job.splitting), strict=True):
+            np.save(split_file(block.path), codes)
+            counts.append(np.bincount(codes, minlength=len(SPLITS)))
+        result = np.array(counts)
+        if not self.job.reuse_vocabulary and not result[:, 0].sum():
+            raise ValueError("split must leave rows to train on, and it leaves none.")
+        return result
+
+    def _fit_scales(self, blocks: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]:
+        """Mean and deviation, over the training rows, of the columns that are scaled and not known."""
+        paths = [self.work / block["name"] for block in blocks if block["num_rows"]]
+        known = {name for name, _, _ in self.job.reading.scales}
+        return tuple(
+            (name, *_mean_and_deviation(paths, f"dense {index}"))
+            for index, name in enumerate(self.columns.dense)
+            if self.job.reading.transform_of(name) == "standard" and name not in known
+        )
+
+    # -- number --------------------------------------------------------------------------------------------------------
+
+    def _number(self, blocks: list[dict[str, Any]]) -> tuple[tuple[Feature, ...], list[dict[str, Any]]]:
+        """The features with their vocabulary sizes, and the summary of each: see `number_values`."""
+        columns, names = self.columns, self.columns.features
+        paths = tuple(self.work / block["name"] for block in blocks if block["num_rows"])
+        tasks = [self._feature_task(index, name, paths) for index, name in enumerate(names)]
+        summaries = list(self._map("number", number_values, tasks))
+        features = tuple(
+            Feature(name, 1 + summary["num_values"], multi_hot=name in columns.multi_hot)
+            for name, summary in zip(names, summaries, strict=True)
+        )
+        return features, summaries
+
+    def _feature_task(self, index: int, name: str, paths: tuple[Path, ...]) -> FeatureTask:
+        reused = self.job.reuse_vocabulary
+        return FeatureTask(
+            name=f"word {name}",
+            bag=self._bag(name),
+            blocks=paths,
+            rule=self.job.rule,
+            vocabulary=self.data / vocabulary_file(index),
+            ids=self.work / f"ids-{index:03d}.npy",
+            reuse=reused / vocabulary_file(index) if reused else None,
+            counted=tuple((f"word {other}", self._bag(other)) for other in self.columns.counted_with(name)),
+        )
+
+    def _bag(self, name: str) -> int | None:
+        """The index of a multi-hot column among the columns of words."""
+        columns = self.columns
+        return columns.features.index(name) if name in columns.multi_hot else None
+
+    # -- encode --------------------------------------------------------------------------------------------------------
+
+    def _encode(
+        self, blocks: list[dict[str, Any]], schema: Schema, summaries: list[dict[str, Any]], counts: np.ndarray
+    ) -> None:
+        names = [block["name"] for block in blocks if block["num_rows"]]
+        sizes = self._bag_sizes(names, schema)
+        created = self.work / "created"
+        if not created.exists():
+            totals = dict(zip(SPLITS, counts.sum(0).tolist(), strict=True))
+            create_files(self.data, schema, totals, {key: int(size.sum()) for key, size in sizes.items()})
+            created.touch()
+        row_starts = counts.cumsum(0) - counts
+        tasks = [
+            BlockTask(
+                block=self.work / name,
+                folder=self.data,
+                schema=schema,
+                columns=self.columns,
+                row_starts=dict(zip(SPLITS, row_starts[index].tolist(), strict=True)),
+                value_starts={key: int(size[:index].sum()) for key, size in sizes.items()},
+                ids=tuple(
+                    (self.work / f"ids-{feature:03d}.npy", each["starts"][index], each["missing"])
+                    for feature, each in enumerate(summaries)
+                ),
+                scales=self._scales,
+            )
+            for index, name in enumerate(names)
+        ]
+        for _ in self._map("encode", encode_block, tasks):
+            pass
+
+    def _bag_sizes(self, names: list[str], schema: Schema) -> dict[tuple[str, int], np.ndarray]:
+        """The number of ids in each block, by split and multi-hot feature."""
+        sizes: dict[tuple[str, int], np.ndarray] = {}
+        for index, feature in enumerate(schema.features):
+            if feature.multi_hot:
+                by_block = np.array([self._bag_sizes_of(name, feature.name) for name in names])
+                sizes |= {(split, index): by_block[:, code] for code, split in enumerate(SPLITS)}
+        return sizes
+
+    def _bag_sizes_of(self, name: str, feature: str) -> np.ndarray:
+        lengths = load_numbers(self.work / name, f"word {feature} lengths")
+        codes = np.load(split_file(self.work / name))
+        return np.bincount(codes, weights=lengths, minlength=len(SPLITS)).astype(np.int64)
+
+    # -- report --------------------------------------------------------------------------------------------------------
+
+    def _contents(self, blocks: list[dict[str, Any]], counts: np.ndarray, checksums: list[str]) -> dict[str, Any]:
+        job = self.job
+        fitted = replace(job.reading, scales=self._scales or job.reading.scales)
+        paths = dict.fromkeys(input_.path for input_ in job.inputs)
+        inputs = [
+            {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
+            for path, digest in zip(paths, checksums, strict=True)
+        ]
+        return {
+            "kind": job.kind,
+            "options": {
+                name: asdict(part)
+                for name, part in (
+                    ("columns", self.columns),
+                    ("reading", fitted),
+                    ("splitting", job.splitting),
+                    ("rule", job.rule),
+                )
+            },
+            "inputs": inputs,
+            "splits": {
+                split: count
+                for split, count in zip(SPLITS, counts.sum(0).tolist(), strict=True)
+                if count or not job.reuse_vocabulary
+            },
+            "rows": {
+                "read": sum(block["num_rows"] + block["num_dropped"] for block in blocks),
+                "left_out": sum(block["num_dropped"] for block in blocks),
+                "malformed": self._bad.count,
+            },
+            "malformed": self._bad.reported,
+            "dense": {
+                name: {
+                    "missing": sum(block["missing"][name] for block in blocks),
+                    "negative": sum(block["negative"][name] for block in blocks),
+                }
+                for name in self.columns.dense
+            },
+        }
+
+
+def _mean_and_deviation(blocks: Sequence[Path], name: str) -> tuple[float, float]:
+    """Of the training rows of a column, without missing values; a column that does not vary has the deviation 1."""
+    pieces = [load_numbers(block, name)[np.load(split_file(block)) == 0].astype(np.float64) for block in blocks]
+    count = sum(int(np.isfinite(piece).sum()) for piece in pieces)
+    mean = sum(float(np.nansum(piece)) for piece in pieces) / max(count, 1)
+    variance = sum(float(np.nansum((piece - mean) ** 2)) for piece in pieces) / max(count, 1)
+    return mean, variance**0.5 or 1.0
+
+
+class BadRows:
+    """Malformed rows so far, with the lines of the first; more than the job allows are rejected."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.count = 0
+        self.reported: list[str] = []
+        self._lines: dict[int, int] = {}  # lines of each file before the next block
+
+    def add(self, block: dict[str, Any]) -> None:
+        """Count a block; blocks of a file come in order."""
+        file = block["file"]
+        before = self._lines.setdefault(file, int(self.job.reading.has_header))
+        for line, reason in block["bad"]:
+            if len(self.reported) < 20:
+                self.reported.append(f"{self.job.inputs[file]}, line {before + line + 1}: {reason}")
+        self._lines[file] += block["num_lines"]
+        self.count += block["num_bad"]
+        if self.count > self.job.max_bad_rows:
+            raise ValueError(
+                f"malformed rows must be at most max_bad_rows={self.job.max_bad_rows}, got {self.count} or more. "
+                + "; ".join(self.reported[:5])
+            )
+
+
+def prepare_data(job: Job, out: Path, *, engine: Any, progress: bool = True) -> dict[str, Any]:
+    """Prepare the job's data set in the folder `out`; return its manifest. One process at a time can do so."""
+    check_new(out)
+    with lock_folder(temporary_folder(out), temporary=True):
+        preparation = Preparation(job, out, engine, progress=progress)
+        try:
+            with named_full_disk(temporary_folder(out)):
+                return preparation.run()
+        except Exception as error:
+            if isinstance(error, NOT_RESUMED) or getattr(error, "errno", None) in FULL_DISK:
+                clear_folder(temporary_folder(out))
+            raise

@@ -1,0 +1,268 @@
+"""The first step of a preparation: a piece of a raw file → blocks of columns on disk, and what was seen on the way.
+
+A block is stored in the work folder until the data set is finished. A piece whose summaries are on disk is not read
+again. Features made of another column (parts of a time, buckets of numbers) are translated once a distinct value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cce.data.arrow import (
+    RawBlock,
+    Words,
+    as_values,
+    hex_words,
+    parquet_blocks,
+    parse_json_lines,
+    parse_text,
+    save_block,
+    texts_of,
+)
+from cce.data.preparation.split import unit_hash
+from cce.data.raw_files import BLOCK_BYTES, Input
+from cce.files import named_full_disk, write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cce.data.preparation.job import Columns, Reading
+
+PARQUET_ROWS = 1 << 17  # rows of a block
+REPORTED = 10  # malformed rows that a block remembers by line
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one worker reads: a block of a plain text, a row group of a Parquet file, or a whole compressed text."""
+
+    input: Input
+    file: int  # its index among the inputs
+    index: int | None  # of the block or row group; None for a whole file
+    folder: Path
+    columns: Columns
+    reading: Reading
+    block_bytes: int = BLOCK_BYTES
+
+    @property
+    def summary_file(self) -> Path:
+        """The file of the summaries of its blocks, once all are written."""
+        return self.folder / f"{self.file:05d}-{self.index or 0:07d}.json"
+
+
+def read_piece(piece: Piece) -> list[dict[str, Any]]:
+    """Read and store the blocks of a piece; return a summary of each, in order."""
+    if piece.summary_file.exists():
+        summaries: list[dict[str, Any]] = json.loads(piece.summary_file.read_text(encoding="utf-8"))
+        return summaries
+    summaries = []
+    try:
+        for index, (offset, raw) in enumerate(_raw_blocks(piece)):
+            path = piece.folder / f"{piece.summary_file.stem}-{index:06d}.arrow"
+            with named_full_disk(path):
+                summary = _keep_block(piece, path, offset, raw)
+            summaries.append({"name": path.name, "file": piece.file, **summary})
+        write_atomic(piece.summary_file, json.dumps(summaries))
+    except ValueError as error:
+        named = str(piece.input) in str(error)
+        raise (error if named else ValueError(f"{piece.input}: {error}")) from error
+    return summaries
+
+
+def _raw_blocks(piece: Piece) -> Iterator[tuple[int, RawBlock]]:
+    """Blocks as they were read, each with an index for its first row that no other row of the file has."""
+    columns, reading = piece.columns, piece.reading
+    if piece.input.is_parquet:
+        assert piece.index is not None
+        offset = piece.index << 32
+        for raw in parquet_blocks(piece.input.path, piece.index, columns, reading, PARQUET_ROWS):
+            yield offset, raw
+            offset += raw.num_lines
+        return
+    texts = (
+        piece.input.blocks(piece.block_bytes)
+        if piece.index is None
+        else iter([piece.input.block(piece.index, piece.block_bytes)])
+    )
+    for offset, text in texts:
+        header = text.index(b"\n") + 1 if reading.has_header and offset == 0 and b"\n" in text else 0
+        if reading.has_header and offset == 0 and header == 0:
+            continue  # nothing but a header
+        if len(text) > header:
+            parse = parse_json_lines if reading.is_json else parse_text
+            yield offset, parse(text[header:], columns, reading)
+
+
+def _keep_block(piece: Piece, path: Path, offset: int, raw: RawBlock) -> dict[str, Any]:
+    """Write the rows of a block that are used, and return its summary."""
+    raw = well_formed(raw, piece.columns, piece.reading)
+    num_read = len(raw.lines)
+    raw = raw.keep(_kept(raw, offset, piece))
+    clean = clean_columns(raw, piece.columns, piece.reading)
+    if len(raw.lines):
+        save_block(path, clean.numbers, {f"word {name}": column for name, column in clean.words.items()})
+    bad = sorted(raw.bad)
+    return {
+        "num_rows": len(raw.lines),
+        "num_lines": raw.num_lines,
+        "num_dropped": num_read - len(raw.lines),
+        "num_bad": len(bad),
+        "bad": bad[:REPORTED],
+        "missing": clean.missing,
+        "negative": clean.negative,
+    }
+
+
+@dataclass(frozen=True)
+class CleanColumns:
+    """The columns of a block as a data set holds them, but for ids: numbers by role, words by name."""
+
+    numbers: dict[str, np.ndarray]  # "label", "weight", …, and "dense 0", "dense 1", …
+    words: dict[str, Words]
+    missing: dict[str, int]  # values of dense columns
+    negative: dict[str, int]
+
+
+def clean_columns(raw: RawBlock, columns: Columns, reading: Reading) -> CleanColumns:
+    """Labels by the threshold, dense values transformed, words translated."""
+    numbers: dict[str, np.ndarray] = {
+        role: raw.numbers[name].astype(np.float32 if role == "weight" else np.float64)
+        for role, name in columns.numbers.items()
+    }
+    if "label" in numbers:
+        numbers["label"] = _labels(numbers["label"], reading.threshold)
+    missing, negative = {}, {}
+    for index, name in enumerate(columns.dense):
+        column = raw.numbers[name]
+        numbers[f"dense {index}"], missing[name], negative[name] = _dense(column, name, reading)
+    words = {name: translate(column, name, columns, reading) for name, column in raw.words.items()}
+    return CleanColumns(numbers, words, missing, negative)
+
+
+def well_formed(raw: RawBlock, columns: Columns, reading: Reading) -> RawBlock:
+    """Rows whose values are valid; the others are malformed."""
+    for role, name in columns.numbers.items():
+        rule = "a number or a time of ISO 8601" if role == "timestamp" else "a number"
+        raw = _check_numbers(raw, name, np.isfinite, rule)
+    if reading.threshold is None and columns.label is not None:
+        allowed = (0, 1) if reading.drop_label is None else (0, 1, reading.drop_label)
+        raw = _check_numbers(raw, columns.label, lambda x: np.isin(x, allowed), "0 or 1 without a threshold")
+    if columns.weight is not None:
+        raw = _check_numbers(raw, columns.weight, lambda x: (x >= 0) & (x <= LARGEST), f"in [0, {LARGEST:.1e}]")
+    for name in columns.dense:  # NaN is a missing value
+        rule = f"in [-{LARGEST:.1e}, {LARGEST:.1e}]"
+        raw = _check_numbers(raw, name, lambda x: np.isnan(x) | (np.abs(x) <= LARGEST), rule)
+    return raw
+
+
+def _check_numbers(raw: RawBlock, name: str, is_right: Callable[[np.ndarray], np.ndarray], rule: str) -> RawBlock:
+    column = raw.numbers[name]
+    right = is_right(column)
+    if right.all():
+        return raw
+    reasons = (f"{name} must be {rule}, got {'nothing' if np.isnan(x) else f'{x:g}'}" for x in column[~right])
+    raw.bad.extend(zip(raw.lines[~right].tolist(), reasons, strict=True))
+    return raw.keep(right)
+
+
+def _kept(raw: RawBlock, offset: int, piece: Piece) -> np.ndarray:
+    """Which rows are used: by label, then by a hash of the row's offset in the file."""
+    reading = piece.reading
+    if piece.columns.label is None:
+        return np.ones(len(raw.lines), bool)
+    labels = raw.numbers[piece.columns.label]
+    kept = np.ones(len(labels), bool) if reading.drop_label is None else labels != reading.drop_label
+    if reading.sample == "all":
+        return kept
+    chosen = unit_hash(offset + raw.lines + (piece.file << 48), reading.seed) < reading.keep
+    return kept & (chosen | (labels > 0)) if reading.sample == "negatives" else kept & chosen
+
+
+def _labels(labels: np.ndarray, threshold: float | None) -> np.ndarray:
+    return (labels if threshold is None else labels >= threshold).astype(np.float32)
+
+
+def _dense(column: np.ndarray, name: str, reading: Reading) -> tuple[np.ndarray, int, int]:
+    """A dense column transformed, and how many of its values were missing and negative.
+
+    `log` is log(1 + x), with missing and negative values as 0. `standard` columns whose mean and deviation are not
+    known yet stay as they are, with NaN where values are missing; they are scaled when rows are encoded.
+    """
+    missing = np.isnan(column)
+    transform, num_missing = reading.transform_of(name), int(missing.sum())
+    if transform == "standard":
+        scale = next(((mean, deviation) for known, mean, deviation in reading.scales if known == name), None)
+        return column if scale is None else scaled(column, *scale).astype(np.float32), num_missing, 0
+    filled = np.where(missing, 0.0, column)
+    if transform == "identity":
+        return filled.astype(np.float32), num_missing, 0
+    negative = filled < 0
+    return np.log1p(np.maximum(filled, 0)).astype(np.float32), num_missing, int(negative.sum())
+
+
+def scaled(column: np.ndarray, mean: float, deviation: float) -> np.ndarray:
+    """`(x - mean) / deviation`; a missing value is the mean."""
+    return np.where(np.isnan(column), 0.0, (column - mean) / deviation)
+
+
+def translate(words: Words, name: str, columns: Columns, reading: Reading) -> Words:
+    """The words of a feature, from those of its column."""
+    function = next((how for feature, _, how in columns.derived if feature == name), None)
+    if function is not None:
+        return _mapped(words, FUNCTIONS[function], name)
+    if reading.is_hex and name in columns.features:
+        return Words(words.indices, hex_words(words.values, reading.modulus), words.lengths)
+    return words
+
+
+def _mapped(words: Words, function: Callable[[str], str | None], name: str) -> Words:
+    """Each distinct value by a function; None is a missing value."""
+    try:
+        mapped = [function(text) for text in texts_of(words.values)]
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{name} could not be made of its column: {error}.") from error
+    gone = np.array([*(value is None for value in mapped), True])  # the last one is for the index -1
+    indices = np.where(gone[words.indices], np.int32(-1), words.indices)
+    return Words(indices, as_values([value or "" for value in mapped]), words.lengths)
+
+
+def _date(text: str) -> date:
+    if len(text) != 8 or not text.isdigit():
+        raise ValueError(f"a time must be YYMMDDHH, got {text!r}")
+    return date(2000 + int(text[:2]), int(text[2:4]), int(text[4:6]))
+
+
+def _hour(text: str) -> str:
+    _date(text)
+    return text[6:8]
+
+
+def _weekday(text: str) -> str:
+    return _date(text).strftime("%w")  # 0 is Sunday
+
+
+def _weekend(text: str) -> str:
+    return str(int(_date(text).isoweekday() > 5))
+
+
+def _log_squared(text: str) -> str | None:
+    """`⌊ln(x)²⌋` above 2, the integer itself up to 2; 0 is the same as missing."""
+    number = float(text)
+    bucket = math.floor(math.log(number) ** 2) if number > 2 else int(number)
+    return str(bucket) if bucket else None
+
+
+FUNCTIONS: dict[str, Callable[[str], str | None]] = {
+    "hour": _hour,
+    "weekday": _weekday,
+    "weekend": _weekend,
+    "log-squared": _log_squared,
+}

@@ -1,0 +1,312 @@
+"""Raw files: the table of formats, which files a path means, and their bytes in blocks of whole lines.
+
+Block `k` of a text holds the lines that begin in its `k`-th stretch of `BLOCK_BYTES`, whether the file is plain,
+compressed or in a zip archive: so the same text gives the same blocks.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import importlib.util
+import itertools
+import lzma
+import zipfile
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from cce.checks import check_choice
+from cce.text import install_hint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cce.data.preparation.job import Reading
+
+STANDARD = "-"  # standard input, or output
+BLOCK_BYTES = 1 << 25
+HEAD_BYTES = 1 << 16  # enough to see how lines end
+JSON_LINES = 1000  # that are looked at for the names of columns
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format of raw rows."""
+
+    endings: tuple[str, ...]  # of names of files
+    delimiter: str = ""  # between the fields of a line of text
+    is_json: bool = False  # an object a line
+    by_columns: bool = False  # it is read by columns, not by lines
+
+
+FORMATS = {
+    "csv": FileFormat((".csv",), ","),
+    "tsv": FileFormat((".tsv", ".txt"), "\t"),
+    "jsonl": FileFormat((".jsonl", ".ndjson"), is_json=True),
+    "parquet": FileFormat((".parquet", ".pq"), by_columns=True),
+}
+ENDINGS = {ending: name for name, each in FORMATS.items() for ending in each.endings}
+OPENERS: dict[str, Any] = {
+    ".gz": lambda file: gzip.GzipFile(fileobj=file),
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+    ".zst": None,  # by pyarrow, as Python reads it from 3.14 on only
+}
+DAMAGE = (
+    *(gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(NotImplementedError, RuntimeError),  # zipfile's, for a way of compression or a password that it does not have
+)
+
+
+def check_pyarrow() -> None:
+    """Reject a machine without pyarrow, and say how to get it."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ValueError(f"raw data is read with pyarrow: {install_hint('data')}.")
+
+
+def find_format(path: str | Path, given: str | None = None, *, default: str | None = None) -> str:
+    """The format that is given, or that the end of a name says, apart from what it is compressed by."""
+    if given is not None:
+        check_choice("format", given, FORMATS)
+        return given
+    found = ENDINGS.get(_ending(Path(path)), default)
+    if found is None and str(path) == STANDARD:
+        raise ValueError(f"standard input and output need a format of {', '.join(FORMATS)}: give --format.")
+    if found is None:
+        endings = f"{', '.join(ENDINGS)} (or with {', '.join(OPENERS)}, .zip)"
+        raise ValueError(f"{path} must end in {endings}, to say what it is.")
+    return found
+
+
+def _ending(path: Path) -> str:
+    """How the name of a file ends, apart from what it is compressed by."""
+    return path.with_suffix("").suffix if path.suffix in (*OPENERS, ".zip") else path.suffix
+
+
+# -- files of a table --------------------------------------------------------------------------------------------------
+
+
+def find_inputs(raw: Path | Sequence[Path]) -> tuple[Input, ...]:
+    """The files of a path or of several, folders searched; their names say what they are."""
+    paths = [each for path in ([raw] if isinstance(raw, Path) else raw) for each in _files(path)]
+    for path in paths:
+        find_format(path)
+    return tuple(Input.of(path) for path in paths)
+
+
+def _files(raw: Path) -> list[Path]:
+    """A file itself, or the part files below a folder in the order of their names, without marks such as _SUCCESS."""
+    if not raw.is_dir():
+        return [raw]
+    found = [path for path in sorted(raw.rglob("*")) if path.is_file() and _ending(path) in ENDINGS]
+    found = [path for path in found if not any(part.startswith((".", "_")) for part in path.relative_to(raw).parts)]
+    if not found:
+        raise FileNotFoundError(f"{raw} must hold files that end in {', '.join(ENDINGS)}, and there is none.")
+    return found
+
+
+def _member(path: Path) -> str:
+    """The one file of a zip archive."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} must be a file, and there is none.")
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} must be a whole zip archive, and it is damaged.")
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+    if len(names) != 1:
+        raise ValueError(f"{path} must hold one file, got {len(names)}.")
+    return names[0]
+
+
+def read_names(inputs: Sequence[Input]) -> tuple[tuple[str, ...], FileFormat]:
+    """The columns of all files and their format, which must be the same; files of JSON may lack some columns."""
+    headers, formats = [], []
+    for input_ in inputs:
+        input_.check()
+        formats.append(FORMATS[find_format(input_.path)])
+        headers.append(input_.names(formats[-1]))
+    for input_, names, found in zip(inputs, headers, formats, strict=True):
+        if found != formats[0]:
+            raise ValueError(f"files must be of one kind, and {input_} is not of that of {inputs[0]}.")
+        if not found.is_json and names != headers[0]:
+            raise ValueError(f"files must have the same columns, and {input_} has others than {inputs[0]}.")
+    return tuple(dict.fromkeys(itertools.chain(*headers))) if formats[0].is_json else headers[0], formats[0]
+
+
+def check_columns(what: str, wanted: Iterable[str], names: Sequence[str]) -> None:
+    """Reject rows without one of the columns, or with two of that name."""
+    for name in wanted:
+        if name not in names:
+            raise ValueError(f"{what} must have a column {name!r}; it has {', '.join(names) or 'none'}.")
+        if names.count(name) > 1:
+            raise ValueError(f"{what} must have one column {name!r}, got {names.count(name)}.")
+
+
+def text_reading(
+    first_line: bytes, delimiter: str, wanted: Iterable[str], reading: Reading, *, label: str | None, has_names: bool
+) -> Reading:
+    """How lines of text are read: by the names in the first line, or as those of the data set, where it had no names.
+
+    label: the column that lines may lack.
+    """
+    names, used = split_header(first_line, delimiter, "its first line"), tuple(wanted)
+    if has_names or set(used) <= set(names):
+        check_columns("it", used, names)
+        return replace(reading, names=names, delimiter=delimiter, quoted=True, has_header=True)
+    without = tuple(name for name in reading.names if name != label)
+    count = len(split_header(first_line, reading.delimiter, "its first line"))
+    known = next((known for known in (reading.names, without) if len(known) == count), None)
+    if known is None:
+        sizes = f"{len(reading.names)} columns, or {len(without)} without a label"
+        raise ValueError(
+            f"it must have a first line with the names {', '.join(used)}, or lines of {sizes}, got {count}."
+        )
+    check_columns("it", used, known)
+    return replace(reading, names=known)
+
+
+def split_header(line: bytes, delimiter: str, what: str) -> tuple[str, ...]:
+    """The names in a line, which `what` calls in errors."""
+    line = line.rstrip(b"\r\n")
+    try:
+        names = line.decode("utf-8-sig").split(delimiter)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{what} must be UTF-8, got the byte 0x{line[error.start]:02x}.") from error
+    return tuple(name.strip().strip('"') for name in names)
+
+
+# -- one file ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Input:
+    """One raw file, or one member of a zip archive."""
+
+    path: Path
+    member: str | None = None
+
+    @classmethod
+    def of(cls, path: Path) -> Input:
+        """The file at a path, or the one in a zip archive."""
+        return cls(path, _member(path) if path.suffix == ".zip" else None)
+
+    def __str__(self) -> str:
+        return str(self.path) if self.member is None else f"{self.path}:{self.member}"
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the file is read by columns."""
+        return self.member is None and self.path.suffix in FORMATS["parquet"].endings
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether reading can begin anywhere."""
+        return self.member is None and self.path.suffix not in (*OPENERS, ".zip")
+
+    def check(self, *, as_lines: bool | None = None) -> None:
+        """Reject a file that is missing or empty, and one of lines (by default if it is no Parquet) with wrong ends."""
+        if not self.path.is_file():
+            raise FileNotFoundError(f"{self.path} must be a file, and there is none.")
+        if self.path.stat().st_size == 0:
+            raise ValueError(f"{self.path} must hold rows, and it is empty.")
+        if self.is_parquet if as_lines is None else not as_lines:
+            return
+        with self.open() as stream:
+            start = stream.read(HEAD_BYTES)
+        if not start:
+            raise ValueError(f"{self} must hold rows, and it is empty.")
+        if b"\r" in start and b"\n" not in start:
+            raise ValueError(f"lines of {self} must end in \\n or \\r\\n, got \\r alone.")
+
+    def header(self, delimiter: str) -> tuple[str, ...]:
+        """The names in the first line."""
+        with self.open() as stream:
+            return split_header(stream.readline(), delimiter, f"header of {self}")
+
+    def names(self, format: FileFormat) -> tuple[str, ...]:  # noqa: A002
+        """The columns of the file; of JSON, the keys of its first lines."""
+        from cce.data.arrow import json_names, parquet_columns
+
+        if format.by_columns:
+            return tuple(parquet_columns(self.path))
+        if not format.is_json:
+            return self.header(format.delimiter)
+        with self.open() as stream:
+            return tuple(json_names(b"".join(itertools.islice(stream, JSON_LINES))))
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """The file's text; a compressed file that is damaged or truncated is rejected by name."""
+        try:
+            if self.member is not None:
+                with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+                    yield stream
+            else:
+                with self.path.open("rb") as file, decompressed(file, self.path.suffix) as stream:
+                    yield stream
+        except EOFError as error:
+            raise ValueError(f"{self} was cut short: its compressed text has no end.") from error
+        except (*DAMAGE, DamagedError) as error:
+            raise ValueError(f"{self} must be a whole compressed file, and it is damaged: {error}.") from error
+
+    def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
+        """All blocks in order, each with the offset where it begins."""
+        with self.open() as stream:
+            yield from line_blocks(stream, block_bytes)
+
+    def block(self, index: int, block_bytes: int = BLOCK_BYTES) -> tuple[int, bytes]:
+        """One block of a plain file, which may be empty, and the offset where it begins."""
+        with self.open() as stream:
+            start = _first_line_at(stream, index * block_bytes)
+            stop = _first_line_at(stream, (index + 1) * block_bytes)
+            stream.seek(start)
+            return start, stream.read(stop - start)
+
+
+def line_blocks(stream: IO[bytes], block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
+    """All blocks of whole lines of a stream, each with the offset where it begins."""
+    offset = 0
+    for index in itertools.count(1):
+        wanted = index * block_bytes - offset
+        if wanted <= 0:
+            continue  # a line reaches across the whole block
+        text = stream.read(wanted)
+        if len(text) == wanted and not text.endswith(b"\n"):
+            text += stream.readline()
+        if not text:
+            return
+        yield offset, text
+        offset += len(text)
+
+
+class DamagedError(Exception):
+    """Compressed text that cannot be read."""
+
+
+@contextmanager
+def decompressed(file: IO[bytes], suffix: str) -> Iterator[IO[bytes]]:
+    """The text of an open file whose name ends so."""
+    if suffix == ".zst":
+        from cce.data.arrow import open_zstd
+
+        with open_zstd(file, DamagedError) as stream:
+            yield stream
+        return
+    try:
+        yield cast("IO[bytes]", OPENERS[suffix](file) if suffix in OPENERS else file)
+    except OSError as error:
+        if suffix == ".bz2" and error.errno is None:  # what bz2 says of damaged text
+            raise DamagedError(str(error)) from error
+        raise
+
+
+def _first_line_at(stream: IO[bytes], offset: int) -> int:
+    """The start of the first line that begins at or after `offset`."""
+    if offset == 0:
+        return 0
+    stream.seek(offset - 1)
+    stream.readline()
+    return stream.tell()

@@ -1,0 +1,83 @@
+"""What changes in a table of int8 rows at every step, and the record of it that compiled loops read and write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cce.kernels import int8 as loops
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cce.embeddings.int8_rows import Int8Rows
+    from cce.embeddings.row_gradients import Pending
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class Live:
+    """An object of its own, since a module is slow to set its attributes."""
+
+    record: Array = field(default_factory=lambda: np.zeros(1, loops.TABLE))
+    pending: Pending | None = None
+    is_settled: bool = True  # whether the anchor's gradient has the norm of what is pending
+    has_optimizer: bool = False
+    is_old: bool = True  # whether the record must be made again, since something has moved in memory
+    was_sent: bool = False  # to another process, perhaps: torch then moves tensors into shared memory
+    moves: int = 0  # how often something has
+    is_final: bool = False  # whether the table has its compact form, without rows
+    address: int = 0  # of the record
+
+    def __post_init__(self) -> None:
+        self.address = int(self.record.ctypes.data)
+
+    def copy(self) -> Live:
+        """That of a copy of the table, which has no optimizer yet."""
+        return Live(self.record.copy(), is_final=self.is_final)
+
+    def settle(self, anchor: Tensor) -> None:
+        """Let the anchor's gradient be the norm of what is pending, exactly: a hook after backward."""
+        if not self.is_settled and self.pending is not None and anchor.grad is not None:
+            anchor.grad.fill_(self.pending.norm)
+            self.is_settled = True
+
+    def has_used(self, anchor: Tensor) -> bool:
+        """Whether what is pending was zeroed, which the anchor's gradient tells; a GPU is not waited for."""
+        if not self.is_settled:
+            return False  # a backward pass is under way
+        gradient, pending = anchor.grad, self.pending
+        if gradient is None or pending is None:
+            return True
+        return gradient.is_cpu and float(gradient) == 0 and pending.norm != 0
+
+
+def describe(rows: Int8Rows) -> None:
+    """Let the record of a table say where everything lies now."""
+    live, record = rows.live, rows.live.record
+    tensors = {"bits": rows.map.bits, "ranks": rows.map.ranks, "records": rows.records, "seen": rows.seen}
+    addresses = {name: tensor.data_ptr() for name, tensor in tensors.items()}
+    if not live.is_old:  # torch may have moved what was sent to another process
+        if all(record[name][0] == address for name, address in addresses.items()):
+            return
+        live.moves += 1
+    numbers = addresses | {
+        "num_embeddings": rows.num_embeddings,
+        "dim": rows.dim,
+        "key": rows.key,
+        "num_mapped": rows.map.num_rows,
+        "recent_ids": rows.recent.ids.data_ptr(),
+        "recent_rows": rows.recent.rows.data_ptr(),
+        "recent_size": len(rows.recent),
+        "capacity": len(rows.records),
+        "seen_bits": rows.seen_bits,
+        "needed": rows.needed,
+        "shares": rows.trains_unseen,
+        "bound": rows.bound,
+    }
+    for name, number in numbers.items():
+        record[name] = number
+    live.is_old = False

@@ -1,0 +1,322 @@
+"""The phases of a run: train, finalize, refit. Each can be saved at any step, and resumed to the bit."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch.nn import functional
+
+from cce.collection import readable_path
+from cce.compression import finalize
+from cce.diagnostics import summary
+from cce.distributed import sum_over_ranks
+from cce.embeddings import Embedding, Finalizable
+from cce.text import format_bytes, format_table
+from cce.training.building import build_schedule, counts_of_tables
+from cce.training.monitoring import event_values, resident_nbytes
+from cce.training.outcome import go_back_to_best
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from cce.compression import Finalized
+    from cce.schema import Batch
+    from cce.training.session import Session
+    from cce.training.trainer import Trainer
+
+LOG_EVERY = 100  # steps
+
+
+class Phase:
+    """A part of a run."""
+
+    name: ClassVar[str]
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer: Trainer = weakref.proxy(trainer)  # which is freed, and its folder with it, when it is dropped
+        self.session, self.config = trainer.session, trainer.session.config
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing of it is left to do."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Do what is left of it."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run must know."""
+        raise NotImplementedError
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was taken."""
+        raise NotImplementedError
+
+
+class TrainPhase(Phase):
+    """Epochs of optimizer steps.
+
+    A clustering that is due comes right before the next batch, so that what is validated and saved is what was trained.
+    """
+
+    name = "train"
+
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(trainer)
+        self.is_stopped = False  # early
+        self.loss_sum, self.loss_rows = 0.0, 0  # since the last line of the log
+        self.schedule = build_schedule(self.config, self.session.model, self.session.optimizers)
+        self.validated_at = self._validation_positions()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all epochs are done, or enough of them."""
+        return self.is_stopped or self._is_cut() or self.session.loader.epoch >= self.config.epochs
+
+    def _is_cut(self) -> bool:
+        """Whether the last step is done, in an epoch that is not."""
+        session = self.session
+        return session.step >= self.config.max_steps and session.loader.position < session.num_rows
+
+    def run(self) -> None:
+        """Train to the last step."""
+        session = self.session
+        while not self.is_done:
+            start = session.loader.position
+            for batch in session.loader:
+                num_rows, start = session.loader.position - start, session.loader.position
+                self.cluster_if_due()
+                self.train_step(batch, num_rows)
+                self._after_step(num_rows)
+                self.trainer.leave_if_asked()
+                if self._is_cut():
+                    break
+            else:
+                self.is_stopped = session.stopping.end_epoch() and self.config.early_stopping
+
+    def train_step(self, batch: Batch, num_rows: int) -> None:
+        """One step of the optimizer, on this rank's share of a batch that has `num_rows` rows on all ranks together."""
+        session = self.session
+        with session.stopwatch("train"):
+            session.set_learning_rate()
+            for optimizer in session.optimizers:
+                optimizer.zero_grad()
+            loss = self.loss(batch.to(session.device))
+            share = session.ranks.world_size / num_rows  # of the gradients of several ranks the mean is taken
+            (loss * share).backward()  # type: ignore[no-untyped-call]
+            value = float(loss.detach())
+            self.trainer.agree_to_go_on(value)
+            for optimizer in session.optimizers:
+                optimizer.step()
+            self.loss_sum += value
+            self.loss_rows += num_rows
+            session.step += 1
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The sum of the rows' losses."""
+        with self.session.autocast():
+            logits = self.session.parallel(batch)
+        return functional.binary_cross_entropy_with_logits(
+            logits.float(), batch.labels, weight=batch.weights, reduction="sum"
+        )
+
+    def cluster_if_due(self) -> None:
+        """Cluster tables if the schedule says so."""
+        session, schedule, trainer = self.session, self.schedule, self.trainer
+        if schedule is None or schedule.num_steps >= session.step:
+            return
+        with session.stopwatch("cluster"):
+            if schedule.is_due(session.step):
+                trainer.guard.check_weights()
+            events = schedule.step()
+        if events:
+            session.parallel.refresh()
+            for table, event in zip(schedule.clustered, events, strict=True):
+                trainer.write("cluster", table=table, **event_values(event))
+            trainer.progress.say(f"step {session.step:,}: clustered {len(events)} tables")
+
+    def before_saving(self) -> None:
+        """Let all ranks add up what the schedule counted."""
+        if self.schedule is not None:
+            self.schedule.add_up_counts()
+
+    def _validation_positions(self) -> set[int]:
+        """The rows of an epoch after which there is a validation: so many times, the last at its end."""
+        session, times = self.session, self.config.validations_per_epoch
+        if not session.has_rows("validation"):
+            return set()
+        steps = {max(1, round(self.config.steps_per_epoch * (index + 1) / times)) for index in range(times)}
+        return {min(step * self.config.batch_size, session.num_rows) for step in steps}
+
+    def _after_step(self, num_rows: int) -> None:
+        trainer = self.trainer
+        trainer.progress.update(num_rows)
+        if self.session.step % LOG_EVERY == 0:
+            self._log()
+        if self.session.loader.position in self.validated_at:
+            trainer.validate()
+            trainer.save()
+
+    def _log(self) -> None:
+        session, trainer = self.session, self.trainer
+        total = sum_over_ranks(torch.tensor(self.loss_sum, dtype=torch.float64), session.ranks)
+        loss = float(total) / self.loss_rows
+        self.loss_sum, self.loss_rows = 0.0, 0
+        trainer.write("train", loss=loss, lr=session.optimizers[0].param_groups[0]["lr"])
+        notes = {"loss": f"{loss:.4f}", "memory": format_bytes(resident_nbytes())}
+        if self.schedule is not None and self.schedule.tables():
+            step = self.schedule.next_step
+            notes["next clustering"] = "none" if step is None else f"at step {step:,}"
+        trainer.progress.update(0, **notes)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run must know."""
+        return {
+            "is_stopped": self.is_stopped,
+            "loss": [self.loss_sum, self.loss_rows],
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was taken."""
+        self.is_stopped = state["is_stopped"]
+        self.loss_sum, self.loss_rows = state["loss"]
+        if self.schedule is not None:
+            self.schedule.load_state_dict(state["schedule"])
+
+
+class FinalizePhase(Phase):
+    """Int8 rows of the best model become pointers and codebooks of the size that the options, or validation, choose."""
+
+    name = "finalize"
+
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(trainer)
+        self.rows_steps: list[int] = []  # the last step of int8 rows and their best, whose checkpoints are kept
+        self.trained_nbytes: dict[str, dict[str, int]] = {}  # what tables held that are final now
+        self.sizes: list[dict[str, Any]] = []  # that there were to choose from
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no table has int8 rows."""
+        return not self.session.has_int8_rows
+
+    def run(self) -> None:
+        """Finalize all tables, the same on all processes.
+
+        What comes after is another model, so that validations so far are forgotten; the log has them.
+        """
+        session, trainer = self.session, self.trainer
+        best_step = session.stopping.best_step
+        if not self.rows_steps:  # or the size is chosen again
+            self.rows_steps = [session.step, best_step]
+            trainer.save()
+        with session.stopwatch("finalize"):
+            go_back_to_best(session, trainer.folder)
+            trainer.guard.check_weights()
+            finalized = self.finalize()
+        trainer.write("finalize", tables=[table.name for table in finalized.tables], sizes=self.sizes)
+        session.stopping.forget()
+        session.curve.clear()
+        trainer.progress.say(sizes_table(self.sizes))
+        best = f", from the rows of step {best_step:,}" if best_step >= 0 else ""
+        before, after = format_bytes(finalized.before), format_bytes(finalized.nbytes)
+        trainer.end_event(f"finalized {len(finalized.tables)} tables{best}: {before} of int8 rows, now {after}")
+        trainer.leave_if_asked()
+
+    def finalize(self) -> Finalized:
+        """Finalize the model as it is; optimizers of the network keep their state."""
+        session = self.session
+        self.trained_nbytes = _nbytes_in_training(session)
+        finalized = self._choose()
+        self.sizes = sizes_of(finalized, sum(held["codes"] for held in self.trained_nbytes.values()))
+        session.parallel.close()
+        states = [optimizer.state for optimizer in session.optimizers]
+        session.equip()
+        for optimizer, state in zip(session.optimizers, states, strict=True):  # the network keeps its own
+            kept = [parameter for parameter in state if not hasattr(parameter, "int8_rows")]
+            optimizer.state.update({parameter: state[parameter] for parameter in kept})
+        return finalized
+
+    def _choose(self) -> Finalized:
+        """Finalize, in the size of the options, or the smallest that validation cannot tell from int8 rows."""
+        session, config, metric = self.session, self.config, self.session.stopping.metric
+        size: dict[str, Any] = {"bits": config.bits} if config.bits else {}
+        if config.nbytes is not None:
+            tables = [table for table in session.model.modules() if isinstance(table, Embedding)]
+            others = sum(table.nbytes for table in tables if not isinstance(table, Finalizable) or table.is_final)
+            if config.nbytes <= others:
+                raise ValueError(f"nbytes must be above {others}, those of full tables, got {config.nbytes}.")
+            size = {"nbytes": config.nbytes - others}
+        if session.has_rows("validation"):
+            size["validate"] = lambda: metric.loss(session.score(session.model, "validation")[metric.name])
+            size |= {} if config.bits or config.nbytes is not None else {"tolerance": config.tolerance}
+        return finalize(session.model, counts=counts_of_tables(session.model, session.data), seed=config.seed, **size)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run must know."""
+        return {"rows_steps": self.rows_steps, "trained_nbytes": self.trained_nbytes, "sizes": self.sizes}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where `state_dict` was taken."""
+        self.rows_steps, self.trained_nbytes, self.sizes = state["rows_steps"], state["trained_nbytes"], state["sizes"]
+
+
+def sizes_of(finalized: Finalized, rows_nbytes: int) -> list[dict[str, Any]]:
+    """The sizes that there were to choose from, in plain values, and int8 rows at the end."""
+    sizes = [
+        {
+            "nbytes": size.nbytes,
+            "bits": size.bits,
+            "variance_lost": size.distortion,
+            "loss": size.loss,
+            "is_chosen": size == finalized.chosen,
+            "is_knee": size == finalized.knee,
+        }
+        for size in finalized.curve
+    ]
+    rows = {"nbytes": rows_nbytes, "loss": finalized.loss_before, "bits": None, "variance_lost": 0.0}
+    return [*sizes, rows | {"is_chosen": False, "is_knee": False}]
+
+
+def sizes_table(sizes: Sequence[Mapping[str, Any]]) -> str:
+    """The sizes, with a bar for what validation loses against int8 rows."""
+    lines, least = [], sizes[-1]["loss"]
+    lost = [max(0.0, size["loss"] - least) for size in sizes if size["loss"] is not None and least is not None]
+    for size in sizes:
+        notes = [note for note, is_so in (("knee", size["is_knee"]), ("chosen", size["is_chosen"])) if is_so]
+        notes += ["int8 rows"] if size["bits"] is None else []
+        loss, bar = "", ""
+        if lost:
+            loss = f"{size['loss']:.5f}"
+            bar = "▇" * round(20 * max(0.0, size["loss"] - least) / (max(lost) or 1.0))
+        bits = "" if size["bits"] is None else f"{size['bits']:.1f}"
+        lines.append([format_bytes(size["nbytes"]), bits, f"{size['variance_lost']:.2%}", loss, ", ".join(notes), bar])
+    headers = ["bytes served", "bits an id", "variance lost", "validation loss", "", "more than int8 rows"]
+    return format_table(headers, lines, num_left=0)
+
+
+def _nbytes_in_training(session: Session) -> dict[str, dict[str, int]]:
+    """Bytes of the tables as they train now, by the paths of their modules."""
+    modules = {readable_path(path): module for path, module in session.model.named_modules()}
+    held: dict[str, dict[str, int]] = {}
+    for optimizer in session.optimizers:
+        for table in summary(session.model, optimizer).tables:
+            module = modules[table.name]
+            if isinstance(module, Finalizable):
+                rows = module.rows  # without ids that are not in the map yet: a resumed run has none
+                nbytes = table.nbytes - rows.recent.nbytes
+                own = held.setdefault(table.name, {"codes": nbytes, "optimizer": 0})
+                own["optimizer"] += table.optimizer_nbytes
+                own["gradients"] = _pending_nbytes(module, session.config.batch_size)
+    return held
+
+
+def _pending_nbytes(table: Finalizable, batch_size: int) -> int:
+    """Bytes of the gradients of a batch: a vector and three integers for each of its ids, if a row has one of them."""
+    return min(batch_size, table.rows.num_rows - 1) * (4 * table.embedding_dim + 3 * 8)

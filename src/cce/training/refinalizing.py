@@ -1,0 +1,117 @@
+"""`cce finalize`: another size for the tables of a finished run, from the int8 rows that it keeps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cce.budget import MEASURES
+from cce.files import write_atomic
+from cce.run_folder import RunFolder
+from cce.training.checkpoint import (
+    Checkpoint,
+    checkpoint_path,
+    read_checkpoint,
+    read_latest,
+    remove_checkpoint,
+    write_checkpoint,
+)
+from cce.training.config import MAY_BE_CHOSEN_AGAIN
+from cce.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from cce.records import RunRecord
+
+SIZES = "sizes.json"
+
+
+def finalize_run(
+    out: Path | str,
+    *,
+    nbytes: int | None = None,
+    bits: float | None = None,
+    tolerance: float | None = None,
+    refits: int | str = 0,
+    progress: bool = False,
+    model: str | None = None,
+    trust_model: bool = False,
+) -> RunRecord:
+    """Finalize the int8 rows of a finished run again, in another size, and test it: a new record in place of the old.
+
+    The run stays as it was until the new tables are saved; after that, `cce train --resume` ends what was interrupted.
+    """
+    sizes = {"nbytes": nbytes, "bits": bits, "tolerance": tolerance}
+    trainer = _reopen(out, sizes | {"refits": refits}, progress=progress, model=model, trust_model=trust_model)
+    record = trainer.run()
+    write_atomic(trainer.folder.path / SIZES, json.dumps(record.sizes))
+    return record
+
+
+def curve_of_run(
+    out: Path | str, *, progress: bool = False, model: str | None = None, trust_model: bool = False
+) -> list[dict[str, Any]]:
+    """The sizes that the tables of a finished run may have, with their validation loss; written to `sizes.json` too."""
+    trainer = _reopen(out, {"refits": 0}, is_logged=False, progress=progress, model=model, trust_model=trust_model)
+    try:
+        trainer.go_back_to_best()
+        trainer.finalizing.finalize()
+        sizes = trainer.finalizing.sizes
+        write_atomic(trainer.folder.path / SIZES, json.dumps(sizes))
+        return sizes
+    finally:
+        trainer.close()
+
+
+def discard_rows(out: Path | str) -> int:
+    """Remove the int8 rows of a finished run: its size is final. The bytes that this frees."""
+    folder = RunFolder(Path(out))
+    with folder.lock():
+        latest, steps = _finished(folder)
+        latest.state["phases"]["finalize"]["rows_steps"] = []
+        write_checkpoint(folder.checkpoints, latest.step, latest.model, latest.state)
+        freed = 0
+        for step in {*steps} - {latest.step, latest.best_step, -1}:
+            path = checkpoint_path(folder.checkpoints, step)
+            freed += sum(file.stat().st_size for file in path.glob("*"))
+            remove_checkpoint(path)
+        return freed
+
+
+def _finished(folder: RunFolder) -> tuple[Checkpoint, list[int]]:
+    """The newest checkpoint of a run whose tables are final, and the steps of its int8 rows."""
+    if not folder.is_begun:
+        raise FileNotFoundError(f"RUN must be the folder of a run, got {str(folder.path)!r}.")
+    latest, _ = read_latest(folder.checkpoints)
+    steps = latest.get("phases", dict)["finalize"]["rows_steps"]
+    if not steps:
+        raise ValueError(f"{folder.path} must have int8 rows to finalize: it has none, or they were discarded.")
+    if not folder.is_finished or latest.step == steps[0]:
+        raise ValueError(f"{folder.path} must be a finished run: resume with `cce train --resume {folder.path}`.")
+    return latest, steps
+
+
+def _reopen(
+    out: Path | str,
+    sizes: dict[str, Any],
+    *,
+    progress: bool,
+    model: str | None,
+    trust_model: bool,
+    is_logged: bool = True,
+) -> Trainer:
+    """A trainer of the run as it was when its int8 rows had trained; what it saves comes after all that there is."""
+    folder = RunFolder(Path(out))
+    latest, steps = _finished(folder)
+    config = latest.get("config", dict)
+    for name in MEASURES:
+        if name != "nbytes" and config[name] is not None:
+            raise ValueError(f"RUN must have tables whose size is open, got {name}={config[name]} in {folder.config}.")
+    rows = read_checkpoint(checkpoint_path(folder.checkpoints, steps[0]))
+    rows.state["phases"]["finalize"]["rows_steps"] = steps
+    rows.state["phases"]["refit"] = {}
+    rows.state["step"] = latest.step
+    changes = dict.fromkeys(MAY_BE_CHOSEN_AGAIN) | sizes | ({} if model is None else {"model": model})
+    rows = replace(rows, step=latest.step)
+    return Trainer.reopen(folder.path, rows, changes, progress=progress, is_logged=is_logged, trust_model=trust_model)

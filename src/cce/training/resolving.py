@@ -1,0 +1,209 @@
+"""`resolve`: every choice that the options of a run leave open, made in one place.
+
+What is decided is printed at the start of a run, and written to its record and its checkpoints. Nothing else asks which
+options were given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cce.budget import FULL, FULL_SIZED, MEASURES, PAPER_METHOD, Budget
+from cce.checks import check_choice
+from cce.clustering import ClusterSettings
+from cce.collection import plan_tables
+from cce.embeddings import METHODS, paper_schedule
+from cce.training.config import AUTO, NEVER, TrainConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from cce.data import PreparedData
+    from cce.embeddings import TrainingDefaults
+
+REFITTED_TABLES = 4  # at most, without being asked, unless there are rows enough
+ROWS_PER_ID = 4  # of ids with pointers, that are enough
+REFITTED_VALUES = 1 << 26  # of vectors, that are refitted without being asked: 4 million ids of 16
+MANY_STEPS = 2**62
+TOLERANCE = 0.0005  # of the validation loss, that pointers may lose against int8 rows
+
+
+@dataclass(frozen=True)
+class DataSizes:
+    """What `resolve` needs to know of a data set; `counts` tells how often each id occurs in training, if known."""
+
+    vocabularies: Mapping[str, int]
+    num_rows: int = 0
+    counts: Callable[[], Mapping[str, Tensor]] | None = None
+
+    @classmethod
+    def of(cls, data: PreparedData) -> DataSizes:
+        """The sizes of a prepared data set."""
+        return cls(data.schema.vocabulary_sizes, data.num_rows("train"), cache(lambda: count_ids(data)))
+
+
+def count_ids(data: PreparedData) -> dict[str, Tensor]:
+    """How often each id of each feature occurs in the training rows; never for id 0, as unseen values share no row."""
+    found = {name: torch.from_numpy(counts) for name, counts in data.count_ids("train").items()}
+    for counts in found.values():
+        counts[0] = 0
+    return found
+
+
+@dataclass(frozen=True)
+class ResolvedConfig(TrainConfig):
+    """The options of a run with everything decided. Nothing is None except the limits that do not apply.
+
+    bits: of pointers, at most; 0 for no limit. cluster_at: after how many epochs; [] for never.
+    refits: rounds, at most. max_steps: of all epochs.
+    group_by, logger, start_from: "" for none. min_count: 0 if all ids have rows.
+    """
+
+    min_count: int = 0
+    bits: float = 0.0
+    tolerance: float = TOLERANCE
+    start_from: str = ""
+    max_steps: int = MANY_STEPS
+    cluster_at: list[float] = field(default_factory=list)
+    refits: int = 0
+    group_by: str = ""
+    logger: str = ""
+    threads: int = 1
+    steps_per_epoch: int = 1
+    trains_as_rows: bool = False  # tables are int8 rows until the end of training
+    table_options: dict[str, dict[str, Any]] = field(default_factory=dict)  # by method: arguments of its class
+    is_limited: bool = False  # refits take no longer than training did
+    refits_because: str = "they were asked for"
+
+    def __post_init__(self) -> None:
+        self.check_types()
+        missing = [each.name for each in fields(self) if getattr(self, each.name) is None]
+        if left := [name for name in missing if name not in MEASURES]:
+            raise TypeError(f"{', '.join(left)} must be resolved, got None.")
+
+    def decided(self, given: TrainConfig) -> dict[str, Any]:
+        """What the given options left open, by name."""
+        shown = {each.name: getattr(self, each.name) for each in fields(given)}
+        return {name: value for name, value in shown.items() if value and getattr(given, name) != value}
+
+
+def resolve(config: TrainConfig, data: PreparedData | DataSizes) -> ResolvedConfig:
+    """Decide everything that `config` leaves open, for a data set or for sizes of one."""
+    sizes = data if isinstance(data, DataSizes) else DataSizes.of(data)
+    check_choice("method", config.method, METHODS)
+    defaults = METHODS[config.method].training_defaults(config.preset)
+    _check_method(config, defaults)
+    steps_per_epoch = max(1, -(-sizes.num_rows // config.batch_size))
+    all_steps = config.epochs * steps_per_epoch if sizes.num_rows else MANY_STEPS
+    values = {each.name: getattr(config, each.name) for each in fields(config)} | {
+        "min_count": config.min_count or defaults.min_count or 0,
+        "cap": _cap(config, defaults),
+        "bits": config.bits or 0.0,
+        "tolerance": TOLERANCE if config.tolerance is None else config.tolerance,
+        "max_steps": min(all_steps, config.max_steps or MANY_STEPS),
+        "steps_per_epoch": steps_per_epoch,
+        "cluster_at": _cluster_at(config, defaults),
+        "trains_as_rows": defaults.trains_as_rows,
+        "table_options": _table_options(config, defaults),
+        "threads": config.threads or torch.get_num_threads(),
+        **{name: getattr(config, name) or "" for name in ("start_from", "group_by", "logger")},
+    }
+    rounds, why = _refits(config, defaults, ResolvedConfig(**values | {"refits": 0}), sizes)
+    values |= {"refits": rounds, "refits_because": why, "is_limited": config.refits == AUTO}
+    return ResolvedConfig(**values)
+
+
+def _check_method(config: TrainConfig, defaults: TrainingDefaults) -> None:
+    """Reject options of int8 rows and refits for a method without them, and of clusterings for one that has them."""
+    if not defaults.trains_as_rows:
+        for name in ("refits", "min_count", "bits", "tolerance"):
+            if getattr(config, name) not in (None, AUTO, 0):
+                got = f"{name}={getattr(config, name)} with method {config.method!r}"
+                raise ValueError(f"{name} must be left out where no table trains as int8 rows, got {got}.")
+        if "row_lr" in config.optimizer_options:
+            raise ValueError(f"optimizer_options row_lr goes with int8 rows, got it with method {config.method!r}.")
+    elif config.cluster_at not in (AUTO, NEVER):
+        raise ValueError(
+            f"method {config.method!r} is clustered once, after its rows are trained: leave out cluster_at, or take "
+            f"method {PAPER_METHOD!r}."
+        )
+
+
+def _cap(config: TrainConfig, defaults: TrainingDefaults) -> int | None:
+    """The cap that the method would have, if no limit is given; none if its size is chosen after training."""
+    if not config.budget.is_full or config.method in FULL_SIZED or defaults.trains_as_rows:
+        return config.cap
+    if defaults.num_rows is None:
+        given = f"method {config.method!r}"
+        raise ValueError(f"give one of cap, num_params, nbytes and compression with {given}, got none.")
+    return defaults.num_rows * config.embedding_dim
+
+
+def _cluster_at(config: TrainConfig, defaults: TrainingDefaults) -> list[float]:
+    if isinstance(config.cluster_at, list):
+        return config.cluster_at
+    if config.cluster_at == NEVER:
+        return []
+    if config.cluster_at == AUTO:
+        return defaults.cluster_epochs(config.epochs)
+    return paper_schedule(config.cluster_at)
+
+
+def _table_options(config: TrainConfig, defaults: TrainingDefaults) -> dict[str, dict[str, Any]]:
+    """Arguments of the classes of tables, by method: what the method would have, then what the run says."""
+    start = {} if config.start_scale == AUTO else {"start_scale": config.start_scale}
+    own = {**defaults.options, **start, **config.method_options}
+    if config.min_count is not None:
+        own["min_count"] = config.min_count
+    full = {**METHODS[FULL].training_defaults(config.preset).options, **start}
+    return {FULL: full, config.method: own if config.method != FULL else full | own}
+
+
+def _refits(
+    config: TrainConfig, defaults: TrainingDefaults, resolved: ResolvedConfig, sizes: DataSizes
+) -> tuple[int, str]:
+    """Rounds of refits at most, and why.
+
+    Without being asked: if few tables have pointers, or their ids have rows enough, and there are not so many ids that
+    a round would read the rows again and again.
+    """
+    if config.refits != AUTO:
+        return int(config.refits), "--refits says so"
+    if not defaults.refits:
+        return 0, f"method {config.method!r} has none"
+    if config.start_from is not None or config.max_steps is not None:
+        return 0, "a run that starts from another, or is cut short, has none by default"
+    planned = plan_tables(sizes.vocabularies, config.embedding_dim, **table_arguments(resolved)).tables
+    learned = {table.name for table in planned if table.method == config.method}
+    least, counts = resolved.min_count or 1, sizes.counts() if sizes.counts is not None else None
+    num_ids = sum(
+        sizes.vocabularies[name] if counts is None else int((counts[name] >= least).sum()) for name in learned
+    )
+    if num_ids * config.embedding_dim > REFITTED_VALUES:
+        return 0, f"{num_ids:,} ids with pointers are too many to refit by default"
+    if len(learned) <= REFITTED_TABLES:
+        return defaults.refits, f"at most {REFITTED_TABLES} tables have pointers"
+    num_rows = 0 if counts is None else max(int(counts[name].sum()) for name in learned)
+    if ROWS_PER_ID * num_ids <= num_rows:
+        return defaults.refits, f"ids with pointers have at least {ROWS_PER_ID} rows each"
+    return 0, f"{len(learned)} tables have pointers, and fewer than {ROWS_PER_ID} rows for each of their ids"
+
+
+def table_arguments(config: ResolvedConfig) -> dict[str, Any]:
+    """How the tables of a run are made and sized, as `plan_tables` and `EmbeddingCollection` take it."""
+    options = dict(config.table_options)
+    own = options[config.method]
+    if isinstance(own.get("settings"), dict):  # in a file a table of names and values
+        try:
+            options[config.method] = own | {"settings": ClusterSettings(**own["settings"])}
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"method_options settings must be those of ClusterSettings: {error}") from error
+    is_sized_later = config.trains_as_rows and config.nbytes is not None
+    budget = Budget() if is_sized_later else config.budget
+    return {"method": config.method, "options": options, "budget": budget}

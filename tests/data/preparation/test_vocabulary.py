@@ -1,0 +1,75 @@
+"""Vocabularies: ids by falling count over blocks, the same however often counts are merged."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cce.data.arrow import Words, as_values, load_vocabulary, save_block
+from cce.data.preparation import vocabulary as module
+from cce.data.preparation.job import VocabularyRule
+from cce.data.preparation.vocabulary import FeatureTask, number_values, split_file
+from helpers.raw_files import vocabulary_of
+
+
+def write_blocks(folder, blocks):
+    """Blocks of words (None: missing) with the split of each row."""
+    paths = []
+    for number, rows in enumerate(blocks):
+        values = [*sorted({word for word, _ in rows if word is not None}), "never used"]
+        indices = np.array([-1 if word is None else values.index(word) for word, _ in rows], np.int32)
+        path = folder / f"{number}.arrow"
+        save_block(path, {}, {"word a": Words(indices, as_values(values))})
+        np.save(split_file(path), np.array([split for _, split in rows], np.uint8))
+        paths.append(path)
+    return tuple(paths)
+
+
+def task(folder, paths, rule, **options):
+    place = folder / "vocabulary.parquet"
+    return FeatureTask("word a", None, paths, rule, place, folder / "ids.npy", **options)
+
+
+ROWS = st.lists(st.tuples(st.none() | st.sampled_from("abcdefgh"), st.sampled_from([0, 1, 2])), min_size=1, max_size=30)
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(ROWS, min_size=1, max_size=5),
+    st.sampled_from([VocabularyRule(), VocabularyRule(2), VocabularyRule(2, "all")]),
+    st.sampled_from([1, 5, 1 << 22]),
+)
+def test_ids_are_as_by_hand(tmp_path_factory, blocks, rule, merged):
+    folder = tmp_path_factory.mktemp("vocabulary")
+    paths = write_blocks(folder, blocks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MERGED", merged)
+        facts = number_values(task(folder, paths, rule))
+    counted = [word for rows in blocks for word, split in rows if split == 0 or rule.source == "all"]
+    expected = vocabulary_of(counted, min_count=rule.min_count)
+    values, counts = load_vocabulary(folder / "vocabulary.parquet")
+    assert {value: place + 1 for place, value in enumerate(values.to_pylist())} == expected
+    assert facts["num_values"] == len(expected)
+    assert facts["missing"] == expected.get(None, 0)
+    assert facts["num_counted"] == counts.sum() == sum(word in expected for word in counted)
+    ids = np.load(folder / "ids.npy")
+    for rows, start in zip(blocks, facts["starts"], strict=True):
+        for index, word in enumerate(sorted({word for word, _ in rows if word is not None})):
+            assert ids[start + index] == expected.get(word, 0)
+
+
+def test_another_data_sets_vocabulary_is_taken_as_it_is(tmp_path):
+    paths = write_blocks(tmp_path, [[("b", 0), ("b", 0), ("a", 0)]])
+    number_values(task(tmp_path, paths, VocabularyRule()))
+    (tmp_path / "new").mkdir()
+    new = write_blocks(tmp_path / "new", [[("a", 0), ("a", 0), ("c", 2), ("b", 2)]])
+    number_values(task(tmp_path / "new", new, VocabularyRule(), reuse=tmp_path / "vocabulary.parquet"))
+    assert np.load(tmp_path / "new" / "ids.npy").tolist() == [2, 1, 0, 0]  # a, b, c, and the one never used
+
+
+def test_what_is_done_is_not_done_again(tmp_path):
+    paths = write_blocks(tmp_path, [[("b", 0)]])
+    facts = number_values(task(tmp_path, paths, VocabularyRule()))
+    paths[0].unlink()
+    assert number_values(task(tmp_path, paths, VocabularyRule())) == facts

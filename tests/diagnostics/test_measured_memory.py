@@ -1,0 +1,38 @@
+"""What `cce.summary` says of bytes, beside the resident memory of processes that train such tables."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FIXED = 1 << 20  # bytes that do not depend on tables: pages of the allocator, of code that runs first
+SCRIPT = """
+import json, sys, torch
+from benchmarks import memory
+memory.MOST_EARNED = 150_000  # more ids get their rows by counts: as many rows, and fewer steps
+torch.set_num_threads(1)  # other threads of a clustering keep memory that is not of tables
+print(json.dumps(memory.measure(sys.argv[1], [int(sys.argv[2])], int(sys.argv[3]))))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="resident memory is read from /proc")
+@pytest.mark.parametrize(
+    ("kind", "num_ids", "dim"),
+    [
+        ("full, Adam", 100_000, 16),
+        ("full, SparseAdam", 100_000, 64),
+        ("cce", 100_000, 64),
+        ("cce", 2_000_000, 16),
+        ("cce-paper", 3_000_000, 16),
+    ],
+)
+def test_bytes_in_training_and_served_are_those_measured(kind, num_ids, dim):
+    command = [sys.executable, "-c", SCRIPT, kind, str(num_ids), str(dim)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    figures = json.loads(result.stdout.splitlines()[-1])
+    for form in ("held", "served") if kind.startswith("cce") else ("held",):
+        assert abs(figures[form] - figures[f"{form}_by_summary"]) <= 0.15 * figures[form] + FIXED, form
