@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterable
 from numbers import Real
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = [
     "START_SCALES",

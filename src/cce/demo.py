@@ -7,8 +7,9 @@ while clustering can find out which ids belong together.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cce.checks import check_range
 from cce.data import MANIFEST, SyntheticConfig, prepare_synthetic
@@ -16,10 +17,6 @@ from cce.files import write_atomic
 from cce.records import RunRecord, write_records
 from cce.text import format_bytes, format_markdown, format_ratio, format_table
 from cce.training import TrainConfig, Trainer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 METHODS = ("hash", "cce")  # beside the full table, at every budget
 DATA = "clicks"

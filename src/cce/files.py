@@ -12,13 +12,11 @@ import json
 import os
 import shutil
 import socket
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+from pathlib import Path
+from typing import TextIO
 
 __all__ = [
     "FULL_DISK",

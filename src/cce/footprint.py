@@ -6,13 +6,11 @@ values for every parameter. So both are always shown, each with its own compress
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.text import format_bytes, format_ratio, format_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["Footprint", "Footprints"]
 

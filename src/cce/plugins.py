@@ -10,14 +10,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 import warnings
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from types import ModuleType
+from types import ModuleType
 
 __all__ = ["SOURCES", "check_plugins", "load_installed", "load_named", "load_plugins", "reason_of", "run_file"]
 

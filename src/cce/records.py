@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cce.files import read_text, write_atomic
 from cce.footprint import Footprint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 __all__ = ["RunRecord", "parse_strict_json", "read_records", "strict_json", "write_records"]
 

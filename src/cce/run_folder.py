@@ -10,15 +10,13 @@ error.txt         why the run failed, if a sweep ran it
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cce.files import lock_folder, write_atomic
 from cce.records import RunRecord, read_records, strict_json, write_records
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
 __all__ = ["CHECKPOINTS", "CONFIG", "LOG", "RECIPE", "RECORD", "RECORDS", "TRIALS", "TUNED", "RunFolder"]
 

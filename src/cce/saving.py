@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from cce.arguments import arguments_of
 from cce.checks import check_type
@@ -25,11 +26,6 @@ from cce.clustering import ClusterSettings
 from cce.embeddings import METHODS, Embedding, EmbeddingBag
 from cce.files import replace_file, usual_permissions
 from cce.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
 
 FORMAT, VERSION = "cce-model", 1
 CHECKSUM = "sha256"  # of the tensors, their names and the other metadata

@@ -6,22 +6,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from cce.clustering import CircularQuantizer, ResidualQuantizer, piece_size
-from cce.embeddings import ClusteredEmbedding, CodebookShape, rules, whole
+from cce.clustering import CircularQuantizer, ClusterSettings, ResidualQuantizer, Source, piece_size
+from cce.embeddings import ClusteredEmbedding, CodebookShape, Learned, Shapes, StagedClustering, rules, whole
 from cce.indexing import IdCounts, IndexModule, blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
-
-    from cce.clustering import ClusterSettings, Source
-    from cce.embeddings import Learned, Shapes, StagedClustering
 
 
 class CircularEmbedding(ClusteredEmbedding):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 EXAMPLE = """examples:
   cce list methods

@@ -5,12 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cce.data import SOURCES, Option
-
-if TYPE_CHECKING:
-    from cce.data import PreparedData, Source
+from cce.data import SOURCES, Option, PreparedData, Source
 
 EXAMPLE = """examples:
   cce prepare synthetic runs/clicks --rows 300000

@@ -6,16 +6,13 @@ import argparse
 import math
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.cli.loading import typed_bytes, typed_count
 from cce.evaluation import find_metric, format_scores
-from cce.records import strict_json
+from cce.records import RunRecord, strict_json
 from cce.run_folder import RunFolder
 from cce.training import GROUPS, MAY_CHANGE, TrainConfig, make_config, parse_pairs, read_toml
-
-if TYPE_CHECKING:
-    from cce.records import RunRecord
 
 EXAMPLE = """examples:
   cce train runs/clicks --method cce --cap 8000 --epochs 2 --out runs/clicks-cce

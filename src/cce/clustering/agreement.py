@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OVERFULL = 8  # times the mean number of ids in a row
 LARGEST = 2**31  # codes beyond it are numbered again before they are multiplied

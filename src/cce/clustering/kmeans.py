@@ -7,24 +7,18 @@ centroids: those of the last fit make a warm start. How points find their centro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from cce.checks import check_number, check_range
 from cce.clustering.backends import choose_backend
-from cce.clustering.backends.base import KMeans
+from cce.clustering.backends.base import Assigned, KMeans, Lloyd
 from cce.clustering.checks import check_same_space, checked_points, checked_weights
-from cce.clustering.progress import reporting
+from cce.clustering.progress import Progress, reporting
 from cce.clustering.sampling import draw_weighted, sample_ids
 from cce.indexing import check_generator
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cce.clustering.backends.base import Assigned, Lloyd
-    from cce.clustering.progress import Progress
 
 INITS = ("random", "k-means++")
 SPREAD_OVER, FEW_POINTS = 8, 1 << 14  # points that k-means++ chooses from, for each cluster and at least

@@ -7,14 +7,12 @@ import threading
 import time
 import warnings
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 from tqdm import tqdm
 
 from cce import compiled
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 MEASURED = 0.25  # seconds of work from which the rest is estimated
 LONG = 10.0  # seconds of work that are worth a warning

@@ -10,25 +10,18 @@ Chen, Guan and Wang (2010).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from cce.checks import check_range
 from cce.clustering.kmeans import kmeans, nearest_centroid
 from cce.clustering.progress import Progress
-from cce.clustering.sampling import vectors_of
-from cce.clustering.settings import checked_settings
+from cce.clustering.sampling import Sample, Source, vectors_of
+from cce.clustering.settings import ClusterSettings, checked_settings
 from cce.compiled import parallel_for
 from cce.indexing import PointerStore, blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from cce.clustering.sampling import Sample, Source
-    from cce.clustering.settings import ClusterSettings
 
 BLOCK = 1 << 22  # values encoded at a time: 16 MB
 SMALL = 1 << 20  # values of a sample whose columns are clustered side by side

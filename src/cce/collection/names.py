@@ -6,14 +6,11 @@ separate modules in the keys of a state dict. Such names are escaped as in URLs;
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from torch import nn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ESCAPE = "%"  # the first character of an escaped name
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.budget import DEFAULT_METHOD, SIZED_LATER, Budget, make_budget
 from cce.checks import check_choice, check_range, check_type, shown
 from cce.embeddings import MAX_IDS, METHODS, TableRequest
 from cce.footprint import Footprint, Footprints
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 MAX_HALVINGS = 200  # of the range in which the scale of a budget is searched
 BYTE_PRECISION = 1e-4  # of the scale of a budget in bytes, which takes longer to try

@@ -7,15 +7,15 @@ go through all features in one call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
 
-from cce.budget import DEFAULT_METHOD
+from cce.budget import DEFAULT_METHOD, Budget
 from cce.checks import check_choice, check_flag, check_range, check_start_scale, check_type, shown
 from cce.collection.bags import Jagged, check_bags, check_equal_lengths, join_bags
 from cce.collection.names import TableDict
@@ -37,11 +37,6 @@ from cce.embeddings import (
 )
 from cce.indexing import make_generator
 from cce.kernels import Bags, Lookup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from cce.budget import Budget
 
 Pooling = Literal["sum", "mean"]
 

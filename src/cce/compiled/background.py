@@ -13,14 +13,12 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cce.compiled.disk_cache import marker
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 START = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); import cce.compiled.background as b; b.main()"
 

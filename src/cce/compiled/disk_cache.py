@@ -16,14 +16,12 @@ import hashlib
 import importlib
 import os
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.files import lock_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PACKAGE = Path(__file__).resolve().parents[1]
 PACKAGES = ("compiled", "indexing", "clustering", "kernels", "optim")  # with loops, or constants used in them

@@ -10,14 +10,12 @@ import hashlib
 import importlib
 import os
 import warnings
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from cce.compiled.disk_cache import function_folder, share
 from cce.compiled.notice import listen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 

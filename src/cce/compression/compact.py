@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,15 +20,10 @@ from torch import Tensor, nn
 from cce.checks import check_choice, check_number, check_range, check_type, shown
 from cce.compression.sizes import Option, Shape, allocate, least_nbytes, shapes_within
 from cce.distributed import broadcast, current_ranks, sum_over_ranks
-from cce.embeddings import CCEEmbedding, Compact, piece_shape
+from cce.embeddings import CCEEmbedding, Codebooks, Compact, piece_shape
 from cce.indexing import make_generator
 from cce.signals import uninterrupted
 from cce.text import format_bytes, format_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cce.embeddings import Codebooks
 
 Validate = Callable[[], float] | Callable[[nn.Module], float]
 TOLERANCE = 0.0005  # of a validation loss

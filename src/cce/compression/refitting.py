@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,12 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from cce.checks import check_flag, check_range, check_type
-from cce.reclustering import Refit, Source, check_rounds, next_round
+from cce.reclustering import NextRound, NumRounds, Refit, RefitEvent, Source, check_rounds, next_round
 from cce.signals import uninterrupted
 from cce.text import format_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     import numpy as np
-
-    from cce.reclustering import NextRound, NumRounds, RefitEvent
 
 
 @dataclass(frozen=True)

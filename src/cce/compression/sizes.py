@@ -8,12 +8,10 @@ again and again, the step of any table that lowers the error most for each byte,
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from cce.indexing import pointer_bits, pointer_nbytes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 LEVELS = 256  # of int8
 EXACT = 64  # ids whose own vectors make up the codebook, however few bytes their int8 rows have

@@ -5,11 +5,12 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from cce.budget import DEFAULT_METHOD, FULL, Budget, check_given, make_budget
 from cce.checks import check_choice, check_flag, check_range, check_type, shown
@@ -17,12 +18,6 @@ from cce.collection import share_out
 from cce.embeddings import METHODS, Embedding, EmbeddingBag, Finalizable, TableRequest, make_table
 from cce.footprint import Footprint, Footprints
 from cce.indexing import make_generator
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import torch
-    from torch import Tensor
 
 Names = str | re.Pattern[str]
 Start = Literal["random", "trained"]

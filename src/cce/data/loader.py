@@ -8,7 +8,9 @@ among themselves. Only raw random bits are used, which numpy keeps the same from
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +19,6 @@ from numpy.typing import NDArray
 from cce.checks import check_range
 from cce.data.record_format import OFFSET, id_dtype, map_file, offsets_file, record_dtype, rows_file, values_file
 from cce.schema import Batch, Schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 Rows = NDArray[np.int64]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,9 +11,6 @@ import numpy as np
 from cce.data.record_format import id_dtype, map_file, record_dtype, rows_file, values_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
     from cce.schema import Schema
 
 COUNTED = 1 << 20  # ids at a time, or as many as there are in a vocabulary

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.checks import check_choice
-from cce.data.preparation.job import Columns, Reading, Splitting, VocabularyRule
+from cce.data.preparation.job import Columns, Job, Reading, Splitting, VocabularyRule
 from cce.data.prepared import PreparedData
 from cce.data.raw_files import check_pyarrow
 from cce.data.record_format import MANIFEST, check_files, read_manifest
 from cce.data.sources import SOURCES
 from cce.workers import open_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cce.data.preparation.job import Job
 
 
 def prepare(

@@ -13,6 +13,7 @@ import itertools
 import lzma
 import zipfile
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +23,6 @@ from cce.checks import check_choice
 from cce.text import install_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cce.data.preparation.job import Reading
 
 STANDARD = "-"  # standard input, or output

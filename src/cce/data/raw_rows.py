@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ import numpy as np
 import torch
 
 from cce.data.arrow import (
+    RawBlock,
+    Words,
     as_texts,
     frame_blocks,
     json_names,
@@ -28,15 +31,11 @@ from cce.data.arrow import (
 from cce.data.loader import cut_batch, join_bags
 from cce.data.preparation.reading import PARQUET_ROWS, clean_columns, well_formed
 from cce.data.raw_files import FORMATS, STANDARD, Input, check_columns, find_format, line_blocks, text_reading
-from cce.schema import Batch
+from cce.schema import Batch, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from cce.data.arrow import RawBlock, Words
     from cce.data.preparation.job import Columns, Reading
     from cce.data.vocabulary import Vocabulary
-    from cce.schema import Schema
 
 TEXT_BYTES = 1 << 23  # of a block
 

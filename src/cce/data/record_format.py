@@ -11,16 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
 from cce.schema import Schema
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 ID_TYPES = ("<u1", "<u2", "<i4", "<u4", "<i8")
 FLOAT, OFFSET = np.dtype("<f4"), np.dtype("<i8")

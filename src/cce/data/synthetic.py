@@ -8,8 +8,10 @@ drift, ids move to another cluster on the way from time 0 to time 1: a model tha
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,10 +23,6 @@ from cce.data.preparation.encoding import check_new, create_files, seal, tempora
 from cce.data.record_format import record_dtype, rows_file
 from cce.files import clear_folder, lock_folder
 from cce.schema import Feature, Schema
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 
 @dataclass(frozen=True)

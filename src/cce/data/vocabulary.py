@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -20,10 +22,6 @@ from safetensors.numpy import save_file
 
 from cce.files import usual_permissions
 from cce.hashing import Texts, fnv1a, mix
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 FORMAT, VERSION = "cce-vocabulary", "1"
 KINDS = ("words", "integers", "hashed")  # how values were written in the raw data; or ids are hashes, and none is kept

@@ -8,19 +8,15 @@ of a trained table puts them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from cce.checks import check_range, check_type
 from cce.clustering import column_entropies
 from cce.embeddings import CCEEmbedding, Embedding, LinearEmbedding
 from cce.indexing import Assignments, PointerStore, blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
 
 MAX_COLUMNS_FOR_ALL = 6  # beyond, the number of choices of columns explodes
 

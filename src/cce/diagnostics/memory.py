@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -11,9 +11,6 @@ from cce.checks import check_type
 from cce.collection import readable_path
 from cce.embeddings import Clusterable, Embedding, Finalizable
 from cce.footprint import Footprint, Footprints
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VECTOR_ITEMSIZE = 4  # vectors are clustered in float32
 FITTED_AT_A_TIME = 1 << 16  # rows of a table that is finalized: its sample, and those that are assigned

@@ -8,9 +8,10 @@ nothing about what was learned: that shows where pointers are compared with thos
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import nn
 
 from cce.clustering import (
     ProductQuantizer,
@@ -24,9 +25,6 @@ from cce.clustering import (
 from cce.diagnostics.entropy import hashed_pointers, pointer_table
 from cce.embeddings import ClusteredEmbedding
 from cce.indexing import check_generator
-
-if TYPE_CHECKING:
-    from torch import nn
 
 COLLAPSED = 0.75  # of the golden midpoint: two columns that say the same have half
 RANDOM = 0.99  # of what random pointers have: as even as that

@@ -7,21 +7,16 @@ All are collectives: every rank must call them.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, distributed
+from torch.distributed import ProcessGroup
 
 from cce.distributed.packing import pack, unpack
-from cce.distributed.ranks import current_ranks
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch.distributed import ProcessGroup
-
-    from cce.distributed.ranks import Ranks
+from cce.distributed.ranks import Ranks, current_ranks
 
 # what torch says when a process of the group is gone
 LOST_PEER = ("gloo", "NCCL", "onnection closed", "onnection reset", "Broken pipe")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import gc
 import inspect
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from torch import Tensor, nn
-
     from cce.distributed import Ranks
     from cce.schema import Batch
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import torch
 from torch import distributed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PATIENCE = timedelta(minutes=30)  # a clustering or a checkpoint of one process may keep the others waiting
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -19,8 +20,6 @@ from cce.footprint import Footprint
 from cce.indexing import IndexModule, blocks, check_generator, check_ids, common_generator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cce.embeddings.options import Check
     from cce.embeddings.shapes import Shapes
 

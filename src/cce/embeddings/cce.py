@@ -7,6 +7,7 @@ keeps a pointer for each row and column. Product quantisation: Jégou, Douze and
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import check_budget, check_weight
-from cce.embeddings.compact_form import Compact, PointedRows, RowPointers, TrainedRows
+from cce.embeddings.compact_form import Codebooks, Compact, PointedRows, RowPointers, TrainedRows
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.finalizable import Finalizable
 from cce.embeddings.int8_rows import MOST_COUNTED, Int8Rows
@@ -24,15 +25,11 @@ from cce.embeddings.options import choice, optional, rules, whole
 from cce.embeddings.row_lookup import RowTables
 from cce.embeddings.shapes import Shapes
 from cce.embeddings.training_defaults import TrainingDefaults
-from cce.indexing import PointerStore, RowMap, blocks, common_generator
+from cce.indexing import PointerStore, RowMap, RowSource, blocks, common_generator
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from cce.embeddings.compact_form import Codebooks
     from cce.embeddings.initialization import StartScale
-    from cce.indexing import RowSource
     from cce.kernels import Layout
 
 NUM_ROWS = 256  # of a codebook, unless another number is chosen: a byte for each column and id

@@ -5,6 +5,7 @@ Shi et al. (KDD 2020), see `compositional`. `H` has one 1 in each block of rows,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.compositional import SPLIT, CompositionalEmbedding, Split, piece_shape
@@ -13,8 +14,6 @@ from cce.embeddings.linear import RandomEmbedding
 from cce.embeddings.options import optional, rules, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
 
     from cce.indexing import RowSource

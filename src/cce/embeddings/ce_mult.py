@@ -5,6 +5,7 @@ Shi et al. (KDD 2020), see `compositional`. Not linear in its tables; the CCE pa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.compositional import CompositionalEmbedding, Split
@@ -12,8 +13,6 @@ from cce.embeddings.initialization import StartScale, normal_, output_variance, 
 from cce.kernels import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
     from torch import Tensor
 

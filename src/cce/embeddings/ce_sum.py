@@ -5,6 +5,7 @@ Shi et al. (KDD 2020), see `compositional`. Unlike in hash embeddings every func
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.compositional import CompositionalEmbedding, Split
@@ -12,8 +13,6 @@ from cce.embeddings.initialization import StartScale, normal_
 from cce.embeddings.linear import RandomEmbedding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
 
     from cce.indexing import RowSource

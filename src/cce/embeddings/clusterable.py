@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cce.checks import check_type
 from cce.compiled import parallel_for
 from cce.embeddings.base import Embedding
-from cce.indexing import check_generator, check_index_state, common_generator
+from cce.indexing import IdCounts, check_generator, check_index_state, common_generator
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from torch import nn
-
     from cce.clustering import ClusterSettings
-    from cce.indexing import IdCounts
 
 SMALL_IDS = 1 << 18  # tables of fewer ids are clustered side by side, each on one core
 

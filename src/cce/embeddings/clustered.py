@@ -11,16 +11,18 @@ tables from a clustering on), `quantizer` (how ids are grouped) or `start_helper
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from cce.arguments import arguments_of
 from cce.checks import check_start_scale
-from cce.clustering import ClusterSettings, ProductQuantizer, checked_settings
+from cce.clustering import ClusterSettings, ProductQuantizer, Quantizer, Source, checked_settings
 from cce.embeddings.base import MAX_IDS, check_budget, check_weight
-from cce.embeddings.cluster_step import stage_clustering
+from cce.embeddings.cluster_step import Learned, stage_clustering
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.initialization import StartScale, new_parameter, normal_, output_variance
@@ -30,13 +32,6 @@ from cce.embeddings.shapes import Shapes
 from cce.embeddings.sizing import most_within
 from cce.indexing import Assignments, HashedRows, LearnedRows, MultiplyShift, PointerStore, RowSource
 from cce.signals import uninterrupted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from cce.clustering import Quantizer, Source
-    from cce.embeddings.cluster_step import Learned
 
 Init = Literal["authors", "paper"]
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from cce.embeddings.rounding import FOUR, Rounding
 from cce.indexing import IndexModule
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 CODES = {4: torch.uint8, 8: torch.int8, 16: torch.int16}
 OFFSET = 8  # of 4-bit codes, which are stored as 0 to 15, two in a byte

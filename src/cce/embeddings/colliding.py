@@ -7,7 +7,8 @@ vertical" (the CCE paper).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,10 +39,6 @@ from cce.embeddings.shapes import Shapes
 from cce.indexing import Assignments, PointerStore, common_generator
 from cce.kernels import gather_rows
 from cce.signals import uninterrupted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 MAX_MEASURED = 1 << 22  # values of sampled vectors on which change is measured
 

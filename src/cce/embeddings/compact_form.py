@@ -7,6 +7,7 @@ the compact form equals the rows exactly.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -14,13 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from cce.clustering import ClusterSettings, ProductQuantizer, Sample, draw_weighted, encode_all
+from cce.clustering import ClusterSettings, ProductQuantizer, Sample, Weights, draw_weighted, encode_all
 from cce.indexing import IndexModule, PointerStore, RowSource, Slot, SlotKind, blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from cce.clustering import Weights
     from cce.embeddings.int8_rows import Int8Rows
 
 LEVELS = 256  # of an int8 value

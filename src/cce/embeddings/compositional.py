@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from cce.checks import check_divides, check_range
@@ -27,8 +28,6 @@ from cce.indexing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
 
 Split = Literal["hash", "quotient-remainder"]

@@ -9,24 +9,20 @@ that a few ones could replace the many hashes, "something more like Hash Embeddi
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cce.embeddings.base import Embedding, check_budget
-from cce.embeddings.initialization import new_parameter, normal_
+from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
 from cce.indexing import MultiplyShift, UnitInterval
 from cce.kernels import gather_sum
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cce.embeddings.initialization import StartScale
 
 NUM_HIDDEN = 2  # the paper's compromise between the published five layers and fewer, which it found to be better
 NUM_PROBES = 1024  # ids on which the starting scale is measured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cce.embeddings.base import check_budget
@@ -11,8 +12,6 @@ from cce.embeddings.shapes import Shapes
 from cce.indexing import OwnRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
 
 

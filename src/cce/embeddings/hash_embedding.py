@@ -6,7 +6,8 @@ non-zeros in each row: ones, or, in the weighted form of the paper, trained impo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +20,6 @@ from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
 from cce.indexing import HashedRows, MultiplyShift
 from cce.kernels import gather_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 WEIGHT_SHARE = 4  # a quarter of a budget goes to the importance weights
 

@@ -5,6 +5,7 @@ Weinberger et al., "Feature hashing for large scale multitask learning" (ICML 20
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_flag
@@ -16,8 +17,6 @@ from cce.embeddings.shapes import Shapes
 from cce.indexing import HashedRows, MultiplyShift
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
     from torch import Tensor
 

@@ -19,15 +19,13 @@ depend on the scale, so tables of one seed have the same hash functions and poin
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from cce.indexing import check_generator
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LEAST_ITEMSIZE = 2  # of a trainable type: torch stores float8, and can neither add it up nor step on it
 

@@ -13,6 +13,7 @@ al., "Adaptive low-precision training for embeddings in click-through rate predi
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -28,8 +29,6 @@ from cce.kernels import int8 as loops
 from cce.kernels import is_eager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from cce.embeddings.row_gradients import Pending
 
 HEADROOM = 8  # the largest value of int8 stands for so many times the root mean square of the values

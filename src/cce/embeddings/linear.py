@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import MAX_IDS, Embedding, check_weight
-from cce.indexing import Versioned, blocks, rows_of
+from cce.indexing import RowSource, Versioned, blocks, rows_of
 from cce.kernels import Layout, Lookup, gather_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cce.embeddings.initialization import StartScale
-    from cce.indexing import RowSource
 
 ID_TYPES = (torch.int32, torch.int64)
 MAX_CG_STEPS = 100

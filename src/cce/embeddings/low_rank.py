@@ -6,7 +6,8 @@ where it is ahead of CCE on MovieLens. Mixed dimensions are one of these for eac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +18,6 @@ from cce.embeddings.initialization import StartScale, new_parameter, normal_, pr
 from cce.embeddings.options import rules, whole
 from cce.embeddings.shapes import Shapes
 from cce.kernels import gather_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BLOCK = 1 << 16  # rows taken to double precision at a time
 

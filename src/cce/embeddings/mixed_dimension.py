@@ -7,8 +7,9 @@ the dimension as `popularity^temperature`, rounded to `embedding_dim` halved som
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +21,6 @@ from cce.embeddings.low_rank import low_rank_factors
 from cce.embeddings.options import rules, wholes, within
 from cce.embeddings.shapes import Shapes
 from cce.kernels import gather_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 TEMPERATURE = 0.3  # between 0, all dimensions equal, and 1, dimensions as steep as popularity
 BISECTIONS = 100  # halvings of [0, num_embeddings]: to the last bit

@@ -6,7 +6,8 @@ that was trained in full. With `residual`, codebooks are full-width and add up (
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from cce.clustering import (
     ProductQuantizer,
     ResidualQuantizer,
     Sample,
+    Source,
     checked_settings,
     draw_sample,
     encode_all,
@@ -28,11 +30,6 @@ from cce.embeddings.linear import LinearEmbedding
 from cce.embeddings.options import optional, rules, whole
 from cce.embeddings.shapes import Shapes
 from cce.indexing import Assignments, LearnedRows, common_generator
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cce.clustering import Source
 
 
 class ProductQuantizedEmbedding(LinearEmbedding):

@@ -6,7 +6,8 @@ stay as they are; rows that train as int8 are method `cce`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,9 +18,6 @@ from cce.embeddings.initialization import StartScale, new_parameter, output_vari
 from cce.embeddings.options import choice, rules
 from cce.embeddings.shapes import Shapes
 from cce.indexing import blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BLOCK = 1 << 16  # rows at a time
 

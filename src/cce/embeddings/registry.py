@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,8 +31,6 @@ from cce.embeddings.tensor_train import TensorTrainEmbedding
 from cce.indexing import make_generator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cce.footprint import Footprint
 
 METHODS: dict[str, type[Embedding]] = {

@@ -7,6 +7,7 @@ one long row of `num_embeddings · embedding_dim` values and cut into blocks of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_range
@@ -19,8 +20,6 @@ from cce.embeddings.shapes import Shapes
 from cce.indexing import CircularPlaces, MultiplyShift
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
 
 

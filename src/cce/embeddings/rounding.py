@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from torch import Tensor
+from torch import Tensor
 
 HEADROOM = 8  # the largest code stands for so many times the root mean square of the values
 FEW_HEADROOMS = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0)  # with 4 bits: the one with the least error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from torch import Tensor
 from cce.kernels import int8 as loops
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cce.embeddings.int8_rows import Int8Rows
 
 Array = np.ndarray[Any, Any]

@@ -8,6 +8,7 @@ and the step does the same to the rows: it takes their gradients times what has 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,8 +24,6 @@ from cce.kernels import Bags, is_eager
 from cce.kernels import int8 as loops
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from cce.embeddings.finalizable import Finalizable
     from cce.embeddings.int8_rows import Int8Rows
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cce.indexing import SEED_BYTES, pointer_nbytes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 COUNT_BYTES = 4  # of a counter of one id
 MAP_BYTES = 12  # of a row map, for 64 ids

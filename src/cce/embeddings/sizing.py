@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import FULL_SIZED, SIZED_LATER, BudgetTooSmallError
+from cce.budget import FULL_SIZED, SIZED_LATER, Budget, BudgetTooSmallError
 from cce.footprint import Footprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from cce.budget import Budget
     from cce.embeddings.base import Embedding
 
 PRECISION = 256  # a table sized in bytes may be so much smaller than it could be, 1 in 256

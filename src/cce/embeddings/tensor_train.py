@@ -8,7 +8,8 @@ factors; `T[i, j] = G_1[i_1, j_1] · G_2[i_2, j_2] · G_3[i_3, j_3]` with cores 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +20,6 @@ from cce.embeddings.options import rules, wholes
 from cce.embeddings.shapes import Shapes
 from cce.indexing import balanced_radices, mixed_radix_digits
 from cce.kernels import gather_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NUM_CORES = 3  # as in TT-Rec
 MAX_RANK_STRETCH = 1.5  # the two ranks may differ this much, to come nearer to a budget

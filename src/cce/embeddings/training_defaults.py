@@ -5,13 +5,11 @@ Training asks every method, `Embedding.training_defaults(preset)`, and knows non
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.checks import check_choice, check_range
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PAPER_SCHEDULES = ("best-of-10-epochs", "one-epoch", "strategy-1", "strategy-2", "strategy-3")
 

@@ -4,15 +4,11 @@ constant prediction; calibration on the whole and bin by bin; and on which side 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from cce.evaluation.metric import ScoredRows, SummedMetric, check_rows
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:

@@ -8,16 +8,11 @@ weight 0. The score is the mean over queries, each weighted by the mean weight o
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
-from cce.evaluation.metric import WholeMetric
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from cce.evaluation.metric import ScoredRows
+from cce.evaluation.metric import ScoredRows, WholeMetric
 
 
 class _RankingMetric(WholeMetric):

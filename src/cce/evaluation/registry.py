@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from cce.evaluation.metric import Metric
 
 DEFAULT_METRICS = ("bce", "auc")

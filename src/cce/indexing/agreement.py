@@ -8,19 +8,15 @@ training of a `DistributedDataParallel` (`first_forward`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from cce.distributed import check_same
 from cce.indexing.state import IndexModule
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor, nn
-    from torch.distributed import ProcessGroup
 
 ADVICE = (
     "An id would read different rows on each rank: make tables after torch.distributed.init_process_group, where ranks "

@@ -6,7 +6,9 @@ How they are stored is the business of their `PointerStore`. They stay on the CP
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -16,10 +18,6 @@ from cce.indexing.ids import blocks
 from cce.indexing.multiply_shift import MultiplyShift
 from cce.indexing.pointer_store import PointerStore
 from cce.indexing.state import IndexModule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 HASHED_AT_A_TIME = 1 << 16  # ids: some integers of 8 bytes are held for each of their pointers
 

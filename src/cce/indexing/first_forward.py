@@ -7,15 +7,13 @@ is let through; so is one under `Join`, where a rank without inputs would not ta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
 
 from cce.indexing.agreement import check_index_state, index_tensors
-
-if TYPE_CHECKING:
-    from torch.nn.parallel import DistributedDataParallel
-    from torch.utils.hooks import RemovableHandle
 
 
 class FirstForward:

@@ -5,14 +5,11 @@ Hashing would swallow any number, and a negative one would wrap to the last row,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BLOCK = 1 << 20  # ids per block when the whole vocabulary is walked
 

@@ -7,14 +7,10 @@ on as it would have.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
+from torch import Tensor
 
 from cce.indexing.multiply_shift import MIX_1, MIX_2, scramble
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # splitmix64's step, as a signed integer
 GOLDEN_24 = 0x9E3779  # the golden ratio, modulo 1, in 24 bits

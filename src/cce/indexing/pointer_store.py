@@ -6,8 +6,9 @@ from a file, or in memory that several processes share. Pointers stay on the CPU
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,9 +17,6 @@ from cce.checks import check_range
 from cce.indexing.ids import blocks
 from cce.indexing.multiply_shift import MAX_ROWS
 from cce.indexing.pointer_width import GROUP, WIDTHS, gather, pack, packed_nbytes, pointer_bits, unpack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BLOCK, CHUNK = 1 << 18, 1 << 19  # ids read at a time, groups of pointers unpacked at a time
 

@@ -7,14 +7,11 @@ Shi et al., "Compositional embeddings using complementary partitions" (KDD 2020)
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def mixed_radix_digits(ids: Tensor, radices: Sequence[int]) -> Tensor:

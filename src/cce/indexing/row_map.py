@@ -8,15 +8,13 @@ the ids, where an array of rows would take 32. (Rank and select: Jacobson, "Spac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cce.indexing.state import IndexModule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WORD = 64  # ids whose bits share a word
 _ODD, _PAIRS, _NIBBLES = 0x5555_5555_5555_5555, 0x3333_3333_3333_3333, 0x0F0F_0F0F_0F0F_0F0F

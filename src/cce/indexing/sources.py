@@ -7,6 +7,7 @@ the id's own row, hashed rows, learned rows, digits, or places in a circular arr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
@@ -16,8 +17,6 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cce.indexing.assignments import Assignments
     from cce.indexing.multiply_shift import MultiplyShift
     from cce.indexing.quotient_remainder import QuotientRemainder

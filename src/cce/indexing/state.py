@@ -8,13 +8,11 @@ same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 class Version:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from lightning.pytorch import Callback
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import nn
 
-from cce.compression import finalize
+from cce.compression import Finalized, finalize
 from cce.reclustering import ClusterSchedule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lightning.pytorch import LightningModule, Trainer
-
-    from cce.compression import Finalized
 
 
 class FinalizeCallback(Callback):  # type: ignore[misc]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from cce.checks import check_choice
 from cce.text import install_hint
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 LOGGERS = ("tensorboard", "wandb", "mlflow")
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
-from torchrec.modules.embedding_configs import data_type_to_dtype, pooling_type_to_str
+from torchrec.modules.embedding_configs import EmbeddingBagConfig, data_type_to_dtype, pooling_type_to_str
 from torchrec.modules.embedding_modules import EmbeddingBagCollectionInterface, get_embedding_names_by_table
-from torchrec.sparse.jagged_tensor import KeyedTensor
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
 
 from cce.budget import DEFAULT_METHOD, Budget, check_given, make_budget
 from cce.checks import check_choice
 from cce.collection import share_out
 from cce.embeddings import METHODS, EmbeddingBag, Finalizable, TableRequest, make_table
 from cce.indexing import make_generator
-
-if TYPE_CHECKING:
-    from torchrec.modules.embedding_configs import EmbeddingBagConfig
-    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 
 class CompressedEmbeddingBagCollection(EmbeddingBagCollectionInterface):  # type: ignore[misc]

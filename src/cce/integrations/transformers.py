@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
-from transformers import TrainerCallback
+from torch.optim import Optimizer
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
-from cce.compression import finalize
+from cce.compression import Finalized, finalize
 from cce.reclustering import ClusterSchedule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch.optim import Optimizer
-    from transformers import TrainerControl, TrainerState, TrainingArguments
-
-    from cce.compression import Finalized
 
 
 class FinalizeCallback(TrainerCallback):  # type: ignore[misc]

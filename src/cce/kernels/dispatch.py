@@ -12,28 +12,24 @@ the backend at every call and keeps the launch plan of compiled loops, which it 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cce import compiled
 from cce.compiled import KINDS
 from cce.indexing import check_ids, versions_of
 from cce.kernels import cpu, operator
 from cce.kernels.cpu.lookup import is_eager, is_ready
-from cce.kernels.cpu.plan import MAX_ROWS, PLAIN_TYPES, LaunchPlan
+from cce.kernels.cpu.plan import MAX_ROWS, PLAIN_TYPES, Launch, LaunchPlan
 from cce.kernels.gather_sum import gather_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from torch import nn
-
     from cce.kernels.cpu import Bags
-    from cce.kernels.cpu.plan import Launch
     from cce.kernels.layout import Layout
 
 ID_TYPES = (torch.int32, torch.int64)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from torch import Tensor
 from torch.nn import functional
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def gather_rows(codebook: Tensor, rows: Tensor, *, sparse: bool = False) -> Tensor:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cce.indexing import rows_of
+from cce.indexing import RowMap, RowSource, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
-
-    from cce.indexing import RowMap, RowSource
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ change. Eager code does not come here: an operator written in Python costs more 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -22,8 +23,6 @@ from cce.kernels.cpu.rows import BLOCK
 from cce.kernels.cpu.saved import SavedForBackward
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cce.kernels.dispatch import Lookup
 
 _handles = count()

@@ -6,6 +6,7 @@ Wang et al., "DCN V2: improved deep & cross network and practical lessons for we
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,8 +17,6 @@ from cce.models.network import check_hidden, make_linear, make_network
 from cce.models.parts import ConcatenatingModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cce.collection import EmbeddingCollection
     from cce.schema import Batch, Schema
 

@@ -7,6 +7,7 @@ an id is a linear function of its vector, one function for each feature, so that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,8 +17,6 @@ from cce.models.network import check_hidden, make_network
 from cce.models.parts import check_dense, check_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cce.collection import EmbeddingCollection
     from cce.schema import Batch, Schema
 

@@ -7,6 +7,7 @@ makes a single vector good or bad reaches it through products alone, unless `con
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,8 +18,6 @@ from cce.models.network import check_hidden, make_network
 from cce.models.parts import check_dense, check_parts, check_start
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cce.collection import EmbeddingCollection
     from cce.schema import Batch, Schema
 

@@ -5,6 +5,7 @@ Mao et al., "FinalMLP: an enhanced two-stream MLP model for CTR prediction" (AAA
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,8 +16,6 @@ from cce.models.network import check_hidden, make_linear, make_network
 from cce.models.parts import ConcatenatingModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cce.collection import EmbeddingCollection
     from cce.schema import Batch, Schema
 

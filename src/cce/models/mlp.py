@@ -7,14 +7,13 @@ prediction" (CIKM 2021) find it near the best of 24 models (there: DNN).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cce.models.network import check_hidden, make_network
 from cce.models.parts import ConcatenatingModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import torch
     from torch import Tensor
 

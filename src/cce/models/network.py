@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
 from cce.models.parts import check_dropout
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -7,6 +7,7 @@ A model is any `nn.Module` that takes a `Batch` to logits `(batch)`. It is made 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,6 @@ from cce.models.mlp import MLP
 from cce.plugins import run_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from cce.collection import EmbeddingCollection
     from cce.schema import Schema
 

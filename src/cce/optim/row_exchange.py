@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
+from torch import Tensor
 
 from cce.distributed import current_ranks, gather_rows
-from cce.embeddings import Pending, merge_pending
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from cce.embeddings import Int8Rows
+from cce.embeddings import Int8Rows, Pending, merge_pending
 
 
 def mean_over_processes(tables: list[Int8Rows], taken: list[Pending | None]) -> list[Pending | None]:

@@ -10,10 +10,12 @@ rest. What torch does to gradients as a whole, clipping them by their norm or un
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import StateDict
 
 from cce.checks import check_number
 from cce.distributed import current_ranks
@@ -21,10 +23,6 @@ from cce.optim.row_exchange import mean_over_processes
 from cce.optim.row_step import RowStep, Rule, new_state, take_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch.optim.optimizer import StateDict
-
     from cce.embeddings import Int8Rows, Pending
 
 ROW_BETA, ROW_EPS = 0.999, 1e-12

@@ -24,12 +24,14 @@ Plain torch is the definition, and compiled loops give the same bits.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cce.compiled import RUNS, longest_run, parallel_for
 from cce.indexing import blocks, make_key, row_noise, uniform, uniform_pair
@@ -37,10 +39,6 @@ from cce.kernels import int8 as loops
 from cce.kernels import is_eager
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
-
     from cce.embeddings import Int8Rows, Pending
 
 LARGEST, NUM_GROUPS = loops.LARGEST, loops.NUM_GROUPS

@@ -6,17 +6,14 @@ freeze a new helper row because of gradients it never had.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from cce.checks import check_choice, check_type
-from cce.embeddings import ClusterEvent
-
-if TYPE_CHECKING:
-    from cce.embeddings import RowTransfer
+from cce.embeddings import ClusterEvent, RowTransfer
 
 POLICIES = ("transfer", "reset", "keep")
 SIGNED = ("momentum_buffer", "exp_avg")  # moments that point somewhere; the others say how large gradients are

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,15 +13,11 @@ from tqdm import tqdm
 
 from cce.checks import check_choice, check_range, check_type
 from cce.collection import TableDict, feature_name, readable_path
-from cce.distributed import current_ranks
-from cce.embeddings import Clusterable, check_plain_parameters, naming
+from cce.distributed import Ranks, current_ranks
+from cce.embeddings import Clusterable, ClusterEvent, check_plain_parameters, naming
 from cce.reclustering.averages import paired_tables, restart_average
 from cce.reclustering.repair import POLICIES
 from cce.reclustering.sharing import SharedCounts, cluster_tables
-
-if TYPE_CHECKING:
-    from cce.distributed import Ranks
-    from cce.embeddings import ClusterEvent
 
 
 class ClusterSchedule:

@@ -8,22 +8,19 @@ computed its share: all tables are clustered or none.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cce.distributed import Ranks, broadcast, check_same, partition_work, sum_over_ranks
-from cce.embeddings import ClusterEvent, stage_all
+from cce.embeddings import Clusterable, ClusterEvent, StagedClustering, stage_all
 from cce.reclustering.repair import repair_optimizer
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import torch
     from torch import Tensor, nn
     from torch.optim import Optimizer
-
-    from cce.embeddings import Clusterable, StagedClustering
 
 
 def cluster_tables(

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from cce.data import MANIFEST, STANDARD, PreparedData
 from cce.evaluation import ExpectedCalibrationError, ScoredRows, check_metrics, check_rows, describe_metric
 from cce.runs.inputs import DataReference
 from cce.runs.pack import Pack
 from cce.runs.predicting import BATCH_SIZE
-from cce.training import group_column, score
+from cce.training import Scores, TrainConfig, group_column, score
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from torch import nn
-
     from cce.runs.loaded import LoadedRun
     from cce.schema import Batch, Schema
-    from cce.training import Scores, TrainConfig
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import json
 import shutil
 import tempfile
 import weakref
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,13 +18,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tqdm import tqdm
 
-from cce.data import MANIFEST, Vocabulary, check_pyarrow, checksum, raw_options, read_manifest
+from cce.data import (
+    MANIFEST,
+    Columns,
+    Reading,
+    RowEncoder,
+    Vocabulary,
+    check_pyarrow,
+    checksum,
+    raw_options,
+    read_manifest,
+)
 from cce.files import replace_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cce.data import Columns, Reading, RowEncoder
     from cce.schema import Schema
 
 FORMAT = 2

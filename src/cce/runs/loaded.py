@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cce.checks import check_range, check_type
-from cce.data import MANIFEST, PreparedData, read_manifest
+from cce.data import MANIFEST, PreparedData, Vocabulary, read_manifest
 from cce.distributed import Ranks
 from cce.records import RunRecord
 from cce.run_folder import CHECKPOINTS, RunFolder
@@ -21,16 +22,12 @@ from cce.runs.neighbours import recommend, similar
 from cce.runs.pack import RECORD, Pack
 from cce.runs.predicting import BATCH_SIZE, predict_batches
 from cce.runs.vectors import FeatureVectors
-from cce.training import kept_random_state, load_model, open_checkpoint, read_schema
+from cce.training import TrainConfig, kept_random_state, load_model, open_checkpoint, read_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from torch import nn
 
-    from cce.data import Vocabulary
     from cce.schema import Schema
-    from cce.training import TrainConfig
 
 
 @dataclass(frozen=True)

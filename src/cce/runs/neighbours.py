@@ -5,7 +5,7 @@ Raw values go in and come out. A value without a vector of its own, unseen in tr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,6 @@ from cce.data import join_bags
 from cce.runs.predicting import BATCH_SIZE, predict_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from cce.runs.loaded import LoadedRun
     from cce.runs.vectors import FeatureVectors
     from cce.schema import Batch

@@ -10,8 +10,10 @@ import hashlib
 import json
 import struct
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load
@@ -20,10 +22,6 @@ from cce.files import replace_file
 from cce.runs.inputs import INPUTS
 from cce.training import Checkpoint
 from cce.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 FORMAT, VERSION = "cce-pack", 1
 MANIFEST, MODEL, RECORD = "pack.json", "model.safetensors", "record.jsonl"

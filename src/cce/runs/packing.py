@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cce.data import MANIFEST, read_manifest
 from cce.files import check_target
 from cce.runs.inputs import INPUTS, OPTIONS, DataReference, RunInputs, find_inputs, input_file, locate_data
 from cce.runs.loaded import run_folder
 from cce.runs.pack import MODEL, RECORD, Pack, write_pack
-from cce.training import open_checkpoint, read_schema
-
-if TYPE_CHECKING:
-    from cce.training import Checkpoint
+from cce.training import Checkpoint, open_checkpoint, read_schema
 
 
 def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = None, progress: bool = False) -> Pack:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import gzip
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import torch
+from torch import nn
 from tqdm import tqdm
 
 from cce.data import FORMATS, STANDARD, find_format
 from cce.files import check_target, replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     import numpy as np
-    from torch import nn
 
     from cce.schema import Batch
 

@@ -6,20 +6,18 @@ Both are written block by block: neither the table nor the vocabulary is ever in
 from __future__ import annotations
 
 import difflib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from cce.collection import EmbeddingCollection
 from cce.files import replace_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from torch import Tensor, nn
-
     from cce.data import Vocabulary
     from cce.schema import Schema
 

@@ -7,8 +7,10 @@ types first, so that each lies at a multiple of its own size and can be mapped a
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +19,6 @@ from cce.collection import feature_name
 from cce.indexing import blocks
 from cce.serving.collection import FrozenCollection
 from cce.serving.frozen_tables import FrozenRows, FrozenTable, row_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 FORMAT, VERSION = "cce-bundle", "1"
 SEPARATOR = "/"  # between the name of a table and that of its tensor; modules are named with dots

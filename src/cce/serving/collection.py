@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,8 +12,6 @@ from cce.collection import TableDict
 from cce.serving.lookup import LookupHolder, are_readable, known_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cce.serving.frozen_tables import FrozenTable
 
 Column = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]

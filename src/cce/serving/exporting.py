@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -34,16 +35,13 @@ from cce.serving.program import (
     write_pt2,
 )
 from cce.serving.stored_rows import CODEBOOKS, Codebook
-from cce.serving.verification import TOLERANCES, verify
+from cce.serving.verification import TOLERANCES, Program, Verification, verify
 from cce.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from cce.data import PreparedData, Vocabulary
     from cce.runs import LoadedRun
     from cce.schema import Schema
-    from cce.serving.verification import Program, Verification
 
 Format = Literal["safetensors", "pt2", "onnx", "dense"]
 FILES = {"safetensors": "model.safetensors", "pt2": "model.pt2", "onnx": "model.onnx", "dense": "model.safetensors"}

@@ -7,8 +7,8 @@ tables left out where they are zero. Ids without pointers stay hashed. All else 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +16,12 @@ from torch import Tensor, nn
 from cce.checks import check_choice, check_type
 from cce.collection import EmbeddingCollection, readable_path
 from cce.embeddings import CCEEmbedding, ClusteredEmbedding, Embedding, LinearEmbedding, QuantizedEmbedding
-from cce.indexing import Assignments, LearnedRows, OwnRow, describe
+from cce.indexing import Assignments, LearnedRows, OwnRow, RowMap, RowSource, describe
 from cce.kernels import Layout
 from cce.serving.collection import FrozenCollection
 from cce.serving.frozen_tables import FrozenCopy, FrozenRows, FrozenTable
 from cce.serving.stored_rows import CODEBOOKS, Codebook, StoredRows
 from cce.text import format_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cce.indexing import RowMap, RowSource
 
 
 @dataclass(frozen=True)

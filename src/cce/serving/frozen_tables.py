@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from cce.indexing import CircularPlaces, DigitRows, HashedRows, LearnedRows, OwnRow, check_id_type
+from cce.indexing import CircularPlaces, DigitRows, HashedRows, LearnedRows, OwnRow, RowSource, check_id_type
 from cce.serving.lookup import LookupHolder, are_readable, known_ids
 
 if TYPE_CHECKING:
     from cce.embeddings import Embedding
-    from cce.indexing import RowSource
     from cce.kernels import Layout
     from cce.serving.stored_rows import StoredRows
 

@@ -6,6 +6,7 @@ tables, where compiled loops are off or not compiled yet.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -17,8 +18,6 @@ from cce.kernels import LaunchPlan, bind_int8, is_eager, is_int8_ready, is_ready
 from cce.serving.stored_rows import CODEBOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from cce.serving.frozen_tables import FrozenRows, FrozenTable
 
 ID_TYPES = (torch.int32, torch.int64)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.export import ExportedProgram
 
 from cce.serving.program import OUTPUT, Inputs, quiet_tracing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from torch import Tensor
-    from torch.export import ExportedProgram
 
 OPSET = 20
 OLDEST, NEWEST = 18, 23  # BitwiseAnd came with 18; torch writes no others

@@ -10,20 +10,16 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from cce.schema import Batch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from cce.schema import Schema
+from cce.schema import Batch, Schema
 
 Inputs = dict[str, Tensor]
 OUTPUT = "logits"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from cce.checks import check_choice
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Codebook = Literal["float32", "float16", "bfloat16", "int8"]
 CODEBOOKS: dict[str, torch.dtype] = {

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
-from cce.embeddings import create_embedding
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
-
-    from cce.embeddings import Embedding
+from cce.embeddings import Embedding, create_embedding
 
 NUM_IDS, DIM = 1000, 16  # of the tables that the tests make
 BUDGETS = frozenset({"budget", "cap", "num_params", "nbytes", "compression"})

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import reduce
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
 from cce.testing.base import ContractBase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from types import ModuleType
 
 POOL = pytest.StashKey[ProcessPoolExecutor]()
 

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from cce.collection import EmbeddingCollection
-from cce.data import unseen_shares
+from cce.data import PreparedData, unseen_shares
 from cce.embeddings import Clusterable, Finalizable
 from cce.models import create_model
-from cce.reclustering import ClusterSchedule, Refit
-from cce.training.resolving import count_ids, table_arguments
+from cce.reclustering import ClusterSchedule, Refit, Rows
+from cce.training.resolving import ResolvedConfig, count_ids, table_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import Tensor, nn
-    from torch.optim import Optimizer
-
-    from cce.data import PreparedData
-    from cce.reclustering import Rows
     from cce.schema import Schema
-    from cce.training.resolving import ResolvedConfig
 
 NETWORK_PARAMS = 1000  # a model with fewer beside its tables has no network
 

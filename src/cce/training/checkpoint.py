@@ -12,24 +12,21 @@ import json
 import math
 import os
 import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from cce.distributed import pack, unpack
 from cce.evaluation import DEFAULT_BEST_BY, find_metric
 from cce.files import usual_permissions
 from cce.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from torch import Tensor
 
 Value = TypeVar("Value")
 FORMAT = 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cce.budget import FULL
 from cce.data import Verification
@@ -18,10 +20,6 @@ from cce.training.config import TrainConfig
 from cce.training.loading import load_model, read_run_options
 from cce.training.phases import sizes_table
 from cce.training.stopping import non_finite_parameter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 BAD_FILE = (OSError, TypeError, ValueError)
 EVENTS = {"cluster": "clusterings", "refit": "refits"}  # by the kind of their lines in the log

@@ -6,29 +6,26 @@ A run that starts from a trained one has tables as near as they get to the train
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from cce.embeddings import Embedding
 from cce.models import MODELS, find_model
 from cce.plugins import check_plugins
 from cce.schema import Schema
 from cce.training.building import build_model
-from cce.training.checkpoint import DamagedCheckpointError, explained_misfits, open_checkpoint
+from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, explained_misfits, open_checkpoint
 from cce.training.config import MAY_CHANGE, MAY_MOVE
 from cce.training.options import make_config, read_toml
 from cce.training.resolving import ResolvedConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from torch import nn
-
     from cce.run_folder import RunFolder
-    from cce.training.checkpoint import Checkpoint
 
 
 def load_model(

@@ -10,20 +10,18 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from cce.integrations import numbers_of, open_logger
+from cce.integrations import Logger, numbers_of, open_logger
 from cce.text import format_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from cce.embeddings import ClusterEvent
-    from cce.integrations import Logger
     from cce.run_folder import RunFolder
 
 SECONDS = 10.0  # between two lines

@@ -5,20 +5,17 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
 from cce.checks import check_choice
 from cce.embeddings import Embedding, Finalizable
 from cce.optim import SGD, Adagrad, Adam, AdamW
 from cce.training.config import LR_SCHEDULES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from torch import nn
 
 
 def _snake(name: str) -> str:

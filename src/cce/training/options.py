@@ -6,14 +6,12 @@ import difflib
 import json
 import re
 import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cce.training.config import TrainConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 
 def read_toml(path: Path) -> dict[str, Any]:

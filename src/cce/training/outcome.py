@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import platform
 import subprocess
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from cce.collection import readable_path
 from cce.diagnostics import clustering_nbytes, gradient_nbytes, summary
@@ -22,10 +24,6 @@ from cce.version import __version__
 from cce.workers import num_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from torch import nn
-
     from cce.footprint import Footprint, Footprints
     from cce.run_folder import RunFolder
     from cce.training.scoring import Scores

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from cce.collection import readable_path
-from cce.compression import finalize
+from cce.compression import Finalized, finalize
 from cce.diagnostics import summary
 from cce.distributed import sum_over_ranks
 from cce.embeddings import Embedding, Finalizable
@@ -19,11 +21,6 @@ from cce.training.monitoring import event_values, resident_nbytes
 from cce.training.outcome import go_back_to_best
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch import Tensor
-
-    from cce.compression import Finalized
     from cce.schema import Batch
     from cce.training.session import Session
     from cce.training.trainer import Trainer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from cce.footprint import Footprint, Footprints
 from cce.training.resolving import DataSizes, resolve, table_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import Tensor
 
     from cce.training.config import TrainConfig

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def random_state() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import torch
 
 from cce.collection import readable_path
 from cce.distributed import broadcast
-from cce.reclustering import Fold, NextRound, Refit, cross_entropy, next_round
+from cce.reclustering import Fold, NextRound, NumRounds, Refit, cross_entropy, next_round
 from cce.text import format_seconds
 from cce.training.building import build_refit
 from cce.training.checkpoint import checkpoint_path, read_checkpoint
@@ -21,9 +22,6 @@ from cce.training.outcome import go_back_to_best
 from cce.training.phases import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cce.reclustering import NumRounds
     from cce.schema import Batch
     from cce.training.trainer import Trainer
 

@@ -6,26 +6,23 @@ options were given.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from cce.budget import FULL, FULL_SIZED, MEASURES, PAPER_METHOD, Budget
 from cce.checks import check_choice
 from cce.clustering import ClusterSettings
 from cce.collection import plan_tables
-from cce.embeddings import METHODS, paper_schedule
+from cce.embeddings import METHODS, TrainingDefaults, paper_schedule
 from cce.training.config import AUTO, NEVER, TrainConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from torch import Tensor
-
     from cce.data import PreparedData
-    from cce.embeddings import TrainingDefaults
 
 REFITTED_TABLES = 4  # at most, without being asked, unless there are rows enough
 ROWS_PER_ID = 4  # of ids with pointers, that are enough

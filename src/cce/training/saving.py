@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.data import MANIFEST
-from cce.distributed import broadcast
+from cce.data import MANIFEST, PreparedData
+from cce.distributed import Ranks, broadcast
 from cce.models import find_model
 from cce.run_folder import CONFIG, RunFolder
 from cce.training.checkpoint import (
@@ -22,13 +22,10 @@ from cce.training.checkpoint import (
     remove_after,
     write_checkpoint,
 )
-from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE
+from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE, TrainConfig
 from cce.training.options import make_config
 
 if TYPE_CHECKING:
-    from cce.data import PreparedData
-    from cce.distributed import Ranks
-    from cce.training.config import TrainConfig
     from cce.training.resolving import ResolvedConfig
     from cce.training.trainer import Trainer
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor, nn
 
 from cce.data import Loader
 from cce.distributed import Ranks, broadcast, gather_rows
 from cce.evaluation import DEFAULT_METRICS, ScoredRows, check_rows, find_metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from torch import Tensor, nn
-
     from cce.schema import Batch, Schema
 
 Scores = dict[str, float]  # by name of the metric; NaN where it is not defined

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from cce.distributed import ParallelModel, Ranks
 from cce.embeddings import Finalizable
@@ -15,16 +17,12 @@ from cce.training.loading import start_from
 from cce.training.monitoring import PeakMemory, Stopwatch
 from cce.training.optimizers import create_optimizers, learning_rate_factor, set_learning_rate
 from cce.training.random_numbers import random_state, restore_random_state
-from cce.training.scoring import group_column, score
+from cce.training.scoring import Scores, group_column, score
 from cce.training.stopping import EarlyStopping
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-    from torch.optim import Optimizer
-
     from cce.data import PreparedData
     from cce.training.resolving import ResolvedConfig
-    from cce.training.scoring import Scores
 
 SCORED_ROWS = 16_384  # at a time
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from cce.distributed import is_lost_peer
+from cce.distributed import Ranks, is_lost_peer
 from cce.evaluation import DEFAULT_BEST_BY, find_metric
 from cce.training.checkpoint import list_checkpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import nn
 
-    from cce.distributed import Ranks
     from cce.run_folder import RunFolder
     from cce.training.session import Session
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
+from torch import nn
 
 from cce.data import MANIFEST, PreparedData, unseen_lines
 from cce.distributed import broadcast, current_ranks, sum_over_ranks
@@ -18,7 +20,7 @@ from cce.run_folder import RunFolder
 from cce.signals import StopRequest, graceful_stop
 from cce.text import format_bytes
 from cce.training.building import shares_without_row
-from cce.training.checkpoint import explained_misfits
+from cce.training.checkpoint import Checkpoint, explained_misfits
 from cce.training.loading import read_run_options
 from cce.training.monitoring import MetricsLog, Progress
 from cce.training.options import make_config, to_toml
@@ -31,12 +33,7 @@ from cce.training.session import Session
 from cce.training.stopping import DivergenceGuard, explained_lost_peer, how_to_resume
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import nn
-
     from cce.records import RunRecord
-    from cce.training.checkpoint import Checkpoint
     from cce.training.config import TrainConfig
     from cce.training.scoring import Scores
 

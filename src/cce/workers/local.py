@@ -6,17 +6,15 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import TypeVar
 
 from cce.checks import check_range
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from multiprocessing.process import BaseProcess
-    from types import FrameType
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

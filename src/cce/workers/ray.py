@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from cce.checks import check_range
 from cce.text import install_hint
 from cce.workers.local import num_cores
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

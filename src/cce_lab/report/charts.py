@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cce.files import write_atomic
 from cce_lab.report.vega import GREY, HEIGHT, HINT, HUES, Spec, can_draw, number, picture
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KINDS = ("svg", "png")
 

@@ -12,14 +12,12 @@ A run is compared with the full table of the same seed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.text import format_ratio
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 Point = tuple[float, float]  # a size, and the loss there
 

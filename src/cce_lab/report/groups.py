@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.evaluation import DEFAULT_BEST_BY, Better, describe_metric
+from cce.evaluation import DEFAULT_BEST_BY, Better, MetricInfo, describe_metric
 from cce.footprint import Footprints
 from cce_lab.report.factors import Factor, Kind, Spread, factor_over_seeds, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from cce.evaluation import MetricInfo
     from cce.records import RunRecord
 
 SOURCE_EPOCHS = "source_epochs"  # beside a run's options: those of the run that it started from

@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from importlib.resources import files
@@ -16,14 +17,11 @@ from cce.training import TrainConfig
 from cce.version import __version__
 from cce_lab.report.groups import WORDS
 from cce_lab.report.tables import environment_table
-from cce_lab.report.vega import javascript, middle_budget
+from cce_lab.report.vega import Plot, Style, javascript, middle_budget
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from cce_lab.report.reading import Collected
     from cce_lab.report.sections import Section
-    from cce_lab.report.vega import Plot, Style
 
 
 def make_page(found: Collected, sections: Sequence[Section]) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cce_lab.report.factors import is_number
-from cce_lab.report.groups import WORDS
+from cce_lab.report.groups import WORDS, Group
 from cce_lab.report.vega import (
     STEPS,
     Plot,
+    Style,
     band,
     bright,
     by_budget,
@@ -26,11 +28,7 @@ from cce_lab.report.vega import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from cce.evaluation import MetricInfo
-    from cce_lab.report.groups import Group
-    from cce_lab.report.vega import Style
 
 UNITS = {"training": "B", "bytes": "B", "params": ""}  # the axes to choose from
 OVER_SEEDS = "Mean over seeds; the band goes from the least to the greatest."

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.files import read_text
 from cce.records import RunRecord
 from cce.run_folder import CONFIG, RECIPE, RECORD, RECORDS, TRIALS
-from cce_lab.report.groups import SOURCE_EPOCHS, SOURCE_TRAINING, key_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from cce_lab.report.groups import Key
+from cce_lab.report.groups import SOURCE_EPOCHS, SOURCE_TRAINING, Key, key_of
 
 SKIPPED = ("checkpoints", "tensorboard", "report", TRIALS)  # folders that hold no runs, or none to compare
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -10,20 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import format_scores
 from cce.files import check_target, write_atomic
-from cce.footprint import Footprints
+from cce.footprint import Footprint, Footprints
 from cce.text import format_bytes, format_ratio
 from cce_lab.report.page import figure_box, fill_page, legend, part, plot_data, train_command
 from cce_lab.report.run_plots import calibration_plot, curve_plots, event_plots, greatest_entropy
 from cce_lab.report.table import Cell, Column, Table, number_cell
 from cce_lab.report.tables import LEDGER, environment_table, ledger_rows
-from cce_lab.report.vega import HINT, can_draw, palette
+from cce_lab.report.vega import HINT, Plot, can_draw, palette
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cce.footprint import Footprint
     from cce.runs import LoadedRun, RunHistory
-    from cce_lab.report.vega import Plot
 
 REASONS = (OSError, TypeError, ValueError)  # why a part cannot be made; anything else is a fault of ours
 NUM_VALUES, NUM_NEIGHBOURS, NUM_CANDIDATES = 12, 5, 4096  # of a feature: shown, beside each, and compared with

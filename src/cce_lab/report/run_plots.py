@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import describe_metric
@@ -12,6 +13,7 @@ from cce_lab.report.vega import (
     GREY,
     STEPS,
     Plot,
+    Spec,
     bright,
     colours,
     dots,
@@ -25,10 +27,7 @@ from cce_lab.report.vega import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from cce.runs import CalibrationCurve, RunHistory
-    from cce_lab.report.vega import Spec
 
 Row = dict[str, Any]
 FACTS = {  # of a clustering

@@ -7,20 +7,17 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cce_lab.report.factors import Kind
-from cce_lab.report.groups import FULL, WORDS, group_records
+from cce_lab.report.factors import Factor, Kind
+from cce_lab.report.groups import FULL, WORDS, Group, group_records
 from cce_lab.report.plots import plots_of
 from cce_lab.report.tables import factor_table, ledger_table, settings_table, summary_table
-from cce_lab.report.vega import Style, palette
+from cce_lab.report.vega import Plot, Style, palette
 
 if TYPE_CHECKING:
     from cce.evaluation import MetricInfo
     from cce.records import RunRecord
-    from cce_lab.report.factors import Factor
-    from cce_lab.report.groups import Group
     from cce_lab.report.reading import Collected
     from cce_lab.report.table import Table
-    from cce_lab.report.vega import Plot
 
 NO_BASELINE = "No run with full tables, so no size is known that reaches their score; factors compare sizes only."
 MOST_VERSIONS = 3  # that are named; the environment table has them all

@@ -5,15 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.text import format_markdown, format_ratio, format_table
 from cce_lab.report.factors import is_number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}

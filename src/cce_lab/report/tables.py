@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import Better, describe_metric
-from cce.footprint import Footprints
+from cce.footprint import Footprint, Footprints
 from cce.text import format_bytes, format_ratio
-from cce_lab.report.factors import Factor, format_range, is_number, spread
-from cce_lab.report.groups import WORDS, group_records
+from cce_lab.report.factors import Factor, Spread, format_range, is_number, spread
+from cce_lab.report.groups import WORDS, Budget, Group, group_records
 from cce_lab.report.table import Cell, Column, Table, number_cell, ratio_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from cce.footprint import Footprint
     from cce.records import RunRecord
-    from cce_lab.report.factors import Spread
-    from cce_lab.report.groups import Budget, Group
 
 SIZES = (
     Column("series", is_text=True),

@@ -9,16 +9,14 @@ from __future__ import annotations
 import copy
 import json
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.text import install_hint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 HINT = f"it needs vl-convert-python: {install_hint('report')}"
 WIDTH = 620

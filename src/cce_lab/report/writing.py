@@ -5,20 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.checks import check_choice
 from cce.files import write_together
 from cce_lab.report.page import make_page
-from cce_lab.report.reading import collect
-from cce_lab.report.sections import make_sections
+from cce_lab.report.reading import Collected, collect
+from cce_lab.report.sections import Section, make_sections
 from cce_lab.report.tables import environment_table
-from cce_lab.report.vega import can_draw
-
-if TYPE_CHECKING:
-    from cce_lab.report.reading import Collected
-    from cce_lab.report.sections import Section
-    from cce_lab.report.vega import Plot
+from cce_lab.report.vega import Plot, can_draw
 
 PAGE = "index.html"
 FORMATS = {  # endings of the files of tables and of figures

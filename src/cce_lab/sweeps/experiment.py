@@ -6,6 +6,7 @@ import io
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +24,6 @@ from cce_lab.sweeps.runs import list_runs
 from cce_lab.sweeps.tuning import Choices, Tuning, data_checksum, tuned_series
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cce.records import RunRecord
 
 FOLDER = Path("runs/sweeps")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.budget import BudgetTooSmallError
@@ -12,13 +14,9 @@ from cce.files import FolderInUseError, write_atomic
 from cce.plugins import load_plugins
 from cce.run_folder import RunFolder
 from cce.training import TrainConfig, Trainer, make_config, plan_run
-from cce_lab.sweeps.recipe import file_name
+from cce_lab.sweeps.recipe import Recipe, file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from cce_lab.sweeps.recipe import Recipe
     from cce_lab.sweeps.tuning import Choices
 
 POSTPONED = "another process trains it, or the run that it starts from"

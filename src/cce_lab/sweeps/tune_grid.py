@@ -15,13 +15,11 @@ lr = [0.01, 0.02, 0.04]
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cce.checks import START_SCALES, check_number, check_range, check_start_scale
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 AXES = ("lr", "weight_decay", "start_scale")
 

@@ -12,27 +12,24 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import DEFAULT_BEST_BY, describe_metric
 from cce.files import write_atomic
-from cce.records import parse_strict_json, strict_json
+from cce.records import RunRecord, parse_strict_json, strict_json
 from cce.run_folder import TRIALS, TUNED
 from cce.training import make_config, plan_run
-from cce_lab.sweeps.recipe import file_name
+from cce_lab.sweeps.recipe import Recipe, file_name
 from cce_lab.sweeps.running import Sweep
 from cce_lab.sweeps.runs import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
-
     from cce.data import PreparedData
-    from cce.records import RunRecord
-    from cce_lab.sweeps.recipe import Recipe
 
 VERSION = 1  # of the file
 DIVERGED = "DivergedError"  # a learning rate too high: a trial like any other, the worst of them

@@ -14,18 +14,16 @@ checked by simulation, and for two variables by formula. The paper's figure has 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Generator, Tensor
 
 from cce.checks import check_choice, check_number, check_range
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Generator, Tensor
-
     from cce_lab.theory.least_squares import LeastSquares
 
 

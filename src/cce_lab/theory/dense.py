@@ -24,19 +24,14 @@ rows where an example names a few ids; and it is the time to apply a codebook, n
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Generator, Tensor
 
 from cce.checks import check_choice, check_range, check_type
 from cce_lab.theory.least_squares import LeastSquares, Run, square
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from torch import Generator, Tensor
-
 
 NOISES = ("iid", "half-iid", "smart", "half-smart")
 

@@ -33,18 +33,15 @@ refit of `cce.Refit`, on a problem where it has a closed form.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Generator, Tensor
 
 from cce.checks import check_choice, check_divides, check_range, check_type
 from cce.clustering import kmeans, nearest_centroid
 from cce.indexing import MultiplyShift
 from cce.kernels import gather_sum
 from cce_lab.theory.least_squares import LeastSquares, Run
-
-if TYPE_CHECKING:
-    from torch import Generator, Tensor
 
 
 @dataclass(frozen=True)

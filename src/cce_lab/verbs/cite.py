@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 HELP = "print BibTeX of the papers that methods come from"
 EXAMPLE = """examples:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cce.records import strict_json
-
-if TYPE_CHECKING:
-    import argparse
 
 HELP = "write a page about a trained run: scores, tables, nearest values, calibration"
 EXAMPLE = """examples:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import tomllib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 HELP = "show the recipes that come with the package, for `cce sweep` and `cce tune`"
 

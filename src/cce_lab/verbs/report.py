@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cce.records import strict_json
 
 if TYPE_CHECKING:
-    import argparse
-
     from cce_lab.report import Report
 
 HELP = "make a page, figures and tables from the records of runs"

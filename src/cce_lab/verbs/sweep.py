@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections import Counter
 from pathlib import Path
@@ -11,8 +12,6 @@ from cce.records import strict_json
 from cce.text import format_table
 
 if TYPE_CHECKING:
-    import argparse
-
     from cce_lab.sweeps import Experiment, Sweep
 
 HELP = "run a recipe: many methods, budgets and seeds"

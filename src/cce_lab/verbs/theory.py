@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from cce.files import write_atomic
-
-if TYPE_CHECKING:
-    import argparse
 
 NAMES = {
     "least-squares": "dense and sparse CCE for least squares, beside factorisations of the best table",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING, Any
 
 from cce.records import strict_json
@@ -9,8 +10,6 @@ from cce.text import format_table
 from cce_lab.verbs.sweep import add_options, make_experiment, print_left
 
 if TYPE_CHECKING:
-    import argparse
-
     from cce_lab.sweeps import Choices, Experiment
 
 HELP = "choose learning rate, weight decay and start for each series of a recipe"

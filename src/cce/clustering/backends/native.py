@@ -10,19 +10,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cce import compiled
-from cce.clustering.backends.base import Assigned, Backend
+from cce.clustering.backends.base import Assigned, Backend, Lloyd
 from cce.clustering.search import filtering, gemm
-from cce.clustering.search.cells import WIDTH, build_split_tree, padded, sort_into_cells
+from cce.clustering.search.cells import (
+    WIDTH,
+    Cells,
+    Doubles,
+    Floats,
+    Ints,
+    Longs,
+    build_split_tree,
+    padded,
+    sort_into_cells,
+)
 from cce.compiled import compile_loops, parallel_for
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from cce.clustering.backends.base import Lloyd
     from cce.clustering.progress import Progress
-    from cce.clustering.search.cells import Cells, Doubles, Floats, Ints, Longs
 
 WIDEST = 4096
 LARGEST_BLOCK = 1 << 20  # points sorted together: more make smaller boxes, but take memory

@@ -12,6 +12,7 @@ Points go through in blocks, so memory is bounded.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,8 +23,6 @@ from cce.clustering.backends.base import Assigned, Backend
 from cce.compiled import parallel_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cce.clustering.progress import Progress
 
 PAIRS_IN_BLOCK = 1 << 19  # scores in one product: 2 MB, which stay in the cache

@@ -10,15 +10,12 @@ The test is loosened by `SLACK`, far above the rounding of float32, so that roun
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from cce.clustering.search.cells import WIDTH
+from cce.clustering.search.cells import WIDTH, Cells, Floats, Ints
 from cce.compiled import compile_loops, memory
-
-if TYPE_CHECKING:
-    from cce.clustering.search.cells import Cells, Floats, Ints
 
 BLOCK, TILE, measure_tile = memory.BLOCK, memory.TILE, memory.measure_tile
 SLACK = 1e-5  # relative; float32 distances of up to 32 dimensions are off by less than 2e-6

@@ -6,8 +6,10 @@ Columns of words are stored as a *dictionary*, the values of a block once each, 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,9 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from cce.data.preparation.job import Columns, Reading
 
 Values: TypeAlias = Any  # an arrow array

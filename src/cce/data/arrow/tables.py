@@ -4,8 +4,9 @@ pyarrow, …; none is imported), and lists of dictionaries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -17,9 +18,6 @@ from cce.data.arrow.blocks import Array, RawBlock, Values, first_line, one_chunk
 from cce.data.raw_files import check_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from cce.data.preparation.job import Columns, Reading
 
 

@@ -5,6 +5,7 @@ cannot read.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -24,8 +25,6 @@ from cce.data.arrow.blocks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cce.data.preparation.job import Columns, Reading
 
 NUMBER = r"^\s*[+-]?((\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))\s*$"

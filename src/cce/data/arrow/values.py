@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +10,6 @@ import pyarrow.compute as pc
 
 from cce.data.arrow.blocks import Array, Values, one_chunk
 from cce.hashing import Texts, arrow_texts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 LARGEST = str(2**63 - 1)
 NO_NUMBER = "?"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,9 +34,6 @@ from cce.files import named_full_disk, no_folder
 from cce.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from cce.data.preparation.job import Columns
     from cce.schema import Schema
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cce.checks import check_choice, check_range
 from cce.data.raw_files import BLOCK_BYTES, Input, check_columns
 from cce.workers import num_cores
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 SAMPLES = ("all", "rows", "negatives")
 TRANSFORMS = ("log", "standard", "identity")  # of dense columns

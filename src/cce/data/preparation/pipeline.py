@@ -8,7 +8,9 @@ provided that its inputs and options are the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +26,6 @@ from cce.files import FULL_DISK, clear_folder, lock_folder, named_full_disk, wri
 from cce.schema import Feature, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from cce.data.preparation.job import Job
 
 NOT_RESUMED = (ValueError, TypeError, FileNotFoundError, FileExistsError)  # it would end the same way again

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,9 +32,6 @@ from cce.data.raw_files import BLOCK_BYTES, Input
 from cce.files import named_full_disk, write_atomic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from cce.data.preparation.job import Columns, Reading
 
 PARQUET_ROWS = 1 << 17  # rows of a block

@@ -8,21 +8,19 @@ all rows are for the test.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cce.data.arrow import load_numbers
 from cce.data.record_format import SPLITS
 from cce.hashing import mix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
     from cce.data.preparation.job import Splitting
 
 ODD = np.uint64(0x9E3779B97F4A7C15)

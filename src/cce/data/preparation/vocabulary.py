@@ -9,8 +9,10 @@ features being worked on, and no more.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,9 +40,6 @@ from cce.files import write_atomic
 from cce.hashing import Texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from cce.data.preparation.job import VocabularyRule
 
 MERGED = 1 << 22  # counts that are gathered before they are merged

@@ -8,16 +8,14 @@ one negative row in eight, and reduce the words modulo a limit.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cce.data.preparation.job import SAMPLES, Columns, Job, Reading, Splitting
 from cce.data.raw_files import Input
 from cce.data.sources.registry import Option, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 DENSE = tuple(f"I{index}" for index in range(1, 14))
 CATEGORICAL = tuple(f"C{index}" for index in range(1, 27))

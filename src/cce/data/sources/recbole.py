@@ -7,16 +7,14 @@ Zhao et al., "RecBole: towards a unified, comprehensive and efficient framework 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from cce.checks import check_choice
 from cce.data.preparation.job import Columns, Job, Reading, Splitting
 from cce.data.raw_files import Input
 from cce.data.sources.registry import Option, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 TYPES = ("token", "token_seq", "float", "float_seq")
 LABELS = ("label", "rating")  # that are looked for

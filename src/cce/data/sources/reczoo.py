@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cce.data.preparation.job import Columns, Job, Reading, Splitting, VocabularyRule
 from cce.data.raw_files import Input, find_inputs, read_names
 from cce.data.sources.registry import Source
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 INTEGERS = tuple(f"I{index}" for index in range(1, 14))
 WORDS = tuple(f"C{index}" for index in range(1, 27))

@@ -7,17 +7,13 @@ builds its help from it.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cce.checks import check_choice
-from cce.data.preparation.job import WAYS, Job
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from cce.data.preparation.job import Columns, Reading
+from cce.data.preparation.job import WAYS, Columns, Job, Reading
 
 SOURCES: dict[str, Source] = {}
 OF_SPLIT = ("validation", "test", "seed")

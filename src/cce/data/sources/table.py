@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cce.data.preparation.job import TRANSFORMS, Columns, Job, Reading, Splitting
 from cce.data.raw_files import FileFormat, find_inputs, read_names
 from cce.data.sources.registry import Option, Source
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 SPLIT_FILES = ("train", "validation", "test")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,14 +13,11 @@ from cce.compiled import KINDS, parallel_for, scratch
 from cce.kernels.cpu import loops
 from cce.kernels.cpu.deduplicate import CHUNK
 from cce.kernels.cpu.rows import BLOCK
-from cce.kernels.cpu.saved import into_blocks, zeros
+from cce.kernels.cpu.saved import Bags, SavedForBackward, into_blocks, zeros
 from cce.kernels.cpu.used_rows import list_features, renumber_features
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cce.kernels.cpu.plan import WorkShare
-    from cce.kernels.cpu.saved import Bags, SavedForBackward
 
 Array = np.ndarray[Any, Any]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cce.compiled import compile_loops, is_compiled, memory, scratch
 from cce.kernels.cpu.gradients import PARALLEL_SLOTS
@@ -27,10 +29,6 @@ from cce.kernels.cpu.loops import (
 from cce.kernels.cpu.rows import BLOCK, fill_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
-
     from cce.kernels.cpu.plan import LaunchPlan
 
 Array = np.ndarray[Any, Any]

@@ -6,8 +6,9 @@ pointers are read on the way. The rows are saved only where a gradient will be a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,15 +25,9 @@ from cce.kernels.cpu.gradients import (
     differentiable_gradients,
     sparse_gradients,
 )
-from cce.kernels.cpu.plan import row_starts
+from cce.kernels.cpu.plan import Launch, LaunchPlan, row_starts
 from cce.kernels.cpu.rows import BLOCK
-from cce.kernels.cpu.saved import NO_NAMES, NO_ROWS, NOTHING_LISTED, SavedForBackward, count_ids, zeros
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from cce.kernels.cpu.plan import Launch, LaunchPlan
-    from cce.kernels.cpu.saved import Bags
+from cce.kernels.cpu.saved import NO_NAMES, NO_ROWS, NOTHING_LISTED, Bags, SavedForBackward, count_ids, zeros
 
 Array = np.ndarray[Any, Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,16 +12,13 @@ import torch
 from torch import Tensor
 
 from cce.compiled import KINDS, RUNS, longest_run
-from cce.indexing import Slot, SlotKind, describe
+from cce.indexing import RowMap, Slot, SlotKind, Version, describe
 from cce.kernels.cpu import loops
 from cce.kernels.cpu import rows as slot_columns
 from cce.kernels.cpu.deduplicate import CHUNK
 from cce.kernels.cpu.rows import BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cce.indexing import RowMap, Version
     from cce.kernels.layout import Layout
 
 Array = np.ndarray[Any, Any]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cce.kernels.cpu.deduplicate import CHUNK
 from cce.kernels.cpu.rows import BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
-
     from cce.kernels.cpu.plan import LaunchPlan
 
 Array = np.ndarray[Any, Any]

@@ -9,6 +9,7 @@ all explain the same rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,8 +18,6 @@ from torch import Tensor
 from cce.compiled import available, compile_loops
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     import numpy as np
 
 SHARED = 0.3  # of a block is that of all ids: few rows say little about many dimensions

@@ -7,8 +7,8 @@ setting.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -22,9 +22,6 @@ from cce.reclustering.refit.blocks import (
     solve_completed,
     unpack,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SMALLEST_VARIANCE = 1e-6
 SMALLEST_SHARE = 1e-4  # of the largest variance: a flatter prior than float32 can tell apart has no Cholesky factor

@@ -6,9 +6,10 @@ autograd graph, moved, and put back as a leaf, so that one backward pass gives t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +18,6 @@ from torch import Tensor, nn
 from cce.collection import EmbeddingCollection
 from cce.embeddings import Embedding, EmbeddingBag
 from cce.reclustering.refit.occurrences import BagReader, CollectionReader, Occurrences, TableReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True)

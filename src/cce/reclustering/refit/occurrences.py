@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from cce.collection import EmbeddingCollection
     from cce.embeddings import Embedding, EmbeddingBag
 

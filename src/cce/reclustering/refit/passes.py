@@ -6,6 +6,7 @@ tables costs little more than one. Rows are read in their order; what is held is
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,16 +15,13 @@ import torch
 from torch import Tensor
 
 from cce.compiled import available, compile_loops
-from cce.distributed import sum_over_ranks
+from cce.distributed import Ranks, sum_over_ranks
 from cce.reclustering.refit.blocks import block_dim_of, pack, packed_size
 from cce.reclustering.refit.estimates import Estimates, Prior, Quadratics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     import numpy as np
 
-    from cce.distributed import Ranks
     from cce.reclustering.refit.hooks import Found, LookupHooks, Recorded, Target
     from cce.reclustering.refit.sources import Piece, Selection, Source
 

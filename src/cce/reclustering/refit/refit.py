@@ -7,6 +7,7 @@ a bounded number of ids at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,21 +17,17 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range, check_type
-from cce.distributed import current_ranks
+from cce.distributed import Ranks, current_ranks
 from cce.indexing import check_index_state, common_generator
 from cce.reclustering.refit.blocks import packed_size
-from cce.reclustering.refit.estimates import SOLVED, Prior, learn_prior
+from cce.reclustering.refit.estimates import SOLVED, Estimates, Prior, Quadratics, learn_prior
 from cce.reclustering.refit.hooks import LookupHooks, Target, in_evaluation
 from cce.reclustering.refit.passes import SharedPass
 from cce.reclustering.refit.sources import ALL_ROWS, ALONE, FetchedRows, Fold, Rows, Selection, Source, cross_entropy
 from cce.reclustering.refit.step import RefitEvent, StagedRefit, stage_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from cce.distributed import Ranks
     from cce.embeddings import CCEEmbedding
-    from cce.reclustering.refit.estimates import Estimates, Quadratics
     from cce.schema import Batch
 
 WIDEST_BLOCK = 16  # dimensions, or one column

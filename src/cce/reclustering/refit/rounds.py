@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cce.checks import check_range
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NumRounds = int | Literal["auto"]
 AUTO_ROUNDS = 4  # after the trial: three on parts of the rows and one on all of them

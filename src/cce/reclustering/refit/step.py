@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from cce.indexing import PointerStore, blocks
 from cce.reclustering.refit.coding import CodebookSums
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from cce.reclustering.refit.estimates import Estimates
 
 FIRST_ITERATIONS, ITERATIONS = 8, 4  # of k-means: from a sample, and from the rows of the last refit

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,9 +11,6 @@ from torch import Tensor
 from cce_lab.theory.figure import Claim, Figure, Series
 from cce_lab.theory.least_squares import square
 from cce_lab.theory.sparse import SparseFactor, factorise, ones_at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TABLE = (  # the paper's
     (0.417, 0.720),

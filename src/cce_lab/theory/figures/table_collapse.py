@@ -8,23 +8,17 @@ trained on them by gradient descent, the last two clustered in between; product 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Generator, Tensor
 from tqdm import trange
 
 from cce.diagnostics import pointer_entropies
-from cce.embeddings import ClusteredEmbedding, CompositionalConcatEmbedding, ProductQuantizedEmbedding
+from cce.embeddings import ClusteredEmbedding, CompositionalConcatEmbedding, Embedding, ProductQuantizedEmbedding
 from cce_lab.theory.figure import Claim, Figure, steps
 from cce_lab.variants import CircularEmbedding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import Generator, Tensor
-
-    from cce.embeddings import Embedding
 
 CE, CCE, PQ, CIRCULAR = "CE", "CCE", "PQ", "circular"
 KINDS = {

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Generator, Tensor
 from tqdm import tqdm
 
 from cce_lab.theory.bounds import corollary_bound, ideal_bound, lies_under, rho, steps_needed, theorem_bound
@@ -18,9 +18,6 @@ from cce_lab.theory.dense import dense_cce
 from cce_lab.theory.figure import Claim, Figure, Series, steps
 from cce_lab.theory.figures.least_squares import normal_problem
 from cce_lab.theory.least_squares import LeastSquares
-
-if TYPE_CHECKING:
-    from torch import Generator, Tensor
 
 NORMAL, EQUAL = "dense CCE", "dense CCE, equal singular values"
 THEOREM, IDEAL, COROLLARY = "theorem with ρ", "with 1/d1", "corollary, nearly that with 1/d1"
