@@ -46,8 +46,10 @@ def parquet(path, **columns):
 
 
 def archive(path, name="ml/u.data", text="1\t2\t5\t9\n2\t2\t1\t9\n", flag=0):
+    """A zip whose time stamp has the byte of a carriage return, which is no end of a line."""
     with zipfile.ZipFile(path, "w") as file:
-        file.writestr(name, text)
+        file.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 26)), text)
+    assert b"\r" in path.read_bytes()
     if flag:  # as if it were encrypted
         content = bytearray(path.read_bytes())
         content[6] |= flag

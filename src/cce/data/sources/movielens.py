@@ -33,7 +33,7 @@ def movielens_job(raw: Path) -> Job:
 def _ratings(raw: Path) -> Input:
     """The file of ratings in a zip, in a folder or below it."""
     if not raw.is_dir():
-        Input(raw).check()
+        Input(raw).check(as_lines=False)  # the bytes of an archive are no text
     if raw.is_dir():
         found = [Input(path) for path in sorted(raw.rglob("*")) if path.name in FORMATS]
     elif zipfile.is_zipfile(raw):
