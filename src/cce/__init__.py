@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from cce.evaluation import register_metric
     from cce.footprint import Footprint, Footprints
     from cce.hashing import hash_ids
-    from cce.models import DLRM, GMF, MLP, DCNv2, DeepFM, FinalMLP, create_model, register_model
+    from cce.models import DLRM, GMF, MLP, DCNv2, DeepFM, create_model, register_model
     from cce.plugins import load_plugins
     from cce.reclustering import ClusterSchedule, Refit, repair_optimizer, restart_average
     from cce.records import RunRecord
@@ -81,7 +81,6 @@ __all__ = [
     "EmbeddingBag",
     "EmbeddingCollection",
     "Feature",
-    "FinalMLP",
     "Footprint",
     "Footprints",
     "FullEmbedding",

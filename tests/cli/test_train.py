@@ -127,7 +127,7 @@ def test_a_model_of_ones_own_is_trained(data, tmp_path, capsys):
         (["--cap", "8"], "data must be given: the folder of a data set made by `cce prepare`."),
         (
             ["DATA", "--cap", "64", "--model", "dlmr"],
-            "model must be one of dlrm, gmf, mlp, deepfm, dcnv2, finalmlp, or path/to/file.py:Name; got 'dlmr'.",
+            "model must be one of dlrm, gmf, mlp, deepfm, dcnv2, or path/to/file.py:Name; got 'dlmr'.",
         ),
         (["DATA", "--cap", "64", "--optimizer", "adma"], "got 'adma'."),
         (["--resume", "nowhere"], "resume must name the folder of a run, got 'nowhere'."),

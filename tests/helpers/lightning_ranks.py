@@ -1,4 +1,4 @@
-"""Two processes of Lightning train one table at a time, and cluster or finalize it: `lightning_ranks.py OUT`."""
+"""Two processes of Lightning train one table at a time, and finalize it: `lightning_ranks.py OUT`."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ import torch
 from torch import distributed
 
 import cce
-from cce.integrations.lightning import ClusterCallback, FinalizeCallback
+from cce.integrations.lightning import FinalizeCallback
 
 NUM_IDS, DIM = 300, 8
 
@@ -28,16 +28,6 @@ class Clicks(lightning.LightningModule):
 
     def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=0.05)
-
-
-class LateClicks(Clicks):
-    """The same, with another table that is made where the processes know each other, without a seed."""
-
-    def __init__(self):
-        super().__init__(seed=0)
-
-    def configure_model(self):
-        self.table = cce.create_embedding(cce.ClusteredEmbedding.method, NUM_IDS, DIM, num_params=256)
 
 
 class Rows(Clicks):
@@ -60,8 +50,7 @@ def fit(model, out, callback):
     )  # fmt: skip
     trainer.fit(model, rows)
     dense = model.table.to_dense().double()
-    clustered = {"clustered": callback.schedule.num_steps // 8} if isinstance(callback, ClusterCallback) else {}
-    return clustered | {
+    return {
         "columns": getattr(model.table, "num_columns", 0),
         "sum": dense.sum().item(),
         "square": dense.square().sum().item(),
@@ -71,15 +60,12 @@ def fit(model, out, callback):
 def main(out):
     torch.set_num_threads(1)
     lightning.seed_everything(1)
-    found = {"seeded": fit(Clicks(), out, ClusterCallback(every=8))}  # made before the processes know each other
-    torch.seed()
-    found["late"] = fit(LateClicks(), out, ClusterCallback(every=8))
-    found["rows"] = fit(Rows(seed=0), out, FinalizeCallback())
+    found = {"rows": fit(Rows(seed=0), out, FinalizeCallback())}
     rank = distributed.get_rank()
     (out / f"{rank}.json").write_text(json.dumps(found))
     distributed.barrier()
     try:
-        fit(Clicks(seed=rank), out, ClusterCallback(every=8))
+        fit(Clicks(seed=rank), out, FinalizeCallback())
     except RuntimeError as error:
         (out / f"{rank}.txt").write_text(str(error))  # Lightning ends the other process as soon as one has failed
 

@@ -1,4 +1,4 @@
-"""Lightning's Trainer finalizes tables at its end, or clusters them: at the right steps, and resumed to the bit."""
+"""Lightning's Trainer finalizes tables at its end, and resumes to the bit."""
 
 import json
 import subprocess
@@ -16,19 +16,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Lightni
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     lightning = pytest.importorskip("lightning.pytorch", reason="lightning is not installed: the extra lightning")
-    from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
+    from lightning.pytorch.callbacks import ModelCheckpoint
 
-    from cce.integrations.lightning import ClusterCallback, FinalizeCallback
+    from cce.integrations.lightning import FinalizeCallback
 
 NUM_IDS, DIM = 300, 8
 
 
 class Clicks(lightning.LightningModule):
-    """A table and a linear layer, with the table compressed in the constructor, so that a checkpoint can be loaded."""
+    """A table of int8 rows and a linear layer, made in the constructor, so that a checkpoint can be loaded."""
 
     def __init__(self):
         super().__init__()
-        self.table = cce.create_embedding("cce-paper", NUM_IDS, DIM, num_params=256, seed=0)
+        self.table = cce.create_embedding("cce", NUM_IDS, DIM, seed=0, num_rows=16)
         self.out = torch.nn.Linear(DIM, 1)
         torch.nn.init.ones_(self.out.weight)
 
@@ -37,7 +37,11 @@ class Clicks(lightning.LightningModule):
         return torch.nn.functional.binary_cross_entropy_with_logits(self.out(self.table(ids)).squeeze(1), labels)
 
     def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), lr=0.05)
+        return cce.optim.Adam(self, lr=0.05)
+
+    def validation_step(self, batch, _):
+        del batch
+        self.log("score", float(self.current_epoch))  # best after the first epoch
 
 
 def rows(num_rows=640, batch_size=16):
@@ -53,67 +57,6 @@ def trainer(folder, callback, **options):
     return lightning.Trainer(default_root_dir=folder, callbacks=callbacks, **quiet, **options)
 
 
-def steps_of(callback):
-    """The steps after which it clusters."""
-    seen, cluster = [], cce.ClusterSchedule.cluster
-
-    def noted(schedule):
-        seen.append(schedule.num_steps + 1)
-        return cluster(schedule)
-
-    return seen, noted
-
-
-@pytest.mark.parametrize(("accumulate", "expected"), [(1, [10, 20, 30]), (4, [5, 10])])
-def test_it_counts_steps_of_the_optimizer(tmp_path, monkeypatch, accumulate, expected):
-    callback = ClusterCallback(at_steps=expected)
-    seen, noted = steps_of(callback)
-    monkeypatch.setattr(cce.ClusterSchedule, "cluster", noted)
-    fit = trainer(tmp_path, callback, max_epochs=1, accumulate_grad_batches=accumulate, enable_checkpointing=False)
-    fit.fit(Clicks(), rows())
-    assert seen == expected
-    assert callback.schedule.num_steps == 40 // accumulate
-
-
-def test_epochs_are_the_trainers(tmp_path):
-    callback = ClusterCallback(at_epochs=[0.5, 1.0])
-    trainer(tmp_path, callback, max_epochs=1, enable_checkpointing=False).fit(Clicks(), rows())
-    assert callback.schedule.steps == {20, 40}
-
-
-def test_a_resumed_run_ends_as_it_would_have_and_its_checkpoint_loads(tmp_path):
-    torch.manual_seed(0)
-    whole = Clicks()
-    start = {name: value.clone() if hasattr(value, "clone") else value for name, value in whole.state_dict().items()}
-    trainer(tmp_path / "whole", ClusterCallback(every=15), max_epochs=2).fit(whole, rows())
-    torch.manual_seed(0)
-    half = Clicks()
-    half.load_state_dict(start)
-    saving = ModelCheckpoint(tmp_path / "half", save_last=True)
-    trainer(tmp_path / "half", ClusterCallback(every=15), max_epochs=1, callbacks=[saving]).fit(half, rows())
-    resumed = Clicks()
-    fit = trainer(tmp_path / "half", ClusterCallback(every=15), max_epochs=2, callbacks=[ModelCheckpoint(tmp_path)])
-    fit.fit(resumed, rows(), ckpt_path=tmp_path / "half" / "last.ckpt", weights_only=True)
-    assert torch.equal(resumed.table.to_dense(), whole.table.to_dense())
-    loaded = Clicks.load_from_checkpoint(tmp_path / "half" / "last.ckpt", weights_only=True)
-    assert torch.equal(loaded.table.to_dense(), half.table.to_dense())
-
-
-def test_averages_restart_where_a_table_was_clustered(tmp_path):
-    average = EMAWeightAveraging(decay=0.999)
-    model = Clicks()
-    fit = trainer(
-        tmp_path, ClusterCallback(at_steps=[40]), max_epochs=1, callbacks=[average], enable_checkpointing=False
-    )
-    fit.fit(model, rows())  # at its end the average becomes the model
-    assert torch.equal(average._average_model.module.table.to_dense(), model.table.to_dense())
-
-
-def test_what_is_wrong_is_said_at_once():
-    with pytest.raises(ValueError, match="give one of every, at_steps"):
-        ClusterCallback()
-
-
 def test_two_processes_hold_the_same_table(tmp_path):
     script = Path(__file__).parents[1] / "helpers" / "lightning_ranks.py"
     words = [sys.executable, "-W", "ignore", str(script), str(tmp_path)]
@@ -121,30 +64,10 @@ def test_two_processes_hold_the_same_table(tmp_path):
     assert (tmp_path / "0.txt").exists(), done.stderr[-2000:]
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert first == second
-    assert first["seeded"]["clustered"] == first["late"]["clustered"] == 2
     assert first["rows"]["columns"] == 4
     assert first["rows"]["square"] > 0
-    assert first["seeded"]["sum"] != first["late"]["sum"]
     different_seeds = (tmp_path / "0.txt").read_text()
     assert " of table 'table' must be the same on all ranks, but ranks 0 and 1 differ" in different_seeds
-
-
-# -- int8 rows ---------------------------------------------------------------------------------------------------------
-
-
-class Rows(Clicks):
-    """The same with int8 rows, and a score that is best after the first epoch."""
-
-    def __init__(self):
-        super().__init__()
-        self.table = cce.create_embedding("cce", NUM_IDS, DIM, seed=0, num_rows=16)
-
-    def configure_optimizers(self):
-        return cce.optim.Adam(self, lr=0.05)
-
-    def validation_step(self, batch, _):
-        del batch
-        self.log("score", float(self.current_epoch))
 
 
 def plain_loop(model, num_epochs=1, clip=None):
@@ -161,7 +84,7 @@ def plain_loop(model, num_epochs=1, clip=None):
 
 def seeded():
     torch.manual_seed(0)
-    return Rows()
+    return Clicks()
 
 
 @pytest.mark.parametrize("clip", [None, 1e-3])
@@ -184,7 +107,7 @@ def test_the_callback_refits_and_takes_the_options_of_finalize(tmp_path):
         assert model.table.is_final
         calls.append(cce.refit(model.model(), lambda: iter(rows()), rounds=1, progress=False))
 
-    class Refitted(Rows):
+    class Refitted(Clicks):
         def model(self):
             return torch.nn.Sequential(self.table, self.out, torch.nn.Flatten(0))
 
@@ -227,12 +150,12 @@ def test_int8_rows_resume_to_the_bit_and_checkpoints_of_both_forms_load(tmp_path
     saving = ModelCheckpoint(tmp_path / "half", save_last=True)
     half = seeded()
     trainer(tmp_path / "half", saving, max_epochs=1).fit(half, rows())
-    resumed = Rows()
+    resumed = Clicks()
     fit = trainer(tmp_path / "half", FinalizeCallback(seed=0), max_epochs=2)
     fit.fit(resumed, rows(), ckpt_path=tmp_path / "half" / "last.ckpt", weights_only=True)
     assert torch.equal(resumed.table.to_dense(), whole.table.to_dense())
     fit.save_checkpoint(tmp_path / "final.ckpt")
     for path, model in ((tmp_path / "half" / "last.ckpt", half), (tmp_path / "final.ckpt", resumed)):
-        loaded = Rows.load_from_checkpoint(path, weights_only=True)
+        loaded = Clicks.load_from_checkpoint(path, weights_only=True)
         assert loaded.table.is_final == model.table.is_final
         assert torch.equal(loaded.table.to_dense(), model.table.to_dense())

@@ -14,11 +14,9 @@ SMALL = {
     "mlp": {"hidden": [8, 6]},
     "deepfm": {"hidden": [8, 6]},
     "dcnv2": {"hidden": [8, 6], "num_cross_layers": 2},
-    "finalmlp": {"first": [8, 6], "second": [4], "num_heads": 2, "gate_hidden": [5]},
 }
 CASES = [(name, {}) for name in SMALL]
 CASES += [("dlrm", {"concatenate": True}), ("dcnv2", {"low_rank": 3}), ("dcnv2", {"structure": "stacked"})]
-CASES += [("finalmlp", {"contexts": [["a"], ["c"]]}), ("finalmlp", {"gates": False})]
 NAMES = [f"{name}-{'-'.join(options) or 'plain'}" for name, options in CASES]
 every_case = pytest.mark.parametrize(("name", "options"), CASES, ids=NAMES)
 
@@ -77,7 +75,7 @@ def test_dropout_and_batch_normalisation_change_training_only(name, options):
 
 def bare_relus(name, options):
     """ReLUs that no dropout follows: those of gates, and the one after the bottom network of dlrm."""
-    return 1 if name == "dlrm" else 2 if name == "finalmlp" and options.get("gates", True) else 0
+    return 1 if name == "dlrm" else 0
 
 
 @every_case

@@ -132,7 +132,7 @@ RUNS = [
     (
         {"model": ":X"},
         ValueError,
-        "model must be one of dlrm, gmf, mlp, deepfm, dcnv2, finalmlp, or path/to/file.py:Name; got ':X'.",
+        "model must be one of dlrm, gmf, mlp, deepfm, dcnv2, or path/to/file.py:Name; got ':X'.",
     ),
     ({"batch_size": 10**10}, ValueError, "batch_size must lie in [1, 2**31), got 10000000000."),
     ({"optimizer": "rprop", "weight_decay": 0.1}, ValueError, "optimizer 'rprop' has no option 'weight_decay'; its"),

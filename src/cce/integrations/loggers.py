@@ -1,17 +1,14 @@
-"""Where a run sends its log besides its own folder. A logger is a module with `open_logger`, and a line here."""
+"""Where a run sends its log besides its own folder: TensorBoard, or a logger that a plug-in registers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from cce.checks import check_choice
 from cce.text import install_hint
-
-LOGGERS = ("tensorboard", "wandb", "mlflow")
 
 
 class Logger(Protocol):
@@ -24,16 +21,32 @@ class Logger(Protocol):
         """Send what is left."""
 
 
+def _tensorboard(folder: Path, step: int, config: Mapping[str, Any]) -> Logger:
+    try:
+        from cce.integrations.tensorboard import TensorBoardLogger
+    except ImportError as error:
+        hint = install_hint("tensorboard")
+        raise ValueError(f"logger must be installed, got 'tensorboard', which is not ({error}): {hint}.") from error
+    del config
+    return TensorBoardLogger(folder, step)
+
+
+LOGGERS: dict[str, Callable[[Path, int, Mapping[str, Any]], Logger]] = {"tensorboard": _tensorboard}
+
+
+def register_logger(name: str, make: Callable[[Path, int, Mapping[str, Any]], Logger]) -> None:
+    """Add a logger of your own: `make(folder, step, config)`, of the run's folder, the step that it goes on from and
+    its options.
+    """
+    if name in LOGGERS:
+        raise ValueError(f"name of a logger must be new, got {name!r}, which there is.")
+    LOGGERS[name] = make
+
+
 def open_logger(name: str, folder: Path, *, step: int = 0, config: Mapping[str, Any] | None = None) -> Logger:
     """The logger of a run, which writes below `folder`; a run that is resumed at `step` goes on with the same log."""
     check_choice("logger", name, LOGGERS)
-    try:
-        module = import_module(f"cce.integrations.{name}")
-    except ImportError as error:
-        hint = install_hint(name)
-        raise ValueError(f"logger must be installed, got {name!r}, which is not ({error}): {hint}.") from error
-    opened: Logger = module.open_logger(folder, step=step, config=dict(config or {}))
-    return opened
+    return LOGGERS[name](folder, step, config or {})
 
 
 def numbers_of(kind: str, values: Mapping[str, Any]) -> dict[str, float]:

@@ -23,9 +23,3 @@ class TensorBoardLogger:
     def close(self) -> None:
         """Finish the files."""
         self._writer.close()
-
-
-def open_logger(folder: Path, *, step: int, config: dict[str, Any]) -> TensorBoardLogger:
-    """The files of a run."""
-    del config
-    return TensorBoardLogger(folder, step)

@@ -3,7 +3,6 @@
 from cce.models.dcnv2 import DCNv2
 from cce.models.deepfm import DeepFM
 from cce.models.dlrm import DLRM
-from cce.models.finalmlp import FinalMLP
 from cce.models.gmf import GMF
 from cce.models.mlp import MLP
 from cce.models.registry import MODELS, create_model, find_model, model_note, register_model
@@ -15,7 +14,6 @@ __all__ = [
     "MODELS",
     "DCNv2",
     "DeepFM",
-    "FinalMLP",
     "create_model",
     "find_model",
     "model_note",

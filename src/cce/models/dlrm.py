@@ -33,7 +33,7 @@ class DLRM(nn.Module):
     concatenate: let the top network take the vectors themselves as well, one after the other.
 
     Without dense features there is no bottom network, and the dot products are all that the top takes: no id is good
-    or bad by itself. `concatenate=True` mends it; `deepfm`, `dcnv2`, `finalmlp` and `mlp` see the vectors anyway.
+    or bad by itself. `concatenate=True` mends it; `deepfm`, `dcnv2` and `mlp` see the vectors anyway.
     """
 
     def __init__(

@@ -17,7 +17,6 @@ from cce.checks import check_type
 from cce.models.dcnv2 import DCNv2
 from cce.models.deepfm import DeepFM
 from cce.models.dlrm import DLRM
-from cce.models.finalmlp import FinalMLP
 from cce.models.gmf import GMF
 from cce.models.mlp import MLP
 from cce.plugins import run_file
@@ -32,7 +31,6 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "mlp": MLP,
     "deepfm": DeepFM,
     "dcnv2": DCNv2,
-    "finalmlp": FinalMLP,
 }
 
 
@@ -81,5 +79,5 @@ def model_note(name: str, schema: Schema, options: Mapping[str, Any]) -> str | N
         return None
     return (
         "without dense features model 'dlrm' sees dot products of vectors and nothing else: "
-        "model_options concatenate=true shows it the vectors, as deepfm, dcnv2, finalmlp and mlp do"
+        "model_options concatenate=true shows it the vectors, as deepfm, dcnv2 and mlp do"
     )

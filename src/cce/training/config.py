@@ -77,9 +77,7 @@ class TrainConfig:
     )
     model: str = field(
         default="dlrm",
-        metadata=_about(
-            "model", "dlrm, gmf, mlp, deepfm, dcnv2, finalmlp, or path/to/file.py:Name; see docs/models.md"
-        ),
+        metadata=_about("model", "dlrm, gmf, mlp, deepfm, dcnv2, or path/to/file.py:Name; see docs/models.md"),
     )
     model_options: dict[str, Any] = field(
         default_factory=dict,
@@ -205,7 +203,9 @@ class TrainConfig:
     test: bool = field(
         default=True, metadata=_about("scores", "score the test rows with the best checkpoint at the end")
     )
-    logger: str | None = field(default=None, metadata=_about("machine", "log to tensorboard, wandb or mlflow as well"))
+    logger: str | None = field(
+        default=None, metadata=_about("machine", "log to tensorboard as well, or to a logger of a plug-in")
+    )
     plugins: list[str] = field(
         default_factory=list,
         metadata=_about(
