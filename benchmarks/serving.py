@@ -6,6 +6,7 @@ One feature of 10,000,000 ids, and 26 features of 400,000 ids each; 16 values, i
 are taken in turns in one process. Memory and time to open are those of a process of its own: what it holds beyond an
 empty one with the same packages loaded, after it has looked up every id once, and the seconds from the name of a file
 to the first vector. `cce` has 4 columns; tables of 256 rows have pointers of 8 bits, those of 16 rows of 4 bits.
+Rows are float32, and int8 where a table is not finalized.
 """
 
 from __future__ import annotations
@@ -30,8 +31,7 @@ from cce.kernels import Layout
 from cce.serving import numpy_reader
 from cce.serving.bundle import write_bundle
 from cce.serving.collection import FrozenCollection
-from cce.serving.frozen_tables import FrozenRows
-from cce.serving.stored_rows import StoredRows
+from cce.serving.frozen_tables import FrozenRows, StoredRows
 from cce.text import format_bytes, format_table
 
 if TYPE_CHECKING:
@@ -43,12 +43,7 @@ if TYPE_CHECKING:
 
 DIM, COLUMNS, BATCHES = 16, 4, (1, 32, 512, 4_096)
 FULL, FULL_ONNX = "nn.Embedding", "full, onnxruntime"
-FROZEN: dict[str, tuple[int | None, str]] = {  # rows of a codebook, and how they are stored
-    "cce, float32": (256, "float32"),
-    "cce, int8": (256, "int8"),
-    "cce, int8, 4-bit pointers": (16, "int8"),
-    "cce, int8 rows": (None, "int8"),  # not finalized
-}
+FROZEN = {"cce": 256, "cce, 4-bit pointers": 16, "cce, int8 rows": None}  # rows of a codebook; None: not finalized
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
@@ -119,9 +114,9 @@ def _latencies(
 def _write_files(num_features: int, num_ids: int, folder: Path) -> dict[str, Path]:
     features = {f"f{index}": num_ids for index in range(num_features)}
     files = {}
-    for name, (num_rows, codebook) in FROZEN.items():
-        tables = {feature: _make_table(num_ids, num_rows, codebook) for feature in features}
-        files[name] = folder / f"{num_rows}-{codebook}.safetensors"
+    for name, num_rows in FROZEN.items():
+        tables = {feature: _make_table(num_ids, num_rows) for feature in features}
+        files[name] = folder / f"{num_rows}.safetensors"
         write_bundle(files[name], FrozenCollection(features, tables))
         del tables
     full = _FullTables([torch.randn(num_ids, DIM) for _ in features])
@@ -132,7 +127,7 @@ def _write_files(num_features: int, num_ids: int, folder: Path) -> dict[str, Pat
     return files
 
 
-def _make_table(num_ids: int, num_rows: int | None, codebook: str) -> FrozenRows:
+def _make_table(num_ids: int, num_rows: int | None) -> FrozenRows:
     """A table as `freeze` makes it: pointers of every id, or an int8 row for every id, behind a map."""
     row_map = RowMap(num_ids)
     row_map.fill()
@@ -143,9 +138,7 @@ def _make_table(num_ids: int, num_rows: int | None, codebook: str) -> FrozenRows
     store, first_rows = PointerStore(num_ids, COLUMNS, num_rows), range(0, COLUMNS * num_rows, num_rows)
     for block in blocks(num_ids):
         store.write(int(block[0]), torch.randint(num_rows, (len(block), COLUMNS)))
-    stored = StoredRows.of(  # type: ignore[arg-type]
-        torch.randn(COLUMNS * num_rows, DIM // COLUMNS), codebook, [(first, num_rows) for first in first_rows]
-    )
+    stored = StoredRows(torch.randn(COLUMNS * num_rows, DIM // COLUMNS))
     sources = [LearnedRows(Assignments.of(store), range(COLUMNS), first_rows)]
     shape = (num_ids, COLUMNS, 1, DIM // COLUMNS, COLUMNS * num_rows)
     return FrozenRows(stored, Layout(*shape, sources, row_map=row_map))
@@ -255,8 +248,8 @@ def _warm_up() -> None:
     """Load packages and compiled loops, which every service does once."""
     import onnxruntime  # noqa: F401
 
-    for num_rows, codebook in FROZEN.values():
-        tables = {name: _make_table(99, num_rows, codebook) for name in "ab"}
+    for num_rows in FROZEN.values():
+        tables = {name: _make_table(99, num_rows) for name in "ab"}
         FrozenCollection(dict.fromkeys(tables, 99), tables)(torch.zeros(1, 2, dtype=torch.int64))
     nn.Embedding(9, DIM)(torch.zeros(1, dtype=torch.int64))
 

@@ -56,15 +56,6 @@ def test_codes_of_any_width_give_the_same_vectors(bits):
     assert torch.equal(freeze_table(table)(ids), table.to_dense(ids))
 
 
-def test_sizes_before_and_after_are_told():
-    frozen = cce.freeze(make_model(make_schema(multi_hot=False)), codebook="int8")
-    sizes = frozen.freezing
-    names = [size.name for size in sizes.tables]
-    assert names == ["tables.tables.user", "tables.tables.item"]
-    assert sizes.after == sum(table.nbytes for table in frozen.tables.tables.values()) < sizes.before
-    assert f"{sizes.before:,}" in str(sizes).splitlines()[-1]
-
-
 def test_tables_by_themselves_and_in_bags_are_frozen_where_they_are():
     table = make_table("cce", {})
     model = nn.ModuleDict({"one": table, "same": table, "bag": cce.EmbeddingBag(table, mode="mean")})
@@ -86,5 +77,3 @@ def test_what_cannot_be_frozen_says_why():
         cce.freeze(nn.Linear(2, 2))
     with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module"):
         cce.freeze(None)
-    with pytest.raises(ValueError, match="codebook must be one of"):
-        cce.freeze(make_collection(), codebook="int4")

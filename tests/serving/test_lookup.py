@@ -8,7 +8,6 @@ import torch
 from cce import compiled
 from cce.serving import freeze_table
 from cce.serving.lookup import RowLookup, are_readable
-from cce.serving.stored_rows import CODEBOOKS
 from helpers.frozen import LINEAR, NUM_IDS, make_table
 
 pytestmark = pytest.mark.skipif(not compiled.available, reason="compiled loops are off")
@@ -16,10 +15,9 @@ SUITED = [case for case in LINEAR if case[0] != "ce-mult" and not {"signed", "we
 IDS = torch.randint(0, NUM_IDS, (300,), generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("codebook", CODEBOOKS)
 @pytest.mark.parametrize(("method", "options"), SUITED, ids=str)
-def test_vectors_are_those_of_plain_torch_to_the_bit(method, options, codebook):
-    table = freeze_table(make_table(method, options), codebook=codebook)
+def test_vectors_are_those_of_plain_torch_to_the_bit(method, options):
+    table = freeze_table(make_table(method, options))
     plain = table.embed(IDS)
     if table.padding_idx is not None:
         plain = plain.masked_fill((table.padding_idx == IDS).unsqueeze(-1), 0)
@@ -27,10 +25,13 @@ def test_vectors_are_those_of_plain_torch_to_the_bit(method, options, codebook):
     assert RowLookup.suits([table])
 
 
-@pytest.mark.parametrize("codebook", CODEBOOKS)
-def test_tables_of_several_widths_are_looked_up_together(codebook):
-    cases = [("cce", {}), ("full", {"padding_idx": 2}), ("cce-paper", {"num_learned": 100}), ("pq", {})]
-    tables = [freeze_table(make_table(*case), codebook=codebook) for case in cases]
+FLOATS = [("cce", {}), ("full", {"padding_idx": 2}), ("cce-paper", {"num_learned": 100}), ("pq", {})]
+INT8 = [("cce", {"int8": True}), ("quantized", {"padding_idx": 2}), ("cce", {"int8": True, "padding_idx": 3})] * 2
+
+
+@pytest.mark.parametrize("cases", [FLOATS, INT8[:4]], ids=["float32", "int8"])
+def test_tables_of_several_widths_are_looked_up_together(cases):
+    tables = [freeze_table(make_table(*case)) for case in cases]
     ids = IDS.view(75, 4)
     for given in (ids, ids.T.contiguous().T, ids.int()):
         vectors = RowLookup(tables)(given, (75, 64))
@@ -67,5 +68,5 @@ def test_what_compiled_loops_cannot_read_is_left_to_torch():
     assert not are_readable(IDS.to("meta"))
     assert not RowLookup.suits([])
     assert not RowLookup.suits([freeze_table(make_table("ce-mult", {}))])
-    mixed = [freeze_table(make_table("pq", {}), codebook=name) for name in ("float32", "int8")]
+    mixed = [freeze_table(make_table("cce", {"int8": is_int8})) for is_int8 in (False, True)]
     assert not RowLookup.suits(mixed)

@@ -16,9 +16,8 @@ from cce.kernels import Layout
 from cce.serving import freeze, numpy_reader
 from cce.serving.bundle import write_bundle
 from cce.serving.freezing import freeze_table
-from cce.serving.frozen_tables import FrozenRows
-from cce.serving.stored_rows import CODEBOOKS, StoredRows
-from helpers.frozen import CASES, LINEAR, NUM_IDS, make_batch, make_model, make_schema, make_table
+from cce.serving.frozen_tables import FrozenRows, StoredRows
+from helpers.frozen import LINEAR, NUM_IDS, make_batch, make_model, make_schema, make_table
 
 
 def bundle_of(model, path):
@@ -35,18 +34,9 @@ def test_vectors_of_linear_tables_are_equal_to_the_bit(method, options, tmp_path
     np.testing.assert_array_equal(got, table.to_dense().numpy())
 
 
-@pytest.mark.parametrize("codebook", [name for name in CODEBOOKS if name != "float32"])
-@pytest.mark.parametrize(("method", "options"), CASES, ids=str)
-def test_every_precision_of_every_table_is_read_as_it_was_frozen(method, options, codebook, tmp_path):
-    frozen = freeze_table(make_table(method, options), codebook=codebook)
-    reader = bundle_of(frozen, tmp_path / "table.safetensors")
-    ids = np.arange(NUM_IDS)
-    np.testing.assert_allclose(reader["table"].vectors(ids), frozen(torch.from_numpy(ids)), atol=2e-6)
-
-
 def test_a_bundle_is_a_safetensors_file_with_all_weights_of_the_model(tmp_path):
     schema = make_schema(multi_hot=False)
-    frozen = freeze(make_model(schema), codebook="float16")
+    frozen = freeze(make_model(schema))
     reader = bundle_of(frozen, tmp_path / "model.safetensors")
     with safe_open(tmp_path / "model.safetensors", "pt") as file:
         names = {name for name in file.keys() if name.startswith("model/")}  # noqa: SIM118  not a dictionary
@@ -57,16 +47,6 @@ def test_a_bundle_is_a_safetensors_file_with_all_weights_of_the_model(tmp_path):
     batch = make_batch(schema, 5)
     vectors = [reader[name].vectors(batch.ids[:, place]) for place, name in enumerate(("user", "item"))]
     np.testing.assert_array_equal(np.stack(vectors, 1), frozen.tables(batch.ids).numpy())
-
-
-def test_a_dense_bundle_holds_a_row_for_each_id(tmp_path):
-    table = make_table("cce", {"padding_idx": 3})
-    for dtype, tolerance in ((torch.float32, 0), (torch.float16, 1e-3)):
-        write_bundle(tmp_path / "dense.safetensors", freeze_table(table), dense=dtype)
-        reader = numpy_reader.open_bundle(tmp_path / "dense.safetensors")
-        got = reader["table"].vectors(np.arange(NUM_IDS))
-        np.testing.assert_allclose(got, table.to_dense().numpy(), atol=tolerance, rtol=0)
-        assert reader["table"].tensor("rows.values").shape == (NUM_IDS, 16)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from helpers.frozen import FORMS, finalized, make_batch, make_model, make_schema
 @pytest.mark.parametrize("method", FORMS)
 def test_a_traced_model_says_what_the_frozen_one_says_for_any_number_of_rows(method):
     schema = make_schema(multi_hot=method in ("cce", "full", "tt"))
-    frozen = cce.freeze(make_model(schema, method=method), codebook="int8")
+    frozen = cce.freeze(make_model(schema, method=method))
     program = trace(ServedModel(frozen, schema), schema)
     calls = [node.target for node in program.graph.nodes if node.op == "call_function"]
     ours = {call for call in calls if isinstance(call, torch._ops.OpOverload) and call.namespace != "aten"}

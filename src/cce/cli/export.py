@@ -9,12 +9,12 @@ from typing import Any
 
 from cce.cli.loading import add_data_set, add_run, add_trust, load
 from cce.records import strict_json
-from cce.serving import CODEBOOK_NAMES, FORMAT_NAMES
+from cce.serving import FORMAT_NAMES
 from cce.text import format_bytes
 
 EXAMPLE = """examples:
-  cce export runs/clicks-cce out/clicks --format onnx --codebook int8 --verify data/clicks
-  cce export runs/clicks-cce out/clicks-pt2 --format pt2 --codebook float16
+  cce export runs/clicks-cce out/clicks --format onnx --verify data/clicks
+  cce export runs/clicks-cce out/clicks-pt2 --format pt2
   cce export runs/clicks-cce out/clicks-tables --format safetensors --verify data/clicks --json"""
 
 
@@ -24,7 +24,7 @@ def add_verb(verbs: Any) -> None:
         "export",
         help="write a trained run for serving: ONNX, torch.export, or tables that NumPy reads",
         description="Freeze the best model of a run and write it to a new folder: as a whole program (onnx, pt2), or "
-        "as tables and weights that NumPy reads (safetensors, dense), with the vocabularies that turn raw values into "
+        "as tables and weights that NumPy reads (safetensors), with the vocabularies that turn raw values into "
         "ids. With --verify, the result is run on held-out rows and over all ids, and nothing is left behind if it "
         "differs from the run.",
         epilog=EXAMPLE,
@@ -33,14 +33,9 @@ def add_verb(verbs: Any) -> None:
     add_run(parser)
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, which must not exist yet")
     parser.add_argument("--format", choices=FORMAT_NAMES, default="safetensors", help="(default: %(default)s)")
-    parser.add_argument(
-        "--codebook", choices=CODEBOOK_NAMES, default="float32", help="precision of the rows (default: %(default)s)"
-    )
     parser.add_argument("--opset", type=int, default=None, help="version of ONNX, 18 to 23 (default: 20)")
     parser.add_argument("--verify", type=Path, metavar="DATA", default=None, help="data set to compare with the run on")
-    parser.add_argument(
-        "--tolerance", type=float, default=None, help="largest difference of a logit (default: by the precision)"
-    )
+    parser.add_argument("--tolerance", type=float, default=None, help="largest difference of a logit (default: 1e-4)")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
     add_data_set(parser)
     add_trust(parser)
@@ -55,7 +50,6 @@ def run(options: argparse.Namespace) -> None:
         load(options),
         options.out,
         format=options.format,
-        codebook=options.codebook,
         opset=options.opset,
         verify=options.verify,
         tolerance=options.tolerance,
@@ -65,7 +59,6 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print(strict_json(made.to_dict()))
         return
-    print(made.freezing)
-    print(f"{made.format}: {format_bytes(made.nbytes)} in {made.path}")
+    print(f"{made.format}: {format_bytes(made.nbytes)} in {made.path}, tables {format_bytes(made.table_nbytes)}")
     if made.verification is not None:
         print(f"verified: {made.verification}")

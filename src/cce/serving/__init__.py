@@ -9,17 +9,14 @@ from cce.lazy import lazy_names
 if TYPE_CHECKING:
     from cce.serving import numpy_reader
     from cce.serving.exporting import Export, export_model, export_run
-    from cce.serving.freezing import Freezing, freeze, freeze_table
+    from cce.serving.freezing import freeze, freeze_table
     from cce.serving.frozen_tables import FrozenTable
 
-CODEBOOK_NAMES = ("float32", "float16", "bfloat16", "int8")
-FORMAT_NAMES = ("safetensors", "pt2", "onnx", "dense")
+FORMAT_NAMES = ("safetensors", "pt2", "onnx")
 
 __all__ = [
-    "CODEBOOK_NAMES",
     "FORMAT_NAMES",
     "Export",
-    "Freezing",
     "FrozenTable",
     "export_model",
     "export_run",

@@ -35,7 +35,7 @@ DTYPES = {
     torch.bool: "BOOL",
 }
 PIECE = 1 << 22  # values written at a time
-DENSE_BLOCK = 1 << 16  # ids of a dense table made at a time
+BLOCK = 1 << 16  # ids of a table in full made at a time
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,18 @@ class Entry:
         return int(torch.Size(self.shape).numel()) * self.dtype.itemsize
 
 
-def write_bundle(path: Path, model: nn.Module, *, dense: torch.dtype | None = None) -> None:
-    """Write a frozen model; with `dense` every table in full: a row of this type for each id, made block by block.
-
-    A table that is not made of rows is written in full in any case, as float32.
-    """
+def write_bundle(path: Path, model: nn.Module) -> None:
+    """Write a frozen model; a table that is not made of rows is written in full, block by block."""
     tables = frozen_tables(model)
     entries: dict[str, Entry] = {}
     specs: dict[str, dict[str, Any]] = {}
     for name, table in tables.items():
-        if isinstance(table, FrozenRows) and dense is None:
+        if isinstance(table, FrozenRows):
             specs[name] = table.spec()
             entries |= {f"{name}{SEPARATOR}{inside}": _whole(tensor) for inside, tensor in table.tensors().items()}
         else:
             specs[name] = row_spec(table)
-            entries[f"{name}{SEPARATOR}rows.values"] = _in_full(table, dense or torch.float32)
+            entries[f"{name}{SEPARATOR}rows.values"] = _in_full(table)
     _write(path, entries | _other_weights(model, tables), _describe(model, specs))
 
 
@@ -106,13 +103,13 @@ def _whole(tensor: Tensor) -> Entry:
     )
 
 
-def _in_full(table: FrozenTable, dtype: torch.dtype) -> Entry:
+def _in_full(table: FrozenTable) -> Entry:
     def vectors() -> Iterator[Tensor]:
         with torch.no_grad():
-            for ids in blocks(table.num_embeddings, DENSE_BLOCK):
-                yield table(ids).to(dtype)
+            for ids in blocks(table.num_embeddings, BLOCK):
+                yield table(ids)
 
-    return Entry(dtype, (table.num_embeddings, table.embedding_dim), vectors)
+    return Entry(torch.float32, (table.num_embeddings, table.embedding_dim), vectors)
 
 
 def _write(path: Path, entries: dict[str, Entry], spec: dict[str, Any]) -> None:

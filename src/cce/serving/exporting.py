@@ -10,8 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,21 +20,12 @@ from torch import Tensor, nn
 
 from cce.checks import check_choice, check_number
 from cce.files import replace_folder
-from cce.serving import numpy_reader
+from cce.serving import FORMAT_NAMES, numpy_reader
 from cce.serving.bundle import frozen_tables, write_bundle
-from cce.serving.freezing import Freezing, freeze
+from cce.serving.freezing import freeze
 from cce.serving.onnx_program import OPSET, check_opset, run_onnx, write_onnx
-from cce.serving.program import (
-    EXAMPLE_ROWS,
-    OUTPUT,
-    ServedModel,
-    example_inputs,
-    quiet_tracing,
-    trace,
-    write_pt2,
-)
-from cce.serving.stored_rows import CODEBOOKS, Codebook
-from cce.serving.verification import TOLERANCES, Program, Verification, verify
+from cce.serving.program import EXAMPLE_ROWS, OUTPUT, ServedModel, example_inputs, quiet_tracing, trace, write_pt2
+from cce.serving.verification import TOLERANCE, Program, Verification, verify
 from cce.version import __version__
 
 if TYPE_CHECKING:
@@ -43,9 +33,7 @@ if TYPE_CHECKING:
     from cce.runs import LoadedRun
     from cce.schema import Schema
 
-Format = Literal["safetensors", "pt2", "onnx", "dense"]
-FILES = {"safetensors": "model.safetensors", "pt2": "model.pt2", "onnx": "model.onnx", "dense": "model.safetensors"}
-PROGRAMS = ("pt2", "onnx")  # the model as a whole; the other formats hold its tables and weights
+Format = Literal["safetensors", "pt2", "onnx"]
 MANIFEST, VERSION = "export.json", 1
 
 
@@ -68,22 +56,13 @@ class Export:
     path: Path
     format: str
     nbytes: int
-    freezing: Freezing
+    table_nbytes: int  # of the tables alone
     verification: Verification | None
     missing: str  # why there are no vocabularies; empty if there are
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        verified = None if self.verification is None else asdict(self.verification)
-        tables = {"before": self.freezing.before, "after": self.freezing.after}
-        sizes = {"nbytes": self.nbytes, "table_nbytes": tables}
-        return {
-            "path": str(self.path),
-            "format": self.format,
-            **sizes,
-            "verification": verified,
-            "missing": self.missing,
-        }
+        return asdict(self) | {"path": str(self.path)}
 
 
 def export_model(
@@ -92,7 +71,6 @@ def export_model(
     out: Path | str,
     *,
     format: Format = "safetensors",  # noqa: A002  # what the command line calls it
-    codebook: Codebook = "float32",
     opset: int = OPSET,
     raw: RawInputs | None = None,
     data: PreparedData | None = None,
@@ -101,33 +79,39 @@ def export_model(
     """Freeze a trained model and write it to the folder `out`, which must not exist yet.
 
     format: "onnx" or "pt2" (torch.export), whole programs; "safetensors", the frozen tables and all weights, for
-        `numpy_reader`; "dense", the same with every table in full.
-    codebook: see `freeze`. opset: version of ONNX.
+        `numpy_reader`.
+    opset: version of ONNX.
     raw: vocabularies of the features, by name, which turn raw values into ids.
     data: verify with the held-out rows of this data set; above the `tolerance`, a largest difference of logits
-        (1e-4 for float32), nothing is written.
+        (1e-4 by default), nothing is written.
     """
-    _check_options(format, codebook, opset, tolerance)
-    frozen = freeze(model, codebook="float32" if format == "dense" else codebook)
-    if format in PROGRAMS or data is not None:
+    check_choice("format", format, FORMAT_NAMES)
+    if format == "onnx":
+        check_opset(opset)
+    if tolerance is not None:
+        check_number("tolerance", tolerance)
+    frozen = freeze(model)
+    if format != "safetensors" or data is not None:
         _check_call(frozen, schema)
     destination, raw = Path(out), raw or RawInputs(missing="none were given")
-    with _new_folder(destination) as folder:
-        path = folder / FILES[format]
-        _write_model(path, frozen, schema, format, CODEBOOKS[codebook], opset)
-        limit = TOLERANCES[codebook] if tolerance is None else tolerance
-        program = None if data is None else load_program(path, format, frozen, schema)
-        if program is None or data is None:
-            verified = None
-        else:
+    _check_absent(destination)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    with replace_folder(destination) as folder:
+        path = folder / f"model.{format}"
+        _write(path, frozen, schema, opset)
+        verified = None
+        if data is not None:
+            program, limit = load_program(path, frozen, schema), TOLERANCE if tolerance is None else tolerance
             verified = verify(program, _for_inference(model), data, schema, tolerance=limit)
         saved = _save_vocabularies(folder, raw.vocabularies)
         shutil.copyfile(numpy_reader.__file__, folder / "numpy_reader.py")
-        made: dict[str, Any] = {"format": format, "codebook": codebook, "vocabularies": saved}
-        made["raw"] = None if raw.options is None else dict(raw.options)
+        options = None if raw.options is None else dict(raw.options)
+        made = {"format": format, "file": path.name, "vocabularies": saved, "raw": options}
         _write_manifest(folder / MANIFEST, made, schema, verified)
         nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    return Export(destination, format, nbytes, frozen.freezing, verified, raw.missing)  # type: ignore[arg-type]
+        _check_absent(destination)  # or what somebody has written meanwhile would be replaced
+    table_nbytes = sum(table.nbytes for table in frozen_tables(frozen).values())
+    return Export(destination, format, nbytes, table_nbytes, verified, raw.missing)
 
 
 def export_run(
@@ -135,7 +119,6 @@ def export_run(
     out: Path | str,
     *,
     format: Format = "safetensors",  # noqa: A002  # what the command line calls it
-    codebook: Codebook = "float32",
     opset: int | None = None,
     verify: Path | str | None = None,
     tolerance: float | None = None,
@@ -152,45 +135,38 @@ def export_run(
         data = PreparedData.open(verify)
         if data.schema != run.schema:
             raise ValueError(f"verify must name data with the columns and ids of the run, but {verify} has others.")
-    return export_model(
-        run.model,
-        run.schema,
-        out,
-        format=format,
-        codebook=codebook,
-        opset=OPSET if opset is None else opset,
-        raw=_raw_inputs(run),
-        data=data,
-        tolerance=tolerance,
-    )
-
-
-def _raw_inputs(run: LoadedRun) -> RawInputs:
-    """The vocabularies of a run, or why it has none: its ids may never have been anything else."""
     try:
         inputs = run.inputs
-    except (ValueError, OSError) as error:
-        return RawInputs(missing=str(error))
-    return RawInputs(inputs.vocabularies, {"columns": asdict(inputs.columns), "reading": asdict(inputs.reading)})
+        options = {"columns": asdict(inputs.columns), "reading": asdict(inputs.reading)}
+        raw = RawInputs(inputs.vocabularies, options)
+    except (ValueError, OSError) as error:  # its ids may never have been anything else
+        raw = RawInputs(missing=str(error))
+    opset = OPSET if opset is None else opset
+    return export_model(run.model, run.schema, out, format=format, opset=opset, raw=raw, data=data, tolerance=tolerance)
 
 
-def load_program(path: Path, format: str, frozen: nn.Module, schema: Schema) -> Program:  # noqa: A002
+def _write(path: Path, frozen: nn.Module, schema: Schema, opset: int) -> None:
+    """Write the model in the format that the file's name says."""
+    if path.suffix == ".safetensors":
+        write_bundle(path, frozen)
+        return
+    program = trace(ServedModel(frozen, schema), schema)
+    if path.suffix == ".pt2":
+        write_pt2(path, program)
+    else:
+        write_onnx(path, program, example_inputs(schema), opset=opset)
+
+
+def load_program(path: Path, frozen: nn.Module, schema: Schema) -> Program:
     """What was written, ready to run; a bundle runs inside the frozen model, with its tables read by `numpy_reader`."""
-    if format == "onnx":
+    if path.suffix == ".onnx":
         return run_onnx(path)
-    if format == "pt2":
+    if path.suffix == ".pt2":
         with quiet_tracing():
             return torch.export.load(path).module()
     bundle = numpy_reader.open_bundle(path)
     memo = {id(table): _ReadTable(bundle.tables[name]) for name, table in frozen_tables(frozen).items()}
     return ServedModel(copy.deepcopy(frozen, memo), schema).eval()
-
-
-def _for_inference(model: nn.Module) -> nn.Module:
-    """The model on the CPU and in evaluation mode: itself, or a copy where it is in use elsewhere."""
-    if not model.training and all(parameter.is_cpu for parameter in model.parameters()):
-        return model
-    return copy.deepcopy(model).cpu().eval()
 
 
 class _ReadTable(nn.Module):
@@ -205,15 +181,11 @@ class _ReadTable(nn.Module):
         return torch.from_numpy(self.table.vectors(ids.numpy()))
 
 
-def _check_options(format: str, codebook: str, opset: int, tolerance: float | None) -> None:  # noqa: A002
-    check_choice("format", format, FILES)
-    check_choice("codebook", codebook, CODEBOOKS)
-    if tolerance is not None:
-        check_number("tolerance", tolerance)
-    if format == "onnx":
-        check_opset(opset)
-    if format == "dense" and codebook == "int8":
-        raise ValueError("codebook must be float32, float16 or bfloat16 for format 'dense', got 'int8'.")
+def _for_inference(model: nn.Module) -> nn.Module:
+    """The model on the CPU and in evaluation mode: itself, or a copy where it is in use elsewhere."""
+    if not model.training and all(parameter.is_cpu for parameter in model.parameters()):
+        return model
+    return copy.deepcopy(model).cpu().eval()
 
 
 def _check_call(frozen: nn.Module, schema: Schema) -> None:
@@ -227,26 +199,8 @@ def _check_call(frozen: nn.Module, schema: Schema) -> None:
         logits, got = None, f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
     if not isinstance(logits, Tensor) or logits.shape != (EXAMPLE_ROWS,):
         rule = f"must take a cce.Batch of the schema and give logits ({EXAMPLE_ROWS}) for {EXAMPLE_ROWS} rows"
-        hint = "formats 'safetensors' and 'dense' hold the tables of any model"
+        hint = "format 'safetensors' holds the tables of any model"
         raise TypeError(f"model {rule} to be exported as a program or verified, got {got}; {hint}.")
-
-
-def _write_model(
-    path: Path,
-    frozen: nn.Module,
-    schema: Schema,
-    format: str,  # noqa: A002
-    dtype: torch.dtype,
-    opset: int,
-) -> None:
-    if format not in PROGRAMS:
-        write_bundle(path, frozen, dense=dtype if format == "dense" else None)
-        return
-    program = trace(ServedModel(frozen, schema), schema)
-    if format == "pt2":
-        write_pt2(path, program)
-    else:
-        write_onnx(path, program, example_inputs(schema), opset=opset)
 
 
 def _save_vocabularies(folder: Path, vocabularies: Mapping[str, Vocabulary]) -> dict[str, str]:
@@ -270,7 +224,6 @@ def _write_manifest(path: Path, made: dict[str, Any], schema: Schema, verified: 
     content = {
         "version": VERSION,
         **made,
-        "file": FILES[made["format"]],
         "inputs": inputs,
         "output": OUTPUT,
         "schema": schema.to_dict(),
@@ -279,16 +232,6 @@ def _write_manifest(path: Path, made: dict[str, Any], schema: Schema, verified: 
         "cce": __version__,
     }
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write to, which becomes `path` at the end of the block; after an error there is neither."""
-    _check_absent(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replace_folder(path) as temporary:
-        yield temporary
-        _check_absent(path)  # or what somebody has written meanwhile would be replaced
 
 
 def _check_absent(path: Path) -> None:

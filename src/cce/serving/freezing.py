@@ -1,72 +1,36 @@
 """`freeze`: the same model for inference, with nothing that only training needs.
 
-Tables become `FrozenTable`s: no gradients, no counts, packed pointers, codebooks in the precision asked for, helper
-tables left out where they are zero. Ids without pointers stay hashed. All else in the model is copied as it is.
+Tables become `FrozenTable`s: no gradients, no counts, packed pointers, codebooks in float32, helper tables left out
+where they are zero. Ids without pointers stay hashed. All else in the model is copied as it is.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from cce.checks import check_choice, check_type
-from cce.collection import EmbeddingCollection, readable_path
+from cce.checks import check_type
+from cce.collection import EmbeddingCollection
 from cce.embeddings import CCEEmbedding, ClusteredEmbedding, Embedding, LinearEmbedding, QuantizedEmbedding
-from cce.indexing import Assignments, LearnedRows, OwnRow, RowMap, RowSource, describe
+from cce.indexing import Assignments, LearnedRows, OwnRow, RowMap, RowSource
 from cce.kernels import Layout
 from cce.serving.collection import FrozenCollection
-from cce.serving.frozen_tables import FrozenCopy, FrozenRows, FrozenTable
-from cce.serving.stored_rows import CODEBOOKS, Codebook, StoredRows
-from cce.text import format_table
+from cce.serving.frozen_tables import FrozenCopy, FrozenRows, FrozenTable, StoredRows
 
 
-@dataclass(frozen=True)
-class FrozenSize:
-    """Bytes of a table in training, without gradients and optimizer state, and frozen."""
+def freeze(model: nn.Module) -> nn.Module:
+    """A copy of `model` for inference, on the CPU and in evaluation mode: vectors are float32.
 
-    name: str
-    before: int
-    after: int
-
-
-@dataclass(frozen=True)
-class Freezing:
-    """What freezing did to each table."""
-
-    tables: tuple[FrozenSize, ...]
-
-    @property
-    def before(self) -> int:
-        """Bytes of all tables before."""
-        return sum(table.before for table in self.tables)
-
-    @property
-    def after(self) -> int:
-        """Bytes of all tables after."""
-        return sum(table.after for table in self.tables)
-
-    def __str__(self) -> str:
-        lines = [*self.tables, FrozenSize("all", self.before, self.after)]
-        rows = [(size.name, f"{size.before:,}", f"{size.after:,}") for size in lines]
-        return format_table(("table", "bytes before", "bytes after"), rows)
-
-
-def freeze(model: nn.Module, *, codebook: Codebook = "float32") -> nn.Module:
-    """A copy of `model` for inference, on the CPU and in evaluation mode; `print(frozen.freezing)` says what it saves.
-
-    codebook: precision of the rows: "float32", "float16", "bfloat16", or "int8" with a scale for each column. Vectors
-        are float32 in any case. Rows that are integers already stay as they are, and tables that are not sums of rows
-        (`dhe`, `tt`, `low-rank`, …) stay float32.
+    Rows that were trained as integers stay integers. Tables that are not sums of rows (`dhe`, `tt`, `low-rank`, …) are
+    copied as they are.
     """
     check_type("model", model, nn.Module, "a torch.nn.Module")
-    tables = {name: module for name, module in model.named_modules() if isinstance(module, Embedding)}
-    if not tables:
+    frozen = {id(table): freeze_table(table) for table in model.modules() if isinstance(table, Embedding)}
+    if not frozen:
         raise ValueError(f"model must have tables of cce to freeze, got {type(model).__name__} without any.")
-    frozen = {id(table): freeze_table(table, codebook=codebook) for table in tables.values()}
     memo: dict[int, nn.Module] = dict(frozen)
     for module in model.modules():
         if isinstance(module, EmbeddingCollection):
@@ -78,31 +42,24 @@ def freeze(model: nn.Module, *, codebook: Codebook = "float32") -> nn.Module:
                 padding_idx=module.padding_idx,
             )
     copied: nn.Module = memo.get(id(model)) or copy.deepcopy(model, memo)
-    copied.requires_grad_(requires_grad=False).eval().cpu()
-    sizes = [
-        FrozenSize(readable_path(name) or "(model)", table.nbytes, frozen[id(table)].nbytes)
-        for name, table in tables.items()
-    ]
-    copied.freezing = Freezing(tuple(sizes))  # type: ignore[assignment]
-    return copied
+    return copied.requires_grad_(requires_grad=False).eval().cpu()
 
 
-def freeze_table(table: Embedding, *, codebook: Codebook = "float32") -> FrozenTable:
+def freeze_table(table: Embedding) -> FrozenTable:
     """One table for inference; see `freeze`."""
-    check_choice("codebook", codebook, CODEBOOKS)
     if isinstance(table, CCEEmbedding):
-        return _freeze_cce(table, codebook)
+        return _freeze_cce(table)
     if isinstance(table, ClusteredEmbedding) and table.num_helpers and not bool(table.tables[:, 1:].any()):
-        return _without_helpers(table, codebook)
+        return _without_helpers(table)
     if isinstance(table, LinearEmbedding) and not table.is_weighted:
         columns, terms, sources = table.sources()
-        return _rows(table, table.codebook, sources, codebook, columns=columns, terms=terms)
+        return _rows(table, table.codebook, sources, columns=columns, terms=terms)
     if isinstance(table, QuantizedEmbedding) and table.codes.values.dtype is torch.int8:
         return _int8_rows(table, table.codes.values, table.scale)
     return FrozenCopy(table)
 
 
-def _freeze_cce(table: CCEEmbedding, codebook: Codebook) -> FrozenTable:
+def _freeze_cce(table: CCEEmbedding) -> FrozenTable:
     """Pointers and codebooks, or int8 rows as they are, behind the map of rows."""
     table.rows.compact()
     row_map = copy.deepcopy(table.row_map)
@@ -110,7 +67,7 @@ def _freeze_cce(table: CCEEmbedding, codebook: Codebook) -> FrozenTable:
         store = table.pointers.store
         first_rows = range(0, len(table.codebook), store.num_rows)
         learned = LearnedRows(Assignments.of(store), range(store.num_columns), first_rows)
-        return _rows(table, table.codebook, [learned], codebook, columns=store.num_columns, terms=1, row_map=row_map)
+        return _rows(table, table.codebook, [learned], columns=store.num_columns, terms=1, row_map=row_map)
     rows, scale = table.rows, torch.tensor([[table.rows.scale]])
     if rows.trains_unseen:  # row 0 is what all other ids read
         return _int8_rows(table, rows.codes[row_map(torch.arange(table.num_embeddings))], scale)
@@ -125,29 +82,27 @@ def _int8_rows(table: Embedding, values: Tensor, scale: Tensor, *, row_map: RowM
     return FrozenRows(stored, Layout(table.num_embeddings, 1, 1, dim, num_rows, sources, table.padding_idx, row_map))
 
 
-def _without_helpers(table: ClusteredEmbedding, codebook: Codebook) -> FrozenTable:
+def _without_helpers(table: ClusteredEmbedding) -> FrozenTable:
     """The clustered tables alone."""
     rows, columns = table.tables[:, 0].reshape(-1, table.width), table.num_columns
     learned = LearnedRows(table.assignments, range(columns), range(0, len(rows), table.num_rows))
     num_pieces, _ = table.slots
-    return _rows(table, rows, [learned], codebook, columns=num_pieces, terms=columns // num_pieces)
+    return _rows(table, rows, [learned], columns=num_pieces, terms=columns // num_pieces)
 
 
 def _rows(
     table: Embedding,
     codebook: Tensor,
     sources: Sequence[RowSource],
-    precision: Codebook,
     *,
     columns: int,
     terms: int,
     row_map: RowMap | None = None,
 ) -> FrozenRows:
     own = [copy_source(source) for source in sources if len(source.slots)]
-    stored = StoredRows.of(codebook, precision, [(slot.first_row, slot.num_rows) for slot in describe(own)])
     num_rows, width = codebook.shape
     layout = Layout(table.num_embeddings, columns, terms, width, num_rows, own, table.padding_idx, row_map)
-    return FrozenRows(stored, layout)
+    return FrozenRows(StoredRows(codebook.detach().cpu().to(torch.float32, copy=True).contiguous()), layout)
 
 
 def copy_source(source: RowSource) -> RowSource:

@@ -1,8 +1,8 @@
 """Tables for inference: `FrozenRows`, sums of stored rows, and `FrozenCopy`, a copy of any other table.
 
-Vectors are float32, whatever the rows are stored in. Sums are taken in the order of the slots, in float32, by every
-reader (`numpy_reader`, exported programs, compiled loops), so that all give the same bits. An id that a table does not
-have reads as id 0, the id of unseen values, in every reader as well: a service has no use for an exception.
+Vectors are float32; rows are float32, or int8 where they were trained so. Sums are taken in the order of the slots by
+every reader (`numpy_reader`, exported programs, compiled loops), so that all give the same bits. An id that a table
+does not have reads as id 0, the id of unseen values, in every reader as well: a service has no use for an exception.
 """
 
 from __future__ import annotations
@@ -22,7 +22,24 @@ from cce.serving.lookup import LookupHolder, are_readable, known_ids
 if TYPE_CHECKING:
     from cce.embeddings import Embedding
     from cce.kernels import Layout
-    from cce.serving.stored_rows import StoredRows
+
+
+class StoredRows(nn.Module):
+    """Values `(num_rows, width)`, float32, or int8 with a scale `(1, width)`: read back as float32."""
+
+    values: Tensor
+    scale: Tensor | None
+
+    def __init__(self, values: Tensor, scale: Tensor | None = None) -> None:
+        super().__init__()
+        self.register_buffer("values", values)
+        self.register_buffer("scale", scale)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Rows `(n, num_slots)` as vectors `(n, num_slots, width)` of float32."""
+        found = self.values.index_select(0, rows.reshape(-1))
+        found = found.view(*rows.shape, self.values.shape[1]).to(torch.float32)
+        return found if self.scale is None else found * self.scale
 
 
 class FrozenTable(nn.Module):

@@ -15,13 +15,12 @@ from torch import Tensor, nn
 
 from cce import compiled
 from cce.kernels import LaunchPlan, bind_int8, is_eager, is_int8_ready, is_ready, look_up_ids, look_up_int8
-from cce.serving.stored_rows import CODEBOOKS
 
 if TYPE_CHECKING:
     from cce.serving.frozen_tables import FrozenRows, FrozenTable
 
 ID_TYPES = (torch.int32, torch.int64)
-TYPES = [{dtype} for dtype in CODEBOOKS.values()]
+TYPES = ({torch.float32}, {torch.int8})
 
 
 def are_readable(ids: Any) -> bool:

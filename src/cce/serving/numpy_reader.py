@@ -24,7 +24,7 @@ Tensors = dict[str, Array]
 
 MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors format
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2"}
-DTYPES |= {"I8": "<i1", "U8": "<u1", "U64": "<u8", "BOOL": "?"}
+DTYPES |= {"I8": "<i1", "U8": "<u1", "U64": "<u8", "BOOL": "?"}  # BF16 is the upper half of a float32
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 LOW = np.uint64(0xFFFF_FFFF)
 FNV_START, FNV_PRIME, WORD = 0xCBF29CE484222325, 0x100000001B3, 2**64 - 1
@@ -37,7 +37,6 @@ class Mapped(NamedTuple):
     """The tensors of a safetensors file, mapped, and its metadata."""
 
     tensors: Tensors
-    kinds: dict[str, str]  # types as the file names them: NumPy has no BF16
     metadata: dict[str, str]
 
 
@@ -54,7 +53,7 @@ def map_file(path: Path | str) -> Mapped:
         tensors = {name: _view(data, entry) for name, entry in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} must be a whole safetensors file, and it is damaged: {error}.") from error
-    return Mapped(tensors, {name: entry["dtype"] for name, entry in header.items()}, metadata)
+    return Mapped(tensors, metadata)
 
 
 def _view(data: Array, entry: dict[str, Any]) -> Array:
@@ -75,7 +74,6 @@ class Table:
         self.spec, self.num_embeddings, self.embedding_dim = spec, spec["num_embeddings"], spec["embedding_dim"]
         prefix = f"{name}/"
         self._tensors = {key[len(prefix) :]: t for key, t in mapped.tensors.items() if key.startswith(prefix)}
-        self._halves = {key[len(prefix) :] for key, kind in mapped.kinds.items() if kind == "BF16"}
         if spec["kind"] != "rows":
             raise ValueError(f"kind of table {name!r} must be 'rows', got {spec['kind']!r}.")
 
@@ -93,18 +91,13 @@ class Table:
 
     def stored(self, name: str, rows: Array) -> Array:
         """Rows `(n, slots)` of a codebook, `(n, slots, width)` in float32."""
-        values = self._float(f"{name}.values", self._tensors[f"{name}.values"][rows])
+        values = self._tensors[f"{name}.values"][rows].astype(np.float32)
         scale = self._tensors.get(f"{name}.scale")
         return values if scale is None else values * scale
 
     def tensor(self, name: str) -> Array | None:
         """A tensor as it is stored, if the table has it."""
         return self._tensors.get(name)
-
-    def _float(self, name: str, values: Array) -> Array:
-        if name in self._halves:
-            return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        return values.astype(np.float32)
 
 
 def _rows(table: Table, ids: Array) -> Array:
@@ -230,7 +223,7 @@ class Vocabulary:
     """Texts to ids, from sorted hashes; a text is compared with the one of the id that its hash led to."""
 
     def __init__(self, path: Path | str) -> None:
-        tensors, _, metadata = map_file(path)
+        tensors, metadata = map_file(path)
         if (metadata.get("format"), metadata.get("version")) != ("cce-vocabulary", "1"):
             raise ValueError(f"{path} must be a cce-vocabulary of version 1, got {metadata.get('format')!r}.")
         self.hashes, self.ids, self.offsets, self.text = (
