@@ -62,14 +62,6 @@ def test_the_sparse_gradient_equals_the_dense_one(shape, weighted):
     assert torch.allclose(*gradients)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_weights_get_the_gradient_that_the_dense_product_gives_them(sparse):
-    codebook, rows, weights = problem((6, 3, 2), weighted=True)
-    weights.requires_grad_()
-    gather_sum(codebook, rows, weights, sparse=sparse).sum().backward()
-    assert torch.allclose(weights.grad, codebook.sum(1)[rows])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_gradients_agree_with_finite_differences(weighted):
@@ -87,17 +79,6 @@ def test_a_row_named_twice_by_one_id_counts_twice():
     assert codebook.grad.tolist() == [[1.0], [2.0]]
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_an_empty_batch_gives_no_vectors_and_a_zero_gradient(weighted, sparse):
-    codebook, rows, weights = problem((0, 2, 3), weighted=weighted)
-    codebook.requires_grad_()
-    vectors = gather_sum(codebook, rows, weights, sparse=sparse)
-    vectors.sum().backward()
-    assert vectors.shape == (0, 2 * WIDTH)
-    assert not codebook.grad.to_dense().any()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_vectors_have_the_type_of_the_codebook_whatever_that_of_the_weights(dtype):
     codebook, rows, weights = problem((6, 2, 2), weighted=True, dtype=torch.float32)
@@ -108,34 +89,9 @@ def test_vectors_have_the_type_of_the_codebook_whatever_that_of_the_weights(dtyp
     )
 
 
-def test_integer_signs_may_be_weights():
-    codebook, rows, _ = problem((6, 1, 1), weighted=False)
-    signs = torch.tensor([1, -1, 1, 1, -1, -1]).view(6, 1, 1)
-    assert torch.equal(gather_sum(codebook, rows, signs), codebook[rows.flatten()] * signs.view(6, 1))
-
-
 @pytest.mark.parametrize("shape", [(), (4,), (2, 3), (0,), (2, 0, 3)])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_gathered_rows_are_those_of_plain_indexing(shape, dtype, sparse):
     codebook, rows, _ = problem(shape, weighted=False)
     assert torch.equal(gather_rows(codebook, rows.to(dtype), sparse=sparse), codebook[rows])
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_rows_that_are_not_contiguous_are_gathered_in_their_order(sparse):
-    codebook, rows, _ = problem((6, 4, 2), weighted=False)
-    assert torch.equal(gather_rows(codebook, rows.transpose(0, 2), sparse=sparse), codebook[rows.transpose(0, 2)])
-
-
-def test_a_row_beyond_the_codebook_is_refused():
-    codebook, _, _ = problem((1, 1, 1), weighted=False)
-    with pytest.raises((IndexError, RuntimeError), match="index out of range"):
-        gather_sum(codebook, torch.tensor([[[NUM_ROWS]]]))
-
-
-@pytest.mark.slow
-def test_compiled_it_gives_the_same_vectors():
-    codebook, rows, weights = problem((6, 3, 2), weighted=True)
-    compiled = torch.compile(gather_sum, backend="aot_eager", fullgraph=True)
-    assert torch.equal(compiled(codebook, rows, weights), gather_sum(codebook, rows, weights))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cce.clustering import ClusterSettings, ProductQuantizer, Sample, Weights, draw_weighted, encode_all
-from cce.indexing import IndexModule, PointerStore, RowSource, Slot, SlotKind, blocks
+from cce.indexing import IndexModule, PointerStore, RowSource, Slot, blocks, slots_of
 
 if TYPE_CHECKING:
     from cce.embeddings.int8_rows import Int8Rows
@@ -84,21 +84,7 @@ class PointedRows(RowSource):
 
     def describe(self) -> list[Slot]:
         """One slot for each column."""
-        bits, num_columns = self.store.bits, self.store.num_columns
-        return [
-            Slot(
-                SlotKind.LEARNED,
-                column * self.store.num_rows,
-                self.store.num_rows,
-                column,
-                self.store.words,
-                num_learned=self.store.num_ids,
-                bits=bits,
-                first_bit=column * bits,
-                stride=num_columns * bits,
-            )
-            for column in self.slots
-        ]
+        return slots_of(self.store, [column * self.store.num_rows for column in self.slots])
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from cce.indexing.row_map import RowMap, count_bits
 from cce.indexing.sources import (
     CircularPlaces,
     DigitRows,
+    DigitSlot,
     HashedRows,
     LearnedRows,
     OwnRow,
@@ -22,6 +23,7 @@ from cce.indexing.sources import (
     SlotKind,
     describe,
     rows_of,
+    slots_of,
 )
 from cce.indexing.state import IndexModule, Version, Versioned, versions_of
 from cce.indexing.unit_interval import UnitInterval
@@ -33,6 +35,7 @@ __all__ = [
     "Assignments",
     "CircularPlaces",
     "DigitRows",
+    "DigitSlot",
     "HashedRows",
     "IdCounts",
     "IndexModule",
@@ -68,6 +71,7 @@ __all__ = [
     "row_noise",
     "rows_of",
     "scramble",
+    "slots_of",
     "stack_rows",
     "uniform",
     "uniform_pair",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,35 +19,77 @@ from torch import Tensor
 if TYPE_CHECKING:
     from cce.indexing.assignments import Assignments
     from cce.indexing.multiply_shift import MultiplyShift
+    from cce.indexing.pointer_store import PointerStore
     from cce.indexing.quotient_remainder import QuotientRemainder
 
 
 class SlotKind(IntEnum):
     """How a compiled lookup fills one slot."""
 
-    OWN = 0  # id
-    HASHED = 1  # a hash of the id
-    LEARNED = 2  # a stored pointer, or a hash where none is stored
-    DIGIT = 3  # (id // step) mod num_rows
-    PLACES = 4  # this slot and all after it: consecutive places of a circular array, block by block
-    FILLED = 5  # by an earlier slot
+    OWN = 0
+    HASHED = 1
+    LEARNED = 2
+    DIGIT = 3
+    CIRCULAR = 4
+    FILLED = 5
 
 
-class Slot(NamedTuple):
-    """One slot in numbers, with the tensors that it reads."""
+@dataclass(frozen=True)
+class Slot:
+    """One slot of an id in numbers and tensors, as compiled loops read them: here the id itself is the row.
 
-    kind: SlotKind
+    A field has the name of its column in the loops' table (`kernels.cpu.rows.SLOT`), which gets a tensor's address.
+    """
+
+    kind: ClassVar[SlotKind] = SlotKind.OWN
     first_row: int  # added to the row
     num_rows: int
-    column: int = 0  # which hash function, or which column of the pointers
-    table: Tensor | None = None  # seeds of the hash functions, or words with pointers
-    num_learned: int = 0  # ids from here on have no stored pointer …
-    seeds: Tensor | None = None  # … and are hashed with these
-    step: int = 0  # of a digit; numbers of a vector, for places
-    block_size: int = 0
-    bits: int = 0  # of a pointer
-    first_bit: int = 0  # of the pointer of id 0 in the table …
-    stride: int = 0  # … and bits from there to that of the next id
+
+
+@dataclass(frozen=True)
+class HashedSlot(Slot):
+    """A hash of the id."""
+
+    kind: ClassVar[SlotKind] = SlotKind.HASHED
+    seeds: Tensor  # (3)
+
+
+@dataclass(frozen=True)
+class LearnedSlot(Slot):
+    """A stored pointer; a hash for ids that have none."""
+
+    kind: ClassVar[SlotKind] = SlotKind.LEARNED
+    pointers: Tensor  # packed
+    num_ids: int  # that have one
+    bits: int  # of a pointer
+    first_bit: int  # of the pointer of id 0 …
+    stride: int  # … and bits from there to that of the next id
+    seeds: Tensor | None = None  # (3)
+
+
+@dataclass(frozen=True)
+class DigitSlot(Slot):
+    """`(id // step) mod num_rows`."""
+
+    kind: ClassVar[SlotKind] = SlotKind.DIGIT
+    step: int
+
+
+@dataclass(frozen=True)
+class CircularSlot(Slot):
+    """This slot and those after it: consecutive rows of a circular array, block by block at hashed rows."""
+
+    kind: ClassVar[SlotKind] = SlotKind.CIRCULAR
+    seeds: Tensor  # (3)
+    dim: int  # slots in all
+    block_size: int
+
+
+@dataclass(frozen=True)
+class FilledSlot(Slot):
+    """Filled by an earlier slot."""
+
+    kind: ClassVar[SlotKind] = SlotKind.FILLED
 
 
 class RowSource(ABC):
@@ -78,7 +120,7 @@ class OwnRow(RowSource):
 
     def describe(self) -> list[Slot]:
         """One slot."""
-        return [Slot(SlotKind.OWN, 0, self.num_rows)]
+        return [Slot(0, self.num_rows)]
 
 
 @dataclass(frozen=True)
@@ -96,10 +138,8 @@ class HashedRows(RowSource):
 
     def describe(self) -> list[Slot]:
         """One slot for each function."""
-        return [
-            Slot(SlotKind.HASHED, first, self.hash.num_rows, column, self.hash.seeds)
-            for column, first in enumerate(self.first_rows)
-        ]
+        seeds = self.hash.seeds.unbind()
+        return [HashedSlot(first, self.hash.num_rows, own) for first, own in zip(self.first_rows, seeds, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -116,22 +156,7 @@ class LearnedRows(RowSource):
 
     def describe(self) -> list[Slot]:
         """One slot for each column."""
-        pointers, tail = self.assignments.pointers, self.assignments.hash
-        return [
-            Slot(
-                SlotKind.LEARNED,
-                first,
-                tail.num_rows,
-                column,
-                pointers.words,
-                num_learned=pointers.num_ids,
-                seeds=tail.seeds,
-                bits=pointers.bits,
-                first_bit=column * pointers.bits,
-                stride=pointers.num_columns * pointers.bits,
-            )
-            for column, first in enumerate(self.first_rows)
-        ]
+        return slots_of(self.assignments.pointers, self.first_rows, self.assignments.hash.seeds)
 
 
 @dataclass(frozen=True)
@@ -154,10 +179,7 @@ class DigitRows(RowSource):
         radices = self.split.rows_per_column
         first_rows = accumulate((0, *radices[:-1]))
         steps = accumulate((1, *radices[:-1]), lambda step, radix: step * radix)
-        return [
-            Slot(SlotKind.DIGIT, first, radix, step=step)
-            for first, radix, step in zip(first_rows, radices, steps, strict=True)
-        ]
+        return [DigitSlot(first, radix, step) for first, radix, step in zip(first_rows, radices, steps, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -183,15 +205,26 @@ class CircularPlaces(RowSource):
 
     def describe(self) -> list[Slot]:
         """The first slot says all."""
-        first = Slot(
-            SlotKind.PLACES,
-            first_row=0,
-            num_rows=self.hash.num_rows,
-            table=self.hash.seeds,
-            step=self.dim,
-            block_size=self.block_size,
+        first = CircularSlot(0, self.hash.num_rows, self.hash.seeds[0], self.dim, self.block_size)
+        return [first, *[FilledSlot(0, self.hash.num_rows)] * (self.dim - 1)]
+
+
+def slots_of(pointers: PointerStore, first_rows: Sequence[int], seeds: Tensor | None = None) -> list[Slot]:
+    """A slot for each column of stored pointers; `seeds` are those of the hash functions of ids without any."""
+    bits, num_columns = pointers.bits, pointers.num_columns
+    return [
+        LearnedSlot(
+            first,
+            pointers.num_rows,
+            pointers.words,
+            pointers.num_ids,
+            bits,
+            first_bit=column * bits,
+            stride=num_columns * bits,
+            seeds=None if seeds is None else seeds[column],
         )
-        return [first, *[Slot(SlotKind.FILLED, 0, self.hash.num_rows)] * (self.dim - 1)]
+        for column, first in enumerate(first_rows)
+    ]
 
 
 def rows_of(sources: Sequence[RowSource], ids: Tensor) -> Tensor:

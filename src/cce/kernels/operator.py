@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from cce.kernels.cpu.deduplicate import CHUNK
 from cce.kernels.cpu.gradients import dense_gradients
 from cce.kernels.cpu.lookup import forward
 from cce.kernels.cpu.plan import sum_type
@@ -36,17 +35,12 @@ def register(lookup: Lookup) -> int:
     return handle
 
 
-def _look_up(
-    ids: Tensor,
-    codebooks: Sequence[Tensor],
-    handle: int,
-    save: bool,  # noqa: FBT001
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Vectors `(batch, Σ dim)` of ids `(batch, features)`; for backward, rows, names and lengths of lists."""
+def _look_up(ids: Tensor, codebooks: Sequence[Tensor], handle: int, save: bool) -> tuple[Tensor, Tensor]:  # noqa: FBT001
+    """Vectors `(batch, Σ dim)` of ids `(batch, features)`, and the rows that backward needs."""
     launch = _lookups[handle].find_launch(codebooks)
     assert launch is not None  # the graph was made for codebooks that suit
     vectors, saved = forward(launch, ids, None, (len(ids), launch.plan.dim), save=save)
-    return vectors, torch.from_numpy(saved.rows), torch.from_numpy(saved.names), torch.from_numpy(saved.listed)
+    return vectors, torch.from_numpy(saved.rows)
 
 
 def _fake_look_up(
@@ -54,47 +48,29 @@ def _fake_look_up(
     codebooks: Sequence[Tensor],
     handle: int,
     save: bool,  # noqa: FBT001
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     layouts = [table.layout() for table in _lookups[handle].tables()]
-    batch, features = ids.shape[0], len(layouts)
-    padded = (batch + BLOCK - 1) // BLOCK * BLOCK
+    padded = (ids.shape[0] + BLOCK - 1) // BLOCK * BLOCK
     rows = ids.new_empty(padded * sum(layout.num_slots for layout in layouts) if save else 0, dtype=torch.int32)
-    names = ids.new_empty(features * batch if save else 0, dtype=torch.uint16)
-    listed = ids.new_empty((features, (batch + CHUNK - 1) // CHUNK) if save else (0, 0), dtype=torch.int64)
-    return codebooks[0].new_empty(batch, sum(layout.dim for layout in layouts)), rows, names, listed
+    return codebooks[0].new_empty(ids.shape[0], sum(layout.dim for layout in layouts)), rows
 
 
-def _scatter(
-    grad: Tensor,
-    rows: Tensor,
-    names: Tensor,
-    listed: Tensor,
-    handle: int,
-    shapes: Sequence[int],
-    needed: Sequence[bool],
-) -> list[Tensor]:
+def _scatter(grad: Tensor, rows: Tensor, handle: int, shapes: Sequence[int], needed: Sequence[bool]) -> list[Tensor]:
     """The dense gradients of the codebooks; an empty tensor for those that need none."""
     plan, batch = _lookups[handle].plan, len(grad)
     if plan is None or [size for shape in plan.shapes for size in shape] != list(shapes):
         raise RuntimeError("the tables changed their shapes between forward and backward.")
     starts, size = plan.starts(batch)
     assert len(rows) == size  # or loops would read what lies behind them
-    lists = starts, names.numpy(), listed.numpy()
-    saved = SavedForBackward(plan, grad.dtype, sum_type(grad.dtype), batch, grad.shape, None, rows.numpy(), *lists)
+    saved = SavedForBackward(plan, grad.dtype, sum_type(grad.dtype), batch, grad.shape, None, rows.numpy(), starts)
     found = dense_gradients(saved, grad, needed)
     return [grad.new_empty(0) if gradient is None else gradient for gradient in found]
 
 
 def _fake_scatter(
-    grad: Tensor,
-    rows: Tensor,
-    names: Tensor,
-    listed: Tensor,
-    handle: int,
-    shapes: Sequence[int],
-    needed: Sequence[bool],
+    grad: Tensor, rows: Tensor, handle: int, shapes: Sequence[int], needed: Sequence[bool]
 ) -> list[Tensor]:
-    del rows, names, listed, handle
+    del rows, handle
     pairs = zip(shapes[::2], shapes[1::2], needed, strict=True)
     return [grad.new_empty((num_rows, width) if need else (0,)) for num_rows, width, need in pairs]
 
@@ -103,8 +79,8 @@ def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> No
     _, codebooks, ctx.handle, _ = inputs
     ctx.shapes = [size for codebook in codebooks for size in codebook.shape]
     ctx.needed = [codebook.requires_grad for codebook in codebooks]
-    ctx.save_for_backward(*output[1:])
-    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
 
 
 def _backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Any, ...]:
@@ -113,11 +89,8 @@ def _backward(ctx: Any, grad: Tensor, *_: Tensor | None) -> tuple[Any, ...]:
 
 
 _library: Any = torch.library.Library("cce", "DEF")  # type: ignore[no-untyped-call]  # operators live as long as it does
-_library.define("look_up(Tensor ids, Tensor[] codebooks, int handle, bool save) -> (Tensor, Tensor, Tensor, Tensor)")
-_library.define(
-    "scatter(Tensor grad, Tensor rows, Tensor names, Tensor listed, int handle, SymInt[] shapes, bool[] needed) "
-    "-> Tensor[]"
-)
+_library.define("look_up(Tensor ids, Tensor[] codebooks, int handle, bool save) -> (Tensor, Tensor)")
+_library.define("scatter(Tensor grad, Tensor rows, int handle, SymInt[] shapes, bool[] needed) -> Tensor[]")
 _library.impl("look_up", _look_up, "CPU")
 _library.impl("scatter", _scatter, "CPU")
 torch.library.register_fake("cce::look_up", _fake_look_up, lib=_library)

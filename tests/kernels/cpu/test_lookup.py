@@ -13,13 +13,10 @@ from torch.autograd import forward_ad
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
-import cce
 from cce import compiled
 from cce.indexing.sources import OwnRow
 from cce.kernels import Bags, Layout, Lookup
 from cce.kernels.cpu import LaunchPlan, gradients, lookup
-from cce.kernels.cpu.deduplicate import NUM_PROBED
-from cce.kernels.cpu.gradients import SPARSEST
 from cce_lab.variants import CountedEmbedding, FirstRowsEmbedding
 from helpers.linear_tables import NUM_IDS, TABLES, assert_same_sums, clustered, look_up, plain, seeded, some_ids
 
@@ -39,10 +36,8 @@ def upstream_of(ids, dim, dtype=torch.float32):
 # -- the definition ----------------------------------------------------------------------------------------------------
 
 
-def assert_same_gradient(found, expected, num_ids):
-    """To the bit, unless ids are deduplicated: gradients of the same id are then summed first."""
-    tolerance = 1e-5 if num_ids >= NUM_PROBED else 0
-    torch.testing.assert_close(found.to_dense(), expected.to_dense(), rtol=tolerance, atol=tolerance)
+def assert_same_gradient(found, expected):
+    assert torch.equal(found.to_dense(), expected.to_dense())
 
 
 @pytest.mark.slow
@@ -55,7 +50,7 @@ def test_vectors_and_gradients_have_the_bits_of_the_definition(make, padding_idx
     vectors, expected = table(ids), plain(table, ids)
     assert table.look_up.plan is not None
     assert_same_sums(vectors, expected, table)
-    assert_same_gradient(gradient(table, vectors, upstream), gradient(table, expected, upstream), len(ids))
+    assert_same_gradient(gradient(table, vectors, upstream), gradient(table, expected, upstream))
 
 
 @pytest.mark.parametrize("name", ["full", "cce", "robe", "ce-sum", "hash-embedding of 3", "cce of sums"])
@@ -65,7 +60,7 @@ def test_vectors_of_any_length(name, dim):
     vectors, expected = table(ids), plain(table, ids)
     upstream = upstream_of(ids, dim)
     assert_same_sums(vectors, expected, table)
-    assert_same_gradient(gradient(table, vectors, upstream), gradient(table, expected, upstream), len(ids))
+    assert_same_gradient(gradient(table, vectors, upstream), gradient(table, expected, upstream))
 
 
 @pytest.mark.parametrize("batch", [0, 1, 255, 256, 257, 5000])
@@ -76,7 +71,7 @@ def test_batches_of_any_size(batch, sparse):
     upstream = upstream_of(ids, 16)
     assert vectors.shape == (batch, 16)
     assert torch.equal(vectors, expected)
-    assert_same_gradient(gradient(table, vectors, upstream), gradient(table, expected, upstream), batch)
+    assert_same_gradient(gradient(table, vectors, upstream), gradient(table, expected, upstream))
 
 
 @pytest.mark.parametrize("name", ["cce", "cce with two helpers"])
@@ -106,16 +101,7 @@ def test_a_sparse_gradient_is_coalesced_in_order_and_equal_to_the_dense_one(make
     named, weights = dense.lookup(ids[ids != 5])
     used = torch.unique(named if weights is None else named[weights != 0])
     assert torch.equal(rows, used)  # and none of padding
-    assert_same_gradient(found, expected, len(ids))
-
-
-def test_rows_of_a_table_of_millions_are_sorted_to_the_same_sparse_gradient():
-    table = cce.FullEmbedding(5000, 16, sparse=True, padding_idx=7, generator=seeded())
-    ids = torch.tensor([4999, 7, 0, 4999])
-    assert SPARSEST * 4 < 5000
-    found = gradient(table, table(ids), torch.ones(4, 16))
-    assert found.indices().tolist() == [[0, 4999]]
-    assert found.values()[:, 0].tolist() == [1, 2]
+    assert_same_gradient(found, expected)
 
 
 def test_a_sparse_gradient_of_padding_alone_has_no_rows():
@@ -137,12 +123,6 @@ def test_ids_codebooks_and_gradients_need_not_be_contiguous():
     upstream = torch.randn(16, *ids.shape, generator=seeded(1)).permute(1, 2, 0)
     found = torch.autograd.grad(vectors, spread, upstream)[0]
     assert torch.equal(found, gradient(table, expected, upstream))
-
-
-def test_a_gradient_that_is_one_number_everywhere():
-    table, ids = TABLES["cce"](), some_ids(300)
-    table(ids).sum().backward()  # an expanded tensor of strides 0
-    assert torch.equal(table.codebook.grad, gradient(table, plain(table, ids), torch.ones(300, 16)))
 
 
 # -- torch's machinery -------------------------------------------------------------------------------------------------
@@ -207,15 +187,6 @@ def test_without_gradients_the_vectors_are_the_same(mode):
         vectors = table(ids)
     assert not vectors.requires_grad
     assert torch.equal(vectors, expected)
-
-
-def test_autocast_leaves_the_lookup_alone():
-    table, ids = TABLES["cce"](), some_ids(30)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        vectors = table(ids)
-        (vectors @ torch.ones(16, 2)).sum().backward()
-    assert torch.equal(vectors, plain(table, ids))
-    assert table.codebook.grad.dtype is torch.float32
 
 
 def test_a_default_device_does_not_catch_the_vectors():
@@ -298,47 +269,12 @@ def test_a_lookup_follows_index_state_that_was_sent_to_another_process():
     assert table.look_up.plan.is_current([table.codebook])
 
 
-def test_a_lookup_follows_a_submodule_that_was_made_earlier():
-    other = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, generator=seeded(5)).assignments
-    table, ids = TABLES["cce"](), some_ids(300)
-    check(table, ids)
-    table.assignments = other
-    check(table, ids)
-
-
-def test_a_launch_plan_stays_while_its_own_table_does():
-    table, other, ids = TABLES["cce"](), TABLES["cce"](), some_ids(300)
-    table(ids)
-    plan = table.look_up.plan
-    other.padding_idx = 3
-    other.note = "anything"
-    other.cluster(generator=seeded())
-    table.eval()
-    table(ids)
-    table.train()
-    table(ids)
-    assert table.look_up.plan is plan
-    table.padding_idx = 3
-    table(ids)
-    assert table.look_up.plan is not plan
-
-
 def test_a_table_and_its_plan_are_freed_at_once():
     table = TABLES["cce"]()
     table(some_ids(300)).sum().backward()
     held = weakref.ref(table)
     del table
     assert held() is None
-
-
-def test_a_shallow_copy_has_a_plan_of_its_own():
-    table, ids = TABLES["cce"](), some_ids(300)
-    check(table, ids)
-    other = copy.copy(table)
-    other.padding_idx = int(ids[0])
-    check(other, ids)
-    check(table, ids)
-    check(other, ids)
 
 
 def test_a_codebook_that_is_too_small_is_refused():
@@ -493,14 +429,6 @@ def test_several_python_threads_may_use_one_table(num_threads, small_shares):
     assert results == dict.fromkeys(range(4), True)
 
 
-def test_lookups_inside_tasks_of_a_parallel_loop(num_threads):
-    num_threads(2)
-    table, ids = TABLES["cce"](), some_ids(6000)
-    found = {}
-    compiled.parallel_for(lambda index: found.setdefault(index, table(ids)), 5)
-    assert all(torch.equal(vectors, plain(table, ids)) for vectors in found.values())
-
-
 PROGRAM = """
 import os, torch, cce
 from torch.utils.data import DataLoader, Dataset
@@ -576,9 +504,3 @@ def test_small_work_wakes_no_other_thread(sparse):
     code = SMALL_WORK.format(sparse=sparse)
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert result.stdout.split() == ["0", "1"], result.stderr
-
-
-def test_a_layout_need_not_be_a_table_s():
-    layout = Layout(4, 1, 1, 2, 4, (OwnRow(4),))
-    codebook = torch.arange(8.0).view(4, 2)
-    assert look_up(LaunchPlan([layout]), torch.tensor([[3], [0]]), [codebook]).tolist() == [[6, 7], [0, 1]]

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cce.indexing.sources import OwnRow, RowSource, Slot, SlotKind
+from cce.indexing.sources import OwnRow, RowSource, Slot
 from cce.indexing.state import versions_of
 from cce.kernels import Layout
 from cce.kernels.cpu import LaunchPlan
@@ -26,7 +26,7 @@ class Ranges(RowSource):
         raise NotImplementedError
 
     def describe(self):
-        return [Slot(SlotKind.OWN, first, count) for first, count in self.ranges]
+        return [Slot(first, count) for first, count in self.ranges]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_every_column_of_every_feature_is_the_work_of_one_thread(num_threads, na
     seen = []
     for share in plan.work_shares(num_threads):
         for _, features, units in share:
-            for place, first, count in units[:, :3].tolist():
-                seen += [(int(features[place, 0]), column) for column in range(first, first + count)]
+            for place, first, count in units.tolist():
+                seen += [(int(features["place"][place]), column) for column in range(first, first + count)]
     assert sorted(seen) == [(f, c) for f, table in enumerate(tables) for c in range(table.layout().columns)]
     assert len(plan.work_shares(num_threads)) <= num_threads
 

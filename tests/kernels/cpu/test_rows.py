@@ -42,7 +42,7 @@ def test_places_of_any_array_and_blocks(size, block_size, ids):
     num_rows=st.sampled_from([1, 2, 3, 4, 7, 16, 17, 256, 257, 65_537]),
     columns=st.sampled_from([1, 2, 4, 8]),
 )
-@example(num_learned=700, num_rows=257, columns=4)  # four pointers in one read
+@example(num_learned=700, num_rows=1000, columns=4)  # ten bits
 @example(num_learned=699, num_rows=257, columns=4)
 @example(num_learned=699, num_rows=2, columns=1)  # eight ids in a byte
 @example(num_learned=700, num_rows=4, columns=8)

@@ -12,20 +12,6 @@ from torch import Tensor
 from cce.compiled import compile_loops, is_compiled, memory, scratch
 from cce.kernels.cpu.gradients import PARALLEL_SLOTS
 from cce.kernels.cpu.lookup import name_wrong_id, run_shares
-from cce.kernels.cpu.loops import (
-    CODEBOOK,
-    COLUMNS,
-    FIRST_SLOT,
-    MAP_BITS,
-    MAP_RANKS,
-    NUM_EMBEDDINGS,
-    NUM_FEATURE_COLUMNS,
-    OUT,
-    PADDING,
-    PLACE,
-    TERMS,
-    WIDTH,
-)
 from cce.kernels.cpu.rows import BLOCK, fill_rows
 
 if TYPE_CHECKING:
@@ -33,7 +19,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-SCALES = NUM_FEATURE_COLUMNS  # one more column of the table of features: the address of the scales
 read_uint8, read_float32, write_float32 = memory.read_uint8, memory.read_float32, memory.write_float32
 
 
@@ -48,11 +33,10 @@ def bind_int8(plan: LaunchPlan, codebooks: Sequence[Tensor], scales: Sequence[Te
     """The plan for codebooks of int8 `(num_rows, width)` and scales `(num_slots, width)`, contiguous and on the CPU."""
     groups: dict[int, list[Array]] = {}
     for line in (line for _, features in plan.groups for line in features):
-        place = line[PLACE]
-        own = np.append(line, scales[place].data_ptr())
-        own[CODEBOOK] = codebooks[place].data_ptr()
-        groups.setdefault(int(line[WIDTH]), []).append(own)
-    return Int8Launch(plan, [((0,) * width, np.array(lines, np.int64)) for width, lines in groups.items()])
+        own, place = line.copy(), line["place"]
+        own["codebook"], own["scales"] = codebooks[place].data_ptr(), scales[place].data_ptr()
+        groups.setdefault(int(line["width"]), []).append(own)
+    return Int8Launch(plan, [((0,) * width, np.array(lines)) for width, lines in groups.items()])
 
 
 def look_up_int8(launch: Int8Launch, ids: Tensor, shape: Sequence[int]) -> Tensor:
@@ -103,27 +87,25 @@ def _look_up(
         count = min(BLOCK, last - begin)
         for f in range(len(features)):
             feature = features[f]
-            own_slots = slots[feature[FIRST_SLOT] : feature[FIRST_SLOT] + feature[COLUMNS] * feature[TERMS]]
-            at = ids + begin * id_stride + feature[PLACE] * feature_stride
-            num_ids, left_out = feature[NUM_EMBEDDINGS], (feature[PADDING], feature[MAP_BITS], feature[MAP_RANKS])
-            if fill_rows(own_slots, num_ids, left_out, at, id_bytes, id_stride, 0, count, rows, 0, mixed) >= 0:
+            at = ids + begin * id_stride + feature.place * feature_stride
+            if not fill_rows(slots, feature, at, id_bytes, id_stride, 0, count, rows, 0, mixed):
                 return False
-            _sum(feature, rows, count, out + begin * out_stride + 4 * feature[OUT], out_stride, run)
+            _sum(feature, rows, count, out + begin * out_stride + 4 * feature.out, out_stride, run)
     return True
 
 
 @compile_loops
-def _sum(feature: Array, rows: Array, count: Any, into: Any, stride: Any, run: Any) -> None:
+def _sum(feature: Any, rows: Array, count: Any, into: Any, stride: Any, run: Any) -> None:
     """Sums over the terms of each column, in the order of the slots; zeros where the first row is −1."""
-    values, scales, terms, width = feature[CODEBOOK], feature[SCALES], feature[TERMS], len(run)
+    values, scales, terms, width = feature.codebook, feature.scales, feature.terms, len(run)
     for i in range(count):
         here = into + i * stride
         if rows[i] < 0:
-            for k in range(feature[COLUMNS] * width):
+            for k in range(feature.columns * width):
                 write_float32(here + 4 * k, np.float32(0))
             continue
         at, scale = np.uint64(i), scales
-        for _ in range(feature[COLUMNS]):
+        for _ in range(feature.columns):
             for term in range(terms):
                 row = values + np.int64(rows[at]) * width
                 for k in range(width):

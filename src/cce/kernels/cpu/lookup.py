@@ -18,7 +18,6 @@ from torch.autograd import forward_ad
 
 from cce.compiled import is_compiled, parallel_for, scratch
 from cce.kernels.cpu import loops
-from cce.kernels.cpu.deduplicate import CHUNK
 from cce.kernels.cpu.gradients import (
     PARALLEL_SLOTS,
     dense_gradients,
@@ -27,12 +26,12 @@ from cce.kernels.cpu.gradients import (
 )
 from cce.kernels.cpu.plan import Launch, LaunchPlan, row_starts
 from cce.kernels.cpu.rows import BLOCK
-from cce.kernels.cpu.saved import NO_NAMES, NO_ROWS, NOTHING_LISTED, Bags, SavedForBackward, count_ids, zeros
+from cce.kernels.cpu.saved import NO_BAGS, Bags, SavedForBackward, zeros
 
 Array = np.ndarray[Any, Any]
 
 CPU = torch.device("cpu")
-NOT_SAVED = np.empty(0, np.int64)
+NOT_SAVED, NO_ROWS, NO_SPACE = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.uint8)
 _requires_grad = attrgetter("requires_grad")
 NUM_OTHERS = 6  # arguments of the lookup before the codebooks
 NO_GRADIENTS = (None,) * NUM_OTHERS
@@ -79,19 +78,13 @@ def is_ready(launch: Launch, bags: Bags | None = None) -> bool:
 
     Bags in half precision always wait: plain torch rounds the vectors that it adds up.
     """
-    plan, look = launch.plan, loops.look_up if bags is None else loops.look_up_bags
-    if (look, launch.dtype) in plan.compiled_for or (bags is not None and launch.dtype is not launch.sums):
+    if launch.dtype in launch.plan.compiled_for or (bags is not None and launch.dtype is not launch.sums):
         return True
-    space = np.empty(0, np.uint8)
-    numbers: tuple[Any, ...]
-    if bags is None:
-        numbers = (*(0,) * 7, NO_ROWS, NOT_SAVED, NO_NAMES, NOTHING_LISTED, np.empty(0, np.uint64), space, 0, 0)
-    else:
-        numbers = (0, 0, *bags.arrays(), 0, 0, 0, NO_ROWS, NOT_SAVED, space, 0, 0)
-    for specialisation, features in launch.groups:
-        if not is_compiled(look, (features, plan.slots, *numbers, *launch.numbers, specialisation)):
+    numbers = ((0, 0, 0, 0, 0, *NO_BAGS), (0, 0), (NO_ROWS, NOT_SAVED), NO_SPACE, (0, 0), launch.floats)
+    for special, features in launch.groups:
+        if not is_compiled(loops.look_up, (features, launch.plan.slots, *numbers, special)):
             return False
-    plan.compiled_for.add((look, launch.dtype))
+    launch.plan.compiled_for.add(launch.dtype)
     return True
 
 
@@ -146,75 +139,41 @@ def forward(
     launch: Launch, ids: Tensor, bags: Bags | None, shape: Sequence[int], *, save: bool
 ) -> tuple[Tensor, SavedForBackward]:
     """The vectors, and what backward needs, if that is to be saved."""
-    if bags is None:
-        vectors, saved = look_up_ids(launch, ids, shape, save=save)
-    else:
-        vectors, saved = _look_up_bags(launch, ids, bags, shape, save=save)
+    vectors, saved = look_up_ids(launch, ids, shape, bags=bags, save=save)
     return (vectors if launch.dtype is launch.sums else vectors.to(launch.dtype)), saved
 
 
-def look_up_ids(launch: Launch, ids: Tensor, shape: Sequence[int], *, save: bool) -> tuple[Tensor, SavedForBackward]:
-    """The vectors of ids as they were summed, in float32 for half precision, and what backward needs of them."""
-    plan, batch = launch.plan, ids.shape[0]
-    vectors = torch.empty(shape, dtype=launch.sums, device=CPU)
-    starts, size = plan.starts(batch)
-    num_chunks = -(-batch // CHUNK)
-    rows, names, listed = NO_ROWS, NO_NAMES, NOTHING_LISTED
-    if save:
-        rows = np.empty(size, np.int32)
-        # zeros where some stay unused: what is saved is an output of an operator, and must be the same every time
-        names = (np.empty if plan.fewest_slots > 1 else np.zeros)(plan.num_features * batch, np.uint16)
-        listed = np.zeros((plan.num_features, num_chunks), np.int64)
-    id_bytes = ids.itemsize
-    source = (ids.data_ptr(), id_bytes, ids.stride(0) * id_bytes, ids.stride(-1) * id_bytes, batch)
-    out = (vectors.data_ptr(), plan.dim * launch.sums.itemsize, *launch.numbers)
-    look: Any = loops.look_up
-
-    def run(index: int, num_threads: int) -> bool:
-        """A work share: chunks of features. Whether all ids were right."""
-        own_rows = (rows, starts) if save else (scratch("rows", plan.most_slots * BLOCK, np.int32), NOT_SAVED)
-        own_names = names if save else scratch("names", CHUNK, np.uint16)
-        workspace = scratch("vectors", plan.chunk_values * launch.sums.itemsize, np.uint8)
-        work = (*own_rows, own_names, listed, scratch("ids", CHUNK, np.uint64), workspace)
-        for specialisation, features in launch.groups:
-            tasks = len(features) * num_chunks
-            first, last = tasks * index // num_threads, tasks * (index + 1) // num_threads
-            if look(features, plan.slots, *source, first, last, *work, *out, specialisation) != loops.NO_ID:
-                return False
-        return True
-
-    if not (run(0, 1) if size < PARALLEL_SLOTS else run_shares(run)):
-        name_wrong_id(plan, ids.view(batch, -1).unbind(1))
-    return vectors, SavedForBackward(plan, launch.dtype, launch.sums, batch, shape, None, rows, starts, names, listed)
-
-
-def _look_up_bags(
-    launch: Launch, ids: Tensor, bags: Bags, shape: Sequence[int], *, save: bool
+def look_up_ids(
+    launch: Launch, ids: Tensor, shape: Sequence[int], *, bags: Bags | None = None, save: bool
 ) -> tuple[Tensor, SavedForBackward]:
-    plan, batch = launch.plan, bags.batch
-    vectors = zeros(shape, launch.sums)
-    counts = count_ids(plan, batch, bags)
-    starts, size = row_starts(plan, counts)
+    """The vectors of ids as they were summed, in float32 for half precision, and what backward needs of them."""
+    plan, item = launch.plan, ids.itemsize
+    if bags is None:
+        batch, strides, own_bags = ids.shape[0], (ids.stride(0) * item, ids.stride(-1) * item), NO_BAGS
+        vectors = torch.empty(shape, dtype=launch.sums, device=CPU)
+        starts, size = plan.starts(batch)
+    else:
+        batch, strides, own_bags = bags.batch, (item, 0), bags.arrays()
+        vectors = zeros(shape, launch.sums)
+        starts, size = row_starts(plan, bags.counts(plan.num_features))
     rows = np.empty(size if save else 0, np.int32)
-    source = (ids.data_ptr(), ids.itemsize, *bags.arrays())
-    out = (vectors.data_ptr(), plan.dim * launch.sums.itemsize, *launch.numbers)
-    look: Any = loops.look_up_bags
+    source = (ids.data_ptr(), item, *strides, batch, *own_bags)
+    out = (vectors.data_ptr(), plan.dim * launch.sums.itemsize)
 
     def run(index: int, num_threads: int) -> bool:
-        """A work share: a range of bags of every feature. Whether all ids were right."""
-        own_rows = (rows, starts) if save else (scratch("rows", plan.most_slots * BLOCK, np.int32), NOT_SAVED)
-        workspace = scratch("vectors", plan.chunk_values * launch.sums.itemsize, np.uint8)
-        first, last = batch * index // num_threads, batch * (index + 1) // num_threads
-        for specialisation, features in launch.groups:
-            found = look(features, plan.slots, *source, first, last, batch, *own_rows, workspace, *out, specialisation)
-            if found != loops.NO_ID:
+        """A work share: a range of examples of every feature. Whether all ids were right."""
+        saved = (rows, starts) if save else (scratch("rows", plan.most_slots * BLOCK, np.int32), NOT_SAVED)
+        workspace = scratch("vectors", plan.block_values * launch.sums.itemsize, np.uint8)
+        share = (batch * index // num_threads, batch * (index + 1) // num_threads)
+        for special, features in launch.groups:
+            if not loops.look_up(features, plan.slots, source, share, saved, workspace, out, launch.floats, special):
                 return False
         return True
 
     if not (run(0, 1) if size < PARALLEL_SLOTS else run_shares(run)):
-        name_wrong_id(plan, torch.split(ids, counts))
-    types = launch.dtype, launch.sums
-    return vectors, SavedForBackward(plan, *types, batch, shape, bags, rows, starts, NO_NAMES, NOTHING_LISTED)
+        columns = ids.view(batch, -1).unbind(1) if bags is None else torch.split(ids, bags.counts(plan.num_features))
+        name_wrong_id(plan, columns)
+    return vectors, SavedForBackward(plan, launch.dtype, launch.sums, batch, shape, bags, rows, starts)
 
 
 def run_shares(run: Callable[[int, int], bool]) -> bool:

@@ -1,8 +1,13 @@
 """Many features of a batch in one call: compiled loops over features, blocks of ids, slots and columns.
 
-Forward is cut into chunks of the batch of single features, backward into pairs of a feature and some of its columns,
+An id is a bag of one. Forward is cut into ranges of examples, backward into pairs of a feature and some of its columns,
 which share no row of a codebook: threads never write to the same memory, and sums are made in the same order on any
 number of them.
+
+What is the same for every id is known when the loops are compiled (`plan.Specialisation`): the lengths of the tuples of
+`special` say how many floats one instruction handles, how many rows are added up, and how many columns there are. Where
+the last two are empty, any number will do, and a row may be several runs of floats long. `kind` says how floats are
+stored: see `compiled.memory`. Vectors and gradients are float32, or float64 where the codebook is.
 """
 
 from __future__ import annotations
@@ -12,284 +17,225 @@ from typing import Any
 import numpy as np
 
 from cce.compiled import compile_loops, memory
-from cce.kernels.cpu.deduplicate import CHUNK, SMALL_IDS, copy_out, deduplicate_ids, sum_up
-from cce.kernels.cpu.rows import BLOCK, fill_rows
-from cce.kernels.cpu.sums import gather_block, scatter_block
+from cce.kernels.cpu.rows import BLOCK, fill_rows, record
 
 Array = np.ndarray[Any, Any]
 
-# columns of the table of features
-(PLACE, NUM_EMBEDDINGS, PADDING, CODEBOOK, COLUMNS, TERMS, WIDTH, OUT, FIRST_SLOT) = range(9)
-MAP_BITS, MAP_RANKS, NUM_FEATURE_COLUMNS = range(9, 12)  # of a row map; 0: ids are rows themselves
-FEATURE, FIRST_COLUMN, UNIT_COLUMNS = range(3)  # columns of the table of units of backward work
-NO_ID = -1
+# One feature. `out`: values before its own in a vector. Of a row map, addresses; 0: ids are rows themselves
+FEATURE = record("place num_embeddings padding codebook scales columns terms width out first_slot map_bits map_ranks")
+UNIT = record("feature first_column num_columns")  # of backward work
+ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
-add, add_scaled, clear = memory.add, memory.add_scaled, memory.clear
+put, put_sum, add, add_scaled = memory.put, memory.put_sum, memory.add, memory.add_scaled
+clear, count_bits = memory.clear, memory.count_bits
 
 
 @compile_loops
 def look_up(
     features: Array,
     slots: Array,
-    ids: Any,
-    id_bytes: Any,
-    id_stride: Any,
-    feature_stride: Any,
-    batch: Any,
-    first: Any,
-    last: Any,
-    rows: Array,
-    starts: Array,
-    names: Array,
-    listed: Array,
-    distinct: Array,
+    source: Any,
+    share: Any,
+    saved: Any,
     workspace: Array,
     out: Any,
-    out_stride: Any,
-    sizes: Any,
-    kind: Any,
-    sum_kind: Any,
+    floats: Any,
     special: Any,
-) -> Any:
-    """Vectors of features that are alike, for tasks `first` to `last`: a task is a chunk of the batch of one feature.
+) -> bool:
+    """Vectors of the examples in a share of the batch, of features that are alike; False if an id is out of range.
 
-    `rows` receives the rows that were used, feature by feature from `starts`, or only those of one block where `starts`
-    is empty. `names` and `listed` receive which ids of a chunk are the same (see `deduplicate`), or have room for a
-    chunk; `distinct` and `workspace` have room for the ids and the vectors of one. (They are the caller's, because
-    compiled code frees its own arrays after they were last named, whoever still has their address.) The answer is
-    `NO_ID`, or another number if an id was out of range.
+    source: the address of the ids, bytes of an id, from one to the next and from feature to feature, the size of the
+        batch, and offsets and weights of bags, both empty where there are none: bag `b` of feature `f` is number
+        `f · batch + b`.
+    saved: receives the rows that were used, feature by feature from the given starts; those of one block without any.
+    workspace: space for the vectors of a block of ids, before they are added to their bags.
+    out, floats: the address of the vectors, and bytes from one to the next; bytes of a stored float and of a sum, and
+        their kinds.
     """
-    scratch = np.empty((4, BLOCK), np.uint64)
-    seen = np.empty(SMALL_IDS, np.uint16)
-    num_chunks = (batch + CHUNK - 1) // CHUNK
-    keep = len(starts) > 0
+    ids, id_bytes, id_stride, feature_stride, batch, offsets, weights = source
+    rows, starts = saved
+    sizes, kind, sum_kind = floats
     total = sizes[1]
-    for task in range(first, last):
-        f, chunk = task // num_chunks, task % num_chunks
-        place = features[f, PLACE]
-        shape = (features[f, COLUMNS], features[f, TERMS], features[f, WIDTH])
-        num_slots, dim = shape[0] * shape[1], shape[0] * shape[2]
-        own_slots = slots[features[f, FIRST_SLOT] : features[f, FIRST_SLOT] + num_slots]
-        begin = chunk * CHUNK
-        count = min(CHUNK, batch - begin)
-        at, stride = ids + begin * id_stride + place * feature_stride, id_stride
-        into, into_stride = out + begin * out_stride + features[f, OUT] * total, out_stride
-        first_name = place * batch + begin if keep else 0
-        num_listed, size_of_id = 0, id_bytes
-        if len(names) and num_slots > 1:  # a vector that is one row is not composed
-            num_listed = deduplicate_ids(at, size_of_id, stride, count, distinct, names, first_name, seen)
-            if keep:
-                listed[place, chunk] = num_listed
-        num_ids = count
-        if num_listed:
-            num_ids, at, size_of_id, stride = num_listed, np.int64(distinct.ctypes.data), 8, 8
-            into, into_stride = np.int64(workspace.ctypes.data), dim * total
-        for done in range(0, num_ids, BLOCK):
-            size = min(BLOCK, num_ids - done)
-            start = starts[place] + (begin + done) * num_slots if keep else 0
-            wrong = fill_rows(
-                own_slots,
-                features[f, NUM_EMBEDDINGS],
-                (features[f, PADDING], features[f, MAP_BITS], features[f, MAP_RANKS]),
-                at + done * stride,
-                size_of_id,
-                stride,
-                0,
-                size,
-                rows,
-                start,
-                scratch,
-            )
-            if wrong >= 0:
-                return wrong
-            vectors = into + done * into_stride
-            gather_block(features[f, CODEBOOK], rows, start, size, shape, vectors, into_stride, sizes, kind, special)
-        if num_listed:
-            to = out + begin * out_stride + features[f, OUT] * total
-            copy_out(into, dim, names, first_name, count, to, out_stride, total, sum_kind, special[3])
-    return NO_ID
+    scratch = np.empty((4, BLOCK), np.uint64)
+    for f in range(len(features)):
+        feature = features[f]
+        num_slots, dim = feature.columns * feature.terms, feature.columns * feature.width
+        into, at = out[0] + feature.out * total, ids + feature.place * feature_stride
+        own_bags = offsets[feature.place * batch : (feature.place + 1) * batch + 1]
+        bag, origin, value, end = share[0], 0, share[0], share[1]
+        if len(offsets):
+            origin, value, end = own_bags[0], own_bags[share[0]], own_bags[share[1]]
+        while value < end:
+            first = (value - origin) % BLOCK
+            count = min(BLOCK - first, end - value)
+            start = starts[feature.place] + (value - origin - first) * num_slots if len(starts) else 0
+            if not fill_rows(
+                slots, feature, at + value * id_stride, id_bytes, id_stride, first, count, rows, start, scratch
+            ):
+                return False
+            vectors, stride = into + value * out[1], out[1]
+            if len(offsets):
+                vectors, stride = np.int64(workspace.ctypes.data), dim * total
+            _gather(feature, rows, start + first, count, vectors, stride, sizes, kind, special)
+            for i in range(count if len(offsets) else 0):
+                while own_bags[bag + 1] <= value + i:
+                    bag += 1
+                for k in range(0, dim * total, len(special[0]) * total):
+                    here, source_k = into + bag * out[1] + k, vectors + i * stride + k
+                    if len(weights):
+                        add_scaled(here, source_k, weights[value + i], sum_kind, special[0])
+                    else:
+                        add(here, source_k, sum_kind, special[0])
+            value += count
+    return True
 
 
 @compile_loops
 def scatter(
-    features: Array,
-    units: Array,
-    batch: Any,
-    rows: Array,
-    starts: Array,
-    names: Array,
-    listed: Array,
-    workspace: Array,
-    tables: Array,
-    grad: Any,
-    grad_stride: Any,
-    total: Any,
-    kind: Any,
-    special: Any,
+    features: Array, units: Array, saved: Any, workspace: Array, tables: Array, grads: Any, kind: Any, special: Any
 ) -> None:
-    """Add the gradient of every vector to the rows of the gradient `tables` (addresses), for some `units` of work."""
-    num_chunks = (batch + CHUNK - 1) // CHUNK
+    """Add the gradient of every vector to the rows of the gradient `tables` (addresses), for some units of work.
+
+    saved: the size of the batch, the rows that were used, their starts, and offsets and weights of bags.
+    grads: the address of the gradients, bytes from one to the next, and of a float.
+    """
+    batch, rows, starts, offsets, weights = saved
+    grad, grad_stride, item = grads
     for u in range(len(units)):
-        f, first_column, num_columns = units[u, FEATURE], units[u, FIRST_COLUMN], units[u, UNIT_COLUMNS]
-        shape = (features[f, COLUMNS], features[f, TERMS], features[f, WIDTH])
-        place = features[f, PLACE]
-        before, dim = first_column * shape[2] * total, num_columns * shape[2]  # bytes before its values
-        for chunk in range(num_chunks):
-            begin = chunk * CHUNK
-            num_ids = min(CHUNK, batch - begin)
-            at, stride = grad + begin * grad_stride + features[f, OUT] * total, grad_stride
-            num_listed = listed[place, chunk] if len(names) else 0
-            if num_listed:
-                sums = np.int64(workspace.ctypes.data)
-                first_name = place * batch + begin
-                sum_up(at + before, stride, names, first_name, num_ids, sums, dim, num_listed, total, kind, special[3])
-                num_ids, at, stride = num_listed, sums - before, dim * total
-            for done in range(0, num_ids, BLOCK):
-                scatter_block(
-                    tables[place],
-                    rows,
-                    starts[place] + (begin + done) * shape[0] * shape[1],
-                    min(BLOCK, num_ids - done),
-                    first_column,
-                    num_columns,
-                    shape,
-                    at + done * stride,
-                    stride,
-                    total,
-                    kind,
-                    special,
-                )
+        feature = features[units[u].feature]
+        num_slots, dim = feature.columns * feature.terms, feature.columns * feature.width
+        upstream = grad + feature.out * item
+        own_bags = offsets[feature.place * batch : (feature.place + 1) * batch + 1]
+        bag, origin, num_ids = 0, 0, batch
+        if len(offsets):
+            origin, num_ids = own_bags[0], own_bags[batch] - own_bags[0]
+        for begin in range(0, num_ids, BLOCK):
+            count = min(BLOCK, num_ids - begin)
+            at, stride = upstream + begin * grad_stride, grad_stride
+            if len(offsets):
+                at, stride = np.int64(workspace.ctypes.data), dim * item
+            for i in range(count if len(offsets) else 0):
+                value = origin + begin + i
+                while own_bags[bag + 1] <= value:
+                    bag += 1
+                for k in range(0, dim * item, len(special[0]) * item):
+                    into, weight = at + i * stride + k, weights[value] if len(weights) else 1.0
+                    clear(into, kind, special[0])
+                    add_scaled(into, upstream + bag * grad_stride + k, weight, kind, special[0])
+            start = starts[feature.place] + begin * num_slots
+            _scatter(feature, units[u], tables[feature.place], rows, start, count, at, stride, item, kind, special)
 
 
 @compile_loops
-def look_up_bags(
-    features: Array,
-    slots: Array,
-    ids: Any,
-    id_bytes: Any,
-    offsets: Array,
-    weights: Array,
-    first_bag: Any,
-    last_bag: Any,
-    batch: Any,
+def _gather(
+    feature: Any,
     rows: Array,
-    starts: Array,
-    workspace: Array,
-    out: Any,
-    out_stride: Any,
+    start: Any,
+    count: Any,
+    into: Any,
+    stride: Any,
     sizes: Any,
     kind: Any,
-    sum_kind: Any,
     special: Any,
-) -> Any:
-    """Sums over bags `first_bag` to `last_bag` of each feature; bag `b` of feature `f` is number `f · batch + b`.
-
-    The vectors of a block of ids are composed in `workspace` and then added, times their `weights` (none: empty), to
-    their bags.
-    """
-    scratch = np.empty((4, BLOCK), np.uint64)
-    total = sizes[1]
-    for f in range(len(features)):
-        shape = (features[f, COLUMNS], features[f, TERMS], features[f, WIDTH])
-        num_slots, dim = shape[0] * shape[1], shape[0] * shape[2]
-        own_slots = slots[features[f, FIRST_SLOT] : features[f, FIRST_SLOT] + num_slots]
-        vectors = np.int64(workspace.ctypes.data)
-        bags = features[f, PLACE] * batch
-        origin = offsets[bags]
-        bag = first_bag
-        value, end = offsets[bags + first_bag], offsets[bags + last_bag]
-        while value < end:
-            first = (value - origin) % BLOCK
-            count = min(BLOCK - first, end - value)
-            start = starts[features[f, PLACE]] + (value - origin - first) * num_slots if len(starts) else 0
-            wrong = fill_rows(
-                own_slots,
-                features[f, NUM_EMBEDDINGS],
-                (features[f, PADDING], features[f, MAP_BITS], features[f, MAP_RANKS]),
-                ids + value * id_bytes,
-                id_bytes,
-                id_bytes,
-                first,
-                count,
-                rows,
-                start,
-                scratch,
-            )
-            if wrong >= 0:
-                return value + wrong
-            gather_block(
-                features[f, CODEBOOK],
-                rows,
-                start + first,
-                count,
-                shape,
-                vectors,
-                dim * total,
-                sizes,
-                kind,
-                special,
-            )
-            for i in range(count):
-                while offsets[bags + bag + 1] <= value + i:
-                    bag += 1
-                into = out + bag * out_stride + features[f, OUT] * total
-                for k in range(0, dim * total, len(special[0]) * total):
-                    if len(weights):
-                        add_scaled(into + k, vectors + i * dim * total + k, weights[value + i], sum_kind, special[0])
-                    else:
-                        add(into + k, vectors + i * dim * total + k, sum_kind, special[0])
-            value += count
-    return NO_ID
+) -> None:
+    """Write the vectors of `count` ids, whose rows begin at `start`, `stride` bytes apart."""
+    item, total = sizes
+    run, terms, columns = special
+    num_columns = len(columns) if len(columns) else feature.columns
+    num_terms = len(terms) if len(terms) else feature.terms
+    num_runs = 1 if len(terms) else feature.width // len(run)
+    row_bytes, codebook = num_runs * len(run) * item, feature.codebook
+    for i in range(count):
+        at = np.uint64(start + i)
+        here = into + i * stride
+        if rows[at] < 0:
+            for k in range(num_columns * num_runs):
+                clear(here + k * len(run) * total, kind, run)
+            continue
+        for _ in range(num_columns):
+            first = codebook + np.int64(rows[at]) * row_bytes
+            if num_terms == 1:
+                for k in range(num_runs):
+                    put(here + k * len(run) * total, first + k * len(run) * item, kind, run)
+            else:
+                second = codebook + np.int64(rows[at + np.uint64(BLOCK)]) * row_bytes
+                for k in range(num_runs):
+                    step = k * len(run) * item
+                    put_sum(here + k * len(run) * total, first + step, second + step, kind, run)
+            for term in range(2, num_terms):
+                more = codebook + np.int64(rows[at + np.uint64(term * BLOCK)]) * row_bytes
+                for k in range(num_runs):
+                    add(here + k * len(run) * total, more + k * len(run) * item, kind, run)
+            at += np.uint64(num_terms * BLOCK)
+            here += num_runs * len(run) * total
 
 
 @compile_loops
-def scatter_bags(
-    features: Array,
-    units: Array,
-    batch: Any,
+def _scatter(
+    feature: Any,
+    unit: Any,
+    table: Any,
     rows: Array,
-    starts: Array,
-    offsets: Array,
-    weights: Array,
-    workspace: Array,
-    tables: Array,
+    start: Any,
+    count: Any,
     grad: Any,
-    grad_stride: Any,
-    total: Any,
+    stride: Any,
+    item: Any,
     kind: Any,
     special: Any,
 ) -> None:
-    """Add the gradient of every bag, times the weight of the id, to the rows of each of its ids."""
-    for u in range(len(units)):
-        f = units[u, FEATURE]
-        shape = (features[f, COLUMNS], features[f, TERMS], features[f, WIDTH])
-        dim = shape[0] * shape[2]
-        grads = np.int64(workspace.ctypes.data)
-        bags = features[f, PLACE] * batch
-        origin, end = offsets[bags], offsets[bags + batch]
-        bag = 0
-        for begin in range(0, end - origin, BLOCK):
-            count = min(BLOCK, end - origin - begin)
-            for i in range(count):
-                value = origin + begin + i
-                while offsets[bags + bag + 1] <= value:
-                    bag += 1
-                upstream = grad + bag * grad_stride + features[f, OUT] * total
-                for k in range(0, dim * total, len(special[0]) * total):
-                    into = grads + i * dim * total + k
-                    clear(into, kind, special[0])
-                    add_scaled(into, upstream + k, weights[value] if len(weights) else 1.0, kind, special[0])
-            scatter_block(
-                tables[features[f, PLACE]],
-                rows,
-                starts[features[f, PLACE]] + begin * shape[0] * shape[1],
-                count,
-                units[u, FIRST_COLUMN],
-                units[u, UNIT_COLUMNS],
-                shape,
-                grads,
-                dim * total,
-                total,
-                kind,
-                special,
-            )
+    """Add the gradients of `count` vectors to the rows of the gradient table that they came from."""
+    run, terms, columns = special
+    num_columns = len(columns) if len(columns) else unit.num_columns
+    num_terms = len(terms) if len(terms) else feature.terms
+    num_runs = 1 if len(terms) else feature.width // len(run)
+    row_bytes, first_column = num_runs * len(run) * item, unit.first_column
+    for i in range(count):
+        if rows[np.uint64(start + i)] < 0:
+            continue
+        at = np.uint64(start + i + first_column * num_terms * BLOCK)
+        here = grad + i * stride + first_column * row_bytes
+        for _ in range(num_columns):
+            for _ in range(num_terms):
+                row = table + np.int64(rows[at]) * row_bytes
+                for k in range(num_runs):
+                    add(row + k * len(run) * item, here + k * len(run) * item, kind, run)
+                at += np.uint64(BLOCK)
+            here += row_bytes
+
+
+@compile_loops
+def number_rows(
+    rows: Array, start: Any, count: Any, num_slots: Any, num_rows: Any, numbered: Array, used: Array
+) -> Any:
+    """Number the rows that the `count` ids of a feature used: how many they are; `used` receives them, rising.
+
+    `numbered` receives the numbers of the rows, where `rows` has the rows.
+    """
+    bits, ranks = np.zeros((num_rows >> 6) + 1, np.uint64), np.empty((num_rows >> 6) + 1, np.int32)
+    for i in range(count):
+        at = np.uint64(start + i // BLOCK * BLOCK * num_slots + i % BLOCK)
+        for _ in range(num_slots if rows[at] >= 0 else 0):
+            row = np.uint64(rows[at])
+            bits[row >> SIX] |= ONE << (row & LOW_SIX)
+            at += np.uint64(BLOCK)
+    num_used = 0
+    for word in range(len(bits)):
+        ranks[word] = num_used
+        left = bits[word]
+        while left:
+            lowest = left & (~left + ONE)
+            used[num_used] = word * 64 + np.int64(count_bits(lowest - ONE))
+            num_used += 1
+            left ^= lowest
+    for i in range(count):
+        at = np.uint64(start + i // BLOCK * BLOCK * num_slots + i % BLOCK)
+        if rows[at] < 0:
+            numbered[at] = -1
+            continue
+        for _ in range(num_slots):
+            row = np.uint64(rows[at])
+            below = bits[row >> SIX] & ((ONE << (row & LOW_SIX)) - ONE)
+            numbered[at] = ranks[row >> SIX] + np.int32(count_bits(below))
+            at += np.uint64(BLOCK)
+    return num_used

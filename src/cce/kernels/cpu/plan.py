@@ -12,17 +12,15 @@ import torch
 from torch import Tensor
 
 from cce.compiled import KINDS, RUNS, longest_run
-from cce.indexing import RowMap, Slot, SlotKind, Version, describe
-from cce.kernels.cpu import loops
-from cce.kernels.cpu import rows as slot_columns
-from cce.kernels.cpu.deduplicate import CHUNK
-from cce.kernels.cpu.rows import BLOCK
+from cce.indexing import Slot, Version, describe
+from cce.kernels.cpu.loops import FEATURE, UNIT
+from cce.kernels.cpu.rows import BLOCK, SLOT
 
 if TYPE_CHECKING:
     from cce.kernels.layout import Layout
 
 Array = np.ndarray[Any, Any]
-Specialisation = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+Specialisation = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 Group = tuple[Specialisation, Array]  # features that are alike, one a row
 WorkShare = list[tuple[Specialisation, Array, Array]]  # the features of a specialisation, and units of work on them
 
@@ -39,7 +37,7 @@ class Launch(NamedTuple):
     groups: list[Group]  # with the addresses of codebooks
     dtype: torch.dtype
     sums: torch.dtype  # that values are summed in
-    numbers: tuple[tuple[int, int], Any, Any]  # bytes of a stored value and of a sum, and their kinds
+    floats: tuple[tuple[int, int], Any, Any]  # bytes of a stored value and of a sum, and their kinds
     copies: list[Tensor]  # of codebooks that are not contiguous
     addresses: list[int]  # of the codebooks
 
@@ -72,15 +70,15 @@ class LaunchPlan:
         self.shapes = [(layout.num_rows, layout.width) for layout in layouts]  # of the codebooks
         self.num_slots = [layout.num_slots for layout in layouts]
         self.most_slots, self.fewest_slots = max(self.num_slots), min(self.num_slots)
-        self.chunk_values = CHUNK * max(layout.dim for layout in layouts)  # of the vectors of a chunk of ids
-        self.state: list[Tensor] = []
-        self.slots = np.array([line for layout in layouts for line in self._slot_lines(layout)], dtype=np.int64)
+        self.block_values = BLOCK * max(layout.dim for layout in layouts)  # of the vectors of a block of ids
+        self._state: dict[int, Tensor] = {}  # one tensor of each storage
+        self.slots = np.array([line for layout in layouts for line in self._slot_lines(layout)], SLOT)
         self.groups = self._make_groups()
-        self.state = list({id(tensor): tensor for tensor in self.state}.values())
+        self.state = list(self._state.values())
         self._addresses = [tensor.data_ptr() for tensor in self.state]
         self._shares: dict[int, list[WorkShare]] = {}
         self._starts: tuple[int, tuple[Array, int]] | None = None
-        self.compiled_for: set[tuple[Any, torch.dtype]] = set()  # loops, and types of codebooks
+        self.compiled_for: set[torch.dtype] = set()  # of codebooks
 
     def is_current(self, codebooks: Sequence[Tensor]) -> bool:
         """Whether no module was changed, no index state has moved, and codebooks have the same shapes.
@@ -93,13 +91,6 @@ class LaunchPlan:
             and list(map(_shape, codebooks)) == self.shapes
         )
 
-    def fits(self, codebooks: Sequence[Tensor]) -> bool:
-        """Whether rows of the plan may be written to in these codebooks."""
-        return all(
-            codebook.shape == shape and codebook.is_contiguous() and codebook.is_cpu
-            for codebook, shape in zip(codebooks, self.shapes, strict=True)
-        )
-
     def bind(self, codebooks: Sequence[Tensor]) -> Launch:
         """The plan for these codebooks, of one float type and on the CPU."""
         copies = [codebook for codebook in codebooks if not codebook.is_contiguous()]
@@ -110,11 +101,11 @@ class LaunchPlan:
         addresses = [codebook.data_ptr() for codebook in codebooks]
         groups = [(specialisation, features.copy()) for specialisation, features in self.groups]
         for _, features in groups:
-            features[:, loops.CODEBOOK] = [addresses[place] for place in features[:, loops.PLACE]]
+            features["codebook"] = [addresses[place] for place in features["place"]]
         dtype = codebooks[0].dtype
         sums = sum_type(dtype)
-        numbers = ((dtype.itemsize, sums.itemsize), KINDS[dtype], KINDS[sums])
-        return Launch(self, groups, dtype, sums, numbers, copies, addresses)
+        floats = ((dtype.itemsize, sums.itemsize), KINDS[dtype], KINDS[sums])
+        return Launch(self, groups, dtype, sums, floats, copies, addresses)
 
     def starts(self, batch: int) -> tuple[Array, int]:
         """`row_starts` for one id an example; those of the last batch are remembered."""
@@ -133,90 +124,75 @@ class LaunchPlan:
         units = [
             (layout.terms * columns * layout.width, group, place, first, columns)
             for group, (_, features) in enumerate(self.groups)
-            for place, feature in enumerate(features[:, loops.PLACE])
+            for place, feature in enumerate(features["place"])
             for layout in [self.layouts[feature]]
             for first, columns in _column_ranges(layout, num_threads if self.num_features < num_threads else 1)
         ]
         loads = [0] * max(1, min(num_threads, len(units)))
-        shares: list[dict[tuple[int, int], list[list[int]]]] = [{} for _ in loads]
+        shares: list[dict[tuple[int, int], list[tuple[int, int, int]]]] = [{} for _ in loads]
         for cost, group, place, first, columns in sorted(units, key=lambda unit: -unit[0]):
             lightest = loads.index(min(loads))
             loads[lightest] += cost
-            shares[lightest].setdefault((group, columns), []).append([place, first, columns])
+            shares[lightest].setdefault((group, columns), []).append((place, first, columns))
         return [
             [
-                (
-                    _specialise_columns(self.groups[group][0], columns, self.groups[group][1]),
-                    self.groups[group][1],
-                    np.array(lines, dtype=np.int64),
-                )
+                (_specialise_columns(self.groups[group][0], columns), self.groups[group][1], np.array(lines, UNIT))
                 for (group, columns), lines in share.items()
             ]
             for share in shares
         ]
 
     def _make_groups(self) -> list[Group]:
-        """The features of each specialisation, as lines of numbers."""
-        groups: dict[Specialisation, list[list[int]]] = {}
+        """The features of each specialisation, as records."""
+        groups: dict[Specialisation, list[Array]] = {}
         out, first_slot = 0, 0
         for place, layout in enumerate(self.layouts):
-            line = [0] * loops.NUM_FEATURE_COLUMNS
-            line[loops.PLACE] = place
-            line[loops.NUM_EMBEDDINGS] = layout.num_embeddings
-            line[loops.PADDING] = -1 if layout.padding_idx is None else layout.padding_idx
-            line[loops.COLUMNS], line[loops.TERMS] = layout.columns, layout.terms
-            line[loops.WIDTH], line[loops.OUT], line[loops.FIRST_SLOT] = layout.width, out, first_slot
+            line = np.zeros((), FEATURE)
+            line["place"], line["out"], line["first_slot"] = place, out, first_slot
+            for name in ("num_embeddings", "columns", "terms", "width"):
+                line[name] = getattr(layout, name)
+            line["padding"] = -1 if layout.padding_idx is None else layout.padding_idx
             if layout.row_map is not None:
-                line[loops.MAP_BITS], line[loops.MAP_RANKS] = self._map_addresses(layout.row_map)
+                line["map_bits"] = self._address(layout.row_map.bits, "a row map")
+                line["map_ranks"] = self._address(layout.row_map.ranks, "a row map")
             groups.setdefault(specialise(layout), []).append(line)
             out += layout.dim
             first_slot += layout.num_slots
-        return [(specialisation, np.array(lines, dtype=np.int64)) for specialisation, lines in groups.items()]
+        return [(specialisation, np.array(lines)) for specialisation, lines in groups.items()]
 
-    def _map_addresses(self, row_map: RowMap) -> tuple[int, int]:
-        tensors = (check_readable(row_map.bits, "a row map"), check_readable(row_map.ranks, "a row map"))
-        self.state += tensors
-        return tensors[0].data_ptr(), tensors[1].data_ptr()
-
-    def _slot_lines(self, layout: Layout) -> list[list[int]]:
+    def _slot_lines(self, layout: Layout) -> list[Array]:
         entries = describe(layout.sources)
         needed = max(entry.first_row + entry.num_rows for entry in entries)
         if needed > layout.num_rows:  # compiled loops would read what lies behind the codebook
             raise ValueError(f"codebook must have at least {needed} rows, got {layout.num_rows}.")
-        lines = [self._slot_line(entry) for entry in entries]
-        num_ids = layout.num_embeddings if layout.row_map is None else layout.row_map.num_rows
-        if all(entry.num_learned >= num_ids for entry in entries if entry.kind is SlotKind.LEARNED):
-            _read_four_at_once(entries, lines)
-        return lines
+        return [self._slot_line(entry) for entry in entries]
 
-    def _slot_line(self, entry: Slot) -> list[int]:
-        line = [0] * slot_columns.NUM_SLOT_COLUMNS
-        line[slot_columns.KIND] = int(entry.kind)
-        line[slot_columns.FIRST_ROW], line[slot_columns.NUM_ROWS] = entry.first_row, entry.num_rows
-        line[slot_columns.STEP], line[slot_columns.BLOCK_SIZE] = entry.step, entry.block_size
-        line[slot_columns.NUM_LEARNED] = entry.num_learned
-        if entry.table is not None:
-            self.state.append(check_readable(entry.table, "pointers" if entry.kind is SlotKind.LEARNED else "seeds"))
-            line[slot_columns.ADDRESS] = entry.table.data_ptr()
-            if entry.kind is SlotKind.LEARNED:
-                line[slot_columns.BITS] = entry.bits
-                line[slot_columns.STRIDE], line[slot_columns.STEP] = entry.stride, entry.first_bit
-            else:
-                line[slot_columns.ADDRESS] += entry.column * entry.table.stride(0) * entry.table.itemsize
-        if entry.seeds is not None:
-            self.state.append(check_readable(entry.seeds, "seeds"))
-            step = entry.seeds.stride(0) * entry.seeds.itemsize
-            line[slot_columns.SEEDS] = entry.seeds.data_ptr() + entry.column * step
+    def _slot_line(self, entry: Slot) -> Array:
+        line = np.zeros((), SLOT)
+        line["kind"] = int(entry.kind)
+        for name, value in vars(entry).items():
+            if isinstance(value, Tensor):
+                line[name] = self._address(value, name)
+            elif value is not None:
+                line[name] = value
         return line
+
+    def _address(self, tensor: Tensor, name: str) -> int:
+        """The address of index state, which is kept alive; reject what compiled loops cannot read there."""
+        if tensor.device.type != "cpu" or type(tensor) is not Tensor:
+            raise ValueError(
+                f"{name} must be on the CPU, as the codebook is, got {tensor.device}: load a state_dict that has them."
+            )
+        self._state[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor.data_ptr()
 
 
 def specialise(layout: Layout) -> Specialisation:
-    """What loops are compiled for: see `sums`."""
+    """What loops are compiled for: see `loops`."""
     run = longest_run(layout.width)
-    whole = RUNS[longest_run(layout.dim)]
     if run != layout.width or layout.terms not in SHORT_TERMS or layout.columns not in SHORT_COLUMNS:
-        return RUNS[run], (), (), whole
-    return RUNS[run], (0,) * layout.terms, (0,) * layout.columns, whole
+        return RUNS[run], (), ()
+    return RUNS[run], (0,) * layout.terms, (0,) * layout.columns
 
 
 def splits_by_column(layout: Layout) -> bool:
@@ -239,15 +215,6 @@ def sum_type(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
-def check_readable(tensor: Tensor, name: str) -> Tensor:
-    """Reject index state that compiled loops cannot read at an address."""
-    if tensor.device.type != "cpu" or type(tensor) is not Tensor:
-        raise ValueError(
-            f"{name} must be on the CPU, as the codebook is, got {tensor.device}: load a state_dict that has them."
-        )
-    return tensor
-
-
 def _check_memory(codebook: Tensor, shape: tuple[int, int]) -> None:
     """Reject a codebook whose memory was given back, as sharded training does with parameters between two steps."""
     if tuple(codebook.shape) != shape:  # loops would read what lies behind it
@@ -255,23 +222,6 @@ def _check_memory(codebook: Tensor, shape: tuple[int, int]) -> None:
     held = codebook.untyped_storage().nbytes() - codebook.storage_offset() * codebook.itemsize
     if held < codebook.nbytes:
         raise ValueError(f"codebook must have its {codebook.numel()} values in memory, got a storage of {held} bytes.")
-
-
-def _read_four_at_once(entries: list[Slot], lines: list[list[int]]) -> None:
-    """Let one read fetch four pointers of 4 or 16 bits that lie side by side and are stored for every id."""
-    places = [place for place, entry in enumerate(entries) if entry.kind is SlotKind.LEARNED]
-    step, *others = {after - before for before, after in pairwise(places)} or {0}
-    if len(places) % 4 or not places or others:
-        return
-    bits, stride, address = entries[places[0]].bits, entries[places[0]].stride, lines[places[0]][slot_columns.ADDRESS]
-    if bits not in (4, 16) or stride != bits * len(places) or address % 8:
-        return
-    for group in range(0, len(places), 4):
-        line = lines[places[group]]
-        line[slot_columns.KIND], line[slot_columns.STEP] = slot_columns.LEARNED_FOUR, step
-        line[slot_columns.ADDRESS], line[slot_columns.STRIDE] = address + group * bits // 8, stride // 8
-        for place in places[group + 1 : group + 4]:
-            lines[place][slot_columns.KIND] = slot_columns.FILLED
 
 
 def _column_ranges(layout: Layout, num_parts: int) -> list[tuple[int, int]]:
@@ -283,8 +233,7 @@ def _column_ranges(layout: Layout, num_parts: int) -> list[tuple[int, int]]:
     return [(first, last - first) for first, last in pairwise(cuts)]
 
 
-def _specialise_columns(specialisation: Specialisation, columns: int, features: Array) -> Specialisation:
-    """The specialisation for some of the columns of these features."""
-    run, terms, _, _ = specialisation
-    whole = RUNS[min(longest_run(columns * int(width)) for width in features[:, loops.WIDTH])]
-    return (run, terms, (0,) * columns, whole) if terms and columns in SHORT_COLUMNS else (run, (), (), whole)
+def _specialise_columns(specialisation: Specialisation, columns: int) -> Specialisation:
+    """The specialisation for some of the columns."""
+    run, terms, _ = specialisation
+    return (run, terms, (0,) * columns) if terms and columns in SHORT_COLUMNS else (run, (), ())

@@ -17,19 +17,23 @@ from cce.indexing import MIX_1, MIX_2, SlotKind
 Array = np.ndarray[Any, Any]
 
 BLOCK = 256  # ids at a time
-# columns of the table of slots
-KIND, FIRST_ROW, NUM_ROWS, ADDRESS, STRIDE, BITS, NUM_LEARNED, SEEDS, STEP, BLOCK_SIZE, NUM_SLOT_COLUMNS = range(11)
 
-OWN, HASHED, LEARNED, DIGIT, PLACES, FILLED = (int(kind) for kind in SlotKind)
-LEARNED_FOUR = 6  # four pointers side by side, of 4 or 16 bits each: the first one's slot fills all
+
+def record(names: str) -> np.dtype[Any]:
+    """The type of a record of integers."""
+    return np.dtype([(name, np.int64) for name in names.split()])
+
+
+# a slot: see `indexing.sources`
+SLOT = record("kind first_row num_rows pointers num_ids bits first_bit stride seeds step dim block_size")
+OWN, HASHED, LEARNED, DIGIT, CIRCULAR, _ = (int(kind) for kind in SlotKind)
 _MIX_1, _MIX_2 = np.uint64(MIX_1 % 2**64), np.uint64(MIX_2 % 2**64)
 _LOW = np.uint64(0xFFFF_FFFF)
 _27, _30, _31, _32 = (np.uint64(shift) for shift in (27, 30, 31, 32))
 _1, _2, _3, _6, _63 = (np.uint64(number) for number in (1, 2, 3, 6, 63))
 
-read_int64, read_uint64 = memory.read_int64, memory.read_uint64
 count_bits = memory.count_bits
-read_uint8, read_uint16, read_int32 = memory.read_uint8, memory.read_uint16, memory.read_int32
+read_uint8, read_int32, read_uint64 = memory.read_uint8, memory.read_int32, memory.read_uint64
 
 
 @compile_loops
@@ -52,8 +56,7 @@ def hash_one(x: Any, seeds: Any, num_rows: Any) -> Any:
 @compile_loops
 def fill_rows(
     slots: Array,
-    num_embeddings: Any,
-    left_out: tuple[Any, Any, Any],
+    feature: Any,
     ids: Any,
     id_bytes: Any,
     stride: Any,
@@ -63,56 +66,50 @@ def fill_rows(
     start: Any,
     scratch: Array,
 ) -> Any:
-    """Fill `count` rows of each slot from `first` on of the block at `start`: −1, or which id is out of range first.
-
-    left_out: the padding, or −1, and the addresses of a row map, or 0: ids that have no row there count for nothing.
-    """
-    padding, map_bits, map_ranks = left_out
+    """Fill `count` rows of each slot of a feature from `first` on of the block at `start`; False if an id is wrong."""
     own, low, high = scratch[0], scratch[1], scratch[2]
     num_ids = np.uint64(count)
-    wrong = _read_ids(ids, id_bytes, stride, num_ids, np.uint64(num_embeddings), own)
-    if wrong >= 0:
-        return wrong
-    leaves_out = _note_left_out(padding, map_bits, map_ranks, own, num_ids, scratch[3])
+    if not _read_ids(ids, id_bytes, stride, num_ids, np.uint64(feature.num_embeddings), own):
+        return False
+    leaves_out = _note_left_out(feature, own, num_ids, scratch[3])
     is_mixed = False
-    for s in range(len(slots)):
-        kind = slots[s, KIND]
-        to = np.uint64(start + s * BLOCK + first)
-        if kind == HASHED:
+    for s in range(feature.first_slot, feature.first_slot + feature.columns * feature.terms):
+        to = np.uint64(start + (s - feature.first_slot) * BLOCK + first)
+        if slots[s].kind == HASHED:
             is_mixed = is_mixed or _mix(own, num_ids, low, high)
             _hash(slots[s], low, high, num_ids, rows, to)
-        elif kind == LEARNED:
-            _follow(slots[s], own, num_ids, rows, to)
-        elif kind == LEARNED_FOUR:
-            _follow_four(slots, s, own, num_ids, rows, np.uint64(start + first))
-        elif kind == OWN:
-            _copy(slots[s], own, num_ids, rows, to)
-        elif kind == DIGIT:
-            _divide(slots[s], own, num_ids, rows, to)
-        elif kind == PLACES:
-            _name_places(slots[s], own, num_ids, rows, to)
-    if leaves_out:
-        _leave_out(scratch[3], num_ids, rows, np.uint64(start + first))
-    return -1
+        else:
+            _fill(slots[s], own, num_ids, rows, to)
+    for i in range(num_ids if leaves_out else np.uint64(0)):
+        if scratch[3, i]:
+            rows[np.uint64(start + first) + i] = -1
+    return True
 
 
 @compile_loops
-def read_id(address: Any, id_bytes: Any) -> Any:
-    """An id of 4 or 8 bytes. A negative one is a large one without its sign."""
-    return np.uint64(np.int64(read_int32(address))) if id_bytes == 4 else read_uint64(address)
+def _fill(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
+    if slot.kind == LEARNED and slot.bits == 8:
+        _follow_bytes(slot, own, count, rows, to)
+    elif slot.kind == LEARNED:
+        _follow_packed(slot, own, count, rows, to)
+    elif slot.kind == OWN:
+        for i in range(count):
+            rows[to + i] = np.int32(np.uint64(slot.first_row) + own[i])
+    elif slot.kind == DIGIT:
+        _divide(slot, own, count, rows, to)
+    elif slot.kind == CIRCULAR:
+        _go_round(slot, own, count, rows, to)
 
 
 @compile_loops
-def _read_ids(ids: Any, id_bytes: Any, stride: Any, count: Any, limit: Any, own: Array) -> Any:
+def _read_ids(ids: Any, id_bytes: Any, stride: Any, count: Any, limit: Any, own: Array) -> bool:
+    """Read ids of 4 or 8 bytes; False if one is out of range. A negative one is a large one without its sign."""
     is_wrong = False
     for i in range(count):
-        own[i] = read_id(ids + np.int64(i) * stride, id_bytes)
+        at = ids + np.int64(i) * stride
+        own[i] = np.uint64(np.int64(read_int32(at))) if id_bytes == 4 else read_uint64(at)
         is_wrong |= own[i] >= limit
-    if is_wrong:
-        for i in range(count):
-            if own[i] >= limit:
-                return np.int64(i)
-    return -1
+    return not is_wrong
 
 
 @compile_loops
@@ -125,8 +122,8 @@ def _mix(own: Array, count: Any, low: Array, high: Array) -> bool:
 
 
 @compile_loops
-def _hash(slot: Array, low: Array, high: Array, count: Any, rows: Array, to: Any) -> None:
-    base, num_rows, seeds = np.uint64(slot[FIRST_ROW]), np.uint64(slot[NUM_ROWS]), slot[ADDRESS]
+def _hash(slot: Any, low: Array, high: Array, count: Any, rows: Array, to: Any) -> None:
+    base, num_rows, seeds = np.uint64(slot.first_row), np.uint64(slot.num_rows), slot.seeds
     a, b, c = read_uint64(seeds), read_uint64(seeds + 8), read_uint64(seeds + 16)
     for i in range(count):
         value = ((low[i] + a) * (high[i] + b) + c) >> _32
@@ -134,92 +131,41 @@ def _hash(slot: Array, low: Array, high: Array, count: Any, rows: Array, to: Any
 
 
 @compile_loops
-def _follow(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
-    if slot[BITS] == 8:
-        _follow_bytes(slot, own, count, rows, to)
-    else:
-        _follow_packed(slot, own, count, rows, to)
-
-
-@compile_loops
-def _follow_packed(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
-    """Pointers of any width: that of id 0 begins at bit `STEP`, that of the next `STRIDE` bits later."""
-    base, num_learned, mask = slot[FIRST_ROW], np.uint64(slot[NUM_LEARNED]), (1 << slot[BITS]) - 1
-    address, stride, first_bit = slot[ADDRESS], slot[STRIDE], slot[STEP]
+def _follow_packed(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
+    """Pointers of any width."""
+    base, num_stored, mask = slot.first_row, np.uint64(slot.num_ids), (1 << slot.bits) - 1
+    address, stride, first_bit = slot.pointers, slot.stride, slot.first_bit
     for i in range(count):
-        if own[i] < num_learned:
+        if own[i] < num_stored:
             bit = np.int64(own[i]) * stride + first_bit
             read = np.int64(read_int32(address + (bit >> 3)))
             rows[to + i] = np.int32(base + ((read >> (bit & 7)) & mask))
         else:
-            rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot[SEEDS], slot[NUM_ROWS])))
+            rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot.seeds, slot.num_rows)))
 
 
 @compile_loops
-def _follow_bytes(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
+def _follow_bytes(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
     """The same for pointers of a byte each, which need no shift."""
-    base, num_learned = slot[FIRST_ROW], np.uint64(slot[NUM_LEARNED])
-    address, stride = slot[ADDRESS] + (slot[STEP] >> 3), slot[STRIDE] >> 3
+    base, num_stored = slot.first_row, np.uint64(slot.num_ids)
+    address, stride = slot.pointers + (slot.first_bit >> 3), slot.stride >> 3
     for i in range(count):
-        if own[i] < num_learned:
+        if own[i] < num_stored:
             rows[to + i] = np.int32(base + np.int64(read_uint8(address + np.int64(own[i]) * stride)))
         else:
-            rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot[SEEDS], slot[NUM_ROWS])))
+            rows[to + i] = np.int32(base + np.int64(hash_one(own[i], slot.seeds, slot.num_rows)))
 
 
 @compile_loops
-def _follow_four(slots: Array, first: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
-    """Pointers of 4 or 16 bits that are read four at once."""
-    if slots[first, BITS] == 4:
-        _follow_four_short(slots, first, own, count, rows, to)
-    else:
-        _follow_four_wide(slots, first, own, count, rows, to)
-
-
-def _follow_four_of(bits: int) -> Any:
-    """A loop for pointers of 4 or 16 bits, compiled with its shifts known."""
-    size, mask = bits // 2, np.uint64((1 << bits) - 1)
-    shift_1, shift_2, shift_3 = np.uint64(bits), np.uint64(2 * bits), np.uint64(3 * bits)
-
-    @compile_loops
-    def follow(slots: Array, first: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
-        """Four pointers in one read; their slots are `STEP` apart."""
-        step, address, stride = slots[first, STEP], slots[first, ADDRESS], slots[first, STRIDE]
-        places = (first, first + step, first + 2 * step, first + 3 * step)
-        base_0, base_1 = np.uint64(slots[places[0], FIRST_ROW]), np.uint64(slots[places[1], FIRST_ROW])
-        base_2, base_3 = np.uint64(slots[places[2], FIRST_ROW]), np.uint64(slots[places[3], FIRST_ROW])
-        to_0, to_1 = to + np.uint64(places[0] * BLOCK), to + np.uint64(places[1] * BLOCK)
-        to_2, to_3 = to + np.uint64(places[2] * BLOCK), to + np.uint64(places[3] * BLOCK)
-        for i in range(count):
-            at = address + np.int64(own[i]) * stride
-            four = np.uint64(read_uint16(at)) if size == 2 else read_uint64(at)
-            rows[to_0 + i] = np.int32(base_0 + (four & mask))
-            rows[to_1 + i] = np.int32(base_1 + ((four >> shift_1) & mask))
-            rows[to_2 + i] = np.int32(base_2 + ((four >> shift_2) & mask))
-            rows[to_3 + i] = np.int32(base_3 + (four >> shift_3))
-
-    return follow
-
-
-_follow_four_short, _follow_four_wide = _follow_four_of(4), _follow_four_of(16)
-
-
-@compile_loops
-def _copy(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
-    for i in range(count):
-        rows[to + i] = np.int32(np.uint64(slot[FIRST_ROW]) + own[i])
-
-
-@compile_loops
-def _divide(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
-    base, num_rows, step = np.uint64(slot[FIRST_ROW]), np.uint64(slot[NUM_ROWS]), np.uint64(slot[STEP])
+def _divide(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
+    base, num_rows, step = np.uint64(slot.first_row), np.uint64(slot.num_rows), np.uint64(slot.step)
     for i in range(count):
         rows[to + i] = np.int32(base + (own[i] // step) % num_rows)
 
 
 @compile_loops
-def _name_places(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> None:
-    dim, size, seeds, block_size = slot[STEP], slot[NUM_ROWS], slot[ADDRESS], slot[BLOCK_SIZE]
+def _go_round(slot: Any, own: Array, count: Any, rows: Array, to: Any) -> None:
+    dim, size, seeds, block_size = slot.dim, slot.num_rows, slot.seeds, slot.block_size
     for i in range(count):
         position = np.int64(own[i]) * dim
         block = position // block_size
@@ -238,15 +184,9 @@ def _name_places(slot: Array, own: Array, count: Any, rows: Array, to: Any) -> N
 
 
 @compile_loops
-def _leave_out(left_out: Array, count: Any, rows: Array, to: Any) -> None:
-    for i in range(count):
-        if left_out[i]:
-            rows[to + i] = -1
-
-
-@compile_loops
-def _note_left_out(padding: Any, map_bits: Any, map_ranks: Any, own: Array, count: Any, left_out: Array) -> bool:
+def _note_left_out(feature: Any, own: Array, count: Any, left_out: Array) -> bool:
     """Note which ids count for nothing, if any may; with a row map, put rows, counted from 0, in the place of ids."""
+    padding, map_bits, map_ranks = feature.padding, feature.map_bits, feature.map_ranks
     if padding < 0 and not map_bits:
         return False
     for i in range(count):
