@@ -49,14 +49,6 @@ def test_files_come_in_blocks_and_lines_are_counted_over_all(tmp_path, monkeypat
     (tmp_path / "a.csv").write_text("user,age\n" + "\n".join([*lines, "u,old"]))
     with pytest.raises(ValueError, match=r"a\.csv, row 31: age must be a number, got 'old'\.$"):
         list(rows.blocks(tmp_path / "a.csv"))
-    (tmp_path / "a.jsonl").write_text('{"user": "a", "age": 1}\n' * 3 + '{"user": "b"}\n' * 3)
-    assert users(rows, tmp_path / "a.jsonl") == ["a"] * 3 + ["b"] * 3  # a key that later rows lack is missing there
-    (tmp_path / "b.jsonl").write_text('{"user": "a"}\n')
-    with pytest.raises(ValueError, match=r"JSON lines must have a column 'age'; it has user"):
-        users(rows, tmp_path / "b.jsonl")
-    (tmp_path / "c.jsonl").write_text('{"user": "a", "age": 1}\n{"user"\n')
-    with pytest.raises(ValueError, match=r"c\.jsonl, row 2: a line must be JSON: "):
-        users(rows, tmp_path / "c.jsonl")
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
@@ -90,7 +82,7 @@ def test_dense_values_lie_in_float32_or_are_missing_as_they_are_when_preparing(t
 def test_standard_input_holds_text(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"user,film\na,1\nb,2\n")))
     assert users(RATINGS, "-", form="csv") == ["a", "b"]
-    with pytest.raises(ValueError, match="standard input must be text: csv, tsv or jsonl; got 'parquet'"):
+    with pytest.raises(ValueError, match="standard input must be text: csv or tsv; got 'parquet'"):
         users(RATINGS, "-", form="parquet")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(ValueError, match=r"^-: it must hold rows, and it is empty\.$"):

@@ -51,8 +51,6 @@ def test_raw_rows_are_predicted_as_the_prepared_ones_to_the_bit(run, expected, t
     for ending in ("csv", "tsv"):
         assert np.array_equal(run.predict(write_rows(tmp_path / f"a.{ending}", rows, names)), expected)
     lines = [{**row, "age": int(row["age"]) if row["age"] else None, "tags": row["tags"].split("|")} for row in rows]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert np.array_equal(run.predict(str(tmp_path / "a.jsonl")), expected)
     assert np.array_equal(run.predict(lines), expected)
     assert np.allclose(run.predict(rows, batch_size=7), expected, atol=1e-6)
     assert run.predict([]).shape == (0,)
@@ -116,9 +114,6 @@ def test_files_that_do_not_fit_are_rejected_with_their_row(run, tmp_path):
         run.predict(path)
     with pytest.raises(ValueError, match=r"a\.csv: it must have a column 'tags'; it has user, item, age\.$"):
         run.predict(write_rows(tmp_path / "a.csv", rows, ("user", "item", "age")))
-    (tmp_path / "a.jsonl").write_text(json.dumps(rows[0]) + '\n{"user": {}}\n')
-    with pytest.raises(ValueError, match=r"a\.jsonl, row 2: user must be a word, a number or a list of them, got dict"):
-        run.predict(tmp_path / "a.jsonl")
     (tmp_path / "a.parquet").write_text("no Parquet")
     with pytest.raises(ValueError, match="must be a whole Parquet file, and it is damaged"):
         run.predict(tmp_path / "a.parquet")

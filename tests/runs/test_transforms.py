@@ -1,4 +1,4 @@
-"""What preparing makes of columns, predicting makes of them too: scales, shared and hashed ids."""
+"""What preparing makes of columns, predicting makes of them too: scales and hashed ids."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,6 @@ TYPED = {
     "multi_hot": ["history"],
     "separator": "^",
     "max_length": 3,
-    "share_ids": ["history=item"],
     "dense": ["age:standard", "price"],
 }
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import cce
-from cce.data.arrow import load_vocabulary
+from cce.data.arrow.tables import load_vocabulary
 from cce.runs import vectors
 from cce.runs.vectors import FeatureVectors, values_file, write_values, write_vectors
 from helpers.files import small_files

@@ -22,8 +22,8 @@ def add_verb(verbs: Any) -> None:
     parser = verbs.add_parser(
         "evaluate",
         help="score a checkpoint on a split of a data set, or on raw rows",
-        description="Score a checkpoint on a split of a data set that `cce prepare` made, or on a CSV, TSV, Parquet or "
-        "JSON-lines file of raw rows with labels. Of a run, the checkpoint with the best validation is scored.",
+        description="Score a checkpoint on a split of a data set that `cce prepare` made, or on a CSV, TSV or Parquet "
+        "file of raw rows with labels. Of a run, the checkpoint with the best validation is scored.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

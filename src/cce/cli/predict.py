@@ -21,7 +21,7 @@ def add_verb(verbs: Any) -> None:
     parser = verbs.add_parser(
         "predict",
         help="give raw rows their probabilities, by a trained run",
-        description="Give each row of a CSV, TSV, Parquet or JSON-lines file its probability, in order, by the best "
+        description="Give each row of a CSV, TSV or Parquet file its probability, in order, by the best "
         "checkpoint of a run; or each row of a split of a data set that `cce prepare` made. Rows need no label. They "
         "are read and written block by block.",
         epilog=EXAMPLE,

@@ -11,29 +11,26 @@ from typing import TYPE_CHECKING
 from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cce.data.arrow import TableWriter
+    from cce.data.arrow.tables import TableWriter
     from cce.data.loader import EpochShuffle, Loader, join_bags
     from cce.data.occurrences import unseen_lines, unseen_shares
-    from cce.data.preparation.encoding import check_new
-    from cce.data.preparation.job import Columns, Job, Reading, Splitting, VocabularyRule
+    from cce.data.preparation.job import Columns, Job, Reading, Splitting
     from cce.data.preparation.pipeline import prepare_data
     from cce.data.preparation.vocabulary import index_vocabulary, vocabulary_file
     from cce.data.prepared import PreparedData
     from cce.data.preparing import prepare, raw_options
-    from cce.data.raw_files import FORMATS, STANDARD, Input, check_pyarrow, find_format
+    from cce.data.raw_files import COMPRESSED, FORMATS, STANDARD, Input, check_pyarrow, find_format
     from cce.data.raw_rows import RawRows, RowEncoder
     from cce.data.record_format import MANIFEST, checksum, has_labels, read_manifest
     from cce.data.sources import SOURCES, Option, Source, register_source
-    from cce.data.sources.criteo import criteo_kaggle_job, criteo_terabyte_job
-    from cce.data.sources.movielens import movielens_job
-    from cce.data.sources.recbole import recbole_job
-    from cce.data.sources.reczoo import reczoo_job
+    from cce.data.sources.criteo import criteo_kaggle_job
     from cce.data.sources.table import table_job
     from cce.data.synthetic import Sample, SyntheticClicks, SyntheticConfig, prepare_synthetic
     from cce.data.verify import Verification, verify_data
     from cce.data.vocabulary import Vocabulary
 
 __all__ = [
+    "COMPRESSED",
     "FORMATS",
     "MANIFEST",
     "SOURCES",
@@ -56,24 +53,18 @@ __all__ = [
     "TableWriter",
     "Verification",
     "Vocabulary",
-    "VocabularyRule",
-    "check_new",
     "check_pyarrow",
     "checksum",
     "criteo_kaggle_job",
-    "criteo_terabyte_job",
     "find_format",
     "has_labels",
     "index_vocabulary",
     "join_bags",
-    "movielens_job",
     "prepare",
     "prepare_data",
     "prepare_synthetic",
     "raw_options",
     "read_manifest",
-    "recbole_job",
-    "reczoo_job",
     "register_source",
     "table_job",
     "unseen_lines",

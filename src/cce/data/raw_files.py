@@ -6,56 +6,53 @@ compressed or in a zip archive: so the same text gives the same blocks.
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import importlib.util
 import itertools
-import lzma
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, cast
 
 from cce.checks import check_choice
 from cce.text import install_hint
 
-if TYPE_CHECKING:
-    from cce.data.preparation.job import Reading
-
 STANDARD = "-"  # standard input, or output
 BLOCK_BYTES = 1 << 25
 HEAD_BYTES = 1 << 16  # enough to see how lines end
-JSON_LINES = 1000  # that are looked at for the names of columns
 
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A format of raw rows."""
+    """A format of raw rows: lines of text, or columns."""
 
     endings: tuple[str, ...]  # of names of files
-    delimiter: str = ""  # between the fields of a line of text
-    is_json: bool = False  # an object a line
-    by_columns: bool = False  # it is read by columns, not by lines
+    delimiter: str = ""  # between the fields of a line; none if it is read by columns
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether it is read by columns, not by lines."""
+        return not self.delimiter
 
 
 FORMATS = {
     "csv": FileFormat((".csv",), ","),
     "tsv": FileFormat((".tsv", ".txt"), "\t"),
-    "jsonl": FileFormat((".jsonl", ".ndjson"), is_json=True),
-    "parquet": FileFormat((".parquet", ".pq"), by_columns=True),
+    "parquet": FileFormat((".parquet", ".pq")),
 }
 ENDINGS = {ending: name for name, each in FORMATS.items() for ending in each.endings}
-OPENERS: dict[str, Any] = {
-    ".gz": lambda file: gzip.GzipFile(fileobj=file),
-    ".bz2": bz2.BZ2File,
-    ".xz": lzma.LZMAFile,
-    ".zst": None,  # by pyarrow, as Python reads it from 3.14 on only
-}
+COMPRESSED = (".gz", ".zst", ".zip")
+
+
+class DamagedError(Exception):
+    """Compressed text that cannot be read."""
+
+
 DAMAGE = (
-    *(gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, DamagedError),
     *(NotImplementedError, RuntimeError),  # zipfile's, for a way of compression or a password that it does not have
 )
 
@@ -75,14 +72,14 @@ def find_format(path: str | Path, given: str | None = None, *, default: str | No
     if found is None and str(path) == STANDARD:
         raise ValueError(f"standard input and output need a format of {', '.join(FORMATS)}: give --format.")
     if found is None:
-        endings = f"{', '.join(ENDINGS)} (or with {', '.join(OPENERS)}, .zip)"
+        endings = f"{', '.join(ENDINGS)} (or with {', '.join(COMPRESSED)})"
         raise ValueError(f"{path} must end in {endings}, to say what it is.")
     return found
 
 
 def _ending(path: Path) -> str:
     """How the name of a file ends, apart from what it is compressed by."""
-    return path.with_suffix("").suffix if path.suffix in (*OPENERS, ".zip") else path.suffix
+    return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
 
 
 # -- files of a table --------------------------------------------------------------------------------------------------
@@ -107,32 +104,16 @@ def _files(raw: Path) -> list[Path]:
     return found
 
 
-def _member(path: Path) -> str:
-    """The one file of a zip archive."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} must be a file, and there is none.")
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} must be a whole zip archive, and it is damaged.")
-    with zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if not name.endswith("/")]
-    if len(names) != 1:
-        raise ValueError(f"{path} must hold one file, got {len(names)}.")
-    return names[0]
-
-
 def read_names(inputs: Sequence[Input]) -> tuple[tuple[str, ...], FileFormat]:
-    """The columns of all files and their format, which must be the same; files of JSON may lack some columns."""
-    headers, formats = [], []
-    for input_ in inputs:
-        input_.check()
-        formats.append(FORMATS[find_format(input_.path)])
-        headers.append(input_.names(formats[-1]))
-    for input_, names, found in zip(inputs, headers, formats, strict=True):
-        if found != formats[0]:
+    """The columns of all files and their format, which must be the same."""
+    found = [(input_.names(), FORMATS[find_format(input_.path)]) for input_ in inputs]
+    names, format_ = found[0]
+    for input_, (others, other) in zip(inputs, found, strict=True):
+        if other != format_:
             raise ValueError(f"files must be of one kind, and {input_} is not of that of {inputs[0]}.")
-        if not found.is_json and names != headers[0]:
+        if others != names:
             raise ValueError(f"files must have the same columns, and {input_} has others than {inputs[0]}.")
-    return tuple(dict.fromkeys(itertools.chain(*headers))) if formats[0].is_json else headers[0], formats[0]
+    return names, format_
 
 
 def check_columns(what: str, wanted: Iterable[str], names: Sequence[str]) -> None:
@@ -142,29 +123,6 @@ def check_columns(what: str, wanted: Iterable[str], names: Sequence[str]) -> Non
             raise ValueError(f"{what} must have a column {name!r}; it has {', '.join(names) or 'none'}.")
         if names.count(name) > 1:
             raise ValueError(f"{what} must have one column {name!r}, got {names.count(name)}.")
-
-
-def text_reading(
-    first_line: bytes, delimiter: str, wanted: Iterable[str], reading: Reading, *, label: str | None, has_names: bool
-) -> Reading:
-    """How lines of text are read: by the names in the first line, or as those of the data set, where it had no names.
-
-    label: the column that lines may lack.
-    """
-    names, used = split_header(first_line, delimiter, "its first line"), tuple(wanted)
-    if has_names or set(used) <= set(names):
-        check_columns("it", used, names)
-        return replace(reading, names=names, delimiter=delimiter, quoted=True, has_header=True)
-    without = tuple(name for name in reading.names if name != label)
-    count = len(split_header(first_line, reading.delimiter, "its first line"))
-    known = next((known for known in (reading.names, without) if len(known) == count), None)
-    if known is None:
-        sizes = f"{len(reading.names)} columns, or {len(without)} without a label"
-        raise ValueError(
-            f"it must have a first line with the names {', '.join(used)}, or lines of {sizes}, got {count}."
-        )
-    check_columns("it", used, known)
-    return replace(reading, names=known)
 
 
 def split_header(line: bytes, delimiter: str, what: str) -> tuple[str, ...]:
@@ -190,7 +148,16 @@ class Input:
     @classmethod
     def of(cls, path: Path) -> Input:
         """The file at a path, or the one in a zip archive."""
-        return cls(path, _member(path) if path.suffix == ".zip" else None)
+        if path.suffix != ".zip":
+            return cls(path)
+        cls(path).check(as_lines=False)
+        if not zipfile.is_zipfile(path):
+            raise ValueError(f"{path} must be a whole zip archive, and it is damaged.")
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+        if len(names) != 1:
+            raise ValueError(f"{path} must hold one file, got {len(names)}.")
+        return cls(path, names[0])
 
     def __str__(self) -> str:
         return str(self.path) if self.member is None else f"{self.path}:{self.member}"
@@ -203,7 +170,7 @@ class Input:
     @property
     def is_plain(self) -> bool:
         """Whether reading can begin anywhere."""
-        return self.member is None and self.path.suffix not in (*OPENERS, ".zip")
+        return self.member is None and self.path.suffix not in COMPRESSED
 
     def check(self, *, as_lines: bool | None = None) -> None:
         """Reject a file that is missing or empty, and one of lines (by default if it is no Parquet) with wrong ends."""
@@ -225,31 +192,34 @@ class Input:
         with self.open() as stream:
             return split_header(stream.readline(), delimiter, f"header of {self}")
 
-    def names(self, format: FileFormat) -> tuple[str, ...]:  # noqa: A002
-        """The columns of the file; of JSON, the keys of its first lines."""
-        from cce.data.arrow import json_names, parquet_columns
+    def names(self) -> tuple[str, ...]:
+        """The columns of the file, checked."""
+        from cce.data.arrow.tables import parquet_columns
 
-        if format.by_columns:
-            return tuple(parquet_columns(self.path))
-        if not format.is_json:
-            return self.header(format.delimiter)
-        with self.open() as stream:
-            return tuple(json_names(b"".join(itertools.islice(stream, JSON_LINES))))
+        self.check()
+        format_ = FORMATS[find_format(self.path)]
+        return tuple(parquet_columns(self.path)) if format_.by_columns else self.header(format_.delimiter)
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
         """The file's text; a compressed file that is damaged or truncated is rejected by name."""
         try:
-            if self.member is not None:
-                with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
-                    yield stream
-            else:
-                with self.path.open("rb") as file, decompressed(file, self.path.suffix) as stream:
-                    yield stream
+            with ExitStack() as stack:
+                yield self._open(stack)
         except EOFError as error:
             raise ValueError(f"{self} was cut short: its compressed text has no end.") from error
-        except (*DAMAGE, DamagedError) as error:
+        except DAMAGE as error:
             raise ValueError(f"{self} must be a whole compressed file, and it is damaged: {error}.") from error
+
+    def _open(self, stack: ExitStack) -> IO[bytes]:
+        if self.member is not None:
+            return stack.enter_context(stack.enter_context(zipfile.ZipFile(self.path)).open(self.member))
+        file = stack.enter_context(self.path.open("rb"))
+        if self.path.suffix == ".zst":
+            from cce.data.arrow.text import open_zstd
+
+            return stack.enter_context(open_zstd(file))
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if self.path.suffix == ".gz" else file
 
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
         """All blocks in order, each with the offset where it begins."""
@@ -259,8 +229,7 @@ class Input:
     def block(self, index: int, block_bytes: int = BLOCK_BYTES) -> tuple[int, bytes]:
         """One block of a plain file, which may be empty, and the offset where it begins."""
         with self.open() as stream:
-            start = _first_line_at(stream, index * block_bytes)
-            stop = _first_line_at(stream, (index + 1) * block_bytes)
+            start, stop = (_first_line_at(stream, each * block_bytes) for each in (index, index + 1))
             stream.seek(start)
             return start, stream.read(stop - start)
 
@@ -279,27 +248,6 @@ def line_blocks(stream: IO[bytes], block_bytes: int = BLOCK_BYTES) -> Iterator[t
             return
         yield offset, text
         offset += len(text)
-
-
-class DamagedError(Exception):
-    """Compressed text that cannot be read."""
-
-
-@contextmanager
-def decompressed(file: IO[bytes], suffix: str) -> Iterator[IO[bytes]]:
-    """The text of an open file whose name ends so."""
-    if suffix == ".zst":
-        from cce.data.arrow import open_zstd
-
-        with open_zstd(file, DamagedError) as stream:
-            yield stream
-        return
-    try:
-        yield cast("IO[bytes]", OPENERS[suffix](file) if suffix in OPENERS else file)
-    except OSError as error:
-        if suffix == ".bz2" and error.errno is None:  # what bz2 says of damaged text
-            raise DamagedError(str(error)) from error
-        raise
 
 
 def _first_line_at(stream: IO[bytes], offset: int) -> int:

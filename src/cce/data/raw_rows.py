@@ -15,22 +15,13 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from cce.data.arrow import (
-    RawBlock,
-    Words,
-    as_texts,
-    frame_blocks,
-    json_names,
-    parquet_blocks,
-    parquet_columns,
-    parquet_groups,
-    parse_json_lines,
-    parse_text,
-    record_blocks,
-)
+from cce.data.arrow.blocks import RawBlock
+from cce.data.arrow.tables import frame_blocks, parquet_blocks, parquet_columns, record_blocks
+from cce.data.arrow.text import parse_text
+from cce.data.arrow.values import as_texts
 from cce.data.loader import cut_batch, join_bags
 from cce.data.preparation.reading import PARQUET_ROWS, clean_columns, well_formed
-from cce.data.raw_files import FORMATS, STANDARD, Input, check_columns, find_format, line_blocks, text_reading
+from cce.data.raw_files import FORMATS, STANDARD, Input, check_columns, find_format, line_blocks, split_header
 from cce.schema import Batch, Schema
 
 if TYPE_CHECKING:
@@ -38,6 +29,7 @@ if TYPE_CHECKING:
     from cce.data.vocabulary import Vocabulary
 
 TEXT_BYTES = 1 << 23  # of a block
+KINDS = "a path, a list of dictionaries or a frame with __arrow_c_stream__ (pandas from 2.2 on, polars, pyarrow)"
 
 
 @dataclass(frozen=True)
@@ -62,72 +54,72 @@ class RawRows:
     def blocks(self, rows: Any, *, form: str | None = None) -> Iterator[RawBlock]:
         """The rows of a path, of standard input ("-"), of a frame or of a list of dictionaries, checked, in order.
 
-        form: what a file is, if the end of its name does not say so: csv, tsv, parquet or jsonl.
+        form: what a file is, if the end of its name does not say so: csv, tsv or parquet.
         """
-        is_file, num_lines = isinstance(rows, str | Path), 0
-        for raw in self._file_blocks(rows, form) if is_file else self._blocks_in_memory(rows):
+        if isinstance(rows, str | Path):
+            what, found = str(rows), self._file_blocks(rows, form)
+        elif hasattr(rows, "__arrow_c_stream__"):
+            what, found = "rows", frame_blocks(rows, self.columns, self.reading, PARQUET_ROWS)
+        elif isinstance(rows, list | tuple):
+            what, found = "rows", record_blocks(rows, self.columns, self.reading, PARQUET_ROWS)
+        else:
+            raise TypeError(f"rows must be {KINDS}, got {type(rows).__name__}.")
+        num_lines, label, dropped = 0, self.columns.label, self.reading.drop_label
+        for raw in found:
             block = well_formed(raw, self.columns, self.reading)
             if block.bad:
                 line, reason = min(block.bad)
-                raise ValueError(f"{rows if is_file else 'rows'}, row {num_lines + line + 1}: {reason}.")
+                raise ValueError(f"{what}, row {num_lines + line + 1}: {reason}.")
             num_lines += block.num_lines
-            yield self._used(block)
-
-    def _used(self, block: RawBlock) -> RawBlock:
-        label, dropped = self.columns.label, self.reading.drop_label
-        return block if label is None or dropped is None else block.keep(block.numbers[label] != dropped)
-
-    def _blocks_in_memory(self, rows: Any) -> Iterator[RawBlock]:
-        if hasattr(rows, "__arrow_c_stream__"):
-            return frame_blocks(rows, self.columns, self.reading, PARQUET_ROWS)
-        if isinstance(rows, list | tuple):
-            return record_blocks(rows, self.columns, self.reading, PARQUET_ROWS)
-        kinds = (
-            "a path, a list of dictionaries or a frame with __arrow_c_stream__ (pandas from 2.2 on, polars, pyarrow)"
-        )
-        raise TypeError(f"rows must be {kinds}, got {type(rows).__name__}.")
+            yield block if label is None or dropped is None else block.keep(block.numbers[label] != dropped)
 
     def _file_blocks(self, path: str | Path, form: str | None) -> Iterator[RawBlock]:
         is_standard = str(path) == STANDARD
-        form = find_format(path, form, default=None if self.has_names else "tsv")
-        by_columns = FORMATS[form].by_columns
+        found = FORMATS[find_format(path, form, default=None if self.has_names else "tsv")]
         if not is_standard:
-            Input.of(Path(path)).check(as_lines=not by_columns)
-        elif by_columns:
-            raise ValueError("standard input must be text: csv, tsv or jsonl; got 'parquet'.")
+            Input.of(Path(path)).check(as_lines=not found.by_columns)
+        elif found.by_columns:
+            raise ValueError("standard input must be text: csv or tsv; got 'parquet'.")
         try:
-            if by_columns:
-                yield from self._parquet_blocks(Path(path))
+            if found.by_columns:
+                check_columns("it", self.columns.used, parquet_columns(Path(path)))
+                yield from parquet_blocks(Path(path), None, self.columns, self.reading, PARQUET_ROWS)
                 return
             with nullcontext(sys.stdin.buffer) if is_standard else Input.of(Path(path)).open() as stream:
-                yield from self._text_blocks(stream, form)
+                yield from self._text_blocks(stream, found.delimiter)
         except ValueError as error:
             raise (error if str(path) in str(error) else ValueError(f"{path}: {error}")) from error
 
-    def _parquet_blocks(self, path: Path) -> Iterator[RawBlock]:
-        check_columns("it", self.columns.used, parquet_columns(path))
-        for group in range(len(parquet_groups(path))):
-            yield from parquet_blocks(path, group, self.columns, self.reading, PARQUET_ROWS)
-
-    def _text_blocks(self, stream: IO[bytes], form: str) -> Iterator[RawBlock]:
+    def _text_blocks(self, stream: IO[bytes], delimiter: str) -> Iterator[RawBlock]:
         texts = (text for _, text in line_blocks(stream, TEXT_BYTES))
         first = next(texts, b"")
         if not first:
             raise ValueError("it must hold rows, and it is empty.")
-        if FORMATS[form].is_json:
-            check_columns("JSON lines", self.columns.used, json_names(first))
-            for text in itertools.chain([first], texts):
-                yield parse_json_lines(text, self.columns, self.reading)
-            return
         head, line_end, rest = first.partition(b"\n")
-        reading = text_reading(
-            *(head, FORMATS[form].delimiter, self.columns.used, self.reading),
-            label=self.of_data.label,
-            has_names=self.has_names,
-        )
+        reading = self._text_reading(head, delimiter)
         for text in itertools.chain([rest if reading.has_header else head + line_end + rest], texts):
             if text:
                 yield parse_text(text, self.columns, reading)
+
+    def _text_reading(self, head: bytes, delimiter: str) -> Reading:
+        """How lines of text are read: by the names in the first one, or as those of the data set, if it had no names.
+
+        Lines may then lack the label.
+        """
+        names, used, of_data = split_header(head, delimiter, "its first line"), self.columns.used, self.reading
+        if self.has_names or set(used) <= set(names):
+            check_columns("it", used, names)
+            return replace(of_data, names=names, delimiter=delimiter, quoted=True, has_header=True)
+        without = tuple(name for name in of_data.names if name != self.of_data.label)
+        count = len(split_header(head, of_data.delimiter, "its first line"))
+        known = next((known for known in (of_data.names, without) if len(known) == count), None)
+        if known is None:
+            sizes = f"{len(of_data.names)} columns, or {len(without)} without a label"
+            raise ValueError(
+                f"it must have a first line with the names {', '.join(used)}, or lines of {sizes}, got {count}."
+            )
+        check_columns("it", used, known)
+        return replace(of_data, names=known)
 
 
 @dataclass(frozen=True)
@@ -148,31 +140,22 @@ class RowEncoder:
 
     def encode(self, raw: RawBlock) -> Batch:
         """All rows of a block."""
-        columns, num_rows = self.raw_rows.columns, len(raw.lines)
-        clean = clean_columns(raw, columns, self.raw_rows.reading)
+        num_rows, ones = len(raw.lines), np.ones(len(raw.lines), np.int64)
+        clean = clean_columns(raw, self.raw_rows.columns, self.raw_rows.reading)
         dense = [clean.numbers[f"dense {index}"] for index in range(len(self.schema.dense))]
-        ids, offsets = self._ids(clean.words, num_rows)
-        labels = clean.numbers.get("label", np.full(num_rows, np.nan, np.float32))
-        weights = clean.numbers.get("weight")
+        weights, bags = clean.numbers.get("weight"), []
+        for feature in self.schema.features:
+            words, vocabulary = clean.words[feature.name], self.vocabularies[feature.name]
+            texts = as_texts(words.values, whole=vocabulary.kind == "integers")
+            # distinct values are looked up once; the last id is that of missing values, whose index is -1
+            ids = np.concatenate([vocabulary.find(texts), vocabulary.find([""])])[words.indices]
+            bags.append((ids, ones if words.lengths is None else words.lengths))
+        ids, offsets = join_bags(bags)
+        is_multi_hot = self.schema.is_multi_hot
         return Batch(
             dense=torch.from_numpy(np.stack(dense, 1) if dense else np.empty((num_rows, 0), np.float32)),
-            ids=torch.from_numpy(ids),
-            labels=torch.from_numpy(labels),
-            offsets=None if offsets is None else torch.from_numpy(offsets),
+            ids=torch.from_numpy(ids if is_multi_hot else ids.reshape(len(bags), num_rows).T.copy()),
+            labels=torch.from_numpy(clean.numbers.get("label", np.full(num_rows, np.nan, np.float32))),
+            offsets=torch.from_numpy(offsets) if is_multi_hot else None,
             weights=None if weights is None else torch.from_numpy(weights),
         )
-
-    def _ids(self, words: Mapping[str, Words], num_rows: int) -> tuple[np.ndarray, np.ndarray | None]:
-        names = [feature.name for feature in self.schema.features]
-        ids = [self._ids_of(name, words[name]) for name in names]
-        if not self.schema.is_multi_hot:
-            return np.stack(ids, 1), None
-        lengths = [words[name].lengths for name in names]
-        ones = np.ones(num_rows, np.int64)
-        return join_bags([(values, ones if each is None else each) for values, each in zip(ids, lengths, strict=True)])
-
-    def _ids_of(self, name: str, words: Words) -> np.ndarray:
-        """Distinct values are looked up once; the last id is that of missing values, whose index is -1."""
-        vocabulary = self.vocabularies[name]
-        texts = as_texts(words.values, whole=vocabulary.kind == "integers")
-        return np.concatenate([vocabulary.find(texts), vocabulary.find([""])])[words.indices]

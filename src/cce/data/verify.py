@@ -170,14 +170,15 @@ def _vocabulary_problems(folder: Path, schema: Schema, whole: set[str], hashed: 
     """
     if importlib.util.find_spec("pyarrow") is None:
         return
-    from cce.data.preparation.vocabulary import vocabulary_file, vocabulary_size
+    from cce.data.arrow.tables import parquet_groups
+    from cce.data.preparation.vocabulary import vocabulary_file
 
     for index, feature in enumerate(schema.features):
         path = folder / vocabulary_file(index)
         if vocabulary_file(index) not in whole:
             continue
         try:
-            size = vocabulary_size(path)
+            size = sum(parquet_groups(path))
         except ValueError as error:
             yield str(error)
         else:

@@ -80,10 +80,10 @@ class LoadedRun:
     ) -> np.ndarray:
         """The probabilities of raw rows, or of a split of a prepared data set, float32, in their order.
 
-        rows: a pandas or polars frame, a pyarrow table, a list of dictionaries, or the path of a CSV, TSV, Parquet or
-            JSON-lines file. They need no label. Values that training did not see, and missing ones, are treated as
+        rows: a pandas or polars frame, a pyarrow table, a list of dictionaries, or the path of a CSV, TSV or
+            Parquet file. They need no label. Values that training did not see, and missing ones, are treated as
             there.
-        format: what a file is, if the end of its name does not say so: csv, tsv, parquet or jsonl.
+        format: what a file is, if the end of its name does not say so: csv, tsv or parquet.
         split: of the folder of a data set, by default "test".
         """
         options: dict[str, Any] = {"split": split, "batch_size": batch_size, "format": format, "progress": progress}

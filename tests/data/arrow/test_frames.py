@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from cce.data.arrow import frame_blocks, record_blocks
+from cce.data.arrow.tables import frame_blocks, record_blocks
 from cce.data.preparation.job import Columns, Reading
 from helpers.raw_files import bags_of, words_of
 

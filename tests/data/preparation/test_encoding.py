@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cce.data.arrow import Words, as_values, save_block
+from cce.data.arrow.blocks import Words, save_block
+from cce.data.arrow.values import as_values
 from cce.data.loader import SplitRows
 from cce.data.preparation.encoding import BlockTask, create_files, encode_block
 from cce.data.preparation.job import Columns

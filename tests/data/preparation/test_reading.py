@@ -6,7 +6,7 @@ import gzip
 import numpy as np
 import pytest
 
-from cce.data.arrow import load_numbers
+from cce.data.arrow.blocks import load_numbers
 from cce.data.preparation.job import Columns, Reading
 from cce.data.preparation.reading import Piece, read_piece
 from cce.data.raw_files import Input

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from cce.data.arrow import Words, as_values, save_block
+from cce.data.arrow.blocks import Words, save_block
+from cce.data.arrow.values import as_values
 from cce.data.preparation.job import Splitting
 from cce.data.preparation.split import SplitBlock, split_codes, unit_hash
 

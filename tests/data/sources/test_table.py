@@ -136,7 +136,7 @@ def test_any_words_come_back_from_the_vocabulary(tmp_path_factory, rows):
             lambda p: table_job(p, columns(), splitting=Splitting("temporal")),
             "timestamp must name a column to split 'temporal', got none",
         ),
-        (lambda p: table_job(p.with_name("b.json"), columns()), r"must end in \.csv, \.tsv, \.txt, \.jsonl"),
+        (lambda p: table_job(p.with_name("b.json"), columns()), r"must end in \.csv, \.tsv, \.txt, \.parquet"),
         (lambda p: run(table_job(p, Columns("user", ("fold",))), p.with_name("o")), r"user must be a number, got 'u0'"),
     ],
 )
@@ -221,16 +221,6 @@ def test_what_is_typed_wrong_is_rejected(tmp_path, monkeypatch, options, message
         typed(**({"raw": tmp_path / "a.csv"} | options))
 
 
-def test_json_lines_and_standard_shares_give_what_csv_gives(tmp_path):
-    write_csv(tmp_path / "a.csv", HEADER, ROWS)
-    lines = [json.dumps(dict(zip(HEADER, row, strict=True)) | {"tags": row[2].split("|")}) for row in ROWS]
-    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
-    options = {"multi_hot": ["tags"], "dense": ["age"], "split": "order", "validation": [0.2], "test": 0.1}
-    one, two = (run(typed(tmp_path / f"a.{end}", **options), tmp_path / end) for end in ("csv", "jsonl"))
-    assert one.manifest["files"] == two.manifest["files"]
-    assert one.num_rows("validation") == 20
-
-
 def test_times_of_iso_8601_split_as_their_seconds_do(tmp_path):
     times = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=37 * row % 101) for row in range(100)]
     write_csv(
@@ -263,18 +253,15 @@ def test_dense_columns_are_scaled_by_training_rows(tmp_path):
     assert [row[1][0] for row in rows_of(new, "test")] == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_history_shares_the_ids_of_its_items_and_keeps_its_last(tmp_path):
+def test_a_history_keeps_its_last_values(tmp_path):
     rows = [(1, "a", "b^a^c^c"), (0, "b", "c"), (1, "b", ""), (0, "d", "c^c^b")]
     write_csv(tmp_path / "a.csv", ("click", "user", "history"), rows)
-    options = {"multi_hot": ["history"], "separator": "^", "max_length": 2, "share_ids": ["history=user"]}
+    options = {"multi_hot": ["history"], "separator": "^", "max_length": 2}
     data = run(typed(tmp_path / "a.csv", **options, split="order", validation=0.0, test=0.0), tmp_path / "out")
-    counted = [row[1] for row in rows] + [word for row in rows for word in row[2].split("^")[-2:]]
-    ids = vocabulary_of(counted)
+    ids = vocabulary_of([word for row in rows for word in row[2].split("^")[-2:] if word])
     batch = next(iter(data.loader("train", batch_size=4, shuffle=False)))
     bags = [batch.ids[start:stop].tolist() for start, stop in itertools.pairwise(batch.offsets.tolist())]
-    assert bags[:4] == [[ids[row[1]]] for row in rows]
     assert bags[4:] == [[ids[word] for word in row[2].split("^")[-2:] if word] for row in rows]
-    assert len(set(data.schema.vocabulary_sizes.values())) == 1
 
 
 def test_ids_may_be_hashes_that_no_count_decides(tmp_path):

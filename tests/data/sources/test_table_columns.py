@@ -1,4 +1,4 @@
-"""What is typed for the columns of a table: transforms, all other columns, shared ids."""
+"""What is typed for the columns of a table: transforms, all other columns."""
 
 import pytest
 
@@ -43,8 +43,6 @@ def test_all_other_columns_are_categorical_but_those_that_are_dropped():
         ({"dense": ("age:cube",)}, r"dense must be NAME or NAME:log\|standard\|identity, got 'age:cube'"),
         ({"drop": ("b",)}, r"drop goes with categorical '\*', which takes all other columns; got 'b'"),
         ({"categorical": ("*",), "drop": ("c",)}, "drop must name columns of the file, y, a, b, .*; got 'c'"),
-        ({"share_ids": ("b",)}, "share_ids must have the form COLUMN=OTHER, got 'b'"),
-        ({"share_ids": ("c=a",)}, "share_ids must name two features, NAME=OTHER, got 'c=a'"),
         ({"max_length": 0}, r"max_length must lie in \[1, 2\*\*31\), got 0"),
     ],
 )

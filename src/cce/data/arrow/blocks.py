@@ -32,6 +32,12 @@ class Words:
     values: Values
     lengths: Array | None = None  # of a multi-hot column: words of each row
 
+    def keep(self, kept: Array) -> Words:
+        """The words of the rows where `kept` is true."""
+        if self.lengths is None:
+            return Words(self.indices[kept], self.values)
+        return Words(self.indices[np.repeat(kept, self.lengths)], self.values, self.lengths[kept])
+
 
 @dataclass
 class RawBlock:
@@ -46,7 +52,7 @@ class RawBlock:
     def keep(self, kept: Array) -> RawBlock:
         """The rows where `kept` is true."""
         numbers = {name: column[kept] for name, column in self.numbers.items()}
-        words = {name: _some_words(column, kept) for name, column in self.words.items()}
+        words = {name: column.keep(kept) for name, column in self.words.items()}
         return RawBlock(numbers, words, self.lines[kept], self.num_lines, self.bad)
 
 
@@ -131,15 +137,11 @@ def _as_bags(column: Any, name: str, reading: Reading) -> Words:
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     present = words.indices >= 0
     rows = np.repeat(np.arange(len(lengths)), lengths)[present]
-    bags = Words(words.indices[present], words.values, np.bincount(rows, minlength=len(lengths)))
-    return bags if reading.max_length is None else _last_words(bags, rows, reading.max_length)
-
-
-def _last_words(bags: Words, rows: Array, max_length: int) -> Words:
-    """The last `max_length` words of each bag."""
-    assert bags.lengths is not None
-    from_end = np.cumsum(bags.lengths)[rows] - np.arange(len(rows))  # 1 for the last word of a bag
-    return Words(bags.indices[from_end <= max_length], bags.values, np.minimum(bags.lengths, max_length))
+    indices, lengths = words.indices[present], np.bincount(rows, minlength=len(lengths))
+    if reading.max_length is not None:
+        from_end = np.cumsum(lengths)[rows] - np.arange(len(rows))  # 1 for the last word of a bag
+        indices, lengths = indices[from_end <= reading.max_length], np.minimum(lengths, reading.max_length)
+    return Words(indices, words.values, lengths)
 
 
 def _plain(values: Any) -> Any:
@@ -162,12 +164,6 @@ def one_chunk(column: Any) -> Any:
     return combined
 
 
-def _some_words(words: Words, kept: Array) -> Words:
-    if words.lengths is None:
-        return Words(words.indices[kept], words.values)
-    return Words(words.indices[np.repeat(kept, words.lengths)], words.values, words.lengths[kept])
-
-
 # -- blocks on disk ----------------------------------------------------------------------------------------------------
 
 
@@ -175,7 +171,7 @@ def save_block(path: Path, numbers: Mapping[str, Array], words: Mapping[str, Wor
     """One file for the columns with one value a row, and one for each multi-hot column."""
     columns = {name: pa.array(column) for name, column in numbers.items()}
     for name, column in words.items():
-        array = as_array(column)
+        array = pa.DictionaryArray.from_arrays(pa.array(column.indices, mask=column.indices < 0), column.values)
         if column.lengths is None:
             columns[name] = array
         else:
@@ -189,16 +185,11 @@ def load_numbers(path: Path, name: str) -> Array:
     return _load_column(path, name).to_numpy(zero_copy_only=False)
 
 
-def load_words(path: Path, name: str) -> Words:
-    """One column of words, each row with one."""
-    column = _load_column(path, name)
-    return Words(pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False), column.dictionary)
-
-
-def load_bags(path: Path, name: str, index: int) -> Words:
-    """One multi-hot column, the `index`-th column of words."""
-    words = load_words(path.with_name(f"{path.name}.{index}"), name)
-    return Words(words.indices, words.values, load_numbers(path, f"{name} lengths"))
+def load_words(path: Path, name: str, bag: int | None = None) -> Words:
+    """One column of words; bag: its index among them, if it is multi-hot."""
+    column = _load_column(path if bag is None else path.with_name(f"{path.name}.{bag}"), name)
+    indices = pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False)
+    return Words(indices, column.dictionary, None if bag is None else load_numbers(path, f"{name} lengths"))
 
 
 def _save_table(path: Path, columns: Mapping[str, Any]) -> None:
@@ -212,8 +203,3 @@ def _load_column(path: Path, name: str) -> Any:
         reader = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(use_threads=False))
         batches = [reader.get_batch(index).column(name) for index in range(reader.num_record_batches)]
     return batches[0] if batches else pa.array([], pa.float64())
-
-
-def as_array(words: Words) -> Any:
-    """Words as an arrow array."""
-    return pa.DictionaryArray.from_arrays(pa.array(words.indices, mask=words.indices < 0), words.values)

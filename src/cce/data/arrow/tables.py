@@ -45,10 +45,13 @@ def parquet_groups(path: Path) -> list[int]:
     return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
-def parquet_blocks(path: Path, group: int, columns: Columns, reading: Reading, num_rows: int) -> Iterator[RawBlock]:
-    """A row group in blocks of at most `num_rows` rows."""
+def parquet_blocks(
+    path: Path, group: int | None, columns: Columns, reading: Reading, num_rows: int
+) -> Iterator[RawBlock]:
+    """A row group, or all of them, in blocks of at most `num_rows` rows."""
     with parquet_errors(path), pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(num_rows, row_groups=[group], columns=list(columns.used), use_threads=False):
+        groups = range(file.num_row_groups) if group is None else [group]
+        for batch in file.iter_batches(num_rows, row_groups=groups, columns=list(columns.used), use_threads=False):
             table = pa.table(batch)
             yield raw_block(table, columns, reading, np.arange(len(table)), [])
 

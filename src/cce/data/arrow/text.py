@@ -1,12 +1,9 @@
-"""Lines of text and of JSON → columns, with a reason for each malformed line; and zstandard, which Python before 3.14
-cannot read.
-"""
+"""Lines of text → columns, with a reason for each malformed line; and zstandard, which Python reads from 3.14 on."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import BufferedReader
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -15,14 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from cce.data.arrow.blocks import (
-    Array,
-    NotNumbersError,
-    RawBlock,
-    Values,
-    first_line,
-    raw_block,
-)
+from cce.data.arrow.blocks import Array, NotNumbersError, RawBlock, first_line, raw_block
+from cce.data.raw_files import DamagedError
 
 if TYPE_CHECKING:
     from cce.data.preparation.job import Columns, Reading
@@ -37,13 +28,13 @@ def parse_text(text: bytes, columns: Columns, reading: Reading) -> RawBlock:
     """
     if len(reading.delimiter) > 1:
         text = text.replace(reading.delimiter.encode(), b"\t")
-    if b"\0" in text or _has_blank_line(text):
+    has_blank_line = text.startswith((b"\n", b"\r\n")) or b"\n\n" in text or b"\n\r\n" in text
+    if has_blank_line or b"\0" in text:
         return _parse_with_care(text, columns, reading)
     bad: list[tuple[int, str]] = []
     try:
         table = _read_csv(text, columns, reading, bad)
-        lines = _good_lines(table.num_rows, bad)
-        return raw_block(table, columns, reading, lines, bad)
+        return raw_block(table, columns, reading, _good_lines(table.num_rows, bad), bad)
     except (pa.ArrowInvalid, NotNumbersError):
         return _parse_with_care(text, columns, reading)
 
@@ -72,10 +63,6 @@ def _parse_with_care(text: bytes, columns: Columns, reading: Reading) -> RawBloc
         index = table.column_names.index(name)
         table = table.set_column(index, name, pc.cast(pc.utf8_trim_whitespace(table[name]), pa.float64()))
     return raw_block(table, columns, reading, lines[good], bad)
-
-
-def _has_blank_line(text: bytes) -> bool:
-    return text.startswith((b"\n", b"\r\n")) or b"\n\n" in text or b"\n\r\n" in text
 
 
 def _without_broken_lines(text: bytes, num_columns: int) -> tuple[bytes, dict[int, str]]:
@@ -139,91 +126,11 @@ def _good_lines(num_rows: int, bad: list[tuple[int, str]]) -> Array:
     return np.delete(lines, [line for line, _ in bad]) if bad else lines
 
 
-def as_values(words: list[str]) -> Values:
-    """Words as an arrow array."""
-    return pa.array(words, pa.string())
-
-
-def parse_json_lines(text: bytes, columns: Columns, reading: Reading) -> RawBlock:
-    """The rows of whole lines. Lines that are no object, or hold a value of a wrong kind, are bad."""
-    rows: list[dict[str, Any]] = []
-    lines: list[int] = []
-    bad: list[tuple[int, str]] = []
-    for index, line in enumerate(_lines(text)):
-        try:
-            row = _parse(line)
-            rows.append({name: _plain(row.get(name), name, columns, reading) for name in columns.used})
-            lines.append(index)
-        except ValueError as error:
-            bad.append((index, str(error)))
-    table = pa.table({name: _column([row[name] for row in rows], name) for name in columns.used})
-    return raw_block(table, columns, reading, np.array(lines, np.int64), bad)
-
-
-def json_names(text: bytes) -> list[str]:
-    """The keys of the objects of whole lines, in order; lines that are no objects are passed over."""
-    found: dict[str, None] = {}
-    for line in _lines(text):
-        with suppress(ValueError):
-            found |= dict.fromkeys(_parse(line))
-    return list(found)
-
-
-def _lines(text: bytes) -> list[bytes]:
-    lines = text.split(b"\n")
-    return lines if lines[-1] else lines[:-1]
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    """The object of a line."""
-    try:
-        row = json.loads(line)
-    except ValueError as error:  # neither JSON nor UTF-8
-        raise ValueError(f"a line must be JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise ValueError(f"a line must be a JSON object, got {type(row).__name__}")
-    return row
-
-
-def _plain(value: Any, name: str, columns: Columns, reading: Reading) -> Any:
-    """Numbers of numeric columns as floats, and everything else as words: a column has one type in all blocks."""
-    if value is None:
-        return None
-    if name in (*columns.numbers.values(), *columns.dense) and name != columns.timestamp:
-        return None if isinstance(value, str) and value in reading.missing else _number(value, name)
-    if isinstance(value, list):
-        return [_word(item, name) for item in value if item is not None]
-    return _word(value, name)
-
-
-def _number(value: Any, name: str) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a number, got {value!r}") from error
-
-
-def _word(value: Any, name: str) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise ValueError(f"{name} must be a word, a number or a list of them, got {type(value).__name__}")
-
-
-def _column(values: list[Any], name: str) -> Any:
-    try:
-        column = pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ValueError(f"column {name!r} must hold lists in all rows or in none: {first_line(error)}") from error
-    return column.cast(pa.string()) if pa.types.is_null(column.type) else column
-
-
 @contextmanager
-def open_zstd(file: IO[bytes], damaged: type[Exception]) -> Iterator[IO[bytes]]:
-    """The text of an open .zst file; `damaged` is raised where it cannot be read."""
+def open_zstd(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """The text of an open .zst file."""
     try:
         with pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd") as stream:
             yield cast("IO[bytes]", BufferedReader(stream))  # it has lines
     except (OSError, pa.ArrowException) as error:
-        raise damaged(str(error).partition("\n")[0]) from error
+        raise DamagedError(first_line(error)) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,11 @@ from cce.hashing import Texts, arrow_texts
 
 LARGEST = str(2**63 - 1)
 NO_NUMBER = "?"
+
+
+def as_values(words: list[str]) -> Values:
+    """Words as an arrow array."""
+    return pa.array(words, pa.string())
 
 
 def hex_words(values: Values, modulus: int | None) -> Values:
@@ -35,10 +40,11 @@ def texts_of(values: Values) -> list[str]:
     return texts
 
 
-def merge_counts(pairs: Iterable[tuple[Values, Array]]) -> tuple[Values, Array]:
-    """Distinct values, and the sum of the counts of each."""
-    pieces = [pa.table({"value": values, "count": counts}) for values, counts in pairs]
-    merged = pa.concat_tables(pieces).group_by("value", use_threads=False).aggregate([("count", "sum")])
+def merge_counts(pairs: Sequence[tuple[Values, Array]]) -> tuple[Values, Array]:
+    """Distinct values, and the sum of the counts of each; some pieces may hold words and others integers."""
+    values, counts = concatenate([values for values, _ in pairs]), np.concatenate([counts for _, counts in pairs])
+    table = pa.table({"value": values, "count": counts})
+    merged = table.group_by("value", use_threads=False).aggregate([("count", "sum")])
     return one_chunk(merged["value"]), one_chunk(merged["count_sum"]).to_numpy()
 
 

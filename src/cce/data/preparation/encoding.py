@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cce.data.arrow import load_bags, load_numbers, load_words
+from cce.data.arrow.blocks import load_numbers, load_words
 from cce.data.preparation.reading import scaled
 from cce.data.preparation.vocabulary import split_file
 from cce.data.record_format import (
@@ -163,11 +163,10 @@ def _ids(task: BlockTask, index: int, num_values: int) -> np.ndarray:
 
 def _write_bags(task: BlockTask, index: int, codes: np.ndarray) -> None:
     name = task.columns.features[index]
-    words = load_bags(task.block, f"word {name}", index)
+    words = load_words(task.block, f"word {name}", index)
     assert words.lengths is not None
-    ids = _ids(task, index, len(words.values))[words.indices].astype(
-        id_dtype(task.schema.features[index].num_embeddings)
-    )
+    dtype = id_dtype(task.schema.features[index].num_embeddings)
+    ids = _ids(task, index, len(words.values))[words.indices].astype(dtype)
     code_of_ids = np.repeat(codes, words.lengths)
     for split, row_start in task.row_starts.items():
         code, start = SPLITS.index(split), task.value_starts[split, index]

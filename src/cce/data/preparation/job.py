@@ -29,7 +29,6 @@ class Columns:
     timestamp: str | None = None  # read only where rows are split by time
     user: str | None = None  # whose last rows are held out; read only where they are
     derived: tuple[tuple[str, str, str], ...] = ()  # features by name, the column each is made of, and how
-    shared: tuple[tuple[str, str], ...] = ()  # features by name, and the feature whose ids each has
 
     def __post_init__(self) -> None:
         if not self.features:
@@ -40,9 +39,6 @@ class Columns:
             raise ValueError(f"categorical, multi_hot and dense must name a column once, got {twice[0]!r} twice.")
         if self.label is not None and self.label in (*inputs, self.weight):
             raise ValueError(f"label must be no feature, dense column or weight as well, got {self.label!r}.")
-        for name, other in self.shared:
-            if not {name, other} <= set(self.features) or name == other:
-                raise ValueError(f"share_ids must name two features, NAME=OTHER, got {f'{name}={other}'!r}.")
 
     def for_split(self, way: str) -> Columns:
         """The columns that are read where rows are split this way."""
@@ -82,12 +78,6 @@ class Columns:
         """The column that a feature is read from."""
         return next((column for name, column, _ in self.derived if name == feature), feature)
 
-    def counted_with(self, feature: str) -> tuple[str, ...]:
-        """All features that have the same ids as this one, itself among them, in the order of a batch."""
-        root = dict(self.shared)
-        head = root.get(feature, feature)
-        return tuple(name for name in self.features if root.get(name, name) == head)
-
 
 @dataclass(frozen=True)
 class Reading:
@@ -97,7 +87,6 @@ class Reading:
     delimiter: str = "\t"
     quoted: bool = False
     has_header: bool = False
-    is_json: bool = False  # an object a line
     missing: tuple[str, ...] = ("",)
     separator: str = "|"  # between the values of a multi-hot column
     is_hex: bool = False  # values of categorical columns are hexadecimal words

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from cce.data.arrow import load_numbers, parquet_groups
+from cce.data.arrow.blocks import load_numbers
+from cce.data.arrow.tables import parquet_groups
 from cce.data.preparation.encoding import BlockTask, check_new, create_files, encode_block, seal, temporary_folder
 from cce.data.preparation.reading import Piece, read_piece
 from cce.data.preparation.split import SplitBlock, split_codes
@@ -48,11 +49,9 @@ class Preparation:
         counts = self._split(blocks)
         self._scales = self._fit_scales(blocks)
         features, summaries = self._number(blocks)
-        columns = self.columns
-        schema = Schema(features, columns.dense, has_weights=columns.weight is not None)
+        schema = Schema(features, self.columns.dense, has_weights=self.columns.weight is not None)
         self._encode(blocks, schema, summaries, counts)
-        contents = self._contents(blocks, counts, inputs)
-        manifest = seal(self.data, self.out, schema, contents)
+        manifest = seal(self.data, self.out, schema, self._contents(blocks, counts, inputs))
         clear_folder(temporary_folder(self.out))
         return manifest
 
@@ -131,33 +130,26 @@ class Preparation:
 
     def _number(self, blocks: list[dict[str, Any]]) -> tuple[tuple[Feature, ...], list[dict[str, Any]]]:
         """The features with their vocabulary sizes, and the summary of each: see `number_values`."""
-        columns, names = self.columns, self.columns.features
+        columns, names, reused = self.columns, self.columns.features, self.job.reuse_vocabulary
         paths = tuple(self.work / block["name"] for block in blocks if block["num_rows"])
-        tasks = [self._feature_task(index, name, paths) for index, name in enumerate(names)]
+        tasks = [
+            FeatureTask(
+                name=f"word {name}",
+                bag=index if name in columns.multi_hot else None,
+                blocks=paths,
+                rule=self.job.rule,
+                vocabulary=self.data / vocabulary_file(index),
+                ids=self.work / f"ids-{index:03d}.npy",
+                reuse=reused / vocabulary_file(index) if reused else None,
+            )
+            for index, name in enumerate(names)
+        ]
         summaries = list(self._map("number", number_values, tasks))
         features = tuple(
             Feature(name, 1 + summary["num_values"], multi_hot=name in columns.multi_hot)
             for name, summary in zip(names, summaries, strict=True)
         )
         return features, summaries
-
-    def _feature_task(self, index: int, name: str, paths: tuple[Path, ...]) -> FeatureTask:
-        reused = self.job.reuse_vocabulary
-        return FeatureTask(
-            name=f"word {name}",
-            bag=self._bag(name),
-            blocks=paths,
-            rule=self.job.rule,
-            vocabulary=self.data / vocabulary_file(index),
-            ids=self.work / f"ids-{index:03d}.npy",
-            reuse=reused / vocabulary_file(index) if reused else None,
-            counted=tuple((f"word {other}", self._bag(other)) for other in self.columns.counted_with(name)),
-        )
-
-    def _bag(self, name: str) -> int | None:
-        """The index of a multi-hot column among the columns of words."""
-        columns = self.columns
-        return columns.features.index(name) if name in columns.multi_hot else None
 
     # -- encode --------------------------------------------------------------------------------------------------------
 
@@ -196,37 +188,32 @@ class Preparation:
         sizes: dict[tuple[str, int], np.ndarray] = {}
         for index, feature in enumerate(schema.features):
             if feature.multi_hot:
-                by_block = np.array([self._bag_sizes_of(name, feature.name) for name in names])
-                sizes |= {(split, index): by_block[:, code] for code, split in enumerate(SPLITS)}
+                counts = []
+                for block in (self.work / name for name in names):
+                    lengths = load_numbers(block, f"word {feature.name} lengths")
+                    counts.append(np.bincount(np.load(split_file(block)), lengths, len(SPLITS)).astype(np.int64))
+                sizes |= {(split, index): np.array(counts)[:, code] for code, split in enumerate(SPLITS)}
         return sizes
-
-    def _bag_sizes_of(self, name: str, feature: str) -> np.ndarray:
-        lengths = load_numbers(self.work / name, f"word {feature} lengths")
-        codes = np.load(split_file(self.work / name))
-        return np.bincount(codes, weights=lengths, minlength=len(SPLITS)).astype(np.int64)
 
     # -- report --------------------------------------------------------------------------------------------------------
 
     def _contents(self, blocks: list[dict[str, Any]], counts: np.ndarray, checksums: list[str]) -> dict[str, Any]:
         job = self.job
         fitted = replace(job.reading, scales=self._scales or job.reading.scales)
+        parts: dict[str, Any] = {
+            "columns": self.columns,
+            "reading": fitted,
+            "splitting": job.splitting,
+            "rule": job.rule,
+        }
         paths = dict.fromkeys(input_.path for input_ in job.inputs)
-        inputs = [
-            {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
-            for path, digest in zip(paths, checksums, strict=True)
-        ]
         return {
             "kind": job.kind,
-            "options": {
-                name: asdict(part)
-                for name, part in (
-                    ("columns", self.columns),
-                    ("reading", fitted),
-                    ("splitting", job.splitting),
-                    ("rule", job.rule),
-                )
-            },
-            "inputs": inputs,
+            "options": {name: asdict(part) for name, part in parts.items()},
+            "inputs": [
+                {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
+                for path, digest in zip(paths, checksums, strict=True)
+            ],
             "splits": {
                 split: count
                 for split, count in zip(SPLITS, counts.sum(0).tolist(), strict=True)

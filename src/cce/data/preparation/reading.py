@@ -16,17 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cce.data.arrow import (
-    RawBlock,
-    Words,
-    as_values,
-    hex_words,
-    parquet_blocks,
-    parse_json_lines,
-    parse_text,
-    save_block,
-    texts_of,
-)
+from cce.data.arrow.blocks import RawBlock, Words, save_block
+from cce.data.arrow.tables import parquet_blocks
+from cce.data.arrow.text import parse_text
+from cce.data.arrow.values import as_values, hex_words, texts_of
 from cce.data.preparation.split import unit_hash
 from cce.data.raw_files import BLOCK_BYTES, Input
 from cce.files import named_full_disk, write_atomic
@@ -67,8 +60,7 @@ def read_piece(piece: Piece) -> list[dict[str, Any]]:
         for index, (offset, raw) in enumerate(_raw_blocks(piece)):
             path = piece.folder / f"{piece.summary_file.stem}-{index:06d}.arrow"
             with named_full_disk(path):
-                summary = _keep_block(piece, path, offset, raw)
-            summaries.append({"name": path.name, "file": piece.file, **summary})
+                summaries.append({"name": path.name, "file": piece.file, **_keep_block(piece, path, offset, raw)})
         write_atomic(piece.summary_file, json.dumps(summaries))
     except ValueError as error:
         named = str(piece.input) in str(error)
@@ -86,18 +78,12 @@ def _raw_blocks(piece: Piece) -> Iterator[tuple[int, RawBlock]]:
             yield offset, raw
             offset += raw.num_lines
         return
-    texts = (
-        piece.input.blocks(piece.block_bytes)
-        if piece.index is None
-        else iter([piece.input.block(piece.index, piece.block_bytes)])
-    )
-    for offset, text in texts:
-        header = text.index(b"\n") + 1 if reading.has_header and offset == 0 and b"\n" in text else 0
-        if reading.has_header and offset == 0 and header == 0:
-            continue  # nothing but a header
-        if len(text) > header:
-            parse = parse_json_lines if reading.is_json else parse_text
-            yield offset, parse(text[header:], columns, reading)
+    one = piece.index is not None and [piece.input.block(piece.index, piece.block_bytes)]
+    for offset, text in one or piece.input.blocks(piece.block_bytes):
+        has_header = reading.has_header and offset == 0
+        rows = text.partition(b"\n")[2] if has_header else text
+        if rows:
+            yield offset, parse_text(rows, columns, reading)
 
 
 def _keep_block(piece: Piece, path: Path, offset: int, raw: RawBlock) -> dict[str, Any]:
@@ -137,7 +123,8 @@ def clean_columns(raw: RawBlock, columns: Columns, reading: Reading) -> CleanCol
         for role, name in columns.numbers.items()
     }
     if "label" in numbers:
-        numbers["label"] = _labels(numbers["label"], reading.threshold)
+        labels, threshold = numbers["label"], reading.threshold
+        numbers["label"] = (labels if threshold is None else labels >= threshold).astype(np.float32)
     missing, negative = {}, {}
     for index, name in enumerate(columns.dense):
         column = raw.numbers[name]
@@ -185,10 +172,6 @@ def _kept(raw: RawBlock, offset: int, piece: Piece) -> np.ndarray:
     return kept & (chosen | (labels > 0)) if reading.sample == "negatives" else kept & chosen
 
 
-def _labels(labels: np.ndarray, threshold: float | None) -> np.ndarray:
-    return (labels if threshold is None else labels >= threshold).astype(np.float32)
-
-
 def _dense(column: np.ndarray, name: str, reading: Reading) -> tuple[np.ndarray, int, int]:
     """A dense column transformed, and how many of its values were missing and negative.
 
@@ -213,19 +196,14 @@ def scaled(column: np.ndarray, mean: float, deviation: float) -> np.ndarray:
 
 
 def translate(words: Words, name: str, columns: Columns, reading: Reading) -> Words:
-    """The words of a feature, from those of its column."""
+    """The words of a feature, from those of its column; what a function calls None is missing."""
     function = next((how for feature, _, how in columns.derived if feature == name), None)
-    if function is not None:
-        return _mapped(words, FUNCTIONS[function], name)
-    if reading.is_hex and name in columns.features:
+    if function is None and reading.is_hex:
         return Words(words.indices, hex_words(words.values, reading.modulus), words.lengths)
-    return words
-
-
-def _mapped(words: Words, function: Callable[[str], str | None], name: str) -> Words:
-    """Each distinct value by a function; None is a missing value."""
+    if function is None:
+        return words
     try:
-        mapped = [function(text) for text in texts_of(words.values)]
+        mapped = [FUNCTIONS[function](text) for text in texts_of(words.values)]
     except (ValueError, IndexError) as error:
         raise ValueError(f"{name} could not be made of its column: {error}.") from error
     gone = np.array([*(value is None for value in mapped), True])  # the last one is for the index -1
@@ -239,19 +217,6 @@ def _date(text: str) -> date:
     return date(2000 + int(text[:2]), int(text[2:4]), int(text[4:6]))
 
 
-def _hour(text: str) -> str:
-    _date(text)
-    return text[6:8]
-
-
-def _weekday(text: str) -> str:
-    return _date(text).strftime("%w")  # 0 is Sunday
-
-
-def _weekend(text: str) -> str:
-    return str(int(_date(text).isoweekday() > 5))
-
-
 def _log_squared(text: str) -> str | None:
     """`⌊ln(x)²⌋` above 2, the integer itself up to 2; 0 is the same as missing."""
     number = float(text)
@@ -260,8 +225,8 @@ def _log_squared(text: str) -> str | None:
 
 
 FUNCTIONS: dict[str, Callable[[str], str | None]] = {
-    "hour": _hour,
-    "weekday": _weekday,
-    "weekend": _weekend,
+    "hour": lambda text: text[6:8] if _date(text) else None,
+    "weekday": lambda text: _date(text).strftime("%w"),  # 0 is Sunday
+    "weekend": lambda text: str(int(_date(text).isoweekday() > 5)),
     "log-squared": _log_squared,
 }

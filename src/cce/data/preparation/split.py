@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cce.data.arrow import load_numbers
+from cce.data.arrow.blocks import load_numbers
 from cce.data.record_format import SPLITS
 from cce.hashing import mix
 

@@ -9,14 +9,7 @@ from cce.data.sources.reczoo import RECZOO
 from cce.data.sources.registry import SOURCES, Option, Source, register_source
 from cce.data.sources.table import TABLE
 
-for _source in (
-    CRITEO_KAGGLE,
-    CRITEO_TERABYTE,
-    MOVIELENS,
-    RECBOLE,
-    RECZOO,
-    TABLE,
-):
+for _source in (CRITEO_KAGGLE, CRITEO_TERABYTE, MOVIELENS, RECBOLE, RECZOO, TABLE):
     register_source(_source)
 
 __all__ = ["SOURCES", "Option", "Source", "register_source"]

@@ -8,10 +8,8 @@ one negative row in eight, and reduce the words modulo a limit.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from cce.data.preparation.job import SAMPLES, Columns, Job, Reading, Splitting
 from cce.data.raw_files import Input
@@ -45,6 +43,7 @@ CRITEO_KAGGLE = Source(
 
 DAY = re.compile(r"day_(\d+)(\.gz)?")
 KEEP = 0.125  # DLRM and the paper
+OWN = ("sample", "keep", "modulus", "seed")  # options
 
 
 def criteo_terabyte_job(
@@ -71,11 +70,6 @@ def _days(folder: Path) -> list[Path]:
     return [days[day] for day in sorted(days)]
 
 
-def _make(raw: Path, options: Mapping[str, Any]) -> Job:
-    own = {name: options[name] for name in ("sample", "keep", "modulus", "seed") if name in options}
-    return criteo_terabyte_job(raw, **own)
-
-
 CRITEO_TERABYTE = Source(
     name="criteo-terabyte",
     about="day_0 … day_23 of Criteo's Terabyte log, plain or .gz",
@@ -83,7 +77,7 @@ CRITEO_TERABYTE = Source(
     "--vocabulary-from all",
     splits=("last-file", "order", "random"),
     default_split="the last day, in halves",
-    make=_make,
+    make=lambda raw, options: criteo_terabyte_job(raw, **{name: options[name] for name in OWN if name in options}),
     reuse=lambda raw, _columns, reading: criteo_terabyte_job(raw, modulus=reading.modulus),
     options=(
         Option("sample", "keep all rows (the default), or some, or all positive ones and some others", choices=SAMPLES),

@@ -25,28 +25,21 @@ COLUMNS = Columns("rating", ("user", "movie"), timestamp="timestamp", user="user
 
 def movielens_job(raw: Path) -> Job:
     """The job of a zip file, of the folder it unpacks to, or of the file of ratings itself."""
-    input_ = _ratings(raw)
-    reading = FORMATS[PurePosixPath(input_.member or input_.path.name).name]
-    return Job(MOVIELENS.name, (input_,), COLUMNS, reading, Splitting("last-two"))
-
-
-def _ratings(raw: Path) -> Input:
-    """The file of ratings in a zip, in a folder or below it."""
-    if not raw.is_dir():
-        Input(raw).check(as_lines=False)  # the bytes of an archive are no text
     if raw.is_dir():
-        found = [Input(path) for path in sorted(raw.rglob("*")) if path.name in FORMATS]
-    elif zipfile.is_zipfile(raw):
-        with zipfile.ZipFile(raw) as archive:
-            names = sorted(archive.namelist())
-        found = [Input(raw, name) for name in names if PurePosixPath(name).name in FORMATS]
-    elif raw.suffix == ".zip":
-        raise ValueError(f"{raw} must be a whole zip archive, and it is damaged.")
+        found = [Input(path) for path in sorted(raw.rglob("*"))]
     else:
-        found = [Input(raw)] if raw.name in FORMATS else []
-    if not found:
+        Input(raw).check(as_lines=False)  # the bytes of an archive are no text
+        found = [Input(raw)]
+    if raw.suffix == ".zip" and not zipfile.is_zipfile(raw):
+        raise ValueError(f"{raw} must be a whole zip archive, and it is damaged.")
+    if zipfile.is_zipfile(raw):
+        with zipfile.ZipFile(raw) as archive:
+            found = [Input(raw, name) for name in sorted(archive.namelist())]
+    by_name = [(PurePosixPath(each.member or each.path.name).name, each) for each in found]
+    known = next(((name, each) for name, each in by_name if name in FORMATS), None)
+    if known is None:
         raise FileNotFoundError(f"{raw} must be or hold one of {', '.join(FORMATS)}, and there is none.")
-    return found[0]
+    return Job(MOVIELENS.name, (known[1],), COLUMNS, FORMATS[known[0]], Splitting("last-two"))
 
 
 MOVIELENS = Source(

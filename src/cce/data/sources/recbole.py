@@ -25,20 +25,29 @@ def recbole_job(raw: Path, options: Mapping[str, Any]) -> Job:
     """The job of an .inter file, or of the folder that holds one."""
     input_ = Input(_inter_file(raw))
     input_.check()
-    header = input_.header("\t")
-    types = _types(input_, header)
-    names = tuple(types)
-    label = _label(input_, types, options.get("label"))
+    types = {}  # of each column by name
+    for column in input_.header("\t"):
+        name, colon, kind = column.rpartition(":")
+        if not colon:
+            raise ValueError(f"columns of {input_} must be named NAME:TYPE, such as item_id:token, got {column!r}.")
+        check_choice(f"type of column {name!r} of {input_}", kind, TYPES)
+        types[name] = kind
+    given = options.get("label")
+    label = given or next((name for name in LABELS if name in types), None)
+    if label is None or label not in types:
+        wanted = repr(given) if given else " or ".join(map(repr, LABELS))
+        raise ValueError(f"{input_} must have a column {wanted}; it has {', '.join(types)}: give label.")
     timestamp = options.get("timestamp") or ("timestamp" if "timestamp" in types else None)
-    features = {name: kind for name, kind in types.items() if name not in (label, timestamp)}
+    features = [(name, kind) for name, kind in types.items() if name not in (label, timestamp)]
     columns = Columns(
         label=label,
-        categorical=_of_type(features, "token"),
-        dense=_of_type(features, "float"),
-        multi_hot=_of_type(features, "token_seq"),
+        categorical=tuple(name for name, kind in features if kind == "token"),
+        dense=tuple(name for name, kind in features if kind == "float"),
+        multi_hot=tuple(name for name, kind in features if kind == "token_seq"),
         timestamp=timestamp,
     )
-    reading = Reading(names=names, delimiter="\t", has_header=True, separator=" ", threshold=options.get("threshold"))
+    threshold = options.get("threshold")
+    reading = Reading(names=tuple(types), delimiter="\t", has_header=True, separator=" ", threshold=threshold)
     return Job(RECBOLE.name, (input_,), columns, reading, Splitting("random"))
 
 
@@ -49,30 +58,6 @@ def _inter_file(raw: Path) -> Path:
     if len(found) != 1:
         raise FileNotFoundError(f"{raw} must hold one file that ends in {ENDING}, got {len(found)}.")
     return found[0]
-
-
-def _types(input_: Input, header: tuple[str, ...]) -> dict[str, str]:
-    """The type of each column by name."""
-    types = {}
-    for column in header:
-        name, colon, kind = column.rpartition(":")
-        if not colon:
-            raise ValueError(f"columns of {input_} must be named NAME:TYPE, such as item_id:token, got {column!r}.")
-        check_choice(f"type of column {name!r} of {input_}", kind, TYPES)
-        types[name] = kind
-    return types
-
-
-def _label(input_: Input, types: Mapping[str, str], given: str | None) -> str:
-    label = given or next((name for name in LABELS if name in types), None)
-    if label is None or label not in types:
-        wanted = repr(given) if given else " or ".join(map(repr, LABELS))
-        raise ValueError(f"{input_} must have a column {wanted}; it has {', '.join(types)}: give label.")
-    return label
-
-
-def _of_type(features: Mapping[str, str], kind: str) -> tuple[str, ...]:
-    return tuple(name for name, found in features.items() if found == kind)
 
 
 RECBOLE = Source(

@@ -1,4 +1,4 @@
-"""Any table: CSV, TSV, JSON lines or Parquet files, with options that say which column is what."""
+"""Any table: CSV, TSV or Parquet files, with options that say which column is what."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cce.data.preparation.job import TRANSFORMS, Columns, Job, Reading, Splitting
-from cce.data.raw_files import FileFormat, find_inputs, read_names
+from cce.data.raw_files import FileFormat, Input, find_inputs, read_names
 from cce.data.sources.registry import Option, Source
 
 SPLIT_FILES = ("train", "validation", "test")
@@ -26,46 +26,31 @@ def table_job(
     Fields of a text may be in quotes, but may not hold line breaks.
     """
     inputs = find_inputs(raw)
-    names, found = read_names(inputs)
-    return Job(TABLE.name, inputs, columns, _as_found(reading or Reading(), names, found), splitting or Splitting())
+    return _job(inputs, *read_names(inputs), columns, reading or Reading(), splitting or Splitting())
 
 
-def _as_found(reading: Reading, names: tuple[str, ...], found: FileFormat) -> Reading:
-    """How files of this format with these columns are read."""
-    delimiter, is_json = found.delimiter, found.is_json
-    return replace(reading, names=names, delimiter=delimiter, quoted=True, has_header=bool(delimiter), is_json=is_json)
+def _job(
+    inputs: tuple[Input, ...],
+    names: tuple[str, ...],
+    found: FileFormat,
+    columns: Columns,
+    reading: Reading,
+    splitting: Splitting,
+) -> Job:
+    """The job of files of this format with these columns."""
+    as_found: dict[str, Any] = {
+        "names": names,
+        "delimiter": found.delimiter,
+        "quoted": True,
+        "has_header": not found.by_columns,
+    }
+    return Job(TABLE.name, inputs, columns, replace(reading, **as_found), splitting)
 
 
 def _make(raw: Path | None, options: Mapping[str, Any]) -> Job:
     files = {split: _split_files(split, options) for split in SPLIT_FILES}
-    _check_ways(raw, files, options)
-    groups = {"train": find_inputs(raw)} if raw is not None else {}
-    for split, paths in files.items():
-        groups[split] = (*groups.get(split, ()), *(find_inputs(paths) if paths else ()))
-    inputs = tuple(each for split in SPLIT_FILES for each in groups.get(split, ()))
-    names, found = read_names(inputs)
-    columns, reading = read_columns(names, options)
-    given = any(files.values())
-    of_files = tuple(split for split in SPLIT_FILES for _ in groups.get(split, ()))
-    splitting = Splitting("files", of_files=of_files) if given else Splitting()
-    return Job(TABLE.name, inputs, columns, _as_found(reading, names, found), splitting)
-
-
-def _split_files(split: str, options: Mapping[str, Any]) -> tuple[Path, ...]:
-    """The files of a split; none where a share is given instead."""
-    from pathlib import Path
-
-    value = options.get(split, ())
-    if isinstance(value, float | int) and split != "train":
-        return ()
-    if not isinstance(value, tuple) or not all(isinstance(each, str | Path) for each in value):
-        raise ValueError(f"{split} must be one share or names of files, got {value!r}.")
-    return tuple(Path(each) for each in value)
-
-
-def _check_ways(raw: Path | None, files: Mapping[str, tuple[Path, ...]], options: Mapping[str, Any]) -> None:
     given = [split for split in SPLIT_FILES if files[split]]
-    if not (raw is not None or files["train"]):
+    if raw is None and not files["train"]:
         raise ValueError("raw must be given, or files with train; got neither.")
     if raw is not None and files["train"]:
         raise ValueError(f"give raw or train, got both: {str(raw)!r} and {str(files['train'][0])!r}.")
@@ -74,6 +59,23 @@ def _check_ways(raw: Path | None, files: Mapping[str, tuple[Path, ...]], options
     way, timestamp = options.get("split", "random"), options.get("timestamp")
     if timestamp is not None and way != "temporal":
         raise ValueError(f"timestamp must be left out with split {way!r}, got {timestamp!r}.")
+    if raw is not None:
+        files["train"] = (raw,)
+    groups = [(split, each) for split, paths in files.items() for each in (find_inputs(paths) if paths else ())]
+    inputs = tuple(each for _, each in groups)
+    names, found = read_names(inputs)
+    splitting = Splitting("files", of_files=tuple(split for split, _ in groups)) if given else Splitting()
+    return _job(inputs, names, found, *read_columns(names, options), splitting)
+
+
+def _split_files(split: str, options: Mapping[str, Any]) -> tuple[Path, ...]:
+    """The files of a split; none where a share is given instead."""
+    value = options.get(split, ())
+    if isinstance(value, float | int) and split != "train":
+        return ()
+    if not isinstance(value, tuple) or not all(isinstance(each, str | Path) for each in value):
+        raise ValueError(f"{split} must be one share or names of files, got {value!r}.")
+    return tuple(Path(each) for each in value)
 
 
 def _reuse(raw: Path, columns: Columns, reading: Reading) -> Job:
@@ -83,13 +85,13 @@ def _reuse(raw: Path, columns: Columns, reading: Reading) -> Job:
 
 TABLE = Source(
     name="table",
-    about="any CSV, TSV, JSON lines or Parquet file, plain or compressed, or a folder of them",
+    about="any CSV, TSV or Parquet file, plain or compressed, or a folder of them",
     example="cce prepare table clicks.parquet runs/clicks --label click --categorical user item --multi-hot tags "
     "--dense age --split temporal --timestamp time\n"
     "  cce prepare table runs/clicks --train day-*.csv.gz --validation valid.csv --test test.csv --label click "
     "--categorical '*' --drop id --dense age:standard price\n"
-    "  cce prepare table log.jsonl runs/clicks --label stars --threshold 4 --categorical item --multi-hot history "
-    "--separator ^ --max-length 50 --share-ids history=item",
+    "  cce prepare table log.tsv runs/clicks --label stars --threshold 4 --categorical item --multi-hot history "
+    "--separator ^ --max-length 50",
     splits=("random", "temporal", "order"),
     default_split="random",
     make=_make,
@@ -101,12 +103,6 @@ TABLE = Source(
         Option("multi_hot", "columns of lists, or of values with a separator", metavar="COLUMN", is_list=True),
         Option("separator", "between the values of a multi-hot column of text, such as ^ (default: |)"),
         Option("max_length", "keep the last values of a multi-hot column only", type=int),
-        Option(
-            "share_ids",
-            "columns with the ids of another, such as history=item: their values are counted together",
-            metavar="COLUMN=OTHER",
-            is_list=True,
-        ),
         Option(
             "dense",
             "numeric columns: NAME or NAME:log is log(1 + x), NAME:standard is scaled by mean and deviation of "
@@ -136,7 +132,6 @@ def read_columns(names: Sequence[str], options: Mapping[str, Any]) -> tuple[Colu
         multi_hot=options.get("multi_hot", ()),
         weight=options.get("weight"),
         timestamp=options.get("timestamp"),
-        shared=tuple(_pair(text) for text in options.get("share_ids", ())),
     )
     reading = Reading(
         missing=("", *options.get("missing", ())),
@@ -175,10 +170,3 @@ def _dense(names: Sequence[str], given: Sequence[str]) -> tuple[list[str], tuple
             raise ValueError(f"dense must be NAME or NAME:{'|'.join(TRANSFORMS)}, got {text!r}.")
         transforms.append((name, how))
     return dense, tuple(transforms)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, other = text.partition("=")
-    if not equals or not name or not other:
-        raise ValueError(f"share_ids must have the form COLUMN=OTHER, got {text!r}.")
-    return name, other
