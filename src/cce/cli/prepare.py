@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cce.data import SOURCES, Option, PreparedData, Source
+from cce.data import SOURCES, Option, Source
+
+if TYPE_CHECKING:
+    from cce.data import PreparedData
 
 EXAMPLE = """examples:
   cce prepare synthetic runs/clicks --rows 300000
