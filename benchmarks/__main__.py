@@ -7,7 +7,6 @@ import sys
 from benchmarks import (
     cluster_event,
     collection,
-    dense_cce,
     first_lookup,
     hash_ids,
     kmeans,
@@ -39,7 +38,6 @@ def main(argv: list[str]) -> None:
         (loader, []),
         (serving, []),
         (training, []),
-        (dense_cce, []),
     ):
         print(f"\n== {benchmark.__name__.rpartition('.')[2]}", flush=True)
         benchmark.main(argv + ([] if "--quick" in argv else kept))

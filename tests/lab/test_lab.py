@@ -46,7 +46,7 @@ def test_a_sweep_and_its_report_are_at_hand(tmp_path, monkeypatch, capsys):
     assert report.page == result.folder / "report" / "index.html"
     assert report.page.exists()
     assert len(report.rows()) == 3
-    json.dumps(report.rows("memory"))
+    json.dumps(report.rows("factors"))
     assert "bce-bytes" in report.figure_names()
     assert report.figure("bce-bytes")._repr_svg_().startswith("<svg")
     with pytest.raises(ValueError, match="runs must name at least one folder or file of records, got none"):

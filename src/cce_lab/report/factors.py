@@ -40,8 +40,8 @@ class Factor:
     low: float | None = None
     high: float | None = None
     notes: tuple[str, ...] = ()
-    seeds: Spread | None = None  # over the seeds that reach the baseline by themselves
-    num_seeds: int = 0  # that were tried
+    num_seeds: int = 0
+    num_reached: int = 0  # of the seeds: those that reach the baseline by themselves
 
     @property
     def value(self) -> float | None:
@@ -54,12 +54,6 @@ class Factor:
     def is_reached(self) -> bool:
         """Whether the baseline was reached within the sizes that were tried."""
         return self.kind in (Kind.MEASURED, Kind.AT_LEAST)
-
-    @property
-    def seeds_words(self) -> str:
-        """How many seeds reach the baseline by themselves, where the mean does and not all of them do; else nothing."""
-        count = self.seeds.count if self.seeds else 0
-        return f"{count} of {self.num_seeds} seeds" if self.is_reached and count < self.num_seeds else ""
 
     def __str__(self) -> str:
         if self.high is None:
@@ -101,11 +95,10 @@ def compression_factor(curve: Iterable[Point], baseline: float, full_size: float
 def factor_over_seeds(
     curves: Mapping[int, Sequence[Point]], baselines: Mapping[int, float], full_size: float
 ) -> Factor:
-    """The factor of the mean curve over seeds, with the spread of the seeds' own factors.
+    """The factor of the mean curve over seeds, and how many seeds reach the baseline by themselves.
 
     baselines: losses of the full table, by seed. A run is compared with that of the same seed, or with their mean if
-    its seed has none. At each size differences are averaged; seeds that do not reach the baseline are left out of the
-    spread.
+    its seed has none. At each size differences are averaged.
     """
     known = {seed: loss for seed, loss in baselines.items() if math.isfinite(loss)}
     if not known:
@@ -113,12 +106,11 @@ def factor_over_seeds(
     mean = math.fsum(known.values()) / len(known)
     paired = {seed: [(size, loss - known.get(seed, mean)) for size, loss in curve] for seed, curve in curves.items()}
     found = compression_factor(mean_curve(paired.values()), 0.0, full_size)
-    single = [compression_factor(curve, 0.0, full_size) for curve in paired.values()]
-    reached = [factor.high for factor in single if factor.is_reached and factor.high is not None]
+    num_reached = sum(compression_factor(curve, 0.0, full_size).is_reached for curve in paired.values())
     notes = found.notes
     if unpaired := sorted(set(curves) - set(known)):
         notes = (*notes, f"no full table of seed {', '.join(map(str, unpaired))}: compared with the mean of the others")
-    return Factor(found.kind, found.low, found.high, notes, spread_of_ratios(reached), len(single))
+    return Factor(found.kind, found.low, found.high, notes, len(paired), num_reached)
 
 
 def mean_curve(curves: Iterable[Sequence[Point]]) -> list[Point]:
@@ -213,12 +205,6 @@ def spread(values: Iterable[float]) -> Spread | None:
     least, greatest = min(finite), max(finite)
     mean = math.fsum(finite) / len(finite)
     return Spread(len(finite), min(max(mean, least), greatest), least, greatest)  # rounding may take the mean out
-
-
-def spread_of_ratios(values: Iterable[float]) -> Spread | None:
-    """The same for positive ratios, whose mean is the geometric one."""
-    logs = spread(math.log(value) for value in values if value > 0 and math.isfinite(value))
-    return None if logs is None else Spread(logs.count, *map(math.exp, (logs.mean, logs.least, logs.greatest)))
 
 
 def is_number(value: Any) -> bool:

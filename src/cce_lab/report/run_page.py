@@ -14,9 +14,9 @@ from cce.files import check_target, write_atomic
 from cce.footprint import Footprint, Footprints
 from cce.text import format_bytes, format_ratio
 from cce_lab.report.page import figure_box, fill_page, legend, part, plot_data, train_command
-from cce_lab.report.run_plots import calibration_plot, curve_plots, event_plots, greatest_entropy
+from cce_lab.report.run_plots import calibration_plot, curve_plots
 from cce_lab.report.table import Cell, Column, Table, number_cell
-from cce_lab.report.tables import LEDGER, environment_table, ledger_rows
+from cce_lab.report.tables import environment_table, memory_table
 from cce_lab.report.vega import HINT, Plot, can_draw, palette
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ EVENT = {  # heading → field of the log and its format
     "vectors moved": ("moved", ".3f"),
     "dead rows": ("dead_rows", ","),
     "seconds": ("seconds", ".2f"),
+    "H1": ("H1", ".3f"),
+    "H2": ("H2", ".3f"),
 }
 
 
@@ -132,24 +134,21 @@ def _scores(run: LoadedRun, history: RunHistory) -> dict[str, Any]:
 
 
 def _tables(run: LoadedRun, history: RunHistory) -> dict[str, Any]:
-    columns = [Column("table", is_text=True), Column("method", is_text=True), *map(Column, LEDGER)]
-    return {"html": Table("memory", "Tables", columns, ledger_rows(footprints(run, history))).as_html()}
+    return {"html": memory_table(footprints(run, history)).as_html()}
 
 
 def _clusterings(run: LoadedRun, history: RunHistory) -> dict[str, Any]:
     from cce.diagnostics import diagnose_tables
 
     health = {name: found.to_dict() for name, found in diagnose_tables(run.model, seed=run.config.seed).items()}
-    num_rows = {name: found["num_rows"] for name, found in health.items()}
-    num_rows |= {name.rpartition(".")[2]: count for name, count in num_rows.items()}  # refits are logged by feature
     tables = [_health_table(health)] if health else []
     events = {"Clusterings": history.clusterings, "Refits": history.refits}
-    tables += [_event_table(title, lines, num_rows) for title, lines in events.items() if lines]
+    tables += [_event_table(title, lines) for title, lines in events.items() if lines]
     left_out = [f"{name}: {why}." for name, why in history.missing.items() if name in ("clusterings", "refits")]
     if not tables:
         left_out = ["no table of this run was clustered or refitted.", *left_out]
     html = "".join(part(table.title, table.as_html()) for table in tables)
-    return {"html": html, "plots": event_plots(history.clusterings, num_rows), "left_out": tuple(left_out)}
+    return {"html": html, "left_out": tuple(left_out)}
 
 
 def _health_table(health: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -166,17 +165,13 @@ def _health_table(health: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table("health", "Pointers now", columns, rows)
 
 
-def _event_table(title: str, lines: Sequence[dict[str, Any]], num_rows: Mapping[str, int]) -> Table:
-    """A line for each table that was clustered or refitted, with the greatest entropies that were possible."""
-    names = ("H1", "H1 at most", "H2", "H2 at most")
-    columns = [Column("table", is_text=True), *map(Column, (*EVENT, *names))]
-    rows = []
-    for line in lines:
-        values = [number_cell(line.get(key), form) for key, form in EVENT.values()]
-        entropies = [
-            value for name in ("H1", "H2") for value in (line.get(name), greatest_entropy(line, name, num_rows))
-        ]
-        rows.append([Cell(str(line["table"])), *values, *(number_cell(value, ".3f") for value in entropies)])
+def _event_table(title: str, lines: Sequence[dict[str, Any]]) -> Table:
+    """A line for each table that was clustered or refitted."""
+    columns = [Column("table", is_text=True), *map(Column, EVENT)]
+    rows = [
+        [Cell(str(line["table"])), *(number_cell(line.get(key), form) for key, form in EVENT.values())]
+        for line in lines
+    ]
     return Table(title.lower(), title, columns, rows)
 
 

@@ -1,9 +1,8 @@
-"""The charts of the page of one run: scores and losses by step, clusterings by table, and calibration."""
+"""The charts of the page of one run: scores and losses by step, and calibration."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import describe_metric
@@ -14,7 +13,6 @@ from cce_lab.report.vega import (
     STEPS,
     Plot,
     Spec,
-    bright,
     colours,
     dots,
     layered,
@@ -30,13 +28,7 @@ if TYPE_CHECKING:
     from cce.runs import CalibrationCurve, RunHistory
 
 Row = dict[str, Any]
-FACTS = {  # of a clustering
-    "churn": ("Churn", "share of ids", "The share of ids whose pointers changed."),
-    "H1": ("Entropy H1", "nats", "Of single columns of pointers: low if few rows are used."),
-    "H2": ("Entropy H2", "nats", "Of pairs of columns: near H1 if columns say the same, which is table collapse."),
-}
 MARKED = "Dotted: clusterings and refits."
-WITH_MAXIMA = "Dashed: the greatest value that it can have."
 OF_CALIBRATION = "Bins of equal width; larger points have more rows. On the dashed line predictions are right."
 PROBABILITIES: Spec = {"scale": {"domain": [0, 1], "nice": False}, "axis": {"format": ".1f", "tickCount": 6}}
 
@@ -75,40 +67,6 @@ def _by_step(series: str, points: Sequence[Row], field: str, title: str, steps: 
     layers = [marks, line(y) | scored, dots(y, styles, tips, size=30) | scored]
     x = number("step", "step", axis=STEPS)
     return layered([*rows, *marked], {"x": x, "color": colours(styles, rows)}, layers)
-
-
-def event_plots(clusterings: Sequence[Row], num_rows: Mapping[str, int]) -> list[Plot]:
-    """Churn and entropies of every clustering, a line for each table; `num_rows` of a column, by table."""
-    plots = [_event_plot(clusterings, name, num_rows) for name in FACTS]
-    return [plot for plot in plots if plot.spec["data"]["values"]]
-
-
-def _event_plot(clusterings: Sequence[Row], name: str, num_rows: Mapping[str, int]) -> Plot:
-    title, unit, about = FACTS[name]
-    rows = []
-    for each in clusterings:
-        if is_number(each.get(name)):
-            row = {"series": each["table"], "step": each["step"], "value": round(each[name], 5)}
-            most = greatest_entropy(each, name, num_rows)
-            rows.append(row if most is None else row | {"maximum": round(most, 5)})
-    styles, y = palette(row["series"] for row in rows), near("value", unit)
-    has_maxima = any("maximum" in row for row in rows)
-    dashed = {"type": "line", "strokeDash": [6, 4], "strokeWidth": 1.5}
-    bound = {"mark": dashed, "encoding": {"y": near("maximum", unit), "opacity": bright(0.7)}}
-    tips = [{"field": "series", "type": "nominal", "title": "table"}, tip("step"), score_tip("value", name)]
-    tips += [score_tip("maximum", "maximum")] if has_maxima else []
-    layers = [*([bound] if has_maxima else []), line(y), dots(y, styles, tips)]
-    shared = {"x": number("step", "step", axis=STEPS), "color": colours(styles, rows)}
-    spec = layered(rows, shared, layers) | {"height": 200}
-    return Plot(name.lower(), title, spec, f"{about} {WITH_MAXIMA}" if has_maxima else about)
-
-
-def greatest_entropy(event: Row, name: str, num_rows: Mapping[str, int]) -> float | None:
-    """The greatest H1 or H2 that a clustering of so many ids to so many rows can give; None of anything else."""
-    if name not in ("H1", "H2") or event["table"] not in num_rows or not event.get("num_ids"):
-        return None
-    order = int(name[1:])
-    return min(order * math.log(num_rows[event["table"]]), math.log(event["num_ids"]))
 
 
 def calibration_plot(found: CalibrationCurve) -> Plot:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cce_lab.report.factors import Factor, Kind
 from cce_lab.report.groups import FULL, WORDS, Group, group_records
 from cce_lab.report.plots import plots_of
-from cce_lab.report.tables import factor_table, ledger_table, settings_table, summary_table
+from cce_lab.report.tables import factor_table, settings_table, summary_table
 from cce_lab.report.vega import Plot, Style, palette
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Section:
     group: Group
     headline: str
     caution: str  # what speaks against a comparison: full tables that were not done, code that changed; or nothing
-    tables: dict[str, Table]  # summary, factors, settings, memory
+    tables: dict[str, Table]  # summary, factors, settings
     plots: list[Plot]
     styles: dict[str, Style]
     expected: dict[str, Any]
@@ -55,7 +55,6 @@ def make_sections(found: Collected) -> list[Section]:
             "summary": summary_table(group),
             "factors": factor_table(group, expected),
             "settings": settings_table(group),
-            "memory": ledger_table(group),
         }
         cautions = " ".join(words for words in (caution(group), mixed_code(group)) if words)
         plots = plots_of(group, styles)
@@ -70,9 +69,9 @@ def headline(group: Group) -> str:
     factors = {name: group.factor(name, group.lead) for name in group.series if name != group.full_series}
     if not factors:
         return f"Only the full table has been run: {_score(group, group.baseline_score)}."
-    # factors that all seeds reach come first, then by size
     reached = [name for name in factors if factors[name].is_reached]
-    reached.sort(key=lambda name: (bool(factors[name].seeds_words), -(factors[name].value or 0)))
+    # those that all seeds reach come first, then by size
+    reached.sort(key=lambda name: (factors[name].num_reached < factors[name].num_seeds, -(factors[name].value or 0)))
     text = _reached(group, factors, reached) if reached else _closest(group, factors)
     return text if any(len(budget.records) > 1 for budget in group.budgets) else f"{text} One seed."
 
@@ -94,7 +93,8 @@ def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> st
 
 def _not_all(factor: Factor) -> str:
     """That the mean over seeds gets there, but not each of them."""
-    return f", in the mean: {factor.seeds_words} do" if factor.seeds_words else ""
+    missed = factor.num_reached < factor.num_seeds
+    return f", in the mean: {factor.num_reached} of {factor.num_seeds} seeds do" if missed else ""
 
 
 def _closest(group: Group, factors: dict[str, Factor]) -> str:

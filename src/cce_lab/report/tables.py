@@ -1,4 +1,4 @@
-"""The tables of a report: the summary, compression factors, options that differ, the memory of tables, environments."""
+"""The tables of a report: the summary, compression factors, options that differ, environments; memory of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cce.evaluation import Better, describe_metric
 from cce.footprint import Footprint, Footprints
-from cce.text import format_bytes, format_ratio
+from cce.text import format_bytes
 from cce_lab.report.factors import Factor, Spread, format_range, is_number, spread
 from cce_lab.report.groups import WORDS, Budget, Group, group_records
 from cce_lab.report.table import Cell, Column, Table, number_cell, ratio_cell
@@ -36,10 +36,14 @@ COSTS = (
     Column("seeds"),
 )
 EXPECTED = {"params": "compression", "largest": "largest"}  # measure → the recipe's word
-LEDGER = (
-    *("ids", "params", "codebook", "pointers", "gradients", "optimizer", "int8 rows", "clustering"),
-    *("fewer bytes", "fewer params"),
-)
+PARTS = {  # of the memory of a table: heading → part of its footprint
+    "codebook": "codebook",
+    "pointers": "pointer",
+    "gradients": "gradient",
+    "optimizer": "optimizer",
+    "int8 rows": "codes",
+    "clustering": "clustering",
+}
 NOT_SETTINGS = (  # what differs between the runs of one series, or says where they ran
     *("data", "method", "cap", "num_params", "nbytes", "compression", "seed", "start_from", "num_learned"),
     *("threads", "device", "source_epochs", "source_training_nbytes"),
@@ -145,9 +149,6 @@ def factor_table(group: Group, expected: dict[str, Any]) -> Table:
     for measure, word in WORDS.items():
         mine = [factors[name][measure] for name in names]
         add(Column(f"fewer {word}", about=about), [Cell(each.value, str(each), "; ".join(each.notes)) for each in mine])
-        if measure == group.lead:
-            over = Column("over seeds", about="geometric mean of the seeds' own factors, least to greatest")
-            add(over, [_over_seeds(each) for each in mine])
     for key, found in expected.items():
         if isinstance(found, dict):
             is_ratio = key in EXPECTED.values()
@@ -158,36 +159,22 @@ def factor_table(group: Group, expected: dict[str, Any]) -> Table:
     return Table(f"{group.slug}-factors", "Compression factors", columns, rows)
 
 
-def _over_seeds(factor: Factor) -> Cell:
-    if (seeds := factor.seeds) is None:
-        return Cell(None)
-    ends = f" [{format_range(seeds.least, seeds.greatest)}]" if seeds.count > 1 else ""
-    return Cell(seeds.mean, f"{format_ratio(seeds.mean)}{ends}")
-
-
 def how(factor: Factor) -> str:
     """How a factor is known, in words."""
     words = str(factor.kind)
     if factor.is_reached and factor.num_seeds > 1:
-        words += f", {factor.seeds.count if factor.seeds else 0} of {factor.num_seeds} seeds reach it"
+        words += f", {factor.num_reached} of {factor.num_seeds} seeds reach it"
     return "; ".join([words, *factor.notes])
 
 
-def expected_value(value: Any) -> float | None:
-    """One number for a number, or for a range of two."""
-    if isinstance(value, list | tuple) and len(value) == 2:
-        return float((value[0] * value[1]) ** 0.5)
-    return float(value) if isinstance(value, int | float) else None
-
-
 def _expected_cell(value: Any, *, is_ratio: bool) -> Cell:
-    middle = expected_value(value)
-    if middle is None:
-        return Cell(None if value is None else str(value))
-    low, high = value if isinstance(value, list | tuple) else (value, value)
-    if is_ratio:
-        return Cell(middle, format_range(float(low), float(high)))
-    return Cell(middle, f"{low:.4f}" if low == high else f"{low:.4f}–{high:.4f}")
+    """A number, or the middle of a range of two; nothing where the recipe has something else, or nothing."""
+    ends = value if isinstance(value, list) else [value]
+    if len(ends) not in (1, 2) or not all(map(is_number, ends)):
+        return Cell(None)
+    low, high = ends[0], ends[-1]
+    text = f"{low:.4f}" if low == high else f"{low:.4f}–{high:.4f}"
+    return Cell(math.sqrt(low * high), format_range(low, high) if is_ratio else text)
 
 
 def settings_table(group: Group) -> Table:
@@ -217,33 +204,24 @@ def _settings(budgets: Sequence[Budget]) -> dict[str, str]:
     return {name: " / ".join(values) for name, values in found.items()}
 
 
-def ledger_table(group: Group) -> Table:
-    """All tables of the run of the lowest seed; seeds have equal sizes."""
-    columns = [*(Column(name, is_text=True) for name in ("series", "budget", "table", "method")), *map(Column, LEDGER)]
-    rows = [
-        [Cell(budget.series), Cell(budget.label), *cells]
-        for budget in group.budgets
-        for cells in ledger_rows(budget.first.tables)
-    ]
-    return Table(f"{group.slug}-memory", "Memory of tables", columns, rows)
-
-
-def ledger_rows(tables: Sequence[Footprint]) -> list[list[Cell]]:
-    """A line for each table, the largest first, and one for all of them; none without tables."""
+def memory_table(tables: Sequence[Footprint]) -> Table:
+    """The memory of the tables of one run: a line for each, the largest first, and one for all of them."""
+    columns = [Column("table", is_text=True), Column("method", is_text=True)]
+    columns += map(Column, ("ids", "params", *PARTS, "fewer bytes", "fewer params"))
     ordered = sorted(tables, key=lambda table: -table.full_params)
-    return [
-        [
-            *(Cell(table.name), Cell(table.method)),
-            *(Cell(count, f"{count:,}") for count in (table.num_embeddings, table.num_params)),
-            *(
-                Cell(getattr(table, f"{part}_nbytes"), format_bytes(getattr(table, f"{part}_nbytes")))
-                for part in ("codebook", "pointer", "gradient", "optimizer", "codes", "clustering")
-            ),
-            ratio_cell(table.full_nbytes, table.nbytes),
-            ratio_cell(table.full_params, table.num_params),
-        ]
-        for table in (*ordered, *([Footprints(tuple(tables)).total] if tables else []))
-    ]
+    rows = []
+    for table in (*ordered, *([Footprints(tuple(tables)).total] if tables else [])):
+        sizes = [getattr(table, f"{part}_nbytes") for part in PARTS.values()]
+        rows.append(
+            [
+                *(Cell(table.name), Cell(table.method)),
+                *(Cell(count, f"{count:,}") for count in (table.num_embeddings, table.num_params)),
+                *(Cell(size, format_bytes(size)) for size in sizes),
+                ratio_cell(table.full_nbytes, table.nbytes),
+                ratio_cell(table.full_params, table.num_params),
+            ]
+        )
+    return Table("memory", "Tables", columns, rows)
 
 
 def environment_table(records: Iterable[RunRecord]) -> Table:

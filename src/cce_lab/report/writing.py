@@ -48,7 +48,7 @@ class Report:
         return replace(plot, title=f"{plot.title}: {here.group.title}")
 
     def rows(self, table: str = "summary", section: int = 0) -> list[dict[str, Any]]:
-        """A table as a list of dictionaries: `summary`, `factors`, `settings` or `memory`."""
+        """A table as a list of dictionaries: `summary`, `factors` or `settings`."""
         tables = self._section(section).tables
         check_choice("table", table, tables)
         return tables[table].as_dicts()

@@ -10,7 +10,7 @@ from cce_lab.theory.bounds import (
     steps_needed,
     theorem_bound,
 )
-from cce_lab.theory.dense import Examples, StreamedRun, dense_cce, streamed_cce
+from cce_lab.theory.dense import dense_cce
 from cce_lab.theory.figure import Claim, Figure, Series
 from cce_lab.theory.figures import FIGURES
 from cce_lab.theory.least_squares import LeastSquares, Run
@@ -27,14 +27,12 @@ from cce_lab.theory.sparse import (
 __all__ = [
     "FIGURES",
     "Claim",
-    "Examples",
     "Figure",
     "LeastSquares",
     "Run",
     "Series",
     "SparseFactor",
     "SparseRun",
-    "StreamedRun",
     "clustered_optimum",
     "corollary_bound",
     "count_sketch",
@@ -48,6 +46,5 @@ __all__ = [
     "simulate_ratio",
     "sparse_cce",
     "steps_needed",
-    "streamed_cce",
     "theorem_bound",
 ]

@@ -63,14 +63,6 @@ class SparseFactor:
             summed.index_add_(0, rows, x.T * weights.unsqueeze(1))
         return summed.T
 
-    def gram(self) -> Tensor:
-        """`HᵀH`, `(num_rows, num_rows)`."""
-        product = self.weights.new_zeros(self.num_rows, self.num_rows)
-        for rows, weights in zip(self.rows.unbind(1), self.weights.unbind(1), strict=True):
-            for others, other_weights in zip(self.rows.unbind(1), self.weights.unbind(1), strict=True):
-                product.index_put_((rows, others), weights * other_weights, accumulate=True)
-        return product
-
     def beside(self, other: SparseFactor) -> SparseFactor:
         """`[H | other]`."""
         return SparseFactor(

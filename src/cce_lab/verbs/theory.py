@@ -14,7 +14,6 @@ NAMES = {
     "theory-practice": "dense CCE beside the bounds of the theorem and its corollary",
     "noise": "smart noise against IID noise, and what the theorem's restricted codebook costs",
     "lemma": "E[x / (p x + (1 - p) y)] for exponential and chi-square variables",
-    "factorisation": "k-means as a factorisation of matrices",
     "table-collapse": "entropies of pointers: CE, CCE, product quantisation and circular clustering",
     "rate-distortion": "k-means at several rates beside planted clusters",
 }

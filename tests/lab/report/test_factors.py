@@ -14,7 +14,6 @@ from cce_lab.report.factors import (
     linear_extrapolation,
     quadratic_extrapolation,
     spread,
-    spread_of_ratios,
 )
 
 FULL = 1e6
@@ -137,22 +136,19 @@ def test_a_baseline_or_a_size_that_is_no_number_is_unknown():
 # -- seeds -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_mean_curve_decides_and_seeds_give_a_spread():
+def test_the_mean_curve_decides():
     """The seeds cross half a decade apart, at 10^2.5 and 10^3.5: the means cross at 1,000."""
     curves = {0: [(100, 0.475), (10_000, 0.375)], 1: [(100, 0.525), (10_000, 0.425)]}
     factor = factor_over_seeds(curves, dict.fromkeys(curves, 0.45), FULL)
     assert factor.value == pytest.approx(1000)
-    assert factor.num_seeds == factor.seeds.count == 2
-    assert factor.seeds.least == pytest.approx(FULL / 10**3.5)
-    assert factor.seeds.greatest == pytest.approx(FULL / 10**2.5)
-    assert factor.seeds.mean == pytest.approx(1000)
+    assert factor.num_seeds == factor.num_reached == 2
 
 
-def test_seeds_that_do_not_reach_the_baseline_are_counted_and_left_out():
+def test_seeds_that_reach_the_baseline_by_themselves_are_counted():
     curves = {0: [(100, 0.50), (10_000, 0.30)], 1: [(100, 0.50), (10_000, 0.46)]}
     factor = factor_over_seeds(curves, dict.fromkeys(curves, 0.45), FULL)
     assert factor.kind is Kind.MEASURED
-    assert (factor.seeds.count, factor.num_seeds) == (1, 2)
+    assert (factor.num_reached, factor.num_seeds) == (1, 2)
 
 
 def test_a_seed_is_compared_with_the_full_table_of_that_seed():
@@ -160,10 +156,9 @@ def test_a_seed_is_compared_with_the_full_table_of_that_seed():
     curve = [(100, 0.50), (10_000, 0.40)]
     alone = factor_over_seeds({1: curve}, {0: 0.49, 1: 0.45, 2: 0.49}, FULL)
     assert alone.value == pytest.approx(1000)
-    assert alone.seeds.mean == pytest.approx(1000)
     assert alone.notes == ()
     both = factor_over_seeds({0: [(100, 0.54), (10_000, 0.44)], 1: curve}, {0: 0.49, 1: 0.45, 2: 0.60}, FULL)
-    assert [both.value, both.seeds.least, both.seeds.greatest] == pytest.approx([1000] * 3)
+    assert (both.value, both.num_reached) == (pytest.approx(1000), 2)
 
 
 def test_sizes_with_fewer_seeds_are_compared_with_the_full_tables_of_those():
@@ -181,7 +176,7 @@ def test_a_seed_without_a_full_table_is_compared_with_the_mean_and_that_is_noted
 
 def test_no_seeds():
     factor = factor_over_seeds({}, {0: 0.45}, FULL)
-    assert (factor.kind, factor.seeds, factor.num_seeds) == (Kind.UNKNOWN, None, 0)
+    assert (factor.kind, factor.num_seeds) == (Kind.UNKNOWN, 0)
 
 
 def test_ranges_in_words():
@@ -202,10 +197,3 @@ def test_what_is_not_a_number_is_left_out():
     assert spread([math.nan, 1.0, math.inf]).count == 1
     assert spread([math.nan]) is None
     assert spread([]) is None
-
-
-def test_ratios_have_a_geometric_mean():
-    found = spread_of_ratios([10.0, 1000.0])
-    assert found.mean == pytest.approx(100)
-    assert (found.least, found.greatest) == (pytest.approx(10), pytest.approx(1000))
-    assert spread_of_ratios([0.0, -1.0]) is None

@@ -29,7 +29,7 @@ def test_tables_are_rows(report):
 def test_wrong_names_are_rejected(report):
     with pytest.raises(ValueError, match=r"figure must be one of .*bce-bytes.*; got 'bce-kilos'"):
         report.figure("bce-kilos")
-    with pytest.raises(ValueError, match="table must be one of summary, factors, settings, memory; got 'plots'"):
+    with pytest.raises(ValueError, match="table must be one of summary, factors, settings; got 'plots'"):
         report.rows("plots")
     with pytest.raises(IndexError, match=rf"section must lie in \[0, {len(report.sections)}\), got 99"):
         report.figure_names(99)

@@ -15,7 +15,7 @@ def test_a_section_for_each_group_with_the_same_colours():
     assert (books.group.key[0], clicks.group.key[0]) == ("books", "clicks")
     assert books.styles == clicks.styles
     assert {name: table.name for name, table in clicks.tables.items()} == {
-        name: f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "settings", "memory")
+        name: f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "settings")
     }
     assert books.headline.startswith("No run with full tables")
 

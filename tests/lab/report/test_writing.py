@@ -18,7 +18,7 @@ TABLES = {
     for kind in ("csv", "md")
     for name in (
         "environment",
-        *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors", "memory")),
+        *(f"clicks-dlrm-10-epochs-{n}" for n in ("summary", "factors")),
     )
 }
 PLOTS = (

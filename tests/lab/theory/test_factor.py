@@ -24,10 +24,6 @@ def test_after_x(factor):
     torch.testing.assert_close(factor.after(x), x @ dense_matrix(factor))
 
 
-def test_gram(factor):
-    torch.testing.assert_close(factor.gram(), dense_matrix(factor).T @ dense_matrix(factor))
-
-
 def test_beside(factor):
     other = ones_at(torch.tensor([[1], [0], [1], [2], [2]]), 3)
     both = factor.beside(other)

@@ -1,6 +1,5 @@
 """The paper's figures of theory, each a function that gives plain data: `FIGURES[name](seed=…, quick=…)`."""
 
-from cce_lab.theory.figures.factorisation import factorisation_figure
 from cce_lab.theory.figures.least_squares import least_squares_figure
 from cce_lab.theory.figures.lemma import lemma_figure
 from cce_lab.theory.figures.noise import noise_figure
@@ -13,7 +12,6 @@ FIGURES = {
     "theory-practice": theory_practice_figure,
     "noise": noise_figure,
     "lemma": lemma_figure,
-    "factorisation": factorisation_figure,
     "table-collapse": table_collapse_figure,
     "rate-distortion": rate_distortion_figure,
 }
