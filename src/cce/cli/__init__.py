@@ -1,4 +1,9 @@
-"""The words typed in a shell: `cce VERB …`. Verbs load what they need when they are called, so help comes at once."""
+"""The words typed in a shell: `cce VERB …`. Verbs load what they need when they are called, so help comes at once.
+
+A verb is a module with `HELP`, one line; `add_arguments(parser)`; `run(options)`; and, if it has them, `DESCRIPTION`
+and `EXAMPLE`. Installed packages add verbs by entry points: such a module is imported if its verb was typed, or if the
+help of `cce` shows all of them, so it should import what is large inside of `run`.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +11,37 @@ import argparse
 import os
 import select
 import sys
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cce.cli import (
-    demo,
-    embed,
-    evaluate,
-    export,
-    finalize,
-    inspect,
-    list_names,
-    pack,
-    plan,
-    predict,
-    prepare,
-    train,
-    verify,
-)
+from cce.cli import demo, embed, evaluate, export, finalize, list_names, pack, plan, predict, prepare, train, verify
+from cce.cli import inspect as inspect_verb
 from cce.cli.loading import typed_path
-from cce.cli.plugin_verbs import add_plugin_verbs
-from cce.plugins import SOURCES, load_installed, load_named
+from cce.plugins import SOURCES, load_installed, load_named, reason_of
 from cce.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main", "run_verb"]
+
+VERBS: dict[str, Any] = {
+    "prepare": prepare,
+    "plan": plan,
+    "train": train,
+    "finalize": finalize,
+    "evaluate": evaluate,
+    "predict": predict,
+    "embed": embed,
+    "pack": pack,
+    "export": export,
+    "inspect": inspect_verb,
+    "verify": verify,
+    "list": list_names,
+    "demo": demo,
+}
+VERBS_OF_PACKAGES = "clustered_embeddings.verbs"  # entry points, a name and a module each
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -120,25 +129,46 @@ def run_verb(arguments: Sequence[str]) -> None:
 
 
 def _parser(kind: type[argparse.ArgumentParser], typed: str | None) -> argparse.ArgumentParser:
+    """The parser of all verbs. `typed`: the verb that is to run; None shows the help of all."""
     parser = kind(prog="cce", description="Embedding tables 10 to 10,000 times smaller while they train.")
     parser.add_argument("--version", action="version", version=f"cce {__version__}")
     _add_plugin(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in (
-        prepare,
-        plan,
-        train,
-        finalize,
-        evaluate,
-        predict,
-        embed,
-        pack,
-        export,
-        inspect,
-        verify,
-        list_names,
-        demo,
-    ):
-        verb.add_verb(verbs)
-    add_plugin_verbs(verbs, typed)
+    for name, verb in VERBS.items():
+        _add_verb(verbs, name, verb)
+    for entry in entry_points(group=VERBS_OF_PACKAGES):
+        if entry.name in verbs.choices:
+            continue  # ours, or that of a package before
+        if typed == entry.name:
+            _add_installed(verbs, entry)
+        else:
+            about: dict[str, Any] = {} if typed else {"help": _help(entry).replace("%", "%%")}
+            verbs.add_parser(entry.name, **about)
     return parser
+
+
+def _add_verb(verbs: Any, name: str, verb: Any) -> None:
+    parser = verbs.add_parser(
+        name,
+        help=verb.HELP.replace("%", "%%"),
+        description=getattr(verb, "DESCRIPTION", None),
+        epilog=getattr(verb, "EXAMPLE", None),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verb.add_arguments(parser)
+    parser.set_defaults(run=verb.run)
+
+
+def _add_installed(verbs: Any, entry: EntryPoint) -> None:
+    try:
+        _add_verb(verbs, entry.name, entry.load())
+    except Exception as error:
+        raise ValueError(f"the verb {entry.name!r} must load from {entry.value!r}: {reason_of(error)}.") from error
+
+
+def _help(entry: EntryPoint) -> str:
+    """Its line of help, or why it has none: what one package broke must not hide the others."""
+    try:
+        return str(entry.load().HELP)
+    except Exception as error:  # noqa: BLE001
+        return f"(cannot be loaded: {reason_of(error)})"

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from cce.records import strict_json
 
+HELP = "make a click log, train DLRM with three kinds of table, and compare them"
+DESCRIPTION = (
+    "Make a synthetic click log with hidden clusters, train DLRM on it with full tables, with the "
+    "hashing trick and with CCE at the same budgets, and compare their sizes and scores."
+)
 EXAMPLE = """example:
   cce demo --out runs/demo
   cce demo --rows 100000 --epochs 3 --json"""
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "demo",
-        help="make a click log, train DLRM with three kinds of table, and compare them",
-        description="Make a synthetic click log with hidden clusters, train DLRM on it with full tables, with the "
-        "hashing trick and with CCE at the same budgets, and compare their sizes and scores.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     parser.add_argument(
         "--out", type=Path, default=Path("runs/demo"), help="folder of the report (default: %(default)s)"
     )
@@ -32,7 +28,6 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument("--caps", type=int, nargs="+", default=None, help=about)
     parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the records as JSON instead of a table")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -5,35 +5,30 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from cce.cli.loading import add_loading, add_run, load
 from cce.files import check_target, replace_file
 from cce.records import strict_json
 
+HELP = "write the vectors of a feature's values, for retrieval"
+DESCRIPTION = (
+    "Write the vectors of all ids of a feature to a .npy file, row by row, and their raw values to a "
+    "Parquet file beside it (vectors.values.parquet for vectors.npy), unless data is synthetic or ids are hashes. "
+    "Row 0 is of unseen values; a missing value is empty text. Both are written in blocks, and numpy, faiss or "
+    "usearch can map the vectors."
+)
 EXAMPLE = """examples:
   cce embed runs/clicks-cce --feature item --out vectors.npy
   cce embed one.ccez --feature user --out users.npy --json"""
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "embed",
-        help="write the vectors of a feature's values, for retrieval",
-        description="Write the vectors of all ids of a feature to a .npy file, row by row, and their raw values to a "
-        "Parquet file beside it (vectors.values.parquet for vectors.npy), unless data is synthetic or ids are hashes. "
-        "Row 0 is of unseen values; a missing value is empty text. Both are written in blocks, and numpy, faiss or "
-        "usearch can map the vectors.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     add_run(parser)
     parser.add_argument("--feature", required=True, metavar="NAME", help="the feature whose vectors are written")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.npy", help="the file of vectors")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON, and no progress")
     add_loading(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

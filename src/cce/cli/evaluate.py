@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from cce.cli.loading import add_loading, add_run, check_rows, load
 from cce.data import FORMATS
 from cce.evaluation import format_scores, list_metrics
 from cce.records import strict_json
 
+HELP = "score a checkpoint on a split of a data set, or on raw rows"
+DESCRIPTION = (
+    "Score a checkpoint on a split of a data set that `cce prepare` made, or on a CSV, TSV or Parquet "
+    "file of raw rows with labels. Of a run, the checkpoint with the best validation is scored."
+)
 EXAMPLE = """examples:
   cce evaluate runs/clicks-cce runs/clicks
   cce evaluate runs/clicks-cce/checkpoints/step-0000001000 runs/clicks --split validation --json
@@ -17,16 +21,8 @@ EXAMPLE = """examples:
   cce evaluate one.ccez tomorrow.csv"""
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "evaluate",
-        help="score a checkpoint on a split of a data set, or on raw rows",
-        description="Score a checkpoint on a split of a data set that `cce prepare` made, or on a CSV, TSV or Parquet "
-        "file of raw rows with labels. Of a run, the checkpoint with the best validation is scored.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     add_run(parser)
     about = "folder of a data set, or a file of raw rows with labels; - for standard input"
     parser.add_argument("rows", metavar="DATA|RAW", help=about)
@@ -48,7 +44,6 @@ def add_verb(verbs: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_loading(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

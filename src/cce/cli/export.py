@@ -5,31 +5,27 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from cce.cli.loading import add_data_set, add_run, add_trust, load
 from cce.records import strict_json
 from cce.serving import FORMAT_NAMES
 from cce.text import format_bytes
 
+HELP = "write a trained run for serving: ONNX, torch.export, or tables that NumPy reads"
+DESCRIPTION = (
+    "Freeze the best model of a run and write it to a new folder: as a whole program (onnx, pt2), or "
+    "as tables and weights that NumPy reads (safetensors), with the vocabularies that turn raw values into "
+    "ids. With --verify, the result is run on held-out rows and over all ids, and nothing is left behind if it "
+    "differs from the run."
+)
 EXAMPLE = """examples:
   cce export runs/clicks-cce out/clicks --format onnx --verify data/clicks
   cce export runs/clicks-cce out/clicks-pt2 --format pt2
   cce export runs/clicks-cce out/clicks-tables --format safetensors --verify data/clicks --json"""
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "export",
-        help="write a trained run for serving: ONNX, torch.export, or tables that NumPy reads",
-        description="Freeze the best model of a run and write it to a new folder: as a whole program (onnx, pt2), or "
-        "as tables and weights that NumPy reads (safetensors), with the vocabularies that turn raw values into "
-        "ids. With --verify, the result is run on held-out rows and over all ids, and nothing is left behind if it "
-        "differs from the run.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     add_run(parser)
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, which must not exist yet")
     parser.add_argument("--format", choices=FORMAT_NAMES, default="safetensors", help="(default: %(default)s)")
@@ -39,7 +35,7 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
     add_data_set(parser)
     add_trust(parser)
-    parser.set_defaults(run=run, device="cpu")
+    parser.set_defaults(device="cpu")
 
 
 def run(options: argparse.Namespace) -> None:

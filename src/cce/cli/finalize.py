@@ -10,6 +10,13 @@ from cce.cli.loading import add_trust, typed_bytes, typed_count
 from cce.records import strict_json
 from cce.text import format_bytes
 
+HELP = "choose the size of a trained run: train once, serve any size"
+DESCRIPTION = (
+    "Choose another size for the tables of a finished run of cce. The run keeps its int8 rows, from "
+    "which pointers and codebooks of any size are made; nothing is trained again. Without a size, the smallest is "
+    "taken that loses at most 0.0005 on the validation rows. The model is tested, and the run has a new record. "
+    "If it is interrupted, the run has either the old or the new tables."
+)
 EXAMPLE = """examples:
   cce finalize runs/clicks-cce --curve
   cce finalize runs/clicks-cce --nbytes 1MB
@@ -17,18 +24,8 @@ EXAMPLE = """examples:
   cce finalize runs/clicks-cce --discard"""
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "finalize",
-        help="choose the size of a trained run: train once, serve any size",
-        description="Choose another size for the tables of a finished run of cce. The run keeps its int8 rows, from "
-        "which pointers and codebooks of any size are made; nothing is trained again. Without a size, the smallest is "
-        "taken that loses at most 0.0005 on the validation rows. The model is tested, and the run has a new record. "
-        "If it is interrupted, the run has either the old or the new tables.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a finished run")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--curve", action="store_true", help="show all sizes and write sizes.json; change nothing else")
@@ -39,7 +36,6 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument("--refits", type=typed_count, default=0, help="rounds of refits, or auto (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the record, or the curve, as JSON, and no progress")
     add_trust(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

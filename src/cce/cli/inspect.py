@@ -5,30 +5,25 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from cce.cli.loading import add_trust
 from cce.records import strict_json
 
+HELP = "show what a run or a checkpoint holds: tables, bytes, entropies, scores"
+DESCRIPTION = (
+    "Show what a run (its newest whole checkpoint) or a checkpoint holds: the parameters and bytes of "
+    "every table, whether learned pointers have collapsed, the options, and the scores so far."
+)
 EXAMPLE = """examples:
   cce inspect runs/clicks-cce
   cce inspect runs/clicks-cce/checkpoints/step-0000001000 --json"""
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "inspect",
-        help="show what a run or a checkpoint holds: tables, bytes, entropies, scores",
-        description="Show what a run (its newest whole checkpoint) or a checkpoint holds: the parameters and bytes of "
-        "every table, whether learned pointers have collapsed, the options, and the scores so far.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     parser.add_argument("path", type=Path, metavar="RUN|CHECKPOINT", help="folder of a run or of a checkpoint")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     add_trust(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,26 +6,19 @@ import argparse
 import inspect
 import json
 from collections.abc import Callable
-from typing import Any
 
+HELP = "show the methods, models, metrics or sources that there are"
+DESCRIPTION = "Show the names that other verbs take, a line each, with those that plug-ins registered."
 EXAMPLE = """examples:
   cce list methods
   cce list metrics --json
   cce list methods --plugin ours.py"""
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "list",
-        help="show the methods, models, metrics or sources that there are",
-        description="Show the names that other verbs take, a line each, with those that plug-ins registered.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     parser.add_argument("what", choices=tuple(KINDS), metavar="|".join(KINDS), help="what to list")
     parser.add_argument("--json", action="store_true", help="print names and descriptions as a JSON object")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

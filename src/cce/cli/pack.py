@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from cce.cli.loading import add_data_set
 from cce.records import strict_json
 from cce.text import format_bytes
 
+HELP = "put a run in one file that can be moved: model, options, scores, vocabularies"
+DESCRIPTION = (
+    "Put the best checkpoint of a run, its options and scores, and the vocabularies and transforms of "
+    "its data set in one checksummed file. `cce predict`, `cce evaluate`, `cce embed` and cce.load_run take it "
+    "as they take the run. The code of a model of your own is not in it."
+)
 EXAMPLE = """examples:
   cce pack runs/clicks-cce -o one.ccez
   cce pack runs/clicks-cce -o one.ccez --data /elsewhere/clicks --json"""
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "pack",
-        help="put a run in one file that can be moved: model, options, scores, vocabularies",
-        description="Put the best checkpoint of a run, its options and scores, and the vocabularies and transforms of "
-        "its data set in one checksummed file. `cce predict`, `cce evaluate`, `cce embed` and cce.load_run take it "
-        "as they take the run. The code of a model of your own is not in it.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint")
     parser.add_argument("-o", "--out", required=True, type=Path, metavar="FILE.ccez", help="the file to write")
     parser.add_argument("--json", action="store_true", help="print what was packed as JSON, and no progress")
     add_data_set(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

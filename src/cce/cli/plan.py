@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cce.budget import DEFAULT_METHOD, MEASURES, SIZED_LATER, Budget
 from cce.checks import check_choice
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
     from cce.training import RunPlan
 
+HELP = "show the table each feature gets under a budget, in parameters and in bytes"
+DESCRIPTION = (
+    "Show the table that every feature gets under a budget: its method, parameters, bytes of codebook "
+    "and pointers, and how many times fewer of each than the full table has. "
+    "Nothing is trained or allocated."
+)
 EXAMPLE = """examples:
   cce plan data/criteo --nbytes 50M
   cce plan data/criteo --method quantized --method-options bits=8 --compression 4 --json
@@ -31,17 +37,8 @@ Which method scores best in a budget is not predicted: `cce sweep` measures it o
 NOT_COUNTED = "Ids are not counted: give the folder of a data set to see the tables of `cce train`."
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "plan",
-        help="show the table each feature gets under a budget, in parameters and in bytes",
-        description="Show the table that every feature gets under a budget: its method, parameters, bytes of codebook "
-        "and pointers, and how many times fewer of each than the full table has. "
-        "Nothing is trained or allocated.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     parser.add_argument(
         "features", nargs="+", help="vocabulary sizes, as numbers or NAME=NUMBER, or the folder of a prepared data set"
     )
@@ -59,7 +56,6 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument("--min-count", type=int, default=None, help="as for `cce train`")
     _add_budget(parser)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON instead of a table")
-    parser.set_defaults(run=run)
 
 
 def _add_budget(parser: argparse.ArgumentParser) -> None:

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 from cce.cli.loading import add_loading, add_run, check_rows, load
 from cce.data import FORMATS, STANDARD
 from cce.records import strict_json
 
+HELP = "give raw rows their probabilities, by a trained run"
+DESCRIPTION = (
+    "Give each row of a CSV, TSV or Parquet file its probability, in order, by the best "
+    "checkpoint of a run; or each row of a split of a data set that `cce prepare` made. Rows need no label. They "
+    "are read and written block by block."
+)
 EXAMPLE = """examples:
   cce predict runs/clicks-cce tomorrow.csv --out predictions.parquet
   cce predict one.ccez tomorrow.parquet --out predictions.csv
   zcat rows.csv.gz | cce predict one.ccez - --format csv --out - > predictions.csv"""
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "predict",
-        help="give raw rows their probabilities, by a trained run",
-        description="Give each row of a CSV, TSV or Parquet file its probability, in order, by the best "
-        "checkpoint of a run; or each row of a split of a data set that `cce prepare` made. Rows need no label. They "
-        "are read and written block by block.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     add_run(parser)
     about = "the file of raw rows, or the folder of a data set; - for standard input"
     parser.add_argument("raw", metavar="RAW|DATA", help=about)
@@ -36,7 +32,6 @@ def add_verb(verbs: Any) -> None:
     parser.add_argument("--format", choices=tuple(FORMATS), default=None, help=about)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON, and no progress")
     add_loading(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -12,6 +12,11 @@ from cce.data import SOURCES, Option, Source
 if TYPE_CHECKING:
     from cce.data import PreparedData
 
+HELP = "turn raw click logs into a data set that trains"
+DESCRIPTION = (
+    "Turn raw click logs into a data set: rows, vocabularies, splits, and a manifest with checksums. "
+    "A preparation that was interrupted resumes when it is started again."
+)
 EXAMPLE = """examples:
   cce prepare synthetic runs/clicks --rows 300000
   cce prepare criteo-kaggle train.txt runs/kaggle
@@ -34,21 +39,13 @@ WORK = (
 )
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "prepare",
-        help="turn raw click logs into a data set that trains",
-        description="Turn raw click logs into a data set: rows, vocabularies, splits, and a manifest with checksums. "
-        "A preparation that was interrupted resumes when it is started again.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     names = ("DATASET", "RAW", "OUT")
     text = "prepare new raw rows with the columns and the ids of a data set that is there already"
     parser.add_argument("--reuse-vocabulary", nargs=3, type=Path, metavar=names, help=text)
     _add_options(parser, WORK)
-    parser.set_defaults(run=run, kind=None)
+    parser.set_defaults(kind=None)
     kinds = parser.add_subparsers(dest="kind", metavar="KIND")
     for source in SOURCES.values():
         _add_source(kinds, source)

@@ -14,6 +14,12 @@ from cce.records import RunRecord, strict_json
 from cce.run_folder import RunFolder
 from cce.training import GROUPS, MAY_CHANGE, TrainConfig, make_config, parse_pairs, read_toml
 
+HELP = "train a model with tables of any kind and size"
+DESCRIPTION = (
+    "Train a model on a data set that `cce prepare` made. Checkpoints, the log and the record are "
+    "saved in the folder of the run. Ctrl-C saves; --resume continues a run that was stopped or killed, which then "
+    "ends as it would have."
+)
 EXAMPLE = """examples:
   cce train runs/clicks --method cce --cap 8000 --epochs 2 --out runs/clicks-cce
   cce train runs/clicks --method full --optimizer adam --lr 0.01 --batch-size 2048
@@ -45,17 +51,8 @@ TYPES = {
 LISTS: dict[str, Any] = {"str | list[float]": _number_or_word, "list[str]": str}
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "train",
-        help="train a model with tables of any kind and size",
-        description="Train a model on a data set that `cce prepare` made. Checkpoints, the log and the record are "
-        "saved in the folder of the run. Ctrl-C saves; --resume continues a run that was stopped or killed, which then "
-        "ends as it would have.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     parser.add_argument("data", nargs="?", default=None, help="folder of a data set made by `cce prepare`")
     parser.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/DATA-METHOD)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of options")
@@ -67,7 +64,6 @@ def add_verb(verbs: Any) -> None:
     for each in fields(TrainConfig):
         if each.name not in ("data", "plugins"):
             _add_option(groups[each.metadata["group"]], each)
-    parser.set_defaults(run=run)
 
 
 def _add_option(group: Any, each: Any) -> None:

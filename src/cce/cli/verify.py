@@ -5,13 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cce.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from cce.data import Verification
 
+HELP = "check every file of a prepared data set or of a run"
+DESCRIPTION = (
+    "Read every file of a data set made by `cce prepare`: checksums, shapes, row counts, ids "
+    "within their vocabularies, labels of 0 or 1, dense values and weights that are finite. Or read every file of "
+    "a run: options, log, record, and checkpoints, whose tensors must fit the model. No code of a model is run."
+)
 EXAMPLE = """examples:
   cce verify runs/clicks
   cce verify runs/clicks-cce
@@ -20,20 +26,10 @@ EXAMPLE = """examples:
 Exit code 0: everything is right. 2: something is wrong, and the first problem is named; --json lists them all."""
 
 
-def add_verb(verbs: Any) -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "verify",
-        help="check every file of a prepared data set or of a run",
-        description="Read every file of a data set made by `cce prepare`: checksums, shapes, row counts, ids "
-        "within their vocabularies, labels of 0 or 1, dense values and weights that are finite. Or read every file of "
-        "a run: options, log, record, and checkpoints, whose tensors must fit the model. No code of a model is run.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
     parser.add_argument("folder", type=Path, metavar="DATA|RUN", help="the folder to check")
     parser.add_argument("--json", action="store_true", help="print what was checked and every problem as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

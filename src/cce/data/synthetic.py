@@ -179,6 +179,18 @@ class SyntheticConfig:
         sizes = tuple(options.get("vocabulary_sizes", cls.vocabulary_sizes))
         return cls(**{**options, "vocabulary_sizes": sizes})
 
+    def clicks(self) -> SyntheticClicks:
+        """The click log of these sizes."""
+        return SyntheticClicks(
+            self.vocabulary_sizes,
+            num_clusters=self.num_clusters,
+            zipf=self.zipf,
+            num_informative=self.num_informative,
+            num_dense=self.num_dense,
+            drift=self.drift,
+            generator=torch.Generator().manual_seed(self.seed),
+        )
+
 
 def prepare_synthetic(out: Path, config: SyntheticConfig, *, progress: bool = True) -> dict[str, Any]:
     """Write the data set and return its manifest. Id 0 is never drawn: the most frequent id of a feature is 1."""
@@ -192,7 +204,7 @@ def prepare_synthetic(out: Path, config: SyntheticConfig, *, progress: bool = Tr
 
 
 def _prepare(folder: Path, out: Path, config: SyntheticConfig, *, progress: bool) -> dict[str, Any]:
-    clicks = _clicks(config)
+    clicks = config.clicks()
     features = tuple(Feature(f"c{index}", size + 1) for index, size in enumerate(config.vocabulary_sizes))
     schema = Schema(features, tuple(f"d{index}" for index in range(config.num_dense)))
     held_out = int(config.num_rows * HELD_OUT)
@@ -204,18 +216,6 @@ def _prepare(folder: Path, out: Path, config: SyntheticConfig, *, progress: bool
     }
     contents = {"kind": "synthetic", "options": asdict(config), "splits": splits}
     return seal(folder, out, schema, {**contents, "oracle_bce": oracle["test"], "oracle_bce_by_split": oracle})
-
-
-def _clicks(config: SyntheticConfig) -> SyntheticClicks:
-    return SyntheticClicks(
-        config.vocabulary_sizes,
-        num_clusters=config.num_clusters,
-        zipf=config.zipf,
-        num_informative=config.num_informative,
-        num_dense=config.num_dense,
-        drift=config.drift,
-        generator=torch.Generator().manual_seed(config.seed),
-    )
 
 
 def _write_split(
@@ -234,21 +234,13 @@ def _write_split(
     for start in tqdm(starts, desc=split, unit="block", leave=False, disable=None if progress else True):
         seed = int(np.random.SeedSequence((*seeds, start)).generate_state(1, np.uint64)[0] >> 1)
         count = min(BLOCK_ROWS, num_rows - start)
-        sample = clicks.sample(count, times=_times(split, start, count, num_rows), generator=_generator(seed))
+        times = None  # training rows pass from time 0 to time 1, in order; the others are of the end
+        if split == "train":
+            times = torch.arange(start, start + count, dtype=torch.float64) / num_rows
+        sample = clicks.sample(count, times=times, generator=torch.Generator().manual_seed(seed))
         write_at(folder / rows_file(split), start, _records(sample, schema))
         total += sample.oracle_bce * count
     return total / num_rows
-
-
-def _times(split: str, start: int, count: int, num_rows: int) -> Tensor:
-    """Training rows pass from time 0 to time 1, in order; the others are of the end."""
-    if split != "train":
-        return torch.ones(count, dtype=torch.float64)
-    return torch.arange(start, start + count, dtype=torch.float64) / num_rows
-
-
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def _records(sample: Sample, schema: Schema) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,12 +114,12 @@ class _Check(NamedTuple):
 
 def _row_problems(path: Path, schema: Schema, *, has_labels: bool) -> Iterator[str]:
     rule = "0 or 1" if has_labels else "NaN where rows have none"
-    checks = [_Check("label", rule, itemgetter("label"), _is_label if has_labels else np.isnan)]
+    checks = [_Check("label", rule, itemgetter("label"), (lambda x: (x == 0) | (x == 1)) if has_labels else np.isnan)]
     if schema.has_weights:
         rule = "a finite number of at least 0"
         checks.append(_Check("weight", rule, itemgetter("weight"), lambda x: np.isfinite(x) & (x >= 0)))
     for index, name in enumerate(schema.dense):
-        checks.append(_Check(name, "a finite number", partial(_dense, index=index), np.isfinite))
+        checks.append(_Check(name, "a finite number", _dense(index), np.isfinite))
     for index, feature in enumerate(schema.features):
         if not feature.multi_hot:
             checks.append(_id_check(feature.name, feature.num_embeddings, itemgetter(f"id{index}")))
@@ -155,12 +154,8 @@ def _id_check(name: str, num_embeddings: int, select: Callable[[np.ndarray], np.
     return _Check(name, f"in [0, {num_embeddings})", select, lambda ids: (ids >= 0) & (ids < num_embeddings))
 
 
-def _is_label(labels: np.ndarray) -> np.ndarray:
-    return np.asarray((labels == 0) | (labels == 1))
-
-
-def _dense(records: np.ndarray, index: int) -> np.ndarray:
-    return np.asarray(records["dense"][:, index])
+def _dense(index: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda records: records["dense"][:, index]
 
 
 def _vocabulary_problems(folder: Path, schema: Schema, whole: set[str], hashed: int | None) -> Iterator[str]:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from cce.data import MANIFEST, STANDARD, PreparedData
 from cce.evaluation import ExpectedCalibrationError, ScoredRows, check_metrics, check_rows, describe_metric
 from cce.runs.inputs import DataReference
 from cce.runs.pack import Pack
 from cce.runs.predicting import BATCH_SIZE
-from cce.training import Scores, TrainConfig, group_column, score
+from cce.training import Scores, group_column, score
 
 if TYPE_CHECKING:
     from cce.runs.loaded import LoadedRun
@@ -29,43 +28,6 @@ class Evaluation:
     name: str
     num_rows: int
     scores: Scores
-
-
-@dataclass(frozen=True)
-class Scorer:
-    """A model, and how its rows are scored where nothing else is said: as in its run."""
-
-    model: nn.Module
-    config: TrainConfig
-    schema: Schema
-
-    def score(
-        self,
-        batches: Iterable[Batch],
-        metrics: Sequence[str] | None,
-        group_by: str | None,
-        *,
-        name: str,
-    ) -> Evaluation:
-        """Score all batches."""
-        chosen, group_by = chosen_metrics(self.config, metrics, group_by)
-        groups = None if group_by is None else group_column(self.schema, group_by)
-        counted = _Counted(batches)
-        device = next(self.model.parameters()).device
-        scores = score(self.model, counted, chosen, device=device, groups=groups)
-        return Evaluation(name, counted.num_rows, scores)
-
-
-class _Counted:
-    """Batches whose rows are counted as they are read."""
-
-    def __init__(self, batches: Iterable[Batch]) -> None:
-        self.batches, self.num_rows = batches, 0
-
-    def __iter__(self) -> Iterator[Batch]:
-        for batch in self.batches:
-            self.num_rows += len(batch)
-            yield batch
 
 
 def check_schema(schema: Schema, data: PreparedData) -> None:
@@ -100,16 +62,27 @@ def check_rows_or_data(data: Any, split: str | None, form: str | None) -> None:
         raise ValueError(f"split goes with the folder of a data set, got {split!r} with raw rows.")
 
 
-def chosen_metrics(
-    config: TrainConfig, metrics: Sequence[str] | None, group_by: str | None
-) -> tuple[list[str], str | None]:
-    """The metrics and the feature to group by: what is given, and for the rest what the run had."""
+def score_batches(
+    run: LoadedRun, batches: Iterable[Batch], metrics: Sequence[str] | None, group_by: str | None, *, name: str
+) -> Evaluation:
+    """Score all batches, by the metrics that are given, and for the rest as in the run."""
     if metrics is None:
-        metrics, group_by = config.metrics, group_by or config.group_by or None
+        metrics, group_by = run.config.metrics, group_by or run.config.group_by or None
     elif group_by is None and any(describe_metric(name).by_group for name in metrics):
-        group_by = config.group_by or None
+        group_by = run.config.group_by or None
     check_metrics(list(metrics), group_by=group_by)
-    return list(metrics), group_by
+    groups = None if group_by is None else group_column(run.schema, group_by)
+    num_rows = 0
+
+    def counted() -> Iterator[Batch]:
+        nonlocal num_rows
+        for batch in batches:
+            num_rows += len(batch)
+            yield batch
+
+    device = next(run.model.parameters()).device
+    scores = score(run.model, counted(), list(metrics), device=device, groups=groups)
+    return Evaluation(name, num_rows, scores)
 
 
 @dataclass(frozen=True)

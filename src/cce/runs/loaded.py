@@ -16,7 +16,7 @@ from cce.data import MANIFEST, PreparedData, Vocabulary, read_manifest
 from cce.distributed import Ranks
 from cce.records import RunRecord
 from cce.run_folder import CHECKPOINTS, RunFolder
-from cce.runs.evaluating import Evaluation, Scorer, check_rows_or_data, check_schema, is_folder, prepared_batches
+from cce.runs.evaluating import Evaluation, check_rows_or_data, check_schema, is_folder, prepared_batches, score_batches
 from cce.runs.inputs import INPUTS, DataReference, RunInputs, find_inputs, locate_data, read_inputs
 from cce.runs.neighbours import recommend, similar
 from cce.runs.pack import RECORD, Pack
@@ -133,8 +133,7 @@ class LoadedRun:
             name = str(data) if isinstance(data, str | Path) else "rows"
             encoder = self.inputs.encoder(self.schema, has_labels=True)
             batches = encoder.batches(data, batch_size=batch_size, form=format)
-        scorer = Scorer(self.model, self.config, self.schema)
-        return scorer.score(batches, metrics, group_by, name=name)
+        return score_batches(self, batches, metrics, group_by, name=name)
 
     def recommend(self, user: Any, n: int = 10, *, item: str | None = None) -> list[tuple[str, float]]:
         """The `n` items with the highest probability for a user, with their probabilities, the best first.

@@ -8,7 +8,6 @@ import torch
 
 from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
 from cce.data import synthetic as module
-from cce.data.synthetic import _clicks
 
 CONFIG = SyntheticConfig(num_rows=5000, vocabulary_sizes=(300, 40, 7), num_informative=2, num_dense=2, seed=4)
 
@@ -34,7 +33,7 @@ def test_ids_begin_at_one_and_stay_in_the_vocabulary(data):
 
 
 def test_the_oracles_score_is_that_of_the_true_probabilities(data):
-    clicks = _clicks(CONFIG)
+    clicks = CONFIG.clicks()
     for split in data.splits:
         batch = whole(data, split)
         assert data.manifest["oracle_bce_by_split"][split] == pytest.approx(
@@ -52,7 +51,7 @@ def test_with_drift_training_rows_pass_in_time_and_the_others_are_of_the_end(tmp
     monkeypatch.setattr(module, "BLOCK_ROWS", 1000)  # time goes on from block to block
     config = replace(CONFIG, drift=1.0)
     prepare_synthetic(tmp_path / "x", config, progress=False)
-    data, clicks = PreparedData.open(tmp_path / "x"), _clicks(config)
+    data, clicks = PreparedData.open(tmp_path / "x"), config.clicks()
     told = data.manifest["oracle_bce_by_split"]
     times = {"train": torch.arange(4000) / 4000, "validation": torch.ones(500), "test": torch.ones(500)}
     for split, passing in times.items():

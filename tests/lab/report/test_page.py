@@ -182,8 +182,8 @@ CONFIG = TrainConfig(
 def parsed(command):
     """The configuration that `cce train` makes of a command."""
     parser = argparse.ArgumentParser()
-    train.add_verb(parser.add_subparsers())
-    words = shlex.split(command)[1:]
+    train.add_arguments(parser)
+    words = shlex.split(command)[2:]
     return make_config(train._given(parser.parse_args(words, argparse.Namespace(plugins=[]))))
 
 
