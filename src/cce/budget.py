@@ -9,12 +9,11 @@ The meaning is the same everywhere, for one table, a collection, a model that is
 
 A total is shared out by a rule. "cap", the default, gives every table the same most, as large as the total allows: a
 small vocabulary then keeps its table in full, and only large ones are compressed. "proportional" gives every table the
-same compression, and "power" shares in proportion to `vocabulary ** power`, or to `traffic ** power`.
+same compression.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from cce.checks import check_choice, check_number, check_range, check_type, shown
@@ -39,7 +38,7 @@ SIZED_LATER = ("cce",)  # methods whose size is chosen after training: without a
 DEFAULT_METHOD = "cce"  # of tables that do not fit in full
 PAPER_METHOD = "cce-paper"  # of such tables in a run that follows the paper
 MEASURES = ("cap", "num_params", "nbytes", "compression")
-RULES = ("cap", "proportional", "power")
+RULES = ("cap", "proportional")
 LARGEST = 2**63
 
 
@@ -53,30 +52,28 @@ class BudgetTooSmallError(ValueError):
 
 @dataclass(frozen=True)
 class Budget:
-    """One of `cap`, `num_params`, `nbytes` and `compression`, and how a total is shared out; none: full tables.
-
-    power: exponent of the vocabulary, or of the traffic, with rule="power".
-    traffic: by feature, with rule="power": what the shares are in proportion to, instead of vocabularies.
-    """
+    """One of `cap`, `num_params`, `nbytes` and `compression`, and how a total is shared out; none: full tables."""
 
     cap: int | None = None
     num_params: int | None = None
     nbytes: int | None = None
     compression: float | None = None
     rule: str = "cap"
-    power: float = 0.5
-    traffic: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         given = [name for name in MEASURES if getattr(self, name) is not None]
         if len(given) > 1:
-            raise ValueError(f"give one of {_listed(MEASURES)}, got {self._values(given)}.")
+            values = " and ".join(f"{name}={shown(getattr(self, name))}" for name in given)
+            raise ValueError(f"give one of {_listed(MEASURES)}, got {values}.")
         for name in ("cap", "num_params", "nbytes"):
             if getattr(self, name) is not None:
                 check_range(name, getattr(self, name), 1, LARGEST)
         if self.compression is not None:
             check_number("compression", self.compression, 1)
-        self._check_rule()
+        check_choice("rule", self.rule, RULES)
+        if self.rule != "cap" and self.measure in (None, "cap"):
+            got = "none" if self.measure is None else f"cap={self.cap}"
+            raise ValueError(f"rule {self.rule!r} needs a total: give num_params, nbytes or compression, got {got}.")
 
     @property
     def measure(self) -> str | None:
@@ -95,27 +92,6 @@ class Budget:
             return max(1, int(full_params / self.compression))
         limit: int = getattr(self, self.measure)
         return limit
-
-    def _check_rule(self) -> None:
-        check_choice("rule", self.rule, RULES)
-        check_number("power", self.power)
-        check_type("traffic", self.traffic, (Mapping, type(None)), "a dictionary by feature")
-        if self.rule != "cap" and self.measure in (None, "cap"):
-            got = "none" if self.measure is None else f"cap={self.cap}"
-            raise ValueError(f"rule {self.rule!r} needs a total: give num_params, nbytes or compression, got {got}.")
-        if self.traffic is not None:
-            self._check_traffic(self.traffic)
-
-    def _check_traffic(self, traffic: Mapping[str, float]) -> None:
-        if self.rule != "power":
-            raise ValueError(f"traffic goes with rule='power', got rule={self.rule!r}.")
-        for name, number in traffic.items():
-            check_number(f"traffic of {name!r}", number)
-        if not any(number > 0 for number in traffic.values()):
-            raise ValueError(f"traffic must hold a number above 0, got {shown(dict(traffic))}.")
-
-    def _values(self, names: list[str]) -> str:
-        return " and ".join(f"{name}={shown(getattr(self, name))}" for name in names)
 
     def __str__(self) -> str:
         """The arguments that were given."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from cce.clustering import CircularQuantizer, ClusterSettings, ResidualQuantizer, Source, piece_size
-from cce.embeddings import ClusteredEmbedding, CodebookShape, Learned, Shapes, StagedClustering, rules, whole
+from cce.embeddings import ClusteredEmbedding, CodebookShape, Learned, Options, Shapes, StagedClustering, rules, whole
 from cce.indexing import IdCounts, IndexModule, blocks
 
 
@@ -85,7 +85,7 @@ class CountedEmbedding(ClusteredEmbedding):
         return super().stage(counts=self.counts.counts if counts is None else counts, generator=generator)
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """A counter for each id that learns."""
         shapes = super().shapes(num_embeddings, embedding_dim, arguments)
         return replace(shapes, num_counts=shapes.pointers[0])
@@ -161,11 +161,9 @@ class FirstRowsEmbedding(ResizedEmbedding):
         return shape._replace(num_rows=arguments["first_factor"] * shape.num_rows)
 
     @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """The budget is for what is served: the tables after the first clustering."""
-        return super().size_for_budget(num_embeddings, embedding_dim, num_params, dict(options) | {"first_factor": 1})
+        return super().size_for_budget(num_embeddings, embedding_dim, num_params, options | {"first_factor": 1})
 
     @property
     def later_shape(self) -> CodebookShape:
@@ -220,7 +218,7 @@ class SettlingEmbedding(ResizedEmbedding):
         self.clusterings.count += 1
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """With the number of clusterings."""
         return replace(super().shapes(num_embeddings, embedding_dim, arguments), num_counts=1)
 

@@ -78,7 +78,7 @@ def test_more_first_rows_are_weighed(first_factor):
     sizes=st.lists(st.integers(1, 10**6), min_size=1, max_size=6),
     dim=st.sampled_from([1, 3, 8, 16]),
     method=st.sampled_from([method for method in METHODS if method not in (*FULL_SIZED, "tt")]),
-    rule=st.sampled_from(["cap", "proportional", "power"]),
+    rule=st.sampled_from(["cap", "proportional"]),
     measure=st.sampled_from(["num_params", "nbytes"]),
     share=st.floats(0.001, 1.5),
 )
@@ -144,23 +144,9 @@ def test_the_rules_share_out_as_they_say():
     sizes = {"a": 10**6, "b": 10**4}
     proportional = plan_tables(sizes, 16, method="hash", budget=Budget(num_params=200_000, rule="proportional")).tables
     assert proportional[0].num_params / proportional[1].num_params == pytest.approx(100, rel=0.02)
-    power = plan_tables(sizes, 16, method="hash", budget=Budget(num_params=100_000, rule="power", power=0.5)).tables
-    assert power[0].num_params / power[1].num_params == pytest.approx(10, rel=0.02)
-    traffic = {"a": 1.0, "b": 9.0}
-    by_traffic = Budget(num_params=100_000, rule="power", power=1, traffic=traffic)
-    busy = plan_tables(sizes, 16, method="hash", budget=by_traffic).tables
-    assert busy[1].num_params / busy[0].num_params == pytest.approx(9, rel=0.02)
     cap = plan_tables(sizes, 16, method="hash", num_params=100_000).tables
     assert cap[0].num_params == cap[1].num_params
     assert sum(table.num_params for table in cap) > 99_000
-
-
-def test_a_feature_without_traffic_gets_its_smallest_table():
-    traffic = {"a": 0, "b": 5}
-    budget = Budget(num_params=10**4, rule="power", traffic=traffic)
-    plan = plan_tables({"a": 10**4, "b": 10**4}, 16, method="hash", budget=budget)
-    assert plan.tables[0].num_params == 16
-    assert plan.num_params > 0.98 * 10**4
 
 
 def test_methods_by_name_and_by_rule():
@@ -185,20 +171,6 @@ def test_methods_by_name_and_by_rule():
 def test_wrong_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         plan_tables(SIZES, 16, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("traffic", "message"),
-    [
-        ({"user": 1}, "traffic must name every feature, but does not name 'item', got {'user': 1}."),
-        ({"user": -1, "item": 1, "day": 1}, "traffic of 'user' must be a finite number of at least 0, got -1."),
-        ({"user": 0, "item": 0, "day": 0}, "traffic must hold a number above 0, got {'user': 0, 'item': 0, 'day': 0}."),
-        ({"shop": 1}, "a name in traffic must be one of user, item, day; got 'shop'."),
-    ],
-)
-def test_wrong_traffic_is_named(traffic, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        plan_tables(SIZES, 16, budget=Budget(num_params=900, rule="power", traffic=traffic))
 
 
 def test_wrong_options_and_vocabularies_are_named():
@@ -259,7 +231,7 @@ def two_tables():
     "budget",
     [
         *({"compression": 100}, {"num_params": 30_000}, {"cap": 4_000}, {"nbytes": 600_000}, {"nbytes": 3_000_000}),
-        *({"compression": 20, "rule": "proportional"}, {"nbytes": 700_000, "rule": "power"}),
+        *({"compression": 20, "rule": "proportional"}, {"nbytes": 700_000, "rule": "proportional"}),
     ],
 )
 @pytest.mark.parametrize("method", ["cce", "hash", "pq"])

@@ -190,7 +190,7 @@ def test_wrong_scales_are_rejected_before_anything_is_made(method):
     for wrong in (-1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match=r"start_scale must be a finite number of at least 0, got"):
             make(method, wrong)
-    for wrong in (True, [1]) if method == "cce-paper" else (None, True, [1]):  # there None is the paper's start
+    for wrong in (True, [1]):
         with pytest.raises(TypeError, match=r"start_scale must be a number, got"):
             make(method, wrong)
 

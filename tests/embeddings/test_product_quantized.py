@@ -90,16 +90,3 @@ def test_a_weight_of_another_shape_is_rejected():
         table.fit_to(torch.randn(100, 4))
     with pytest.raises(ValueError, match=r"weight must have shape \(num_embeddings, embedding_dim\), got \(3,\)"):
         cce.ProductQuantizedEmbedding.from_table(torch.randn(3), num_params=2)
-
-
-def test_ids_weigh_as_much_as_they_occur_if_the_settings_say_so():
-    weight = torch.randn(400, 8, generator=torch.Generator().manual_seed(0))
-    counts, errors = 1 + 4000 // torch.arange(1, 401), []
-    for weighted in (False, True):
-        settings = cce.ClusterSettings(weighted=weighted)
-        g = torch.Generator().manual_seed(1)
-        table = cce.ProductQuantizedEmbedding(400, 8, num_rows=16, num_columns=4, settings=settings, generator=g)
-        table.fit_where_it_counts(weight.__getitem__, counts, generator=g)
-        error = (table.to_dense() - weight).square().sum(1)
-        errors.append(float((error * counts).sum() / counts.sum()))
-    assert errors[1] < 0.8 * errors[0]

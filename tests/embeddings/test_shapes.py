@@ -5,7 +5,7 @@ import torch
 
 import cce
 from cce.budget import FULL_SIZED
-from cce.embeddings.shapes import Shapes
+from cce.embeddings.sizing import Shapes
 from cce.testing.base import trained
 from cce_lab.variants import VARIANTS
 from helpers.variants import registered  # noqa: F401

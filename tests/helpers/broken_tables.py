@@ -8,7 +8,6 @@ from functools import wraps
 import torch
 from own_method import FactorizedEmbedding as Sound
 
-from cce.embeddings import Shapes
 from cce.testing import EmbeddingContract
 
 
@@ -180,8 +179,7 @@ class WrongFootprint(Sound):
 class WrongShapes(Sound):
     @classmethod
     def shapes(cls, num_embeddings, embedding_dim, arguments):
-        rank = arguments["rank"]
-        return Shapes({"narrow": (rank, num_embeddings), "projection": (rank, embedding_dim)})
+        return replace(super().shapes(num_embeddings, embedding_dim, arguments), num_hashes=1)
 
 
 class OverBudget(Sound):

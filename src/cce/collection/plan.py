@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,8 +45,9 @@ def plan_tables(
     check_vocabularies("vocabularies", vocabularies)
     check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
     limit = make_budget(budget, cap, num_params, nbytes, compression)
-    _check_names("options", options, METHODS)
-    _check_names("traffic", limit.traffic, vocabularies)
+    check_type("options", options, (Mapping, type(None)), "a dictionary by name")
+    for name in options or {}:
+        check_choice("a name in options", name, METHODS)
     requests = []
     for name, size in vocabularies.items():
         kind = METHODS[_method_of(method, name, size)]
@@ -59,7 +60,10 @@ def plan_tables(
 def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprint]:
     """The tables of a budget, one for each request."""
     if budget.is_full:
-        return [_unlimited(request) for request in requests]
+        return [
+            each.largest if each.largest.method == each.kind.method else replace(each.largest, reason=NO_BUDGET)
+            for each in requests
+        ]
     if budget.cap is not None:  # the table that needs the largest cap says so
         max(requests, key=lambda request: request.least(budget)).for_budget(budget)
     if len(requests) < 2 or budget.cap is not None:
@@ -68,13 +72,8 @@ def share_out(requests: Sequence[TableRequest], budget: Budget) -> list[Footprin
     measure = "nbytes" if budget.nbytes else "num_params"
     has_pointers = any(request.kind.method in SIZED_LATER for request in requests)
     shared = "num_params" if budget.rule == "cap" and has_pointers else measure
-    return _largest_within(requests, _shares(budget, requests), limit, measure, shared)
-
-
-def _unlimited(request: TableRequest) -> Footprint:
-    """The largest table; where another method was asked for, with the reason why it is not used."""
-    largest = request.largest
-    return largest if largest.method == request.kind.method else replace(largest, reason=NO_BUDGET)
+    shares = [1.0 if budget.rule == "cap" else float(request.full.num_params) for request in requests]
+    return _largest_within(requests, shares, limit, measure, shared)
 
 
 def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
@@ -86,29 +85,6 @@ def check_vocabularies(argument: str, vocabularies: Mapping[str, int]) -> None:
     for name, num_ids in vocabularies.items():
         check_type(f"a name in {argument}", name, str, "a str")
         check_range(f"{argument}: the number of ids of {name!r}", num_ids, 1, MAX_IDS)
-
-
-def _check_names(argument: str, given: Mapping[str, Any] | None, names: Iterable[str]) -> None:
-    """Reject what is not a dictionary by these names."""
-    check_type(argument, given, (Mapping, type(None)), "a dictionary by name")
-    for name in given or {}:
-        check_choice(f"a name in {argument}", name, names)
-
-
-def _shares(budget: Budget, requests: Sequence[TableRequest]) -> list[float]:
-    """What each table's budget is in proportion to."""
-    if budget.rule == "cap":
-        return [1.0 for _ in requests]
-    if budget.rule == "proportional":
-        return [float(request.full.num_params) for request in requests]
-    traffic = budget.traffic
-    if traffic is None:
-        return [float(request.num_embeddings) ** budget.power for request in requests]
-    for request in requests:
-        if request.name not in traffic:
-            got = shown(dict(traffic))
-            raise ValueError(f"traffic must name every feature, but does not name {request.name!r}, got {got}.")
-    return [float(traffic[request.name]) ** budget.power for request in requests]
 
 
 def _largest_within(
@@ -129,7 +105,7 @@ def _largest_within(
     if size(0.0) > limit:
         raise ValueError(f"{measure} must be at least {size(0.0)}, the smallest tables together, got {limit}.")
     wanted = [getattr(request.largest, shared) for request in requests]
-    high = max(full / share for full, share in zip(wanted, shares, strict=True) if share > 0)
+    high = max(full / share for full, share in zip(wanted, shares, strict=True))
     low = high if size(high) <= limit else 0.0
     precision = BYTE_PRECISION if shared == "nbytes" else 0.0
     for _ in range(MAX_HALVINGS):
@@ -148,7 +124,8 @@ def _fill(requests: Sequence[TableRequest], tables: list[Footprint], cap: float,
 
     Pointers to one row more may take twice the bits, for which there may be room in some tables. Small ones come first.
     """
-    room, order = limit - sum(table.nbytes for table in tables), sorted(range(len(tables)), key=_full_size(requests))
+    room = limit - sum(table.nbytes for table in tables)
+    order = sorted(range(len(tables)), key=lambda index: requests[index].full.num_params)
     while cap < max(request.full.num_params for request in requests):
         cap = max(2 * cap, 1.0)
         for index in order:
@@ -157,10 +134,6 @@ def _fill(requests: Sequence[TableRequest], tables: list[Footprint], cap: float,
                 room -= larger.nbytes - tables[index].nbytes
                 tables[index] = larger
     return tables
-
-
-def _full_size(requests: Sequence[TableRequest]) -> Callable[[int], int]:
-    return lambda index: requests[index].full.num_params
 
 
 def _method_of(method: MethodOf, name: str, size: int) -> str:

@@ -3,9 +3,6 @@
 from cce.embeddings.bag import EmbeddingBag
 from cce.embeddings.base import MAX_IDS, Embedding, check_budget
 from cce.embeddings.cce import CCEEmbedding
-from cce.embeddings.ce_concat import CompositionalConcatEmbedding
-from cce.embeddings.ce_mult import CompositionalProductEmbedding
-from cce.embeddings.ce_sum import CompositionalSumEmbedding
 from cce.embeddings.cluster_step import Learned
 from cce.embeddings.clusterable import (
     Clusterable,
@@ -20,7 +17,12 @@ from cce.embeddings.clusterable import (
 from cce.embeddings.clustered import ClusteredEmbedding, CodebookShape
 from cce.embeddings.colliding import CollidingEmbedding
 from cce.embeddings.compact_form import Codebooks, Compact, TrainedRows
-from cce.embeddings.compositional import piece_shape
+from cce.embeddings.compositional import (
+    CompositionalConcatEmbedding,
+    CompositionalProductEmbedding,
+    CompositionalSumEmbedding,
+    piece_shape,
+)
 from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.finalizable import Finalizable
 from cce.embeddings.full import FullEmbedding
@@ -38,7 +40,7 @@ from cce.embeddings.int8_rows import Int8Rows
 from cce.embeddings.linear import LinearEmbedding, RandomEmbedding
 from cce.embeddings.low_rank import LowRankEmbedding
 from cce.embeddings.mixed_dimension import MixedDimensionEmbedding
-from cce.embeddings.options import rules, whole
+from cce.embeddings.options import CommonOptions, Options, rules, whole
 from cce.embeddings.product_quantized import ProductQuantizedEmbedding
 from cce.embeddings.quantized import QuantizedEmbedding
 from cce.embeddings.registry import (
@@ -52,8 +54,7 @@ from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.rounding import HEADROOM
 from cce.embeddings.row_gradients import Pending, merge_pending
 from cce.embeddings.row_lookup import RowTables
-from cce.embeddings.shapes import Shapes
-from cce.embeddings.sizing import TableRequest
+from cce.embeddings.sizing import Shapes, TableRequest
 from cce.embeddings.tensor_train import TensorTrainEmbedding
 from cce.embeddings.tracing import TracedWhole, is_symbolic
 from cce.embeddings.training_defaults import TrainingDefaults, paper_schedule
@@ -69,6 +70,7 @@ __all__ = [
     "CodebookShape",
     "Codebooks",
     "CollidingEmbedding",
+    "CommonOptions",
     "Compact",
     "CompositionalConcatEmbedding",
     "CompositionalProductEmbedding",
@@ -85,6 +87,7 @@ __all__ = [
     "LinearEmbedding",
     "LowRankEmbedding",
     "MixedDimensionEmbedding",
+    "Options",
     "Pending",
     "ProductQuantizedEmbedding",
     "QuantizedEmbedding",

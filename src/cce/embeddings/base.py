@@ -5,27 +5,23 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from cce.arguments import RemembersArguments, arguments_of
 from cce.checks import check_flag, check_range, check_start_scale, check_type
-from cce.embeddings.initialization import StartScale, start_variance
-from cce.embeddings.sizing import most_within
+from cce.embeddings.initialization import StartScale, new_parameter, start_variance
+from cce.embeddings.options import Check, CommonOptions, Options, optional
+from cce.embeddings.sizing import Shapes, TableRequest, most_within
 from cce.embeddings.tracing import TracedWhole, is_symbolic
 from cce.embeddings.training_defaults import TrainingDefaults
 from cce.footprint import Footprint
 from cce.indexing import IndexModule, blocks, check_generator, check_ids, common_generator
 
-if TYPE_CHECKING:
-    from cce.embeddings.options import Check
-    from cce.embeddings.shapes import Shapes
-
 MAX_IDS = 2**63  # ids are non-negative 64-bit integers
 DENSE_BLOCK = 1 << 16  # ids at a time in to_dense
-AMPLE = 1 << 24  # parameters: with so many, a method rejects nothing but a wrong option
 
 
 class Embedding(RemembersArguments, TracedWhole, ABC):
@@ -37,7 +33,8 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
 
     Ids, int32 or int64 of any shape `(*s)`, give vectors `(*s, embedding_dim)`. The id `padding_idx` always gives the
     zero vector and no gradient. `sparse=True` gives sparse gradients to what is looked up by row. `start_scale` is the
-    scale of the vectors at the start: "uniform", "dlrm", "zero" or a standard deviation (`initialization`).
+    scale of the vectors at the start: "uniform", "dlrm", "zero" or a standard deviation (`initialization`); by default
+    that of the method.
 
     `check_ids` says when the values of ids are checked: on the CPU (None, the default), always (True: on a GPU this
     waits for the device), or never (False).
@@ -45,6 +42,8 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
 
     method: ClassVar[str]  # its name in create_embedding
     option_checks: ClassVar[Mapping[str, Check]] = {}  # rules for the options of the constructor
+    sized_by: ClassVar[str | None] = "num_rows"  # the argument that a budget decides; None: there is nothing to decide
+    usual_start: ClassVar[StartScale] = "uniform"
 
     def __init__(
         self,
@@ -53,13 +52,16 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         *,
         padding_idx: int | None = None,
         sparse: bool = False,
-        start_scale: StartScale = "uniform",
+        start_scale: StartScale | None = None,
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
         check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
         check_flag("sparse", sparse)
-        check_start_scale("start_scale", start_scale)
+        self.check_options(start_scale=start_scale)
         if padding_idx is not None:
             check_range("padding_idx", padding_idx, -num_embeddings, num_embeddings)
             padding_idx %= num_embeddings  # torch counts negative ones from the end
@@ -67,8 +69,24 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         self.embedding_dim = embedding_dim
         self.padding_idx = padding_idx
         self.sparse = sparse
-        self.start_scale = start_scale
+        self.start_scale = self.usual_start if start_scale is None else start_scale
         self.check_ids: bool | None = None
+
+    def make_parameters(self, options: Options, common: CommonOptions) -> None:
+        """Make the parameters that `shapes` names of checked options, and draw everything: a constructor's last step.
+
+        Hash functions and pointers are there already, on the meta device.
+        """
+        for name, shape in self.shapes(self.num_embeddings, self.embedding_dim, options).parameters.items():
+            parameter = new_parameter(shape, device=common.get("device"), dtype=common.get("dtype"))
+            listed, _, index = name.rpartition(".")
+            if not listed:
+                setattr(self, name, parameter)
+            elif index == "0":
+                setattr(self, listed, nn.ParameterList([parameter]))
+            else:
+                getattr(self, listed).append(parameter)
+        self.reset_parameters(common.get("generator"))
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw hash functions, pointers and parameters again, as the constructor does; on the meta device, nothing.
@@ -113,24 +131,24 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         """Become the nearest table to `weight` `(num_embeddings, embedding_dim)` that this method finds."""
 
     @classmethod
-    @abstractmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """The constructor's arguments that make the largest table of at most `num_params` parameters.
 
-        `options` holds every other argument of the constructor, with its default where the caller gave none.
+        `options` holds every other argument of the constructor, with its default where the caller gave none. A method
+        whose parameters are not in proportion to the argument `sized_by` has a rule of its own.
         """
+        one = options if cls.sized_by is None else {**options, cls.sized_by: 1}
+        smallest = cls.shapes(num_embeddings, embedding_dim, one).num_params
+        check_budget(cls.method, num_params, smallest)
+        return {} if cls.sized_by is None else {cls.sized_by: num_params // smallest}
 
     @classmethod
     @abstractmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """Shapes of the parameters, by name, and sizes of the rest: what the constructor makes of these arguments."""
 
     @classmethod
-    def footprint(
-        cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any], *, itemsize: int = 4
-    ) -> Footprint:
+    def footprint(cls, num_embeddings: int, embedding_dim: int, arguments: Options, *, itemsize: int = 4) -> Footprint:
         """What a table of these complete arguments holds, without making it; `itemsize` is the bytes of a value."""
         shapes, full_params = cls.shapes(num_embeddings, embedding_dim, arguments), num_embeddings * embedding_dim
         return Footprint(
@@ -147,21 +165,21 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
 
     @classmethod
     def size_for_bytes(
-        cls, num_embeddings: int, embedding_dim: int, nbytes: int, options: Mapping[str, Any], *, itemsize: int = 4
-    ) -> dict[str, Any]:
+        cls, num_embeddings: int, embedding_dim: int, nbytes: int, options: Options, *, itemsize: int = 4
+    ) -> Options:
         """The constructor's arguments that make a table of at most `nbytes` bytes, pointers included, and not far less.
 
         Raises a ValueError where no table is so small.
         """
 
         def nbytes_of(num_params: int) -> int:
-            arguments = dict(options) | cls.size_for_budget(num_embeddings, embedding_dim, num_params, options)
+            arguments = options | cls.size_for_budget(num_embeddings, embedding_dim, num_params, options)
             return cls.footprint(num_embeddings, embedding_dim, arguments, itemsize=itemsize).nbytes
 
         most = min(nbytes // itemsize, num_embeddings * embedding_dim)
         num_params = most_within(nbytes, most, nbytes_of)
         if num_params is None:
-            num_params = cls.smallest_budget(num_embeddings, embedding_dim, options)
+            num_params = TableRequest(cls, num_embeddings, embedding_dim, options).fewest
             if nbytes_of(num_params) > nbytes:
                 raise ValueError(
                     f"nbytes must be at least {nbytes_of(num_params)} for method {cls.method!r} of these sizes, "
@@ -170,46 +188,17 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         return cls.size_for_budget(num_embeddings, embedding_dim, num_params, options)
 
     @classmethod
-    def smallest_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+    def smallest_options(cls, options: Options) -> Options:
         """Further arguments that make its smallest table smaller in bytes, where they are not given."""
-        del options
         return {}
-
-    @classmethod
-    def smallest_budget(cls, num_embeddings: int, embedding_dim: int, options: Mapping[str, Any]) -> int:
-        """The fewest parameters that it can be given; those of the full table if it accepts none below."""
-
-        def accepts(num_params: int) -> bool:
-            try:
-                cls.size_for_budget(num_embeddings, embedding_dim, num_params, options)
-            except ValueError:
-                return False
-            return True
-
-        low, high = 1, num_embeddings * embedding_dim
-        if not accepts(high):  # too few ids for the method, or a wrong option
-            cls.size_for_budget(num_embeddings, embedding_dim, max(high, AMPLE), options)
-        while low < high:
-            middle = (low + high) // 2
-            if accepts(middle):
-                high = middle
-            else:
-                low = middle + 1
-        return low
 
     @classmethod
     def from_budget(cls, num_embeddings: int, embedding_dim: int, *, num_params: int, **options: Any) -> Self:
         """A table of at most `num_params` parameters; `options` are other arguments of the constructor."""
-        check_range("num_embeddings", num_embeddings, 1, MAX_IDS)
-        check_range("embedding_dim", embedding_dim, 1, MAX_IDS)
         check_range("num_params", num_params, 1, MAX_IDS)
-        complete = cls.complete_options(options)
-        num_params = min(num_params, num_embeddings * embedding_dim)
-        sizes = cls.size_for_budget(num_embeddings, embedding_dim, num_params, complete)
-        for name, size in sizes.items():
-            if options.get(name) not in (None, size):
-                raise ValueError(f"{name} follows from the budget: leave it out, got {name}={options[name]}.")
-        return cls(num_embeddings, embedding_dim, **(options | sizes))
+        request = TableRequest(cls, num_embeddings, embedding_dim, options)
+        sizes = request.sizes(min(num_params, num_embeddings * embedding_dim))
+        return cls(num_embeddings, embedding_dim, **{**options, **sizes})
 
     @classmethod
     def from_table(cls, weight: Tensor, *, num_params: int, **options: Any) -> Self:
@@ -217,46 +206,37 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
         check_type("weight", weight, Tensor, "a Tensor")
         if weight.dim() != 2:
             raise ValueError(f"weight must have shape (num_embeddings, embedding_dim), got {tuple(weight.shape)}.")
-        if not weight.is_floating_point():
-            raise TypeError(f"weight must have a floating-point dtype, got {weight.dtype}.")
+        check_floating(weight)
         placed = {"device": weight.device, "dtype": weight.dtype, **options}
         table = cls.from_budget(*weight.shape, num_params=num_params, **placed)
         table.fit_to(weight.detach(), generator=options.get("generator"))
         return table
 
     @classmethod
-    def complete_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """`options` completed with the constructor's defaults; a wrong name is rejected with the valid ones."""
-        known = cls._option_parameters()
-        wrong = set(options) - {parameter.name for parameter in known}
-        if wrong:
-            names = ", ".join(parameter.name for parameter in known)
-            raise TypeError(f"method {cls.method!r} has no option {sorted(wrong)[0]!r}; its options are {names}.")
-        cls.check_options(**options)
-        defaults = {p.name: p.default for p in known if p.default is not inspect.Parameter.empty}
-        return defaults | dict(options)
+    def complete_options(cls, options: Mapping[str, Any]) -> Options:
+        """`options` completed with the constructor's defaults; a wrong name is rejected with the valid ones.
 
-    @classmethod
-    def _option_parameters(cls) -> list[inspect.Parameter]:
-        """The options of the constructor; where it has `**options`, those of the class that it passes them to, too."""
-        found: dict[str, inspect.Parameter] = {}
-        for kind in cls.__mro__:
-            if "__init__" not in vars(kind):
-                continue
-            parameters = inspect.signature(kind).parameters
-            found = dict(parameters) | found
-            if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        Where a constructor has `**options`, those of the class that it passes them to count, too.
+        """
+        known: dict[str, inspect.Parameter] = {}
+        for kind in (each for each in cls.__mro__ if "__init__" in vars(each)):
+            parameters = inspect.signature(kind).parameters.values()
+            known |= {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in known}
+            if all(p.kind is not p.VAR_KEYWORD for p in parameters):
                 break
-        named = (each for each in found.values() if each.kind is inspect.Parameter.KEYWORD_ONLY)
-        return list(named)
+        for name in sorted(options.keys() - known.keys()):
+            raise TypeError(f"method {cls.method!r} has no option {name!r}; its options are {', '.join(known)}.")
+        cls.check_options(**options)
+        return {p.name: p.default for p in known.values() if p.default is not p.empty} | dict(options)
 
     @classmethod
-    def check_options(cls, **options: Any) -> None:
-        """Reject values that break the rules in `option_checks`."""
+    def check_options(cls, **options: Any) -> Options:
+        """The options; values that break the rules in `option_checks` are rejected."""
+        checks = {"start_scale": optional(check_start_scale), **cls.option_checks}
         for name, value in options.items():
-            check = cls.option_checks.get(name, check_start_scale if name == "start_scale" else None)
-            if check is not None:
-                check(name, value)
+            if name in checks:
+                checks[name](name, value)
+        return options
 
     @property
     def start_variance(self) -> float:
@@ -266,7 +246,6 @@ class Embedding(RemembersArguments, TracedWhole, ABC):
     @classmethod
     def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
         """What a training run does with its tables by default; `preset` is "tuned" or "paper"."""
-        del preset
         return TrainingDefaults()
 
     @property
@@ -332,7 +311,12 @@ def check_weight(table: Embedding, weight: Tensor) -> None:
     expected = (table.num_embeddings, table.embedding_dim)
     if tuple(weight.shape) != expected:
         raise ValueError(f"weight must have shape {expected}, got {tuple(weight.shape)}.")
-    if not weight.is_floating_point():
-        raise TypeError(f"weight must have a floating-point dtype, got {weight.dtype}.")
+    check_floating(weight)
     if not bool(weight.isfinite().all()):
         raise ValueError(f"weight must be finite, got NaN or inf in {int((~weight.isfinite()).any(1).sum())} rows.")
+
+
+def check_floating(weight: Tensor) -> None:
+    """Reject a trained table of integers."""
+    if not weight.is_floating_point():
+        raise TypeError(f"weight must have a floating-point dtype, got {weight.dtype}.")

@@ -7,29 +7,29 @@ keeps a pointer for each row and column. Product quantisation: Jégou, Douze and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from cce.embeddings.base import check_budget, check_weight
+from cce.embeddings.base import check_weight
 from cce.embeddings.compact_form import Codebooks, Compact, PointedRows, RowPointers, TrainedRows
 from cce.embeddings.compositional import piece_shape
 from cce.embeddings.finalizable import Finalizable
+from cce.embeddings.initialization import new_parameter
 from cce.embeddings.int8_rows import MOST_COUNTED, Int8Rows
 from cce.embeddings.linear import ID_TYPES, LinearEmbedding
-from cce.embeddings.options import choice, optional, rules, whole
+from cce.embeddings.options import CommonOptions, Options, choice, optional, rules, whole
 from cce.embeddings.row_lookup import RowTables
-from cce.embeddings.shapes import Shapes
+from cce.embeddings.sizing import Shapes
 from cce.embeddings.training_defaults import TrainingDefaults
 from cce.indexing import PointerStore, RowMap, RowSource, blocks, common_generator
 from cce.signals import uninterrupted
 
 if TYPE_CHECKING:
-    from cce.embeddings.initialization import StartScale
     from cce.kernels import Layout
 
 NUM_ROWS = 256  # of a codebook, unless another number is chosen: a byte for each column and id
@@ -55,6 +55,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
     """
 
     method = "cce"
+    usual_start = "dlrm"
     option_checks = rules(
         num_rows=optional(whole(1, MOST_ROWS + 1)),
         num_columns=optional(whole(1)),
@@ -72,31 +73,17 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         min_count: int = 1,
         counts: Tensor | None = None,
         unseen: Unseen = "neutral",
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        start_scale: StartScale = "dlrm",
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
+        super().__init__(num_embeddings, embedding_dim, **common)
         self.check_options(num_rows=num_rows, num_columns=num_columns, min_count=min_count, unseen=unseen)
+        self.min_count, self.unseen = min_count, unseen
         self.is_sized = num_rows is not None or num_columns is not None  # before training
         self.num_columns, self.width = piece_shape(embedding_dim, num_columns)
         self.num_rows = num_rows or NUM_ROWS
-        self.rows = Int8Rows(
-            num_embeddings,
-            embedding_dim,
-            min_count=min_count,
-            bound=(3 * self.start_variance) ** 0.5,
-            trains_unseen=unseen == "trained",
-            key=_draw_key(generator),
-            device=device,
-        )
-        self.anchor = nn.Parameter(torch.ones(1, device=device, dtype=dtype))
-        self.pointers = RowPointers(self.num_columns, is_meta=self.anchor.is_meta)
-        self.codebook = nn.Parameter(torch.empty(0, self.width, device=device, dtype=dtype), requires_grad=False)
-        self._attach()
+        self.anchor = new_parameter((1,), device=common.get("device"), dtype=common.get("dtype"))
+        self.codebook = nn.Parameter(self.anchor.new_empty(0, self.width))
+        self.reset_parameters(common.get("generator"))
         if counts is not None:
             self.give_rows(counts)
 
@@ -168,7 +155,6 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Rows for all ids, rounded from a trained table."""
-        del generator
         check_weight(self, weight)
         self.rows.fit(weight)
 
@@ -290,7 +276,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         return self.row_map.nbytes + self.pointers.nbytes + (0 if self.is_final else self.rows.index_nbytes)
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """The compact form, if all ids have rows."""
         num_columns, width = piece_shape(embedding_dim, arguments["num_columns"])
         num_rows = arguments["num_rows"] or NUM_ROWS
@@ -299,18 +285,14 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         return Shapes(codebook, pointers=pointers, num_mapped=num_embeddings)
 
     @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """The most rows of codebooks within the budget, 256 at most."""
-        del num_embeddings, options
-        check_budget(cls.method, num_params, embedding_dim)
-        return {"num_rows": min(num_params // embedding_dim, NUM_ROWS)}
+        sizes = super().size_for_budget(num_embeddings, embedding_dim, num_params, options)
+        return {"num_rows": min(sizes["num_rows"], NUM_ROWS)}
 
     @classmethod
     def training_defaults(cls, preset: str = "tuned") -> TrainingDefaults:
         """A row for each id that occurs in training; pointers after it."""
-        del preset
         return TrainingDefaults(num_rows=NUM_ROWS, min_count=1, trains_as_rows=True, refits=5)
 
     # -- copies and devices --------------------------------------------------------------------------------------------
@@ -348,24 +330,22 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
 
     def init_parameters(self, generator: torch.Generator | None) -> None:
         """Let the anchor be that of rows that were never moved."""
-        del generator
         with torch.no_grad():
             self.anchor.fill_(1)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Be as new: no id has a row."""
-        device, dtype = self.anchor.device, self.anchor.dtype
         self.rows = Int8Rows(
             self.num_embeddings,
             self.embedding_dim,
-            min_count=self.rows.min_count,
-            bound=self.rows.bound,
-            trains_unseen=self.rows.trains_unseen,
-            key=_draw_key(generator),
-            device=device,
+            min_count=self.min_count,
+            bound=(3 * self.start_variance) ** 0.5,
+            trains_unseen=self.unseen == "trained",
+            key=int(torch.randint(2**62, (), generator=common_generator(generator), device="cpu")),
+            device=self.anchor.device,
         )
         self.pointers = RowPointers(self.num_columns, is_meta=self.anchor.is_meta)
-        self.codebook.data = torch.empty(0, self.width, device=device, dtype=dtype)
+        self.codebook.data = self.anchor.new_empty(0, self.width)
         self._train_form()
         self.init_parameters(generator)
         self._attach()
@@ -374,10 +354,6 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
         """What `print` shows."""
         form = f"{self.num_columns} columns of {self.num_rows} rows" if self.is_final else "int8 rows"
         return f"{self.num_embeddings}, {self.embedding_dim}, {form}"
-
-
-def _draw_key(generator: torch.Generator | None) -> int:
-    return int(torch.randint(2**62, (), generator=common_generator(generator), device="cpu"))
 
 
 def _settle(anchor: Tensor) -> None:

@@ -13,27 +13,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
 
 from cce.arguments import arguments_of
-from cce.checks import check_start_scale
 from cce.clustering import ClusterSettings, ProductQuantizer, Quantizer, Source, checked_settings
-from cce.embeddings.base import MAX_IDS, check_budget, check_weight
+from cce.embeddings.base import MAX_IDS, check_weight
 from cce.embeddings.cluster_step import Learned, stage_clustering
 from cce.embeddings.clusterable import Clusterable, StagedClustering, check_clustering
 from cce.embeddings.compositional import piece_shape
-from cce.embeddings.initialization import StartScale, new_parameter, normal_, output_variance
+from cce.embeddings.initialization import output_variance
 from cce.embeddings.linear import LinearEmbedding
-from cce.embeddings.options import choice, file_name, optional, rules, whole
-from cce.embeddings.shapes import Shapes
-from cce.embeddings.sizing import most_within
+from cce.embeddings.options import CommonOptions, Options, choice, file_name, optional, rules, whole
+from cce.embeddings.sizing import Shapes, most_within
 from cce.indexing import Assignments, HashedRows, LearnedRows, MultiplyShift, PointerStore, RowSource
 from cce.signals import uninterrupted
 
 Init = Literal["authors", "paper"]
+SIZES = ("num_embeddings", "embedding_dim")  # of the constructor's arguments, those that are no options
 
 
 class CodebookShape(NamedTuple):
@@ -73,7 +72,6 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         num_columns=optional(whole(1)),
         num_learned=optional(whole(0, MAX_IDS)),
         init=choice("authors", "paper"),
-        start_scale=optional(check_start_scale),
         pointer_file=optional(file_name),
     )
 
@@ -88,23 +86,14 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         settings: ClusterSettings | None = None,
         init: Init = "authors",
         pointer_file: Path | str | None = None,
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        start_scale: StartScale | None = None,
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
         del num_rows, num_columns  # `shape_of` has them, with whatever a subclass was given
-        super().__init__(
-            num_embeddings,
-            embedding_dim,
-            padding_idx=padding_idx,
-            sparse=sparse,
-            start_scale="uniform" if start_scale is None else start_scale,
-        )
-        self.codebook_shape = self.shape_of(embedding_dim, self._arguments())
-        self.init = init if start_scale is None else None
+        super().__init__(num_embeddings, embedding_dim, **common)
+        options = {name: value for name, value in arguments_of(self).items() if name not in SIZES}
+        options = self.complete_options(options)
+        self.codebook_shape = self.shape_of(embedding_dim, options)
+        self.init = init if common.get("start_scale") is None else None
         self.settings = checked_settings(settings)
         self.counts = None
         self.assignments = Assignments(
@@ -116,14 +105,13 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
             device="meta",
         )
         self.helper = MultiplyShift(self.num_columns * self.num_helpers, self.num_rows, device="meta")
-        self.codebook = new_parameter(self.codebook_shape.matrix, device=device, dtype=dtype)
-        self.reset_parameters(generator)
+        self.make_parameters(options, common)
 
     @torch.no_grad()
     def init_parameters(self, generator: torch.Generator | None) -> None:
         """Variances of independent terms add up; the authors drew from a uniform distribution."""
         if self.init != "authors":
-            normal_(self.codebook, variance=self.start_variance / self.slots[1], generator=generator)
+            super().init_parameters(generator)
             return
         bound = 1 / math.sqrt(self.embedding_dim)
         drawn = torch.rand(self.codebook.shape, generator=generator, dtype=torch.float32, device="cpu")
@@ -231,7 +219,7 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         return self.slots[1] * (1.0 if self.init == "paper" else output_variance(self.embedding_dim))
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """The codebook; pointers of every learned id, and hash functions."""
         shape, num_learned = cls.shape_of(embedding_dim, arguments), arguments["num_learned"]
         num_learned = num_embeddings if num_learned is None else num_learned
@@ -239,48 +227,32 @@ class ClusteredEmbedding(LinearEmbedding, Clusterable):
         return Shapes({"codebook": shape.matrix}, shape.num_columns * shape.num_tables, pointers)
 
     @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Size every table, helpers included, to the most rows within the budget."""
-        del num_embeddings
-        per_row = math.prod(cls.shape_of(embedding_dim, dict(options) | {"num_rows": 1}))
-        check_budget(cls.method, num_params, per_row)
-        return {"num_rows": num_params // per_row}
-
-    @classmethod
-    def smallest_options(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+    def smallest_options(cls, options: Options) -> Options:
         """The options of the smallest table: no pointers, unless `num_learned` is given."""
         return {} if options["num_learned"] is not None else {"num_learned": 0}
 
     @classmethod
     def size_for_bytes(
-        cls, num_embeddings: int, embedding_dim: int, nbytes: int, options: Mapping[str, Any], *, itemsize: int = 4
+        cls, num_embeddings: int, embedding_dim: int, nbytes: int, options: Options, *, itemsize: int = 4
     ) -> dict[str, Any]:
         """Choose the rows, and the number of ids with learned pointers if it is not given.
 
         Pointers of all ids if half of the bytes hold them, or else as many as half holds: the first ids, which are the
         most frequent. The codebook has the rest. Whatever the best division is, neither has less than half of it.
         """
-        size, given = (num_embeddings, embedding_dim), dict(options)
-        if given["num_learned"] is not None:
-            return super().size_for_bytes(*size, nbytes, given, itemsize=itemsize)
+        size = num_embeddings, embedding_dim
+        if options["num_learned"] is not None:
+            return super().size_for_bytes(*size, nbytes, options, itemsize=itemsize)
 
         def nbytes_of(num_learned: int) -> int:
-            return cls.footprint(*size, given | sizes | {"num_learned": num_learned}, itemsize=itemsize).nbytes
+            return cls.footprint(*size, options | sizes | {"num_learned": num_learned}, itemsize=itemsize).nbytes
 
-        without = given | {"num_learned": 0}
+        without = options | {"num_learned": 0}
         try:
             sizes = super().size_for_bytes(*size, nbytes - nbytes // 2, without, itemsize=itemsize)
         except ValueError:  # half of the bytes is less than the smallest codebook
             sizes = super().size_for_bytes(*size, nbytes, without, itemsize=itemsize)
         num_learned = most_within(nbytes, num_embeddings, nbytes_of) or 0
         if num_learned == num_embeddings:
-            sizes = super().size_for_bytes(*size, nbytes, given | {"num_learned": num_learned}, itemsize=itemsize)
+            sizes = super().size_for_bytes(*size, nbytes, options | {"num_learned": num_learned}, itemsize=itemsize)
         return sizes | {"num_learned": num_learned}
-
-    def _arguments(self) -> dict[str, Any]:
-        """The options that the constructor was given, checked and completed."""
-        given = arguments_of(self)
-        options = {name: value for name, value in given.items() if name not in ("num_embeddings", "embedding_dim")}
-        return self.complete_options(options)

@@ -7,8 +7,7 @@ vertical" (the CCE paper).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -32,10 +31,10 @@ from cce.embeddings.clusterable import (
     StepTimer,
     check_clustering,
 )
-from cce.embeddings.initialization import StartScale, new_parameter, normal_, projection_
-from cce.embeddings.low_rank import largest_rank, low_rank_factors
-from cce.embeddings.options import rules, whole
-from cce.embeddings.shapes import Shapes
+from cce.embeddings.initialization import normal_, projection_
+from cce.embeddings.low_rank import low_rank_factors
+from cce.embeddings.options import CommonOptions, Options, rules, whole
+from cce.embeddings.sizing import Shapes
 from cce.indexing import Assignments, PointerStore, common_generator
 from cce.kernels import gather_rows
 from cce.signals import uninterrupted
@@ -51,6 +50,9 @@ class CollidingEmbedding(Clusterable):
     """
 
     method = "collide"
+    sized_by = "thin_dim"
+    codebook: nn.Parameter  # thin rows of all ids, or the rows that they share
+    projection: nn.Parameter | None
     option_checks = rules(num_rows=whole(1), thin_dim=whole(1, MAX_IDS))
 
     def __init__(
@@ -61,24 +63,16 @@ class CollidingEmbedding(Clusterable):
         num_rows: int,
         thin_dim: int = 1,
         settings: ClusterSettings | None = None,
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        start_scale: StartScale = "uniform",
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
-        self.check_options(num_rows=num_rows, thin_dim=thin_dim)
+        super().__init__(num_embeddings, embedding_dim, **common)
+        options = self.check_options(num_rows=num_rows, thin_dim=thin_dim)
         check_range("thin_dim", thin_dim, 1, embedding_dim + 1)
         self.num_rows = num_rows
         self.settings = checked_settings(settings)
         self.counts = None
-        shapes = self.shapes(num_embeddings, embedding_dim, {"thin_dim": thin_dim}).parameters
-        self.codebook = new_parameter(shapes["codebook"], device=device, dtype=dtype)
-        self.projection: nn.Parameter | None = new_parameter(shapes["projection"], device=device, dtype=dtype)
         self.assignments: Assignments | None = None
-        self.reset_parameters(generator)
+        self.make_parameters(options, common)
 
     def init_parameters(self, generator: torch.Generator | None) -> None:
         """The thin rows, or after clustering the shared ones, carry the scale."""
@@ -100,7 +94,6 @@ class CollidingEmbedding(Clusterable):
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """The best thin table and projection of `weight`."""
-        del generator
         check_weight(self, weight)
         if self.projection is None:
             raise ValueError("method 'collide' can start from a trained table only before it is clustered.")
@@ -153,19 +146,16 @@ class CollidingEmbedding(Clusterable):
         return StagedClustering(event, apply)
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """The thin table and its projection: what is trained until the clustering."""
         thin_dim = arguments["thin_dim"]
         return Shapes({"codebook": (num_embeddings, thin_dim), "projection": (thin_dim, embedding_dim)})
 
     @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """The thin table as wide, and later the codebook as tall, as the budget holds."""
-        del options
-        thin_dim = largest_rank(cls.method, num_embeddings, embedding_dim, num_params)
-        return {"num_rows": num_params // embedding_dim, "thin_dim": thin_dim}
+        thin = super().size_for_budget(num_embeddings, embedding_dim, num_params, options)
+        return {"num_rows": num_params // embedding_dim, **thin}
 
     def _thin_rows(self, ids: Tensor) -> Tensor:
         return self.codebook.detach()[ids.to(self.codebook.device)]

@@ -1,4 +1,4 @@
-"""What the three compositional embeddings share: an id has one row of each of several small tables.
+"""Compositional embeddings: an id has one row of each of several small tables, side by side, summed or multiplied.
 
 Shi et al., "Compositional embeddings using complementary partitions for memory-efficient recommendation systems"
 (KDD 2020) split an id by quotient and remainder; hash functions serve as well and leave the sizes free.
@@ -7,16 +7,17 @@ Shi et al., "Compositional embeddings using complementary partitions for memory-
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal, Unpack
+
+import torch
+from torch import Tensor
 
 from cce.checks import check_divides, check_range
 from cce.embeddings.base import check_budget
-from cce.embeddings.initialization import new_parameter
-from cce.embeddings.linear import RowEmbedding
-from cce.embeddings.options import choice, rules, whole
-from cce.embeddings.shapes import Shapes
+from cce.embeddings.initialization import normal_, output_variance, scale_factor
+from cce.embeddings.linear import RandomEmbedding, RowEmbedding
+from cce.embeddings.options import CommonOptions, Options, choice, optional, rules, whole
+from cce.embeddings.sizing import Shapes
 from cce.indexing import (
     DigitRows,
     HashedRows,
@@ -26,9 +27,7 @@ from cce.indexing import (
     balanced_radices,
     radices_within,
 )
-
-if TYPE_CHECKING:
-    import torch
+from cce.kernels import Layout
 
 Split = Literal["hash", "quotient-remainder"]
 SPLIT = choice("hash", "quotient-remainder")
@@ -44,21 +43,27 @@ class CompositionalEmbedding(RowEmbedding):
 
     option_checks = rules(num_rows=whole(1), num_tables=whole(1), split=SPLIT)
 
-    @classmethod
-    @abstractmethod
-    def pieces(cls, embedding_dim: int, options: Mapping[str, Any]) -> tuple[int, int]:
-        """The number of tables, and the width of their rows."""
-
-    def make_tables(
+    def __init__(
         self,
-        options: Mapping[str, Any],
-        generator: torch.Generator | None,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        num_rows: int,
+        num_tables: int = 2,
+        split: Split = "hash",
+        **common: Unpack[CommonOptions],
     ) -> None:
+        super().__init__(num_embeddings, embedding_dim, **common)
+        self.make_tables(self.check_options(num_rows=num_rows, num_tables=num_tables, split=split), common)
+
+    @classmethod
+    def pieces(cls, embedding_dim: int, options: Options) -> tuple[int, int]:
+        """The number of tables, and the width of their rows: the full one."""
+        return options["num_tables"], embedding_dim
+
+    def make_tables(self, options: Options, common: CommonOptions) -> None:
         """Make the tables and what names their rows; the rest of a constructor."""
-        self.check_options(**options)
-        self.num_tables, width = self.pieces(self.embedding_dim, options)
+        self.num_tables, _ = self.pieces(self.embedding_dim, options)
         rows = rows_of_tables(options, self.num_embeddings, self.num_tables)
         if options["split"] == "hash":
             self.split: MultiplyShift | QuotientRemainder = MultiplyShift(
@@ -69,8 +74,7 @@ class CompositionalEmbedding(RowEmbedding):
             raise ValueError(f"num_rows must be num_embeddings={size} with a single table, got {num_rows}.")
         else:
             self.split = QuotientRemainder(rows, self.num_embeddings)
-        self.codebook = new_parameter((sum(rows), width), device=device, dtype=dtype)
-        self.reset_parameters(generator)
+        self.make_parameters(options, common)
 
     def split_rows(self) -> RowSource:
         """One row of each table."""
@@ -80,28 +84,99 @@ class CompositionalEmbedding(RowEmbedding):
         return HashedRows(self.split, slots=range(self.num_tables), first_rows=first_rows)
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """The rows of all tables, and their hash functions."""
         num_tables, width = cls.pieces(embedding_dim, arguments)
         rows = rows_of_tables(arguments, num_embeddings, num_tables)
         return Shapes({"codebook": (sum(rows), width)}, num_tables if arguments["split"] == "hash" else 0)
 
     @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """Equal tables for hashing; for quotient–remainder, the remainder's table takes what is left."""
-        num_tables, width = cls.pieces(embedding_dim, options)
         if options["split"] == "hash":
-            check_budget(cls.method, num_params, num_tables * width)
-            return {"num_rows": num_params // (num_tables * width)}
+            return super().size_for_budget(num_embeddings, embedding_dim, num_params, options)
+        num_tables, width = cls.pieces(embedding_dim, options)
         check_budget(cls.method, num_params, sum(balanced_radices(num_embeddings, num_tables)) * width)
         radices = radices_within(num_embeddings, num_tables, num_params // width)
         assert radices is not None  # the balanced radices fit
         return {"num_rows": radices[0]}
 
 
-def rows_of_tables(options: Mapping[str, Any], num_embeddings: int, num_tables: int) -> tuple[int, ...]:
+class CompositionalConcatEmbedding(CompositionalEmbedding, RandomEmbedding):
+    """`T[x] = [M_1[h_1(x)] | … | M_c[h_c(x)]]` with `num_columns` tables of `embedding_dim / num_columns` values.
+
+    `H` has one 1 in each block of rows, and M is block-diagonal.
+    """
+
+    method = "ce-concat"
+    option_checks = rules(num_rows=whole(1), num_columns=optional(whole(1)), split=SPLIT)
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        num_rows: int,
+        num_columns: int | None = None,
+        split: Split = "hash",
+        **common: Unpack[CommonOptions],
+    ) -> None:
+        RandomEmbedding.__init__(self, num_embeddings, embedding_dim, **common)
+        self.make_tables(self.check_options(num_rows=num_rows, num_columns=num_columns, split=split), common)
+
+    def sources(self) -> tuple[int, int, list[RowSource]]:
+        """One row of each column's table."""
+        return self.num_tables, 1, [self.split_rows()]
+
+    @classmethod
+    def pieces(cls, embedding_dim: int, options: Options) -> tuple[int, int]:
+        """A narrow table for each column."""
+        return piece_shape(embedding_dim, options["num_columns"])
+
+
+class CompositionalSumEmbedding(CompositionalEmbedding, RandomEmbedding):
+    """`T[x] = M_1[h_1(x)] + … + M_t[h_t(x)]` with `num_tables` tables of full width.
+
+    Unlike in hash embeddings every function has its own table.
+    """
+
+    method = "ce-sum"
+
+    def sources(self) -> tuple[int, int, list[RowSource]]:
+        """One row of each table, all in one column."""
+        return 1, self.num_tables, [self.split_rows()]
+
+
+class CompositionalProductEmbedding(CompositionalEmbedding):
+    """`T[x] = M_1[h_1(x)] ⊙ … ⊙ M_t[h_t(x)]` with `num_tables` tables of full width.
+
+    Not linear in its tables; the CCE paper calls it hard to train.
+    """
+
+    method = "ce-mult"
+
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Variances of independent factors multiply; the first table carries the scale."""
+        variance = output_variance(self.embedding_dim) ** (1 / self.num_tables)
+        normal_(self.codebook, variance=variance, generator=generator)
+        first_table = self.codebook[: self.split.rows_per_column[0]]
+        scale_factor(first_table, self.start_variance, self.embedding_dim)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """The product of one row of each table."""
+        return self.look_up(ids).view(-1, self.num_tables, self.embedding_dim).prod(dim=1)
+
+    def layout(self) -> Layout:
+        """All factors side by side."""
+        size, num_rows, sources = self.embedding_dim, len(self.codebook), (self.split_rows(),)
+        return Layout(self.num_embeddings, self.num_tables, 1, size, num_rows, sources, self.padding_idx)
+
+    def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
+        """Not supported: the nearest product of shared rows is a hard problem."""
+        raise ValueError("method 'ce-mult' cannot start from a trained table; ce-sum and ce-concat can.")
+
+
+def rows_of_tables(options: Options, num_embeddings: int, num_tables: int) -> tuple[int, ...]:
     """Rows of each table: equal if hashed; by quotient–remainder those after the first are as small as ids allow."""
     num_rows = options["num_rows"]
     if options["split"] == "hash":

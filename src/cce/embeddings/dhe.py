@@ -11,16 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cce.embeddings.base import Embedding, check_budget
-from cce.embeddings.initialization import StartScale, new_parameter, normal_
-from cce.embeddings.options import optional, rules, whole
-from cce.embeddings.shapes import Shapes
+from cce.embeddings.initialization import normal_
+from cce.embeddings.options import CommonOptions, Options, optional, rules, whole
+from cce.embeddings.sizing import Shapes
 from cce.indexing import MultiplyShift, UnitInterval
 from cce.kernels import gather_sum
 
@@ -42,6 +42,7 @@ class DeepHashEmbedding(Embedding):
     """
 
     method = "dhe"
+    layers: nn.ParameterList
     option_checks = rules(
         width=whole(1), num_hidden=whole(0, 64), num_hashes=optional(whole(1)), num_ones=optional(whole(1))
     )
@@ -55,18 +56,12 @@ class DeepHashEmbedding(Embedding):
         num_hidden: int = NUM_HIDDEN,
         num_hashes: int | None = None,
         num_ones: int | None = None,
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        start_scale: StartScale = "uniform",
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
-        if sparse:
+        super().__init__(num_embeddings, embedding_dim, **common)
+        if self.sparse:
             raise ValueError("sparse must be False for method 'dhe': every id touches all of its weights.")
-        options = {"width": width, "num_hidden": num_hidden, "num_hashes": num_hashes, "num_ones": num_ones}
-        self.check_options(**options)
+        options = self.check_options(width=width, num_hidden=num_hidden, num_hashes=num_hashes, num_ones=num_ones)
         num_hashes = num_hashes or width
         check_segments(num_hashes, num_ones)
         self.hash: UnitInterval | MultiplyShift = (
@@ -74,9 +69,7 @@ class DeepHashEmbedding(Embedding):
             if num_ones is None
             else MultiplyShift(num_ones, num_hashes // num_ones, device="meta")
         )
-        shapes = self.shapes(num_embeddings, embedding_dim, options).parameters.values()
-        self.layers = nn.ParameterList(new_parameter(shape, device=device, dtype=dtype) for shape in shapes)
-        self.reset_parameters(generator)
+        self.make_parameters(options, common)
 
     def init_parameters(self, generator: torch.Generator | None) -> None:
         """Normal values, scaled layer by layer."""
@@ -94,13 +87,11 @@ class DeepHashEmbedding(Embedding):
 
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Not supported: a network has no closed form for it."""
-        del weight, generator
         raise ValueError("method 'dhe' cannot start from a trained table: its network must be trained.")
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """The layers of the network, and its hash functions."""
-        del num_embeddings
         width, num_ones = arguments["width"], arguments["num_ones"]
         num_hashes = arguments["num_hashes"] or width
         widths = [num_hashes] + [width] * (arguments["num_hidden"] + 1) + [embedding_dim]
@@ -110,9 +101,7 @@ class DeepHashEmbedding(Embedding):
         return Shapes(layers, num_hashes=num_ones or num_hashes)
 
     @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """The root of `3 width² + embedding_dim · width = num_params`, rounded as in the paper or as options say.
 
         With `num_ones`, and `num_hashes` left to the budget, half of it goes to the rows of the first layer.

@@ -6,18 +6,16 @@ non-zeros in each row: ones, or, in the weighted form of the paper, trained impo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag, check_range
 from cce.embeddings.base import MAX_IDS, check_budget
-from cce.embeddings.initialization import StartScale, new_parameter, normal_
 from cce.embeddings.linear import RandomEmbedding
-from cce.embeddings.options import optional, rules, whole
-from cce.embeddings.shapes import Shapes
+from cce.embeddings.options import CommonOptions, Options, optional, rules, whole
+from cce.embeddings.sizing import Shapes
 from cce.indexing import HashedRows, MultiplyShift
 from cce.kernels import gather_rows
 
@@ -48,34 +46,26 @@ class HashEmbedding(RandomEmbedding):
         num_hashes: int = 2,
         weighted: bool = False,
         num_weights: int | None = None,
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        start_scale: StartScale = "uniform",
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
-        self.check_options(num_rows=num_rows, num_hashes=num_hashes, weighted=weighted, num_weights=num_weights)
+        super().__init__(num_embeddings, embedding_dim, **common)
+        options = self.check_options(
+            num_rows=num_rows, num_hashes=num_hashes, weighted=weighted, num_weights=num_weights
+        )
         if num_weights is not None and not weighted:
             raise ValueError(f"num_weights goes with weighted=True, got num_weights={num_weights} without it.")
         self.hash = MultiplyShift(num_hashes, num_rows, device="meta")
-        sizes = {"num_rows": num_rows, "num_hashes": num_hashes, "weighted": weighted, "num_weights": num_weights}
-        shapes = self.shapes(num_embeddings, embedding_dim, sizes).parameters
-        self.codebook = new_parameter(shapes["codebook"], device=device, dtype=dtype)
         self.importance: nn.Parameter | None = None
         self.importance_hash: MultiplyShift | None = None
-        if weighted:
-            num_weights, _ = shapes["importance"]
+        if num_weights is not None:
             check_range("num_weights", num_weights, 1, num_embeddings + 1)
-            self.importance = new_parameter(shapes["importance"], device=device, dtype=dtype)
             if num_weights < num_embeddings:
                 self.importance_hash = MultiplyShift(1, num_weights, device="meta")
-        self.reset_parameters(generator)
+        self.make_parameters(options, common)
 
     def init_parameters(self, generator: torch.Generator | None) -> None:
-        """Variances of independent terms add up; weights are 1."""
-        normal_(self.codebook, variance=self.start_variance / self.hash.num_hashes, generator=generator)
+        """Rows as usual; weights are 1."""
+        super().init_parameters(generator)
         if self.importance is not None:
             nn.init.ones_(self.importance)
 
@@ -97,7 +87,7 @@ class HashEmbedding(RandomEmbedding):
         return gather_rows(self.importance, shared, sparse=self.sparse).unsqueeze(1)
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """The rows and the weights; hash functions of both."""
         shapes, num_hashes = {"codebook": (arguments["num_rows"], embedding_dim)}, arguments["num_hashes"]
         if not arguments["weighted"]:
@@ -106,9 +96,7 @@ class HashEmbedding(RandomEmbedding):
         return Shapes(shapes | {"importance": (num_weights, num_hashes)}, num_hashes + (num_weights < num_embeddings))
 
     @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """All of the budget for rows; when `weighted`, a quarter for the weights unless `num_weights` is given."""
         num_hashes, num_weights = options["num_hashes"], 0
         if options["weighted"]:

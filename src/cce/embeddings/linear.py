@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import MAX_IDS, Embedding, check_weight
+from cce.embeddings.initialization import normal_
+from cce.embeddings.options import CommonOptions
 from cce.indexing import RowSource, Versioned, blocks, rows_of
 from cce.kernels import Layout, Lookup, gather_sum
-
-if TYPE_CHECKING:
-    from cce.embeddings.initialization import StartScale
 
 ID_TYPES = (torch.int32, torch.int64)
 MAX_CG_STEPS = 100
@@ -27,16 +26,8 @@ class RowEmbedding(Versioned, Embedding):
 
     codebook: nn.Parameter  # (num_rows, width)
 
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        *,
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        start_scale: StartScale = "uniform",
-    ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
+    def __init__(self, num_embeddings: int, embedding_dim: int, **common: Unpack[CommonOptions]) -> None:
+        super().__init__(num_embeddings, embedding_dim, **common)
         self.look_up = Lookup([self])
 
     @abstractmethod
@@ -59,9 +50,13 @@ class LinearEmbedding(RowEmbedding):
     def sources(self) -> tuple[int, int, Sequence[RowSource]]:
         """H: the number of columns, of terms in each, and what names their rows."""
 
+    def init_parameters(self, generator: torch.Generator | None) -> None:
+        """Variances of independent terms add up."""
+        _, terms, _ = self.sources()
+        normal_(self.codebook, variance=self.start_variance / terms, generator=generator)
+
     def weights(self, ids: Tensor) -> Tensor | None:
         """Weights `(n, columns, terms)` of the rows of ids `(n)`; None where all are 1."""
-        del ids
         return None
 
     @property
@@ -125,7 +120,6 @@ class RandomEmbedding(LinearEmbedding):
 
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Least squares: the codebook M that minimises `‖H M − weight‖`, by conjugate gradients."""
-        del generator  # H is drawn already
         check_weight(self, weight)
         with torch.no_grad():
             self.codebook.copy_(least_squares_codebook(self, weight))

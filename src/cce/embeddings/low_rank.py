@@ -6,17 +6,16 @@ where it is ahead of CCE on MovieLens. Mixed dimensions are one of these for eac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Unpack
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cce.checks import check_range
-from cce.embeddings.base import Embedding, check_budget, check_weight
-from cce.embeddings.initialization import StartScale, new_parameter, normal_, projection_
-from cce.embeddings.options import rules, whole
-from cce.embeddings.shapes import Shapes
+from cce.embeddings.base import Embedding, check_weight
+from cce.embeddings.initialization import normal_, projection_
+from cce.embeddings.options import CommonOptions, Options, rules, whole
+from cce.embeddings.sizing import Shapes
 from cce.kernels import gather_rows
 
 BLOCK = 1 << 16  # rows taken to double precision at a time
@@ -26,6 +25,9 @@ class LowRankEmbedding(Embedding):
     """`T[x] = N[x] · P`, where rows of `N` have `rank` values and `P` widens them to `embedding_dim`."""
 
     method = "low-rank"
+    sized_by = "rank"
+    narrow: nn.Parameter  # (num_embeddings, rank)
+    projection: nn.Parameter  # (rank, embedding_dim)
     option_checks = rules(rank=whole(1))
 
     def __init__(
@@ -34,20 +36,12 @@ class LowRankEmbedding(Embedding):
         embedding_dim: int,
         *,
         rank: int,
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        start_scale: StartScale = "uniform",
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
-        self.check_options(rank=rank)
+        super().__init__(num_embeddings, embedding_dim, **common)
+        options = self.check_options(rank=rank)
         check_range("rank", rank, 1, embedding_dim + 1)
-        shapes = self.shapes(num_embeddings, embedding_dim, {"rank": rank}).parameters
-        self.narrow = new_parameter(shapes["narrow"], device=device, dtype=dtype)
-        self.projection = new_parameter(shapes["projection"], device=device, dtype=dtype)
-        self.reset_parameters(generator)
+        self.make_parameters(options, common)
 
     def init_parameters(self, generator: torch.Generator | None) -> None:
         """The narrow table carries the scale."""
@@ -61,32 +55,16 @@ class LowRankEmbedding(Embedding):
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """The best narrow table and projection, by singular values."""
-        del generator
         check_weight(self, weight)
         narrow, projection = low_rank_factors(weight, len(self.projection))
         self.narrow.copy_(narrow)
         self.projection.copy_(projection)
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """The narrow table and the projection."""
         rank = arguments["rank"]
         return Shapes({"narrow": (num_embeddings, rank), "projection": (rank, embedding_dim)})
-
-    @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """The largest rank within the budget."""
-        del options
-        return {"rank": largest_rank(cls.method, num_embeddings, embedding_dim, num_params)}
-
-
-def largest_rank(method: str, num_embeddings: int, embedding_dim: int, num_params: int) -> int:
-    """The values a narrow row may have if table and projection are to stay within the budget."""
-    per_rank = num_embeddings + embedding_dim
-    check_budget(method, num_params, per_rank)
-    return min(num_params // per_rank, embedding_dim)
 
 
 def low_rank_factors(weight: Tensor, rank: int) -> tuple[Tensor, Tensor]:

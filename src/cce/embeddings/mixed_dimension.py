@@ -7,19 +7,19 @@ the dimension as `popularity^temperature`, rounded to `embedding_dim` halved som
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from cce.checks import check_range
 from cce.embeddings.base import Embedding, check_budget, check_weight
-from cce.embeddings.initialization import StartScale, new_parameter, normal_, projection_
+from cce.embeddings.initialization import normal_, projection_
 from cce.embeddings.low_rank import low_rank_factors
-from cce.embeddings.options import rules, wholes, within
-from cce.embeddings.shapes import Shapes
+from cce.embeddings.options import CommonOptions, Options, rules, wholes, within
+from cce.embeddings.sizing import Shapes
 from cce.kernels import gather_rows
 
 TEMPERATURE = 0.3  # between 0, all dimensions equal, and 1, dimensions as steep as popularity
@@ -33,6 +33,7 @@ class MixedDimensionEmbedding(Embedding):
     """
 
     method = "mixed-dim"
+    narrow: nn.ParameterList
     option_checks = rules(block_sizes=wholes(), block_dims=wholes(), temperature=within(0.05, 1))
 
     def __init__(
@@ -43,24 +44,15 @@ class MixedDimensionEmbedding(Embedding):
         block_sizes: Sequence[int],
         block_dims: Sequence[int],
         temperature: float = TEMPERATURE,
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        start_scale: StartScale = "uniform",
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
-        self.check_options(block_sizes=block_sizes, block_dims=block_dims, temperature=temperature)
+        super().__init__(num_embeddings, embedding_dim, **common)
+        options = self.check_options(block_sizes=block_sizes, block_dims=block_dims, temperature=temperature)
         _check_blocks(block_sizes, block_dims, num_embeddings, embedding_dim)
         self.temperature = temperature  # what the blocks were sized with
         self.starts = tuple(accumulate(block_sizes, initial=0))[:-1]
-        self.narrow, self.projections = nn.ParameterList(), nn.ParameterList()
-        for size, dim in zip(block_sizes, block_dims, strict=True):
-            self.narrow.append(new_parameter((size, dim), device=device, dtype=dtype))
-            if dim < embedding_dim:
-                self.projections.append(new_parameter((dim, embedding_dim), device=device, dtype=dtype))
-        self.reset_parameters(generator)
+        self.projections = nn.ParameterList()  # there may be none
+        self.make_parameters(options, common)
 
     def init_parameters(self, generator: torch.Generator | None) -> None:
         """The narrow tables carry the scale."""
@@ -84,7 +76,6 @@ class MixedDimensionEmbedding(Embedding):
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """The best narrow table and projection of each block, by singular values."""
-        del generator
         check_weight(self, weight)
         wide = len(self.narrow) - len(self.projections)
         for block, (start, narrow) in enumerate(zip(self.starts, self.narrow, strict=True)):
@@ -97,18 +88,15 @@ class MixedDimensionEmbedding(Embedding):
                 self.projections[block - wide].copy_(factors[1])
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """The narrow table of each block, and its projection where it needs one."""
-        del num_embeddings
         blocks = list(zip(arguments["block_sizes"], arguments["block_dims"], strict=True))
         projections = [(dim, embedding_dim) for _, dim in blocks if dim < embedding_dim]
         narrow = {f"narrow.{index}": block for index, block in enumerate(blocks)}
         return Shapes(narrow | {f"projections.{index}": shape for index, shape in enumerate(projections)})
 
     @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """The most full-width ids, by bisection; each halving of the width reaches `2^(1/temperature)` as far."""
         temperature = options["temperature"]
         smallest = _blocks(num_embeddings, embedding_dim, 0, temperature)

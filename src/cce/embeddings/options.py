@@ -1,18 +1,31 @@
-"""Rules for the options of a method, which sizing by a budget and the constructor share."""
+"""Options of the constructors of tables: those that all have, and rules for those of a method."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from torch import Tensor
+import torch
 
 from cce.checks import check_choice, check_number, check_range, check_type, shown
+from cce.embeddings.initialization import StartScale
 
+Options = dict[str, Any]  # arguments of a constructor, by name
 Check = Callable[[str, Any], None]  # of a name and a value
 MAX_ROWS = 2**31
+
+
+class CommonOptions(TypedDict, total=False):
+    """Options that every table has beside those of its method: see `Embedding`."""
+
+    padding_idx: int | None
+    sparse: bool
+    start_scale: StartScale | None
+    generator: torch.Generator | None
+    device: torch.device | str | None
+    dtype: torch.dtype | None
 
 
 def rules(**checks: Check) -> Mapping[str, Check]:
@@ -56,11 +69,6 @@ def wholes(length: int | None = None) -> Check:
 def optional(check: Check) -> Check:
     """None, or what `check` accepts."""
     return lambda name, value: None if value is None else check(name, value)
-
-
-def tensor(name: str, value: Any) -> None:
-    """A tensor."""
-    check_type(name, value, Tensor, "a Tensor")
 
 
 def file_name(name: str, value: Any) -> None:

@@ -6,17 +6,16 @@ stay as they are; rows that train as int8 are method `cce`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from cce.embeddings.base import Embedding, check_budget, check_weight
+from cce.embeddings.base import Embedding, check_weight
 from cce.embeddings.codes import Codes, check_bits, row_nbytes
-from cce.embeddings.initialization import StartScale, new_parameter, output_variance
-from cce.embeddings.options import choice, rules
-from cce.embeddings.shapes import Shapes
+from cce.embeddings.initialization import output_variance
+from cce.embeddings.options import CommonOptions, Options, choice, rules
+from cce.embeddings.sizing import Shapes
 from cce.indexing import blocks
 
 BLOCK = 1 << 16  # rows at a time
@@ -32,6 +31,8 @@ class QuantizedEmbedding(Embedding):
     """
 
     method = "quantized"
+    sized_by = None
+    scale: nn.Parameter
     option_checks = rules(bits=check_bits, scale_by=choice("table", "column"))
 
     def __init__(
@@ -41,21 +42,14 @@ class QuantizedEmbedding(Embedding):
         *,
         bits: int = 8,
         scale_by: Literal["table", "column"] = "table",
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        start_scale: StartScale = "uniform",
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
-        if sparse:
+        super().__init__(num_embeddings, embedding_dim, **common)
+        if self.sparse:
             raise ValueError("sparse must be False for method 'quantized': its rows have no gradient tensor.")
-        self.check_options(bits=bits, scale_by=scale_by)
-        shapes = self.shapes(num_embeddings, embedding_dim, {"bits": bits, "scale_by": scale_by})
-        self.codes = Codes(*shapes.codes, bits=bits, device="meta")
-        self.scale = new_parameter(shapes.parameters["scale"], device=device, dtype=dtype)
-        self.reset_parameters(generator)
+        options = self.check_options(bits=bits, scale_by=scale_by)
+        self.codes = Codes(num_embeddings, embedding_dim, bits=bits, device="meta")
+        self.make_parameters(options, common)
 
     @torch.no_grad()
     def init_parameters(self, generator: torch.Generator | None) -> None:
@@ -89,7 +83,6 @@ class QuantizedEmbedding(Embedding):
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Fit the scale to `weight`, and round it to the nearest codes."""
-        del generator
         check_weight(self, weight)
         parts = weight.float().unbind(1) if self.scale.numel() > 1 else [weight.float()]
         self.scale.copy_(self.codes.rounding.fitted_scales(parts).view(self.scale.shape))
@@ -102,7 +95,7 @@ class QuantizedEmbedding(Embedding):
         self.codes.write(first, nearest)
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """The scales, and the codes of every row."""
         num_scales = embedding_dim if arguments["scale_by"] == "column" else 1
         return Shapes(
@@ -110,15 +103,6 @@ class QuantizedEmbedding(Embedding):
             codes=(num_embeddings, embedding_dim),
             code_row_nbytes=row_nbytes(embedding_dim, arguments["bits"]),
         )
-
-    @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """There is nothing to choose: the budget must hold a code for each value."""
-        del options
-        check_budget(cls.method, num_params, num_embeddings * embedding_dim)
-        return {}
 
     def extra_repr(self) -> str:
         """What `print` shows."""

@@ -11,11 +11,13 @@ from cce.budget import Budget, check_given, make_budget
 from cce.checks import check_choice, check_range
 from cce.embeddings.base import MAX_IDS, Embedding
 from cce.embeddings.cce import CCEEmbedding
-from cce.embeddings.ce_concat import CompositionalConcatEmbedding
-from cce.embeddings.ce_mult import CompositionalProductEmbedding
-from cce.embeddings.ce_sum import CompositionalSumEmbedding
 from cce.embeddings.clustered import ClusteredEmbedding
 from cce.embeddings.colliding import CollidingEmbedding
+from cce.embeddings.compositional import (
+    CompositionalConcatEmbedding,
+    CompositionalProductEmbedding,
+    CompositionalSumEmbedding,
+)
 from cce.embeddings.dhe import DeepHashEmbedding
 from cce.embeddings.full import FullEmbedding
 from cce.embeddings.hash_embedding import HashEmbedding

@@ -1,19 +1,58 @@
-"""A request for one table, and the table that a budget gives it."""
+"""What a table of some sizes holds, before it is made, and the sizes that a budget gives it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cce.budget import FULL_SIZED, SIZED_LATER, Budget, BudgetTooSmallError
+from cce.checks import check_range
 from cce.footprint import Footprint
+from cce.indexing import SEED_BYTES, pointer_nbytes
 
 if TYPE_CHECKING:
     from cce.embeddings.base import Embedding
+    from cce.embeddings.options import Options
 
 PRECISION = 256  # a table sized in bytes may be so much smaller than it could be, 1 in 256
+AMPLE = 1 << 24  # parameters: with so many, a method rejects nothing but a wrong option
+COUNT_BYTES = 4  # of a counter of one id
+MAP_BYTES = 12  # of a row map, for 64 ids
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Shapes of the parameters, by name, and the sizes of what says where to look."""
+
+    parameters: Mapping[str, tuple[int, int]]
+    num_hashes: int = 0  # hash functions
+    pointers: tuple[int, int, int] = (0, 0, 1)  # ids, columns, and rows that a pointer can name
+    num_counts: int = 0  # ids whose occurrences are counted
+    codes: tuple[int, int] = (0, 0)  # rows of trained integers, and their width
+    code_row_nbytes: int = 0  # of a row of them
+    num_mapped: int = 0  # ids that have a bit, and a share of a rank, in a row map
+
+    @property
+    def num_params(self) -> int:
+        """All parameters; of rows of integers, the integers alone."""
+        return math.prod(self.codes) or self._num_floats
+
+    def codebook_nbytes(self, itemsize: int) -> int:
+        """Bytes of everything trainable; a parameter has `itemsize`."""
+        return self._num_floats * itemsize + self.codes[0] * self.code_row_nbytes
+
+    @property
+    def pointer_nbytes(self) -> int:
+        """Bytes of pointers, of the seeds of hash functions and of counters."""
+        mapped = -(-self.num_mapped // 64) * MAP_BYTES
+        return pointer_nbytes(*self.pointers) + self.num_hashes * SEED_BYTES + self.num_counts * COUNT_BYTES + mapped
+
+    @property
+    def _num_floats(self) -> int:
+        return sum(math.prod(shape) for shape in self.parameters.values())
 
 
 @dataclass(frozen=True)
@@ -26,6 +65,10 @@ class TableRequest:
     options: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the class
     name: str = ""
     itemsize: int = 4  # bytes of a parameter
+
+    def __post_init__(self) -> None:
+        check_range("num_embeddings", self.num_embeddings, 1, 2**63)
+        check_range("embedding_dim", self.embedding_dim, 1, 2**63)
 
     @cached_property
     def full(self) -> Footprint:
@@ -48,31 +91,34 @@ class TableRequest:
         return usual if usual.nbytes < self.full.nbytes else self.full
 
     @cached_property
-    def fewest_params(self) -> Footprint:
-        """The table of the fewest parameters, or the full one if that has fewer."""
-        if self.fewest >= self.full.num_params:
-            return self.largest
-        size = self.num_embeddings, self.embedding_dim, self.fewest, self._complete
-        return self._footprint(self.kind.size_for_budget(*size))
-
-    @cached_property
     def fewest(self) -> int:
-        """The smallest budget in parameters; a table may have more of them until it is first clustered."""
-        return self.kind.smallest_budget(self.num_embeddings, self.embedding_dim, self._complete)
+        """The smallest budget in parameters; that of the full table if there is none below.
+
+        A table may have more of them until it is first clustered.
+        """
+        low, high = 1, self.full.num_params
+        if not self._is_enough(high):  # too few ids for the method, or a wrong option
+            self._size_for_budget(max(high, AMPLE))
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._is_enough(middle) else (middle + 1, high)
+        return low
+
+    def _is_enough(self, num_params: int) -> bool:
+        try:
+            self._size_for_budget(num_params)
+        except ValueError:
+            return False
+        return True
 
     @cached_property
-    def fewest_bytes(self) -> Footprint:
-        """The table of the fewest bytes."""
-        smallest = self.fewest_params
-        return (
-            smallest
-            if smallest is self.largest
-            else self._footprint(smallest.sizes | self.kind.smallest_options(self._complete))
-        )
-
-    def smallest(self, measure: str) -> Footprint:
-        """The smallest table there is, in parameters or bytes."""
-        return self.fewest_params if measure == "num_params" else self.fewest_bytes
+    def smallest(self) -> dict[str, Footprint]:
+        """The table of the fewest parameters, and of the fewest bytes; the full one if that has fewer."""
+        if self.fewest >= self.full.num_params:
+            return {"num_params": self.largest, "nbytes": self.largest}
+        sizes = self._size_for_budget(self.fewest)
+        in_bytes = {**sizes, **self.kind.smallest_options(self._complete)}
+        return {"num_params": self._footprint(sizes), "nbytes": self._footprint(in_bytes)}
 
     def within(self, limit: float, measure: str = "num_params") -> Footprint:
         """The largest table of at most `limit` parameters, or bytes; the smallest where none is so small.
@@ -81,13 +127,25 @@ class TableRequest:
         """
         if limit >= getattr(self.largest, measure):
             return self.largest
-        smallest = self.smallest(measure)
+        smallest = self.smallest[measure]
         if limit <= (self.fewest if measure == "num_params" else smallest.nbytes):
             return smallest
-        size = self.num_embeddings, self.embedding_dim, int(limit), self._complete
-        sizes = self.kind.size_for_budget(*size) if measure == "num_params" else self._sizes_for_bytes(size)
-        self._check_given(sizes)
-        return self._footprint(sizes)
+        return self._footprint(self.sizes(int(limit), measure))
+
+    def sizes(self, limit: int, measure: str = "num_params") -> Options:
+        """The arguments of the constructor that make the largest table of at most `limit` parameters, or bytes."""
+        if measure == "num_params":
+            sizes = self._size_for_budget(limit)
+        else:
+            size = self.num_embeddings, self.embedding_dim, limit
+            sizes = self.kind.size_for_bytes(*size, self._complete, itemsize=self.itemsize)
+        for name, value in sizes.items():
+            if self.options.get(name) not in (None, value):
+                raise ValueError(f"{name} follows from the budget: leave it out, got {name}={self.options[name]}.")
+        return sizes
+
+    def _size_for_budget(self, num_params: int) -> Options:
+        return self.kind.size_for_budget(self.num_embeddings, self.embedding_dim, num_params, self._complete)
 
     def for_budget(self, budget: Budget) -> Footprint:
         """The table that its own budget gives it; a budget below the smallest table is rejected."""
@@ -105,27 +163,19 @@ class TableRequest:
     def least(self, budget: Budget) -> int:
         """The smallest budget of this kind, in its measure; a cap does not hold for methods of full size."""
         if budget.nbytes is not None:
-            return min(self.fewest_bytes.nbytes, self.largest.nbytes)
+            return min(self.smallest["nbytes"].nbytes, self.largest.nbytes)
         if budget.cap is not None and self.kind.method in FULL_SIZED:
             return 0
         return min(self.fewest, self.largest.num_params)
 
     @cached_property
-    def _complete(self) -> dict[str, Any]:
+    def _complete(self) -> Options:
         return self.kind.complete_options(self.options)
 
-    def _sizes_for_bytes(self, size: tuple[int, int, int, Mapping[str, Any]]) -> dict[str, Any]:
-        return self.kind.size_for_bytes(*size, itemsize=self.itemsize)
-
-    def _footprint(self, sizes: dict[str, Any]) -> Footprint:
+    def _footprint(self, sizes: Options) -> Footprint:
         arguments = self._complete | sizes
         found = self.kind.footprint(self.num_embeddings, self.embedding_dim, arguments, itemsize=self.itemsize)
         return replace(found, name=self.name, sizes=sizes)
-
-    def _check_given(self, sizes: Mapping[str, Any]) -> None:
-        for name, size in sizes.items():
-            if self.options.get(name) not in (None, size):
-                raise ValueError(f"{name} follows from the budget: leave it out, got {name}={self.options[name]}.")
 
 
 def most_within(limit: int, most: int, weight: Callable[[int], int]) -> int | None:

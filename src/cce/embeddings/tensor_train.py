@@ -8,16 +8,15 @@ factors; `T[i, j] = G_1[i_1, j_1] · G_2[i_2, j_2] · G_3[i_3, j_3]` with cores 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from cce.embeddings.base import Embedding, check_budget, check_weight
-from cce.embeddings.initialization import StartScale, new_parameter, normal_, output_variance, scale_factor
-from cce.embeddings.options import rules, wholes
-from cce.embeddings.shapes import Shapes
+from cce.embeddings.initialization import normal_, output_variance, scale_factor
+from cce.embeddings.options import CommonOptions, Options, rules, wholes
+from cce.embeddings.sizing import Shapes
 from cce.indexing import balanced_radices, mixed_radix_digits
 from cce.kernels import gather_rows
 
@@ -29,6 +28,7 @@ class TensorTrainEmbedding(Embedding):
     """Three cores: `(n_1, d_1·r_1)`, `(n_2, r_1·d_2·r_2)` and `(n_3, r_2·d_3)`, with `ranks = (r_1, r_2)`."""
 
     method = "tt"
+    cores: nn.ParameterList
     option_checks = rules(ranks=wholes(2))
 
     def __init__(
@@ -37,21 +37,13 @@ class TensorTrainEmbedding(Embedding):
         embedding_dim: int,
         *,
         ranks: tuple[int, int],
-        padding_idx: int | None = None,
-        sparse: bool = False,
-        start_scale: StartScale = "uniform",
-        generator: torch.Generator | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **common: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(num_embeddings, embedding_dim, padding_idx=padding_idx, sparse=sparse, start_scale=start_scale)
-        self.check_options(ranks=ranks)
-        self.ranks = ranks
+        super().__init__(num_embeddings, embedding_dim, **common)
+        options, self.ranks = self.check_options(ranks=ranks), ranks
         self.radices = _radices(num_embeddings)
         self.factors = dimension_factors(embedding_dim)
-        shapes = self.shapes(num_embeddings, embedding_dim, {"ranks": ranks}).parameters.values()
-        self.cores = nn.ParameterList(new_parameter(shape, device=device, dtype=dtype) for shape in shapes)
-        self.reset_parameters(generator)
+        self.make_parameters(options, common)
 
     def init_parameters(self, generator: torch.Generator | None) -> None:
         """An output sums r_1 · r_2 products of three values, one from each core; the last core carries the scale."""
@@ -73,7 +65,6 @@ class TensorTrainEmbedding(Embedding):
     @torch.no_grad()
     def fit_to(self, weight: Tensor, *, generator: torch.Generator | None = None) -> None:
         """Oseledets' TT-SVD of the table, with zero rows for the ids that the digits could name but do not."""
-        del generator
         check_weight(self, weight)
         (n1, n2, n3), (d1, d2, d3), (r1, r2) = self.radices, self.factors, self.ranks
         padded = weight.new_zeros(n1 * n2 * n3, self.embedding_dim, dtype=torch.float64)
@@ -86,18 +77,15 @@ class TensorTrainEmbedding(Embedding):
         self.cores[2].copy_(last.reshape(r2, n3, d3).permute(1, 0, 2).reshape(n3, -1))
 
     @classmethod
-    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Mapping[str, Any]) -> Shapes:
+    def shapes(cls, num_embeddings: int, embedding_dim: int, arguments: Options) -> Shapes:
         """The cores."""
         widths = _widths(dimension_factors(embedding_dim), arguments["ranks"])
         cores = zip(_radices(num_embeddings), widths, strict=True)
         return Shapes({f"cores.{index}": core for index, core in enumerate(cores)})
 
     @classmethod
-    def size_for_budget(
-        cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def size_for_budget(cls, num_embeddings: int, embedding_dim: int, num_params: int, options: Options) -> Options:
         """The pair of nearly equal ranks that spends most of the budget."""
-        del options
         radices, factors = _radices(num_embeddings), dimension_factors(embedding_dim)
         check_budget(cls.method, num_params, _count(radices, factors, (1, 1)))
         equal = 1

@@ -55,8 +55,7 @@ class SizeTests(ContractBase):
             assert table.padding_idx == 2
 
     def test_a_budget_too_small_says_the_smallest_that_works(self) -> None:
-        options = self.table_class.complete_options(self.options)
-        smallest = self.table_class.smallest_budget(NUM_IDS, DIM, options)
+        smallest = TableRequest(self.table_class, NUM_IDS, DIM, self.options).fewest
         table = self.make(num_params=smallest)
         assert table.num_params <= self.most(smallest)
         assert table(self.ids(3)).shape == (3, DIM)
