@@ -34,6 +34,7 @@ class RunRecord:
     sizes: list[dict[str, Any]] = field(default_factory=list)  # to choose from when tables were finalized
     name: str = ""  # among the runs of a sweep
     series: str = ""  # the line of a plot that it is a point of; empty: its method's
+    trained_as: str = ""  # the run of the sweep whose training it shares, finalized at another size; empty: its own
     tables: tuple[Footprint, ...] = ()
     events: list[dict[str, Any]] = field(default_factory=list)  # clusterings: step, table, churn, H1, H2, …
     environment: dict[str, Any] = field(default_factory=dict)  # commit, versions, machine

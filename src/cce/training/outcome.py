@@ -93,7 +93,7 @@ def keep_record(trainer: Trainer, scores: Scores, *, name: str = "", series: str
 
 def _curve_before_finalize(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     """The validations that the log has of tables before their int8 rows became pointers."""
-    end = max((index for index, line in enumerate(lines) if line["kind"] == "finalize"), default=0)
+    end = min((index for index, line in enumerate(lines) if line["kind"] == "finalize"), default=0)
     return [
         {name: math.nan if value is None else value for name, value in line.items() if name != "kind"}
         for line in lines[:end]

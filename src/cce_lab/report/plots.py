@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 UNITS = {"training": "B", "bytes": "B", "params": ""}  # the axes to choose from
 OVER_SEEDS = "Mean over seeds; the band goes from the least to the greatest."
 OF_CURVES = "One run of each series, that of the lowest seed. Dotted: clusterings."
+OF_SIZES = "One run of each series, that of the lowest seed, without refits. The largest size is int8 rows."
 MOST_POINTS = 60  # of one curve: more cannot be seen
 Row = dict[str, Any]
 
@@ -42,7 +43,7 @@ def plots_of(group: Group, styles: Mapping[str, Style]) -> list[Plot]:
     scores = [score_plot(group, styles, info, size) for info in group.metrics for size in UNITS]
     rows = curve_rows(group)
     scored = [info for info in group.metrics if any(score_field(info.name) in row for row in rows)]
-    plots = [*scores, *(curve_plot(rows, styles, info) for info in scored)]
+    plots = [*scores, sizes_plot(group, styles), *(curve_plot(rows, styles, info) for info in scored)]
     return [plot for plot in plots if plot.spec["data"]["values"]]
 
 
@@ -64,6 +65,22 @@ def score_plot(group: Group, styles: Mapping[str, Style], info: MetricInfo, size
     spec = layered(rows, {"x": x, "color": colours(styles, rows)}, layers)
     name = f"{file_word(info.name)}-{size}"
     return Plot(name, f"{info.title} against {WORDS[size]}", spec, OVER_SEEDS, metric=info.name, size=size)
+
+
+def sizes_plot(group: Group, styles: Mapping[str, Style]) -> Plot:
+    """Validation loss against bytes served, of every size that one training of a series could be finalized at."""
+    rows: list[Row] = []
+    for series, budgets in group.series.items():
+        sizes = next((budget.first.sizes for budget in budgets if budget.first.sizes), [])
+        for size in sizes:
+            if is_number(size["loss"]):
+                bits = "int8 rows" if size["bits"] is None else f"{size['bits']:.1f}"
+                rows.append({"series": series, "size": size["nbytes"], "bits": bits, "mean": round(size["loss"], 6)})
+    y = near("mean", f"validation {group.leading.title}")
+    tips = [tip("series"), tip("served bytes"), tip("bits"), score_tip("mean", "validation loss")]
+    x = number("size", "served bytes of finalized tables", **log_sizes([row["size"] for row in rows], "B"))
+    spec = layered(rows, {"x": x, "color": colours(styles, rows)}, [line(y), dots(y, styles, tips)])
+    return Plot("sizes", "One training, every size: validation loss against served bytes", spec, OF_SIZES)
 
 
 def curve_plot(rows: list[Row], styles: Mapping[str, Style], info: MetricInfo) -> Plot:

@@ -45,7 +45,8 @@ PARTS = {  # of the memory of a table: heading → part of its footprint
     "clustering": "clustering",
 }
 NOT_SETTINGS = (  # what differs between the runs of one series, or says where they ran
-    *("data", "method", "cap", "num_params", "nbytes", "compression", "seed", "start_from", "num_learned"),
+    *("data", "method", "cap", "num_params", "nbytes", "compression", "bits", "tolerance"),
+    *("seed", "start_from", "num_learned"),
     *("threads", "device", "source_epochs", "source_training_nbytes"),
     *("log_every", "keep_last", "tensorboard", "checkpoint_every"),
 )

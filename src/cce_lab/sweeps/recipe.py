@@ -13,13 +13,17 @@ epochs = 10
 
 [sweep]
 methods = ["full", "hash", "cce"]           # each is a series of runs: a line of the plot
-caps = [500, 8000]                          # or, in a [series]: nbytes = 300_000
+caps = [500, 8000]                          # or, in a [series]: nbytes = 300_000; for cce also a list, see below
 seeds = [0, 1, 2]
 
 [series."pq"]                               # more series, each with its own options
 method = "pq"
 start_from = "full"                         # another series: the run of the same seed
 epochs = 0
+
+[series."cce"]
+method = "cce"
+bits = [4, 8, 12]                           # or nbytes, or tolerance: one training, finalized at each of these sizes
 
 [tune]                                      # what to try for each series before the sweep: see tune_grid.py
 lr = [0.01, 0.02]
@@ -43,8 +47,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from cce.budget import FULL_SIZED, MEASURES
-from cce.checks import check_range
+from cce.budget import FULL_SIZED, MEASURES, SIZED_LATER
+from cce.checks import check_number, check_range
 from cce.evaluation import METRICS, describe_metric
 from cce.plugins import load_plugins
 from cce.training import check_names
@@ -60,7 +64,8 @@ SET_BY_SWEEP = ("data", *MEASURES, "seed", "plugins")
 SET_BY_SERIES = ("method", "start_from")
 # options of [train] that a study keeps: they are what studies are about
 OF_TABLES = ("preset", "method_options", "min_count", "start_scale", "cluster_at", "refits")
-TOTALS = tuple(measure for measure in MEASURES if measure != "cap")  # one may be a series' own, instead of caps
+CHOSEN_LATER = ("nbytes", "bits", "tolerance")  # of methods whose size is chosen after training: one may be a list
+TOTALS = (*(measure for measure in MEASURES if measure != "cap"), "bits", "tolerance")  # a series' own, for caps
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,14 @@ class Recipe:
 
     def options_of(self, series: str) -> dict[str, Any]:
         """Those of [train] and its own."""
-        own = {name: value for name, value in self.all_series()[series].items() if name not in ("caps", "start_from")}
-        return self.train | own
+        left_out = ("caps", "start_from", *self.sizes_of(series)[0])
+        return self.train | {name: value for name, value in self.all_series()[series].items() if name not in left_out}
+
+    def sizes_of(self, series: str) -> tuple[dict[str, float], ...]:
+        """The sizes at which the tables of a series are finalized, where it lists them; one that says nothing else."""
+        own = self.all_series()[series]
+        listed = [[{name: size} for size in own[name]] for name in CHOSEN_LATER if isinstance(own.get(name), list)]
+        return tuple(listed[0]) if listed else ({},)
 
     def caps_of(self, series: str) -> tuple[int | None, ...]:
         """The budgets of a series; None for tables that have one size, such as the full one."""
@@ -214,12 +225,29 @@ def _check_series(recipe: Recipe, where: str) -> None:
             raise ValueError(f"{here} must have caps or one of {', '.join(TOTALS)}, got both.")
         if "method" not in options:
             raise ValueError(f"{here} must name its method.")
+        _check_sizes(options, here)
         source = options.get("start_from")
         if source is not None and (source not in every or "start_from" in every[source]):
             raise ValueError(f"{here} must start from a series of the recipe that starts from none, got {source!r}.")
     for name, options in every.items():
         if options["method"] not in FULL_SIZED and not has_total(options) and not options.get("caps", recipe.caps):
             raise ValueError(f"{where} must have caps for {name}, in [sweep] or in its [series], got none.")
+
+
+def _check_sizes(options: dict[str, Any], where: str) -> None:
+    """Reject lists of sizes that cannot come from one training."""
+    listed = [name for name in CHOSEN_LATER if isinstance(options.get(name), list)]
+    if len(listed) > 1:
+        raise ValueError(f"{where} must list one of {', '.join(CHOSEN_LATER)}, got {' and '.join(listed)}.")
+    for name in listed:
+        sizes, method = options[name], options["method"]
+        if method not in SIZED_LATER:
+            known = ", ".join(SIZED_LATER)
+            raise ValueError(f"{where} may list {name} for methods sized after training ({known}), got {method!r}.")
+        for size in sizes:
+            check_number(f"{where} {name}", size)
+        if len(set(sizes)) < max(1, len(sizes)):
+            raise ValueError(f"{where} must list distinct {name}, at least one, got {sizes!r}.")
 
 
 def _check_tune(recipe: Recipe, where: str) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import shutil
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cce.budget import BudgetTooSmallError
+from cce.budget import MEASURES, SIZED_LATER, BudgetTooSmallError
 from cce.files import FolderInUseError, write_atomic
 from cce.plugins import load_plugins
 from cce.run_folder import RunFolder
-from cce.training import TrainConfig, Trainer, make_config, plan_run
-from cce_lab.sweeps.recipe import Recipe, file_name
+from cce.training import TrainConfig, Trainer, finalize_run, make_config, plan_run
+from cce_lab.sweeps.recipe import CHOSEN_LATER, Recipe, file_name
 
 if TYPE_CHECKING:
     from cce_lab.sweeps.tuning import Choices
@@ -31,10 +32,11 @@ class Run:
     config: TrainConfig
     num_params: int  # of all tables
     source: str | None = None  # the run that it starts from
+    shares_training: bool = False  # with its source: it differs in the size that is chosen after training
 
     def placed(self, folder: Path) -> Run:
         """The same, with the folder of the run that it starts from."""
-        if self.source is None:
+        if self.source is None or self.shares_training:
             return self
         return replace(self, config=replace(self.config, start_from=str(folder / self.source)))
 
@@ -46,15 +48,16 @@ def list_runs(
 
     choices: what `cce tune` chose for each series; without them, all have the options of the recipe.
     A budget below a method's smallest table gives that table; of several budgets that give the same tables, one is run.
+    Of runs that differ only in the size that is chosen after training the first is trained, and the others share it.
     """
-    runs: dict[tuple[int, str, int], Run] = {}
-    for seed in recipe.seeds:
-        for series in recipe.all_series():
-            for cap in recipe.caps_of(series):
-                chosen = choices.options_for(series, cap) if choices else {}
-                run = _run(recipe, series, vocabularies, chosen | {"data": str(data), "seed": seed, "cap": cap})
-                runs.setdefault((seed, series, run.num_params), run)
-    found = list(runs.values())
+    runs: dict[tuple[Any, ...], Run] = {}
+    for seed, series in product(recipe.seeds, recipe.all_series()):
+        for cap, size in product(recipe.caps_of(series), recipe.sizes_of(series)):
+            chosen = choices.options_for(series, cap) if choices else {}
+            values = {"data": str(data), "seed": seed, "cap": cap}
+            run = _run(recipe, series, vocabularies, chosen | values, size)
+            runs.setdefault((seed, series, run.num_params, *size.values()), run)
+    found = _share_trainings(runs.values())
     names, sources = {run.name for run in found}, {run.source for run in found}
     for run in found:
         if run.source is not None and run.source not in names:
@@ -62,23 +65,39 @@ def list_runs(
     return sorted(found, key=lambda run: run.name not in sources)
 
 
-def _run(recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: dict[str, Any]) -> Run:
+def _share_trainings(runs: Iterable[Run]) -> list[Run]:
+    """The runs, of which those that an earlier one has trained already name it as their source."""
+    found, trained = [], {}
+    for run in runs:
+        options = asdict(run.config)
+        is_open = not any(options[name] is not None for name in MEASURES if name not in CHOSEN_LATER)
+        if is_open and run.config.method in SIZED_LATER and run.source is None:
+            first = trained.setdefault(repr(options | dict.fromkeys(CHOSEN_LATER)), run.name)
+            run = run if first == run.name else replace(run, source=first, shares_training=True)  # noqa: PLW2901
+        found.append(run)
+    return found
+
+
+def _run(
+    recipe: Recipe, series: str, vocabularies: Mapping[str, int], values: dict[str, Any], size: dict[str, float]
+) -> Run:
     cap, seed = values["cap"], values["seed"]
     if (source := recipe.all_series()[series].get("start_from")) is not None:
         values["start_from"] = _name(source, None if recipe.caps_of(source) == (None,) else cap, seed)
     values["plugins"] = list(recipe.plugins)
     given = {name: value for name, value in values.items() if value is not None}
-    config = make_config(recipe.options_of(series) | given)
+    config = make_config(recipe.options_of(series) | size | given)
     try:
         num_params = plan_run(config, vocabularies).tables.num_params
     except BudgetTooSmallError as error:
         config = replace(config, cap=error.least)
         num_params = plan_run(config, vocabularies).tables.num_params
-    return Run(_name(series, cap, seed), series, config, num_params, values.get("start_from"))
+    return Run(_name(series, cap, seed, size), series, config, num_params, values.get("start_from"))
 
 
-def _name(series: str, cap: int | None, seed: int) -> str:
-    budget = "" if cap is None else f"-cap{cap}"
+def _name(series: str, cap: int | None, seed: int, size: Mapping[str, float] | None = None) -> str:
+    budgets = {} if cap is None else {"cap": cap}
+    budget = "".join(f"-{name}{value}" for name, value in {**budgets, **(size or {})}.items())
     return f"{file_name(series)}{budget}-seed{seed}"
 
 
@@ -114,18 +133,41 @@ def run_one(task: Task) -> str | None:
 
 
 def _train(task: Task) -> str | None:
+    is_stopped = False
     try:
-        trainer = _trainer(task.run.config, task.folder)
-        trainer.run(name=task.run.name, series=task.run.series)
+        if task.run.shares_training:
+            _finalize(task)
+        else:
+            trainer = _trainer(task.run.config, task.folder)
+            trainer.run(name=task.run.name, series=task.run.series)
+            is_stopped = trainer.stop_request.is_set
     except Exception as error:  # noqa: BLE001 - the other runs continue
         write_atomic(task.folder.error, traceback.format_exc())
         return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     task.folder.error.unlink(missing_ok=True)
     if not task.is_source:
         shutil.rmtree(task.folder.checkpoints, ignore_errors=True)  # nothing is left to resume
-    if trainer.stop_request.is_set:
+    if is_stopped:
         raise KeyboardInterrupt  # it came when the run was done: no other is to begin
     return None
+
+
+def _finalize(task: Task) -> None:
+    """Finalize the training of another run at this run's size: in a copy, so that a kill leaves either run or none."""
+    run, config = task.run, task.run.config
+    assert run.source is not None
+    copied = RunFolder(task.folder.checkpoints / "of-source")  # where nobody looks for runs
+    shutil.rmtree(copied.path, ignore_errors=True)
+    shutil.copytree(task.folder.path.with_name(run.source), copied.path)
+    sizes = {name: getattr(config, name) for name in CHOSEN_LATER}
+    record = finalize_run(copied.path, **sizes, refits=config.refits, model=config.model, trust_model=True)
+    for path in (copied.config, copied.log):
+        path.replace(task.folder.path / path.name)
+    if task.is_source:
+        for path in copied.checkpoints.iterdir():
+            path.replace(task.folder.checkpoints / path.name)
+    shutil.rmtree(copied.path)
+    task.folder.write_record(replace(record, name=run.name, series=run.series, trained_as=run.source))
 
 
 def _trainer(config: TrainConfig, folder: RunFolder) -> Trainer:

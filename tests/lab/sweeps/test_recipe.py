@@ -155,7 +155,7 @@ def test_every_recipe_gives_runs(path):
 @pytest.mark.parametrize("name", ["Criteo_x1", "Criteo_x4", "Avazu_x4"])
 def test_the_models_of_public_benchmarks_can_be_made_of_their_columns(name):
     recipe = read_recipe(ROOT / "recipes" / "reczoo" / f"{name.lower()}.toml")
-    public = next(each for each in PUBLIC_SETS if each.name == name)
+    public, _ = PUBLIC_SETS[name]
     assert recipe.data["prepare"] == f"reczoo {name}"
     schema = Schema(tuple(Feature(feature, 9) for feature in public.categorical), public.dense)
     for series, options in recipe.all_series().items():
