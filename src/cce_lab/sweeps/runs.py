@@ -67,7 +67,8 @@ def list_runs(
 
 def _share_trainings(runs: Iterable[Run]) -> list[Run]:
     """The runs, of which those that an earlier one has trained already name it as their source."""
-    found, trained = [], {}
+    found: list[Run] = []
+    trained: dict[str, str] = {}  # options without the size → the run that trains with them
     for run in runs:
         options = asdict(run.config)
         is_open = not any(options[name] is not None for name in MEASURES if name not in CHOSEN_LATER)
