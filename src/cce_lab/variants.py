@@ -13,9 +13,48 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cce.clustering import CircularQuantizer, ClusterSettings, ResidualQuantizer, Source, piece_size
+from cce.clustering import ClusterSettings, Quantizer, ResidualQuantizer, Sample, Source, piece_size
 from cce.embeddings import ClusteredEmbedding, CodebookShape, Learned, Options, Shapes, StagedClustering, rules, whole
 from cce.indexing import IdCounts, IndexModule, blocks
+
+
+class CircularQuantizer(Quantizer):
+    """Every column's ids are grouped by what the *other* columns say of them.
+
+    The paper's appendix tried this and saw the columns' pointers become alike ("table collapse").
+    """
+
+    def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
+        """k-means of the other columns, then the mean of the column's own pieces in each cluster."""
+        vectors = sample.vectors()
+        pieces = vectors.chunk(self.num_columns, dim=1)
+        fits = self.cluster_columns(lambda column: self._others(pieces, column), sample, generator)
+        self.centroids = [centroids for centroids, _ in fits]
+        self.inertias = tuple(inertia for _, inertia in fits)
+        rows = self.encode(vectors)
+        self.codebooks = torch.stack(
+            [_means(piece, rows[:, column], self.num_rows, sample.weights) for column, piece in enumerate(pieces)]
+        )
+
+    def encode(self, vectors: Tensor) -> Tensor:
+        """The nearest cluster of each column's other columns."""
+        pieces = vectors.chunk(self.num_columns, dim=1)
+        columns = range(self.num_columns)
+        nearest = [self.nearest(self._others(pieces, i), self.centroids[i]) for i in columns]
+        return torch.stack(nearest, dim=1)
+
+    def _others(self, pieces: tuple[Tensor, ...], column: int) -> Tensor:
+        if self.num_columns == 1:  # there are no others
+            return pieces[0].contiguous()
+        return torch.cat([piece for other, piece in enumerate(pieces) if other != column], dim=1)
+
+
+def _means(points: Tensor, rows: Tensor, num_rows: int, weights: Tensor | None) -> Tensor:
+    """The weighted mean of the points of each row; zero for rows that have none."""
+    mass = torch.ones_like(points[:, :1]) if weights is None else weights.to(points).unsqueeze(-1)
+    weighted = torch.cat([points * mass, mass], dim=1).double()
+    sums = weighted.new_zeros(num_rows, weighted.shape[1]).index_add_(0, rows, weighted)
+    return (sums[:, :-1] / sums[:, -1:].clamp(min=1e-30)).to(points.dtype)
 
 
 class CircularEmbedding(ClusteredEmbedding):

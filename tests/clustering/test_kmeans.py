@@ -1,6 +1,5 @@
 """k-means as scikit-learn's users expect it: its checklist, and the inputs that break others."""
 
-import dataclasses
 import math
 
 import pytest
@@ -64,15 +63,6 @@ def test_inertia_never_rises_and_is_that_of_the_centroids_before_the_update(back
     assert list(fit.inertias) == sorted(fit.inertias, reverse=True)
     first = torch.cdist(points.double(), init.double()).min(1).values.square().sum()
     assert fit.inertias[0] == pytest.approx(first.item(), rel=1e-6)
-
-
-@pytest.mark.slow
-def test_inertia_equals_that_of_faiss_from_the_same_start():
-    pytest.importorskip("faiss")
-    points = torch.randn(30_000, 4, generator=seeded(4))
-    init = points[:256]
-    ours, theirs = (kmeans(points, 256, init=init, max_iter=20, backend=b) for b in ("native", "faiss"))
-    assert ours.inertias[-1] <= 1.01 * theirs.inertias[-1]
 
 
 @pytest.mark.parametrize("backend", OURS)
@@ -153,14 +143,6 @@ def test_awkward_points_give_finite_centroids(points, init, backend):
 
 
 @pytest.mark.parametrize("backend", OURS)
-def test_fewer_distinct_points_than_clusters_end_with_no_error(backend):
-    points = torch.arange(5.0).repeat(40)[:, None]
-    fit = kmeans(points, 8, init=torch.zeros(8, 1), backend=backend)
-    assert fit.inertias[-1] == 0.0
-    assert len(fit.inertias) < 50  # it stops when nothing changes
-
-
-@pytest.mark.parametrize("backend", OURS)
 def test_a_fit_stops_when_inertia_hardly_falls(backend):
     points = torch.randn(3000, 4, generator=seeded(13))
     patient = kmeans(points, 50, generator=seeded(14), backend=backend)
@@ -227,12 +209,6 @@ def test_wrong_arguments_are_named_with_their_rule_and_value(arguments, message)
     points = call.pop("points")
     with pytest.raises(ValueError, match=message):
         kmeans(points, **call)
-
-
-def test_a_fit_cannot_be_changed():
-    fit = KMeans(torch.zeros(2, 3), (2.0, 1.0))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        fit.inertias = ()
 
 
 def begin(points, n_clusters, **options):

@@ -56,33 +56,6 @@ def test_every_search_equals_the_definition_on_grids_full_of_ties(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spread", [1e-4, 1.0])
-def test_compiled_search_equals_the_definition_on_clustered_data_with_outliers(spread):
-    generator = torch.Generator().manual_seed(0)
-    centers = torch.randn(50, 4, generator=generator) * 10
-    points = centers[torch.randint(50, (20_000,), generator=generator)]
-    points = points + spread * torch.randn(points.shape, generator=generator)
-    points[::1000] *= 1000
-    centroids = points[:2000] + 1e-3
-    found = nearest_centroid(points, centroids, backend="native")
-    assert torch.equal(found, nearest_centroid(points, centroids, backend="torch"))
-
-
-@pytest.mark.parametrize("backend", ["torch", "native"])
-def test_ties_go_to_the_lower_index(backend):
-    centroids = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
-    points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
-    assert nearest_centroid(points, centroids, backend=backend).tolist() == [0, 0, 1]
-
-
-def test_faiss_agrees_where_no_two_centroids_are_near():
-    pytest.importorskip("faiss")
-    centroids = torch.eye(6) * 10
-    points = centroids[torch.arange(60) % 6] + 0.1
-    assert nearest_centroid(points, centroids, backend="faiss").tolist() == [i % 6 for i in range(60)]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("num_threads", [1, 2, 3])
 def test_any_number_of_threads_finds_the_same(num_threads):
     generator = torch.Generator().manual_seed(1)

@@ -27,25 +27,9 @@ def test_a_number_outside_its_range_is_rejected(name, value):
         ClusterSettings(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["max_iter", "points_per_row", "block_size"])
-def test_a_number_that_is_no_int_is_rejected(name):
-    with pytest.raises(TypeError, match=re.escape(f"{name} must be an int, got 2.5 of type float.")):
-        ClusterSettings(**{name: 2.5})
-
-
 def test_an_unknown_init_is_rejected_with_the_known_ones():
     with pytest.raises(ValueError, match=re.escape("init must be one of random, k-means++; got 'best'.")):
         ClusterSettings(init="best")
-
-
-def test_an_unknown_sampling_is_rejected_with_the_known_ones():
-    with pytest.raises(ValueError, match=re.escape("sampling must be one of uniform, frequency; got 'best'.")):
-        ClusterSettings(sampling="best")
-
-
-def test_an_unknown_backend_is_rejected_at_the_door():
-    with pytest.raises(ValueError, match="backend must be one of"):
-        ClusterSettings(backend="abacus")
 
 
 def test_negative_tolerances_are_rejected():

@@ -18,10 +18,3 @@ def test_the_longest_run_divides_the_width(width, run):
 
 def test_every_float_type_has_a_kind_of_its_own():
     assert len({np.asarray(kind).dtype for kind in memory.KINDS.values()}) == len(memory.KINDS) == 4
-
-
-def test_names_are_the_instructions():
-    from cce.compiled import instructions
-
-    assert memory.put is instructions.put
-    assert memory.read_uint64 is instructions.read_uint64

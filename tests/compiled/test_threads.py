@@ -39,18 +39,6 @@ def test_every_task_runs_once(num_threads, threads, num_tasks):
     assert counts == [1] * num_tasks
 
 
-def test_all_tasks_are_done_when_it_returns(num_threads):
-    num_threads(2)
-    done = []
-
-    def task(index):
-        threading.Event().wait(0.01)
-        done.append(index)
-
-    parallel_for(task, 6)
-    assert sorted(done) == list(range(6))
-
-
 def test_two_threads_work_at_the_same_time(num_threads):
     """Each of two tasks waits for the other; one thread alone would wait in vain."""
     num_threads(2)
@@ -90,15 +78,6 @@ def test_an_error_in_a_task_reaches_the_caller(num_threads, threads, failing):
 
     with pytest.raises(KeyError, match=f"task {failing}"):
         parallel_for(task, 20)
-
-
-def test_after_an_error_the_threads_work_on(num_threads):
-    num_threads(2)
-    with pytest.raises(ZeroDivisionError):
-        parallel_for(lambda index: 1 // 0, 8)
-    seen = []
-    parallel_for(seen.append, 8)
-    assert sorted(seen) == list(range(8))
 
 
 @pytest.mark.slow
@@ -145,23 +124,6 @@ def test_a_forked_child_gets_threads_of_its_own():
         "assert sorted(seen) == list(range(6))\n"
     )
     assert result.returncode == 0, result.stderr
-
-
-def test_a_changed_number_of_threads_takes_effect(num_threads):
-    def workers():
-        names = set()
-        barrier = threading.Barrier(threads, timeout=30)
-
-        def task(index):
-            barrier.wait()
-            names.add(threading.get_ident())
-
-        parallel_for(task, threads)
-        return len(names)
-
-    for threads in (2, 3, 2):
-        num_threads(threads)
-        assert workers() == threads
 
 
 @pytest.mark.slow

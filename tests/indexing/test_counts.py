@@ -18,12 +18,6 @@ def test_ids_without_a_counter_are_passed_over():
     assert counts.counts.tolist() == [0, 0, 1]
 
 
-def test_counts_are_saved_but_are_no_buffers():
-    counts = IdCounts(3)
-    assert list(counts.buffers()) == []
-    assert "counts" in counts.state_dict()
-
-
 def test_under_vmap_nothing_is_counted():
     counts = IdCounts(3)
 

@@ -72,19 +72,6 @@ def test_writing_block_by_block_leaves_the_neighbours_in_a_byte_alone(num_rows, 
     assert torch.equal(rows_of(store), rows)
 
 
-@every_width
-def test_equal_pointers_are_equal_bits_whatever_was_written_before(num_rows):
-    store = filled(num_rows, seed=1)
-    store.write(0, some_rows(num_rows))
-    assert torch.equal(store.words, filled(num_rows).words)
-
-
-def test_a_store_starts_at_row_0():
-    assert not rows_of(PointerStore(NUM_IDS, NUM_COLUMNS, 16)).any()
-    assert rows_of(PointerStore(0, NUM_COLUMNS, 16)).shape == (0, NUM_COLUMNS)
-    assert PointerStore(0, NUM_COLUMNS, 16).nbytes == 0
-
-
 @pytest.mark.parametrize("bits", [4, 5, 8, 12, 16, 32])
 def test_a_width_may_be_given_by_hand(bits):
     store = filled(16, bits=bits)
@@ -193,14 +180,6 @@ def test_staged_pointers_change_nothing_before_they_replace_the_file(num_rows, t
     assert path.read_bytes() == before
 
 
-def test_a_file_may_be_replaced_by_pointers_of_another_width(tmp_path):
-    path = tmp_path / "pointers"
-    store = filled(300, path=path)
-    new = store.replace(store.stage(filled(16)))
-    assert (new.bits, path.stat().st_size) == (4, 83)
-    assert torch.equal(rows_of(PointerStore(NUM_IDS, NUM_COLUMNS, 16, path=path)), some_rows(16))
-
-
 def test_in_memory_the_staged_store_is_the_new_one():
     store, new = filled(16), filled(16, seed=1)
     assert store.stage(new) is new
@@ -285,10 +264,6 @@ def test_shared_pointers_of_other_sizes_are_shared_elsewhere(num_rows):
     assert torch.equal(rows_of(store), some_rows(16))
 
 
-def test_nothing_to_share_is_shared_without_complaint():
-    PointerStore(0, 3, 16, shared=True).share_memory_()
-
-
 def fork_and_write(store):
     store.write(0, some_rows(store.num_rows, seed=1))
 
@@ -315,13 +290,6 @@ def test_a_state_makes_another_store_equal_to_the_bit(num_rows, is_file, tmp_pat
     assert torch.equal(first.words, second.words)
     assert first.words.data_ptr() != second.words.data_ptr()
     assert sum(tensor.nbytes for tensor in state.values()) == first.nbytes
-
-
-@every_width
-def test_a_state_of_a_width_given_by_hand_is_read(num_rows):
-    state, store = filled(num_rows, bits=32).state(), PointerStore(NUM_IDS, NUM_COLUMNS, num_rows)
-    store.load(state["pointers"], state["pointer_shape"])
-    assert torch.equal(store.words, filled(num_rows).words)
 
 
 @pytest.mark.parametrize("num_rows", [1, 3, 9, 200, 60_000, 65_537])

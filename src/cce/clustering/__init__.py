@@ -4,7 +4,6 @@ from cce.clustering.agreement import churn, column_entropies, contingency, count
 from cce.clustering.backends.base import KMeans
 from cce.clustering.kmeans import kmeans, nearest_centroid
 from cce.clustering.quantizers import (
-    CircularQuantizer,
     ProductQuantizer,
     Quantizer,
     ResidualQuantizer,
@@ -23,7 +22,6 @@ from cce.clustering.sampling import (
 from cce.clustering.settings import ClusterSettings, checked_settings
 
 __all__ = [
-    "CircularQuantizer",
     "ClusterSettings",
     "KMeans",
     "ProductQuantizer",

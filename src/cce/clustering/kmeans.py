@@ -7,8 +7,6 @@ centroids: those of the last fit make a warm start. How points find their centro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -16,7 +14,6 @@ from cce.checks import check_number, check_range
 from cce.clustering.backends import choose_backend
 from cce.clustering.backends.base import Assigned, KMeans, Lloyd
 from cce.clustering.checks import check_same_space, checked_points, checked_weights
-from cce.clustering.progress import Progress, reporting
 from cce.clustering.sampling import draw_weighted, sample_ids
 from cce.indexing import check_generator
 
@@ -34,7 +31,6 @@ def kmeans(
     tol: float = 0.0,
     generator: torch.Generator | None = None,
     backend: str = "auto",
-    progress: Progress | None = None,
 ) -> KMeans:
     """Cluster `points`, `(n, width)`, around `n_clusters` centroids.
 
@@ -43,11 +39,14 @@ def kmeans(
     max_iter, tol: the fit ends after so many iterations, when nothing changes, or when an iteration lowers the inertia
         by no more than `tol` times itself.
     backend: a name of `BACKENDS`, or "auto": compiled loops, or plain torch for few points and on a GPU.
-    progress: what plain torch reports its work to; without one it reports long work by itself.
     """
     rows = checked_points(points)
     weights = checked_weights(sample_weight, rows)
-    _check_numbers(rows, n_clusters, max_iter, tol)
+    if rows.shape[0] == 0:
+        raise ValueError("points must have at least one row, got 0.")
+    check_range("n_clusters", n_clusters, 1, 2**31)
+    check_range("max_iter", max_iter, 0, 2**31)
+    check_number("tol", tol)
     check_generator(generator)
     chosen = choose_backend(backend, rows, n_clusters)
     centroids = _initial_centroids(rows, n_clusters, init, weights, generator)
@@ -56,18 +55,14 @@ def kmeans(
     if chosen.fit is not None:
         return chosen.fit(rows, centroids, sample_weight=weights, max_iter=max_iter, tol=tol)
     assert chosen.lloyd is not None  # a backend has the one or the other
-    work = f"k-means of {len(rows):,} points and {n_clusters:,} clusters"
-    with reporting(progress, work, len(rows) * n_clusters * max_iter) as reported:
-        return _iterate(chosen.lloyd(rows, weights, reported), centroids, max_iter, tol)
+    return _iterate(chosen.lloyd(rows, weights), centroids, max_iter, tol)
 
 
-def nearest_centroid(
-    points: Tensor, centroids: Tensor, *, backend: str = "auto", progress: Progress | None = None
-) -> Tensor:
+def nearest_centroid(points: Tensor, centroids: Tensor, *, backend: str = "auto") -> Tensor:
     """Return the index of the nearest centroid of every point: `(n, width), (k, width) → (n,)` int64.
 
     "torch" and "native" give what the definition says (see `backends.torch`); "faiss" uses another formula for the
-    distance, so near ties may fall differently there. For `progress` see `kmeans`.
+    distance, so near ties may fall differently there.
     """
     rows = checked_points(points)
     centers = checked_points(centroids, "centroids")
@@ -78,9 +73,7 @@ def nearest_centroid(
     chosen = choose_backend(backend, rows, centers.shape[0])
     if rows.shape[0] == 0:
         return torch.empty(0, dtype=torch.int64, device=rows.device)
-    work = f"search of {len(rows):,} points among {len(centers):,} centroids"
-    with reporting(progress, work, len(rows) * len(centers)) as reported:
-        return chosen.nearest(rows, centers, reported)
+    return chosen.nearest(rows, centers)
 
 
 def _iterate(lloyd: Lloyd, centroids: Tensor, max_iter: int, tol: float) -> KMeans:
@@ -91,7 +84,7 @@ def _iterate(lloyd: Lloyd, centroids: Tensor, max_iter: int, tol: float) -> KMea
         moved = _moved(centroids, assigned, lloyd)
         unchanged = torch.equal(moved, centroids)
         centroids = moved
-        if unchanged or _has_converged(inertias, tol):
+        if unchanged or (tol and len(inertias) > 1 and inertias[-2] - inertias[-1] <= tol * inertias[-2]):
             break
     return KMeans(centroids, tuple(inertias))
 
@@ -128,20 +121,6 @@ def _badly_served(assigned: Assigned, weights: Tensor, num_wanted: int) -> Tenso
     return first[clusters]
 
 
-def _has_converged(inertias: Sequence[float], tol: float) -> bool:
-    if tol == 0.0 or len(inertias) < 2:
-        return False
-    return inertias[-2] - inertias[-1] <= tol * inertias[-2]
-
-
-def _check_numbers(points: Tensor, n_clusters: int, max_iter: int, tol: float) -> None:
-    if points.shape[0] == 0:
-        raise ValueError("points must have at least one row, got 0.")
-    check_range("n_clusters", n_clusters, 1, 2**31)
-    check_range("max_iter", max_iter, 0, 2**31)
-    check_number("tol", tol)
-
-
 def _initial_centroids(
     points: Tensor,
     n_clusters: int,
@@ -153,7 +132,9 @@ def _initial_centroids(
     if isinstance(init, Tensor):
         return _given(points, n_clusters, init)
     if init == "random":
-        return points[_random_rows(points, n_clusters, sample_weight, generator)]
+        rows = sample_ids(points.shape[0], n_clusters, counts=sample_weight, generator=generator)
+        again = torch.arange(n_clusters, device="cpu") % rows.numel()  # of fewer points than clusters, some come twice
+        return points[rows[again].to(points.device)]
     if init == "k-means++":
         return points[_spread_rows(points, n_clusters, sample_weight, generator)]
     raise ValueError(f"init must be a tensor or one of {', '.join(INITS)}, got {init!r}.")
@@ -165,14 +146,6 @@ def _given(points: Tensor, n_clusters: int, init: Tensor) -> Tensor:
     if centroids.shape[0] != n_clusters:
         raise ValueError(f"init must have n_clusters = {n_clusters} rows, got {centroids.shape[0]}.")
     return centroids
-
-
-def _random_rows(
-    points: Tensor, n_clusters: int, sample_weight: Tensor | None, generator: torch.Generator | None
-) -> Tensor:
-    """Draw different rows, by weight; with fewer points than clusters, begin again from the first."""
-    rows = sample_ids(points.shape[0], n_clusters, counts=sample_weight, generator=generator)
-    return rows[torch.arange(n_clusters, device="cpu") % rows.numel()].to(points.device)
 
 
 def _spread_rows(

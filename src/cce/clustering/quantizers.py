@@ -17,7 +17,6 @@ from torch import Tensor
 
 from cce.checks import check_range
 from cce.clustering.kmeans import kmeans, nearest_centroid
-from cce.clustering.progress import Progress
 from cce.clustering.sampling import Sample, Source, vectors_of
 from cce.clustering.settings import ClusterSettings, checked_settings
 from cce.compiled import parallel_for
@@ -45,11 +44,11 @@ class Quantizer(ABC):
         """Learn the codebooks from the vectors of a sample."""
 
     @abstractmethod
-    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
+    def encode(self, vectors: Tensor) -> Tensor:
         """Rows `(n, num_columns)` of the codebooks for vectors `(n, dim)`."""
 
     def cluster(
-        self, points: Tensor, weights: Tensor | None, generator: torch.Generator | None, progress: Progress
+        self, points: Tensor, weights: Tensor | None, generator: torch.Generator | None
     ) -> tuple[Tensor, float]:
         """Centroids of the `points` of a column, and the inertia before the last step."""
         fitted = kmeans(
@@ -61,7 +60,6 @@ class Quantizer(ABC):
             init=self.settings.init,
             generator=generator,
             backend=self.settings.backend,
-            progress=progress,
         )
         return fitted.centroids, fitted.inertias[-1]
 
@@ -78,30 +76,18 @@ class Quantizer(ABC):
 
         def fit(column: int) -> None:
             own = torch.Generator().manual_seed(seeds[column])
-            fits[column] = self.cluster(points_of(column), sample.weights, own, progress)
+            fits[column] = self.cluster(points_of(column), sample.weights, own)
 
-        with self.fit_progress(sample) as progress:
-            if len(sample.ids) * sample.dim <= SMALL:
-                parallel_for(fit, self.num_columns)
-            else:
-                for column in range(self.num_columns):
-                    fit(column)
+        if len(sample.ids) * sample.dim <= SMALL:
+            parallel_for(fit, self.num_columns)
+        else:
+            for column in range(self.num_columns):
+                fit(column)
         return [fits[column] for column in range(self.num_columns)]
 
-    def fit_progress(self, sample: Sample) -> Progress:
-        """Reports the work of the k-means of all columns."""
-        num_points, pairs = len(sample.ids), len(sample.ids) * self.num_rows * self.settings.max_iter
-        work = f"{self.num_columns} times k-means of {num_points:,} points and {self.num_rows:,} clusters"
-        return Progress(work, self.num_columns * pairs)
-
-    def encode_progress(self, num_ids: int) -> Progress:
-        """Reports the work of encoding so many ids."""
-        work = f"search of {num_ids:,} ids among {self.num_rows:,} rows of {self.num_columns} columns"
-        return Progress(work, self.num_columns * num_ids * self.num_rows)
-
-    def nearest(self, points: Tensor, centroids: Tensor, progress: Progress | None = None) -> Tensor:
+    def nearest(self, points: Tensor, centroids: Tensor) -> Tensor:
         """The nearest of `centroids` for each of `points`."""
-        return nearest_centroid(points, centroids, backend=self.settings.backend, progress=progress)
+        return nearest_centroid(points, centroids, backend=self.settings.backend)
 
 
 class ProductQuantizer(Quantizer):
@@ -117,10 +103,10 @@ class ProductQuantizer(Quantizer):
         self.codebooks = torch.stack([centroids for centroids, _ in fits])
         self.inertias = tuple(inertia for _, inertia in fits)
 
-    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
+    def encode(self, vectors: Tensor) -> Tensor:
         """The nearest row of each column's codebook."""
         pieces = vectors.chunk(self.num_columns, dim=1)
-        nearest = [self.nearest(p.contiguous(), c, progress) for p, c in zip(pieces, self.codebooks, strict=True)]
+        nearest = [self.nearest(p.contiguous(), c) for p, c in zip(pieces, self.codebooks, strict=True)]
         return torch.stack(nearest, dim=1)
 
 
@@ -131,68 +117,26 @@ class ResidualQuantizer(Quantizer):
         """k-means of the vectors, then of the residuals, and so on."""
         vectors = sample.vectors()
         codebooks, inertias = [], []
-        with self.fit_progress(sample) as progress:
-            for _ in range(self.num_columns):
-                centroids, inertia = self.cluster(vectors, sample.weights, generator, progress)
-                vectors = vectors - centroids[self.nearest(vectors, centroids, progress)]
-                codebooks.append(centroids)
-                inertias.append(inertia)
+        for _ in range(self.num_columns):
+            centroids, inertia = self.cluster(vectors, sample.weights, generator)
+            vectors = vectors - centroids[self.nearest(vectors, centroids)]
+            codebooks.append(centroids)
+            inertias.append(inertia)
         self.codebooks, self.inertias = torch.stack(codebooks), tuple(inertias)
 
-    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
+    def encode(self, vectors: Tensor) -> Tensor:
         """The nearest row of the first codebook, then of the second to the rest, and so on."""
         rows = []
         for centroids in self.codebooks:
-            nearest = self.nearest(vectors, centroids, progress)
+            nearest = self.nearest(vectors, centroids)
             vectors = vectors - centroids[nearest]
             rows.append(nearest)
         return torch.stack(rows, dim=1)
 
 
-class CircularQuantizer(Quantizer):
-    """Every column's ids are grouped by what the *other* columns say of them.
-
-    The paper's appendix tried this and saw the columns' pointers become alike ("table collapse").
-    """
-
-    def fit(self, sample: Sample, generator: torch.Generator | None) -> None:
-        """k-means of the other columns, then the mean of the column's own pieces in each cluster."""
-        vectors = sample.vectors()
-        pieces = vectors.chunk(self.num_columns, dim=1)
-        fits = self.cluster_columns(lambda column: self._others(pieces, column), sample, generator)
-        self.centroids = [centroids for centroids, _ in fits]
-        self.inertias = tuple(inertia for _, inertia in fits)
-        with self.encode_progress(len(vectors)) as progress:
-            rows = self.encode(vectors, progress)
-        self.codebooks = torch.stack(
-            [_means(piece, rows[:, column], self.num_rows, sample.weights) for column, piece in enumerate(pieces)]
-        )
-
-    def encode(self, vectors: Tensor, progress: Progress | None = None) -> Tensor:
-        """The nearest cluster of each column's other columns."""
-        pieces = vectors.chunk(self.num_columns, dim=1)
-        columns = range(self.num_columns)
-        nearest = [self.nearest(self._others(pieces, i), self.centroids[i], progress) for i in columns]
-        return torch.stack(nearest, dim=1)
-
-    def _others(self, pieces: tuple[Tensor, ...], column: int) -> Tensor:
-        if self.num_columns == 1:  # there are no others
-            return pieces[0].contiguous()
-        return torch.cat([piece for other, piece in enumerate(pieces) if other != column], dim=1)
-
-
 def encode_all(quantizer: Quantizer, source: Source, num_ids: int, dim: int) -> PointerStore:
     """The rows of all ids below `num_ids`, found block by block."""
     pointers = PointerStore(num_ids, quantizer.num_columns, quantizer.num_rows)
-    with quantizer.encode_progress(num_ids) as progress:
-        for ids in blocks(num_ids, min(quantizer.settings.block_size, max(1, BLOCK // dim))):
-            pointers.write(int(ids[0]), quantizer.encode(vectors_of(source, ids, dim), progress))
+    for ids in blocks(num_ids, min(quantizer.settings.block_size, max(1, BLOCK // dim))):
+        pointers.write(int(ids[0]), quantizer.encode(vectors_of(source, ids, dim)))
     return pointers
-
-
-def _means(points: Tensor, rows: Tensor, num_rows: int, weights: Tensor | None) -> Tensor:
-    """The weighted mean of the points of each row; zero for rows that have none."""
-    mass = torch.ones_like(points[:, :1]) if weights is None else weights.to(points).unsqueeze(-1)
-    weighted = torch.cat([points * mass, mass], dim=1).double()
-    sums = weighted.new_zeros(num_rows, weighted.shape[1]).index_add_(0, rows, weighted)
-    return (sums[:, :-1] / sums[:, -1:].clamp(min=1e-30)).to(points.dtype)

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from cce.files import lock_folder
 PACKAGE = Path(__file__).resolve().parents[1]
 PACKAGES = ("compiled", "indexing", "clustering", "kernels", "optim")  # with loops, or constants used in them
 
+LONG = 2.0  # seconds of compilation after which it is reported
 _compiling = threading.RLock()  # in the order of locks: this one, folders, numba's own
 
 
@@ -51,7 +54,7 @@ def share(loops: Any, folder: Path) -> None:
     def compile_shared(signature: Any) -> Any:
         if signature in loops.signatures:
             return compile_alone(signature)
-        with _compiling, lock_folder(folder, wait=True):
+        with _compiling, lock_folder(folder, wait=True), _reported():
             code = compile_alone(signature)
             marker(loops, signature).touch()
             return code
@@ -60,9 +63,26 @@ def share(loops: Any, folder: Path) -> None:
     loops.folder = folder
 
 
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Log a line, once, if the block takes long: loading code from disk does not."""
+    timer = threading.Timer(LONG, _report)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@cache
+def _report() -> None:
+    logging.getLogger("cce").warning("cce: compiling loops, usually once per machine; this can take half a minute.")
+
+
 def marker(loops: Any, signature: Any) -> Path:
     """The file that is there when the code for a signature is."""
-    name = hashlib.sha256(f"{_processor()} {signature}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{processor()} {signature}".encode()).hexdigest()[:32]
     return Path(loops.folder) / f"{name}.compiled"
 
 
@@ -94,7 +114,7 @@ def _root() -> Path | None:
 
 
 @cache
-def _processor() -> str:
+def processor() -> str:
     """What code depends on beside its text: numba itself, and the processor."""
     numba, processor = importlib.import_module("numba"), importlib.import_module("llvmlite.binding")
     cpu = numba.config.CPU_NAME or processor.get_host_cpu_name()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import platform
 from functools import cache
 from typing import Any
 
 from llvmlite import ir
 from numba import carray as array_at  # type: ignore[attr-defined]
 from numba import types
-from numba.core.registry import cpu_target
 from numba.extending import intrinsic
+
+from cce.compiled.disk_cache import processor
 
 _SINGLE, _DOUBLE, _HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
 
@@ -43,8 +45,7 @@ def load_run(builder: ir.IRBuilder, address: ir.Value, kind: Any, count: int) ->
 @cache
 def _widens_half() -> bool:
     """Whether the processor has an instruction for it; else LLVM calls a function that is not there, and aborts."""
-    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
-    return "+f16c" in features or not triple.startswith("x86_64")
+    return "+f16c" in processor() or platform.machine().lower() not in ("x86_64", "amd64")
 
 
 def _widen_half(builder: ir.IRBuilder, bits: ir.Value, wide: ir.Type) -> ir.Value:

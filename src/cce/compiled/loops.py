@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from cce.compiled.disk_cache import function_folder, share
-from cce.compiled.notice import listen
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -49,7 +48,6 @@ def compile_loops(function: Function) -> Function:
     if not available:
         return function
     numba = importlib.import_module("numba")
-    listen()
     _tell_apart(function)
     options: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
     folder = function_folder(function)

@@ -32,33 +32,16 @@ def longest_run(width: int) -> int:
     return max(length for length in RUNS if width % length == 0)
 
 
+def __getattr__(name: str) -> Any:
+    """A function of the modules that need numba; one that only raises where loops are not compiled."""
+    if not available:
+        return _missing
+    for module in ("instructions", "int8_rows", "tiles"):
+        found = getattr(importlib.import_module(f"cce.compiled.{module}"), name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"compiled.memory has no {name!r}.")
+
+
 def _missing(*_: Any) -> Any:
     raise ImportError(f"compiled loops are off: {why_plain}.")
-
-
-_instructions: Any = importlib.import_module("cce.compiled.instructions") if available else None
-
-
-_int8_rows: Any = importlib.import_module("cce.compiled.int8_rows") if available else None
-
-
-_tiles: Any = importlib.import_module("cce.compiled.tiles") if available else None
-
-
-def _instruction(name: str, module: Any = _instructions) -> Any:
-    return getattr(module, name) if available else _missing
-
-
-put, put_sum, add, add_scaled, clear = map(_instruction, ("put", "put_sum", "add", "add_scaled", "clear"))
-count_bits, pointer, carray, prefetch = map(_instruction, ("count_bits", "pointer", "carray", "prefetch"))
-read_uint8, read_uint16, read_int32, read_int64, read_uint64 = (
-    _instruction(f"read_{kind}") for kind in ("uint8", "uint16", "int32", "int64", "uint64")
-)
-read_float32, read_float64 = map(_instruction, ("read_float32", "read_float64"))
-write_int64, write_int32, write_float32 = map(_instruction, ("write_int64", "write_int32", "write_float32"))
-put_codes, add_codes, move_codes, sum_squares, sum_weighted_squares, add_squares = (
-    _instruction(name, _int8_rows)
-    for name in ("put_codes", "add_codes", "move_codes", "sum_squares", "sum_weighted_squares", "add_squares")
-)
-bits_of = _instruction("bits_of")
-score_tile, measure_tile = _instruction("score_tile", _tiles), _instruction("measure_tile", _tiles)

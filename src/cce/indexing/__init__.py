@@ -4,7 +4,16 @@ from cce.indexing.agreement import check_index_state, index_tensors
 from cce.indexing.assignments import Assignments
 from cce.indexing.counts import IdCounts
 from cce.indexing.ids import blocks, check_id_type, check_ids
-from cce.indexing.multiply_shift import MIX_1, MIX_2, SEED_BYTES, MultiplyShift, hash32, scramble, stack_rows
+from cce.indexing.multiply_shift import (
+    MIX_1,
+    MIX_2,
+    SEED_BYTES,
+    MultiplyShift,
+    UnitInterval,
+    hash32,
+    scramble,
+    stack_rows,
+)
 from cce.indexing.noise import make_key, row_noise, uniform, uniform_pair
 from cce.indexing.pointer_store import PointerStore
 from cce.indexing.pointer_width import pointer_bits, pointer_nbytes
@@ -26,7 +35,6 @@ from cce.indexing.sources import (
     slots_of,
 )
 from cce.indexing.state import IndexModule, Version, Versioned, versions_of
-from cce.indexing.unit_interval import UnitInterval
 
 __all__ = [
     "MIX_1",

@@ -38,7 +38,7 @@ def test_every_backend_recovers_planted_clusters(name):
 def test_a_new_backend_is_known_by_its_name(monkeypatch):
     called = []
 
-    def nearest(points, centroids, progress):
+    def nearest(points, centroids):
         called.append(len(points))
         return torch.cdist(points, centroids).argmin(1)
 

@@ -8,7 +8,6 @@ import torch
 
 from cce.clustering.backends import torch as plain
 from cce.clustering.backends.torch import PlainLloyd, measure_all, search
-from cce.compiled import parallel_for
 from helpers.linear_tables import seeded
 
 
@@ -50,11 +49,6 @@ def test_scores_that_underflow_or_overflow_do_not_decide(scale):
     assert torch.equal(found.squares, expected.squares)
 
 
-def test_one_centroid_is_nearest_to_all():
-    for width in (3, 30):
-        assert search(torch.randn(1000, width), torch.zeros(1, width)).nearest.tolist() == [0] * 1000
-
-
 def test_any_number_of_threads_gives_the_same_and_starts_no_threads_of_torch(monkeypatch, num_threads):
     points, centroids = points_and_centroids(4000, 300, 4)
     num_threads(1)
@@ -66,15 +60,6 @@ def test_any_number_of_threads_gives_the_same_and_starts_no_threads_of_torch(mon
         assert torch.equal(found.nearest, alone.nearest)
         assert torch.equal(found.squares, alone.squares)
     assert 0 < max(sizes) <= plain.PAIRS_IN_SMALL_BLOCK
-
-
-@pytest.mark.slow
-def test_a_search_inside_a_task_of_the_pool_ends(num_threads):
-    num_threads(2)
-    points, centroids = points_and_centroids(4000, 300, 4)
-    found = {}
-    parallel_for(lambda index: found.update({index: search(points, centroids)}), 4)
-    assert all(torch.equal(one.nearest, found[0].nearest) for one in found.values())
 
 
 MEMORY = """
@@ -93,16 +78,6 @@ def test_memory_is_bounded():
     """All distances at once would take 720 MB."""
     result = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, timeout=300, check=True)
     assert int(result.stdout) < 120_000  # KB
-
-
-def test_sums_weights_and_inertia_of_two_clusters():
-    points = torch.tensor([[0.0, 0.0], [0.0, 2.0], [10.0, 0.0]])
-    step = PlainLloyd(points, torch.tensor([1.0, 3.0, 2.0])).assign(torch.tensor([[0.0, 1.0], [10.0, 1.0]]))
-    assert step.nearest.tolist() == [0, 0, 1]
-    assert step.sums.tolist() == [[0.0, 6.0], [20.0, 0.0]]
-    assert step.totals.tolist() == [4.0, 2.0]
-    assert step.squares.tolist() == [1.0, 1.0, 1.0]
-    assert step.inertia == 6.0
 
 
 @pytest.mark.slow

@@ -38,11 +38,6 @@ def test_differences_that_float32_does_not_know_are_seen_in_float64():
     assert searched(rows, centers).nearest.tolist() == [1, 1, 1]
 
 
-def test_equal_centroids_go_to_the_lower_index():
-    centers = np.ones((70, 10), np.float32)
-    assert not searched(np.zeros((40, 10), np.float32), centers).nearest.any()
-
-
 def test_tasks_do_not_change_the_answer(monkeypatch):
     rows = np.random.default_rng(0).standard_normal((1000, 10)).astype(np.float32)
     whole = searched(rows, rows[:100])

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cce.clustering.progress import Progress
-
 
 @dataclass(frozen=True)
 class KMeans:
@@ -57,7 +55,7 @@ class Backend:
     """One way to run k-means. Points have been checked: contiguous `(n, width)` of float32 or float64, and finite."""
 
     name: str
-    nearest: Callable[[Tensor, Tensor, Progress], Tensor]  # points, centroids → (n,) int64
-    lloyd: Callable[[Tensor, Tensor | None, Progress], Lloyd] | None = None  # points, weights → a step of ours
+    nearest: Callable[[Tensor, Tensor], Tensor]  # points, centroids → (n,) int64
+    lloyd: Callable[[Tensor, Tensor | None], Lloyd] | None = None  # points, weights → a step of ours
     fit: Fit | None = None  # or all steps at once
     why_not: Callable[[Tensor], str] = lambda _: ""  # why it cannot take these points, if it cannot

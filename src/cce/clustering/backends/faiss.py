@@ -4,15 +4,12 @@ faiss knows float32 only."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cce.clustering.backends.base import Backend, KMeans
-
-if TYPE_CHECKING:
-    from cce.clustering.progress import Progress
 
 
 def faiss_kmeans(points: Tensor, init: Tensor, *, sample_weight: Tensor | None, max_iter: int, tol: float) -> KMeans:
@@ -36,9 +33,8 @@ def faiss_kmeans(points: Tensor, init: Tensor, *, sample_weight: Tensor | None, 
     return KMeans(torch.from_numpy(fit.centroids.copy()).to(points), inertias)
 
 
-def faiss_nearest(points: Tensor, centroids: Tensor, progress: Progress | None = None) -> Tensor:
+def faiss_nearest(points: Tensor, centroids: Tensor) -> Tensor:
     """Search a flat index."""
-    del progress
     index = _faiss().IndexFlatL2(centroids.shape[1])
     index.add(_floats(centroids))
     _, nearest = index.search(_floats(points), 1)

@@ -6,8 +6,6 @@ Wider points, and those of float64, are scored by a matrix product (`search.gemm
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -28,9 +26,6 @@ from cce.clustering.search.cells import (
 )
 from cce.compiled import compile_loops, parallel_for
 
-if TYPE_CHECKING:
-    from cce.clustering.progress import Progress
-
 WIDEST = 4096
 LARGEST_BLOCK = 1 << 20  # points sorted together: more make smaller boxes, but take memory
 GEMM_BLOCK = 1 << 16  # points packed together: they stay in the cache
@@ -39,9 +34,8 @@ ROWS_IN_PART = 1 << 16  # points summed in one task; fixed, so that sums do not 
 LARGEST_SUMS = 1 << 23  # values in the partial sums of all tasks: 64 MB
 
 
-def native_lloyd(points: Tensor, weights: Tensor | None, progress: Progress | None = None) -> Lloyd:
+def native_lloyd(points: Tensor, weights: Tensor | None) -> Lloyd:
     """Return the step that is best for points of this width."""
-    del progress  # fast enough to go without
     return (CellsLloyd if _suits_cells(points) else GemmLloyd)(points, weights)
 
 
@@ -117,9 +111,8 @@ def sum_rows(
     return inertia
 
 
-def native_nearest(points: Tensor, centroids: Tensor, progress: Progress | None = None) -> Tensor:
+def native_nearest(points: Tensor, centroids: Tensor) -> Tensor:
     """Return the `(n,)` int64 indices of the nearest centroids, block by block: a block is sorted or packed first."""
-    del progress  # fast enough to go without
     rows, centers, nearest = points.numpy(), centroids.numpy(), np.empty(len(points), np.int64)
     largest, search_block = (LARGEST_BLOCK, _cells_nearest) if _suits_cells(points) else (GEMM_BLOCK, _gemm_nearest)
     num_blocks = -(-len(rows) // largest)

@@ -11,19 +11,13 @@ Points go through in blocks, so memory is bounded.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from cce.clustering.backends.base import Assigned, Backend
 from cce.compiled import parallel_for
-
-if TYPE_CHECKING:
-    from cce.clustering.progress import Progress
 
 PAIRS_IN_BLOCK = 1 << 19  # scores in one product: 2 MB, which stay in the cache
 PAIRS_IN_SMALL_BLOCK = (1 << 15) - 1  # below where torch starts threads of its own, which wait long for a busy core
@@ -50,28 +44,24 @@ def measure_block(rows: Tensor, centroids: Tensor) -> Found:
     return Found(nearest, squares.gather(1, nearest[:, None]).squeeze(1))
 
 
-def measure_all(points: Tensor, centroids: Tensor, progress: Progress | None = None) -> Found:
+def measure_all(points: Tensor, centroids: Tensor) -> Found:
     """Return the nearest centroid of every point by the definition, block by block."""
     num_pairs = PAIRS_IN_SMALL_BLOCK if points.device.type == "cpu" else PAIRS_IN_BLOCK_GPU
-    blocks = []
-    for rows in torch.split(points, max(1, num_pairs // len(centroids))):
-        with _reported(progress, len(rows) * len(centroids)):
-            blocks.append(measure_block(rows, centroids))
+    blocks = [measure_block(rows, centroids) for rows in torch.split(points, max(1, num_pairs // len(centroids)))]
     return Found(*map(torch.cat, zip(*blocks, strict=True)))
 
 
-def search(points: Tensor, centroids: Tensor, progress: Progress | None = None) -> Found:
+def search(points: Tensor, centroids: Tensor) -> Found:
     """Return the nearest centroid of every point: what `measure_all` finds, faster."""
     if points.device.type != "cpu" or len(points) * centroids.numel() <= FEW_VALUES:
-        return measure_all(points, centroids, progress)
+        return measure_all(points, centroids)
     scores = Scores(centroids)
     pairs_in_block = PAIRS_IN_BLOCK if torch.get_num_threads() == 1 else PAIRS_IN_SMALL_BLOCK
     blocks = torch.split(points, max(1, pairs_in_block // len(centroids)))
     found = [Found(points[:0], points[:0])] * len(blocks)
 
     def task(index: int) -> None:
-        with _reported(progress, len(blocks[index]) * len(centroids)):
-            found[index] = scores.search(blocks[index])
+        found[index] = scores.search(blocks[index])
 
     parallel_for(task, len(blocks))
     return Found(*map(torch.cat, zip(*found, strict=True)))
@@ -98,28 +88,23 @@ class Scores:
         doubtful = (~(second - best > 2 * errors)).nonzero().squeeze(1)
         if len(doubtful):
             nearest[doubtful] = measure_all(rows[doubtful], self.centroids).nearest
-        return Found(nearest, self._measure(rows, nearest))
-
-    def _measure(self, rows: Tensor, nearest: Tensor) -> Tensor:
-        """Return the `(n,)` squared distance of every row to its centroid, by the definition."""
-        squares = torch.zeros_like(rows[:, 0])
+        squares = torch.zeros_like(rows[:, 0])  # of every row to its centroid, by the definition
         for row_column, centroid_column in zip(rows.unbind(1), self.centroids.unbind(1), strict=True):
             difference = row_column - centroid_column[nearest]
             squares += difference.mul_(difference)
-        return squares
+        return Found(nearest, squares)
 
 
 class PlainLloyd:
     """Lloyd's step (1957) in plain torch."""
 
-    def __init__(self, points: Tensor, weights: Tensor | None, progress: Progress | None = None) -> None:
+    def __init__(self, points: Tensor, weights: Tensor | None) -> None:
         self.points = points
         self.weights = points.new_ones(points.shape[0]) if weights is None else weights
-        self.progress = progress
 
     def assign(self, centroids: Tensor) -> Assigned:
         """Find every point's nearest centroid and sum the points of each cluster."""
-        found = search(self.points, centroids, self.progress)
+        found = search(self.points, centroids)
         sums = torch.zeros_like(centroids, dtype=torch.float64)
         totals = torch.zeros_like(sums[:, 0])
         for rows, nearest, weights in zip(
@@ -132,15 +117,4 @@ class PlainLloyd:
         return Assigned(sums, totals, found.nearest, found.squares, inertia)
 
 
-@contextmanager
-def _reported(progress: Progress | None, num_pairs: int) -> Iterator[None]:
-    """Report the pairs that are searched inside the block."""
-    started = time.perf_counter()
-    yield
-    if progress is not None:
-        progress.add(num_pairs, time.perf_counter() - started)
-
-
-BACKEND = Backend(
-    "torch", nearest=lambda points, centroids, progress: search(points, centroids, progress).nearest, lloyd=PlainLloyd
-)
+BACKEND = Backend("torch", nearest=lambda points, centroids: search(points, centroids).nearest, lloyd=PlainLloyd)
