@@ -27,7 +27,7 @@ def compile_for(dtype, long):
     print(file=sys.stderr)
 
 compile_for(np.float32, 0.05)
-compile_for(np.float32, 0.05)
+compile_for(np.float32, 0)
 compile_for(np.float64, 1000)
 """
 LINE = "cce: compiling loops, usually once per machine; this can take half a minute.\n"

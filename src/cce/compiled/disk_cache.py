@@ -18,7 +18,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,11 @@ def share(loops: Any, folder: Path) -> None:
     def compile_shared(signature: Any) -> Any:
         if signature in loops.signatures:
             return compile_alone(signature)
-        with _compiling, lock_folder(folder, wait=True), _reported():
-            code = compile_alone(signature)
-            marker(loops, signature).touch()
+        with _compiling, lock_folder(folder, wait=True):
+            compiled = marker(loops, signature)
+            with nullcontext() if compiled.exists() else _reported():
+                code = compile_alone(signature)
+            compiled.touch()
             return code
 
     loops.compile = compile_shared
@@ -65,7 +67,7 @@ def share(loops: Any, folder: Path) -> None:
 
 @contextmanager
 def _reported() -> Iterator[None]:
-    """Log a line, once, if the block takes long: loading code from disk does not."""
+    """Log a line, once, if the block takes long."""
     timer = threading.Timer(LONG, _report)
     timer.daemon = True
     timer.start()
@@ -118,5 +120,7 @@ def processor() -> str:
     """What code depends on beside its text: numba itself, and the processor."""
     numba, processor = importlib.import_module("numba"), importlib.import_module("llvmlite.binding")
     cpu = numba.config.CPU_NAME or processor.get_host_cpu_name()
-    features = numba.config.CPU_FEATURES or processor.get_host_cpu_features().flatten()
+    features = numba.config.CPU_FEATURES  # "" is what a generic processor has
+    if features is None:
+        features = processor.get_host_cpu_features().flatten()
     return f"{numba.__version__} {cpu} {features}"
