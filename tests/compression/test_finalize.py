@@ -121,12 +121,11 @@ def test_the_smallest_size_within_the_tolerance_is_chosen_and_rows_come_back_in_
 
     found = cce.finalize(model, validate=validate, tolerance=1e-4)
     assert found.loss_before == 0
-    assert len(seen) == len(found.curve) + 1
+    assert len(seen) == sum(size.loss is not None for size in found.curve) + 1 <= 6 < len(found.curve)
     assert [each[2] for each in seen[0]] == [False, False]
     assert all(all(final for _, _, final in each) for each in seen[1:])
-    good = [size for size in found.curve if size.loss <= 1e-4]
-    assert found.chosen == found.knee == good[0]
-    assert len(good) < len(found.curve)
+    assert found.chosen == found.knee in found.curve
+    assert found.chosen.loss <= 1e-4 < found.curve[found.curve.index(found.chosen) - 1].loss
     assert loss() == found.chosen.loss
     assert [size.nbytes for size in found.curve] == sorted(size.nbytes for size in found.curve)
 
@@ -139,6 +138,22 @@ def test_a_larger_tolerance_never_gives_a_larger_table():
         sizes.append(cce.finalize(model, validate=squared_error(model, dense(model)), tolerance=tolerance).nbytes)
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > sizes[-1]
+
+
+def test_all_sizes_are_validated_only_if_asked_for_and_a_budget_takes_one():
+    model = trained()
+    state, found = state_of(model), {}
+    for name, options in {"curve": {"curve": True}, "choice": {}, "budget": {"nbytes": 20_000}}.items():
+        model.load_state_dict(state)
+        validate = squared_error(model, dense(model))
+        found[name] = cce.finalize(model, validate=validate, seed=0, **options)
+        assert validate() == found[name].chosen.loss
+    losses = {name: [size.loss for size in each.curve if size.loss is not None] for name, each in found.items()}
+    assert len(losses["curve"]) == len(found["curve"].curve)
+    assert losses["curve"] == sorted(losses["curve"], reverse=True)
+    assert found["choice"].chosen == found["curve"].chosen
+    assert losses["budget"] == [found["budget"].chosen.loss]
+    assert found["budget"].knee is None
 
 
 class StopError(Exception):

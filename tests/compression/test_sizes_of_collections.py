@@ -28,7 +28,7 @@ def trained_collection():
 def test_every_size_is_scored_with_its_own_tables():
     tables, validate = trained_collection()
     state = {name: value.clone() for name, value in tables.state_dict().items()}
-    found = cce.finalize(tables, validate=validate, tolerance=0.0)
+    found = cce.finalize(tables, validate=validate, tolerance=0.0, curve=True)
     losses = [size.loss for size in found.curve]
     assert found.loss_before == 0
     assert len(set(losses)) > 3

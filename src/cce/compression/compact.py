@@ -116,6 +116,7 @@ def finalize(
     num_rows: int | None = None,
     counts: Mapping[str, Tensor] | None = None,
     seed: int | None = None,
+    curve: bool = False,
 ) -> Finalized:
     """Turn every table of int8 rows of `model` into pointers and codebooks, in place; all of them, or none.
 
@@ -129,10 +130,11 @@ def finalize(
     nbytes: at most so many bytes of all these tables together, as they are served.
     bits: at most so many bits of pointers for each id.
     validate: a loss of the model, or of its argument if it takes one, such as that of validation rows. It is called
-        for several sizes; on every process, whose losses are averaged.
+        for the sizes that are tried, about five; on every process, whose losses are averaged.
     tolerance: how much more than the loss of the int8 rows is as good, by `validate`; .0005 by default.
     num_columns, num_rows: of the codebooks of all tables.
     counts: by name of a table, how often each id occurs, instead of the tables' own counts.
+    curve: validate all sizes, not only those that the choice depends on.
     """
     check_type("model", model, nn.Module, "a torch.nn.Module")
     check_type("counts", counts, (Mapping, type(None)), "a dictionary by name of a table")
@@ -150,18 +152,57 @@ def finalize(
         table.rows.name = f"table {name!r}" if name else table.rows.name
     given = Shape(num_columns or 0, num_rows or 0)
     sizing = _Sizing(tables, counts or {}, seed, given, bits, is_limited=nbytes is not None or bits is not None)
-    curve = sizing.curve(nbytes)
-    loss_before = None
-    if validate is not None:
-        loss_before = _score(model, validate)
-        curve = [replace(size, loss=sizing.score(size, model, validate)) for size in curve]
-    knee = _knee(curve, loss_before, TOLERANCE if tolerance is None else tolerance)
-    chosen = (
-        knee
-        if nbytes is None and bits is None
-        else [each for each in curve if each.nbytes <= (nbytes or each.nbytes)][-1]
-    )
-    return Finalized(sizing.apply(chosen), tuple(curve), knee, chosen, loss_before)
+    sizes = sizing.curve(nbytes)
+    trial = None if validate is None else _Trial(sizing, model, validate, TOLERANCE if tolerance is None else tolerance)
+    if trial is not None and curve:
+        sizes = [trial.scored(size) for size in sizes]
+    knee = None
+    if nbytes is None and bits is None:
+        chosen = knee = _smallest(sizes, trial)
+    else:
+        chosen = [size for size in sizes if size.nbytes <= (nbytes or size.nbytes)][-1]
+        chosen = chosen if trial is None else trial.scored(chosen)
+        knee = _smallest(sizes, trial) if curve or trial is None else None
+    sizes = sizes if trial is None else [trial.found.get(size.nbytes, size) for size in sizes]
+    return Finalized(sizing.apply(chosen), tuple(sizes), knee, chosen, None if trial is None else trial.loss_before)
+
+
+class _Trial:
+    """Losses of sizes by `validate`, each measured once."""
+
+    def __init__(self, sizing: _Sizing, model: nn.Module, validate: Validate, tolerance: float) -> None:
+        self.sizing, self.model, self.validate = sizing, model, validate
+        self.found: dict[int, Size] = {}  # by their bytes
+        self.loss_before = _score(model, validate)
+        self.limit = self.loss_before + tolerance
+
+    def scored(self, size: Size) -> Size:
+        """The size with its loss."""
+        if size.nbytes not in self.found:
+            self.found[size.nbytes] = replace(size, loss=self.sizing.score(size, self.model, self.validate))
+        return self.found[size.nbytes]
+
+    def is_good(self, size: Size) -> bool:
+        """Whether its loss is within the tolerance."""
+        loss = self.scored(size).loss
+        return loss is not None and loss <= self.limit
+
+
+def _smallest(sizes: Sequence[Size], trial: _Trial | None) -> Size:
+    """The smallest size that is as good as the rows, by its loss or by the variance that is lost.
+
+    Losses fall with bytes, up to noise: halving the interval finds a good size whose neighbour is not good. If no size
+    is good, the best of those that were tried.
+    """
+    if trial is None:
+        return next((size for size in sizes if size.distortion <= FLAT), sizes[-1])
+    bad, good = -1, len(sizes)
+    while good - bad > 1:
+        middle = (bad + good) // 2
+        bad, good = (bad, middle) if trial.is_good(sizes[middle]) else (middle, good)
+    if good < len(sizes):
+        return trial.scored(sizes[good])
+    return min(trial.found.values(), key=lambda size: math.inf if size.loss is None else size.loss)
 
 
 class _Sizing:
@@ -302,14 +343,6 @@ def _score(model: nn.Module, validate: Validate) -> float:
     if not math.isfinite(mean):
         raise ValueError(f"validate must return a finite loss on every process, got {mean}.")
     return mean
-
-
-def _knee(curve: Sequence[Size], loss_before: float | None, tolerance: float) -> Size:
-    """The smallest size that is as good as the rows, by their loss or by the variance that is lost."""
-    if loss_before is None:
-        return next((size for size in curve if size.distortion <= FLAT), curve[-1])
-    good = [size for size in curve if size.loss is not None and size.loss <= loss_before + tolerance]
-    return good[0] if good else min(curve, key=lambda size: math.inf if size.loss is None else size.loss)
 
 
 def _check_sizes(

@@ -16,9 +16,9 @@ from cce.indexing import pointer_bits, pointer_nbytes
 LEVELS = 256  # of int8
 EXACT = 64  # ids whose own vectors make up the codebook, however few bytes their int8 rows have
 ONE_COLUMN = (2, 4, 16, 64, 256, 1024, 4096)  # rows of a codebook
-MORE_COLUMNS = {2: (256, 1024), 4: (4, 16, 256)}
-MANY_COLUMNS = (4, 16, 64, LEVELS)  # of as many columns as a vector has values
-MORE = (256,)
+SOME_COLUMNS = {2: (64, 256, 1024), 4: (16, 64, 256)}
+MORE_COLUMNS = (256,)
+ALL_COLUMNS = (4, 8, 16, 32, 64, 128, LEVELS)  # one for each value of a vector: fitted in no time
 
 
 class Shape(NamedTuple):
@@ -53,7 +53,8 @@ def shapes_within(
 ) -> list[Shape]:
     """Shapes for so many ids of at most `nbytes`, none with more rows than ids; at least one.
 
-    The last ones are the finest: a column for each value and all levels of int8 is exact.
+    The last one is the finest: a column for each value and all levels of int8 is exact. Shapes whose bytes are mostly
+    those of the codebook are left out: another one has twice the bits of pointers in as many bytes.
 
     A table of up to 64 ids keeps its vectors exactly, as float rows of one codebook. It may so grow by a few kB: 64 ids
     with 16 values take 4.1 kB instead of 1.2 kB of int8 rows. Smaller shapes are there only if sizes are limited.
@@ -61,20 +62,17 @@ def shapes_within(
     num_vectors: that the ids share, if not one each.
     is_limited: whether a number of bytes or bits is to be met.
     """
-    columns = sorted({1, dim} | {2**n for n in range(1, dim.bit_length()) if dim % 2**n == 0})
-    shapes = [Shape(count, rows) for count in columns for rows in _rows_of(count, dim)]
+    shapes = [Shape(dim, rows) for rows in ALL_COLUMNS]
+    for columns in (2**n for n in range(dim.bit_length()) if dim % 2**n == 0 and (n == 0 or 2**n < dim / 2)):
+        rows_of = ONE_COLUMN if columns == 1 else SOME_COLUMNS.get(columns, MORE_COLUMNS)
+        shapes += [Shape(columns, rows) for rows in rows_of if columns < dim]
     fitting = [s for s in shapes if s.num_rows <= num_ids and s.nbytes(num_ids, dim, itemsize) <= nbytes]
-    fitting = fitting or [Shape(1, 1)]
+    sized = {shape: shape.nbytes(num_ids, dim, itemsize) for shape in fitting}
+    best = [s for s in sized if not any(o.bits >= 2 * s.bits and sized[o] <= sized[s] for o in sized)] or [Shape(1, 1)]
     if num_ids > EXACT:
-        return fitting
+        return sorted(best)
     exact = Shape(1, num_vectors or num_ids)
-    return [*(shape for shape in fitting if is_limited and shape != exact), exact]
-
-
-def _rows_of(num_columns: int, dim: int) -> Sequence[int]:
-    if num_columns == 1:
-        return ONE_COLUMN if dim > 1 else sorted({*ONE_COLUMN, *MANY_COLUMNS})
-    return MANY_COLUMNS if num_columns == dim else MORE_COLUMNS.get(num_columns, MORE)
+    return [*(shape for shape in sorted(best) if is_limited and shape != exact), exact]
 
 
 def least_nbytes(tables: Mapping[str, Sequence[Option]]) -> int:

@@ -7,7 +7,7 @@ the compact form equals the rows exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from cce.clustering import ClusterSettings, ProductQuantizer, Sample, Weights, draw_weighted, encode_all
+from cce.clustering import KMeans, Weights, draw_weighted, kmeans, nearest_centroid
 from cce.indexing import IndexModule, PointerStore, RowSource, Slot, blocks, slots_of
 
 if TYPE_CHECKING:
     from cce.embeddings.int8_rows import Int8Rows
 
 LEVELS = 256  # of an int8 value
-SETTINGS = ClusterSettings(tol=1e-3, weighted=True, init="k-means++", points_per_row=64)
-LEAST_SAMPLE = 1 << 16  # rows that codebooks are fitted to, if there are so many
-MEASURED_AT_A_TIME = 1 << 14  # rows whose error is measured together
+TOL = 1e-2  # k-means ends when an iteration lowers the error by no more than this share
+POINTS_PER_ROW, LEAST_SAMPLE = 64, 1 << 12  # rows that codebooks are fitted to, if there are so many
+ROUNDS = 4  # in which centroids are drawn: nearly as good as k-means++, where clusters are far apart
+LEVELS_SAMPLE, LEVEL_ITERATIONS = 1 << 16, 20
+ENCODED_AT_A_TIME = 1 << 16  # rows, or more of large tables
 
 
 class RowPointers(IndexModule):
@@ -123,62 +125,126 @@ class TrainedRows:
         self.weights: Weights = _CountedWeights(rows, self.first)
         if occurrences is not None:
             self.weights = occurrences[self.first :].clamp_(min=1)  # where they are: a copy of them may be large
+        self._samples: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}  # the last one, by size and seed
+        self._fits: dict[tuple[int, int, int], list[KMeans]] = {}  # by columns, rows and seed
 
     @cached_property
     def mass(self) -> float:
         """The sum of all weights."""
-        return sum(float(weights.sum()) for _, weights in self._blocks())
+        return sum(float(self.weights[at].sum(dtype=torch.float64)) for at in blocks(self.num_points))
+
+    @cached_property
+    def variance(self) -> float:
+        """The weighted mean squared difference of a value from its mean: the error of a codebook of one row."""
+        mass, levels = self._levels, torch.arange(LEVELS, dtype=torch.float64)
+        means = (mass * levels).sum(1) / mass.sum(1)
+        squares = (levels - means.unsqueeze(1)).square() * self.rows.scale**2
+        return float((mass * squares).sum() / mass.sum())
 
     def points(self, at: Tensor) -> Tensor:
         """Vectors `(n, dim)` of the points with these indices."""
-        return self.rows.codes[at.to(self.rows.records.device) + self.first].float() * self.rows.scale
+        return self._codes(at).float() * self.rows.scale
 
     def fit(self, num_columns: int, num_rows: int, generator: torch.Generator | None = None) -> Codebooks:
         """Codebooks of so many columns and rows, fitted to a sample of the rows."""
-        if num_columns == self.dim and num_rows == LEVELS:
-            levels = (torch.arange(LEVELS) - LEVELS // 2) * self.rows.scale
-            return Codebooks(levels.view(1, -1, 1).repeat(self.dim, 1, 1), None, 0.0)
-        quantizer = ProductQuantizer(num_columns, num_rows, SETTINGS)
-        num_points = max(SETTINGS.points_per_row * num_rows, LEAST_SAMPLE)
-        ids, weights = draw_weighted(self.weights, num_points, generator=generator)
-        sample = Sample(self.points, ids, self.dim, weights)
-        quantizer.fit(sample, generator)
-        return Codebooks(quantizer.codebooks, quantizer, sum(quantizer.inertias) / float(weights.sum()) / self.dim)
+        seed = int(torch.randint(2**62, (1,), generator=generator))
+        if num_columns == self.dim:
+            return self._fit_levels(num_rows)
+        fits = self._fit_columns(num_columns, num_rows, seed)
+        _, weights = self._sample(num_rows, seed)
+        error = sum(fit.inertias[-1] for fit in fits) / float(weights.sum()) / self.dim
+        return Codebooks(torch.stack([fit.centroids for fit in fits]).cpu(), None, error)
+
+    def _fit_columns(self, num_columns: int, num_rows: int, seed: int) -> list[KMeans]:
+        """k-means of each column.
+
+        It begins at the centroids of a fit with a fourth of the rows or more, and at points that these serve badly:
+        rounds of k-means|| (Bahmani et al., 2012), which cost far less than k-means++.
+        """
+        key = num_columns, num_rows, seed
+        if key not in self._fits:
+            fewer = 4 ** (((num_rows - 1).bit_length() - 1) // 2) if num_rows > 1 else 0
+            starts = self._fit_columns(num_columns, fewer, seed) if fewer else [None] * num_columns
+            points, weights = self._sample(num_rows, seed)
+            generator = torch.Generator().manual_seed(seed)
+            self._fits[key] = []
+            for piece, start in zip(points.chunk(num_columns, dim=1), starts, strict=True):
+                own = piece.contiguous()
+                init = own[torch.arange(num_rows) % len(own)]
+                if start is not None and len(own) > num_rows:
+                    init = _grown(own, weights, start.centroids, num_rows, generator)
+                self._fits[key].append(kmeans(own, num_rows, init=init, sample_weight=weights, tol=TOL))
+        return self._fits[key]
+
+    def _fit_levels(self, num_rows: int) -> Codebooks:
+        """Codebooks of single values, by how often each level of int8 occurs (Lloyd, 1982; Max, 1960).
+
+        They begin as dense as the cube root of the levels' density, best for many rows (Panter and Dite, 1951).
+        """
+        mass, levels = self._levels, torch.arange(LEVELS, dtype=torch.float64).expand(self.dim, -1).contiguous()
+        if num_rows >= LEVELS:  # exact
+            centres = torch.arange(num_rows).clamp_(max=LEVELS - 1).double().expand(self.dim, -1)
+            rows = levels.long()
+        else:
+            density = mass.pow(1 / 3).cumsum(1)
+            shares = (torch.arange(num_rows, dtype=torch.float64) + 0.5) / num_rows * density[:, -1:]
+            centres = torch.searchsorted(density, shares).double()
+            for _ in range(LEVEL_ITERATIONS):
+                rows = torch.searchsorted((centres[:, 1:] + centres[:, :-1]) / 2, levels)
+                totals, sums = (torch.zeros_like(centres).scatter_add_(1, rows, each) for each in (mass, mass * levels))
+                centres = torch.where(totals > 0, sums / totals.clamp(min=1e-300), centres)
+        error = mass * (levels - centres.gather(1, rows)).square() * self.rows.scale**2
+        values = ((centres - LEVELS // 2) * self.rows.scale).float().unsqueeze(2)
+        return Codebooks(values, rows, float(error.sum() / mass.sum()))
+
+    @cached_property
+    def _levels(self) -> Tensor:
+        """How much weight each level has in each column, `(dim, LEVELS)`, in a sample of the rows."""
+        at, weights = draw_weighted(self.weights, LEVELS_SAMPLE, generator=torch.Generator().manual_seed(0))
+        found = torch.zeros(self.dim, LEVELS, dtype=torch.float64)
+        for first in range(0, len(at), ENCODED_AT_A_TIME):
+            own = slice(first, first + ENCODED_AT_A_TIME)
+            levels = self._codes(at[own]).cpu().T.long() + LEVELS // 2
+            found.scatter_add_(1, levels, weights[own].double().expand(self.dim, -1))
+        return found
 
     def encode(self, codebooks: Codebooks) -> Compact:
         """The compact form of all rows."""
-        if codebooks.quantizer is not None:
-            store = encode_all(codebooks.quantizer, self.points, self.num_points, self.dim)
-            return Compact(codebooks.values, store, self._distortion(codebooks.values, store))
-        store = PointerStore(self.num_points, self.dim, LEVELS)
-        for first in range(0, self.num_points, MEASURED_AT_A_TIME):
-            start = first + self.first
-            codes = self.rows.codes[start : min(start + MEASURED_AT_A_TIME, self.rows.num_rows)]
-            store.write(first, codes.int() + LEVELS // 2)
-        return Compact(codebooks.values, store, 0.0)
+        num_columns, num_rows, _ = codebooks.values.shape
+        store = PointerStore(self.num_points, num_columns, num_rows)
+        for at in blocks(self.num_points, min(1 << 18, max(ENCODED_AT_A_TIME, self.num_points // 64))):
+            if codebooks.levels is not None:
+                rows = codebooks.levels.gather(1, self._codes(at).cpu().T.long() + LEVELS // 2).T
+            else:
+                pieces = self.points(at).chunk(num_columns, dim=1)
+                found = zip(pieces, codebooks.values.to(pieces[0].device), strict=True)
+                rows = torch.stack([nearest_centroid(piece.contiguous(), values) for piece, values in found], dim=1)
+            store.write(int(at[0]), rows)
+        return Compact(codebooks.values, store, codebooks.distortion)
 
-    @property
-    def variance(self) -> float:
-        """The weighted mean squared difference of a value from its mean: the error of a codebook of one row."""
-        total, squares = torch.zeros(self.dim, dtype=torch.float64), 0.0
-        for at, weights in self._blocks():
-            weighted = self.points(at).cpu().double() * weights.unsqueeze(1)
-            total += weighted.sum(0)
-            squares += float((weighted * self.points(at).cpu()).sum())
-        return max(0.0, squares / self.mass - float((total / self.mass).square().sum())) / self.dim
+    def _codes(self, at: Tensor) -> Tensor:
+        return self.rows.codes[at.to(self.rows.records.device) + self.first]
 
-    def _distortion(self, codebooks: Tensor, store: PointerStore) -> float:
-        """The weighted mean squared error of a value."""
-        columns, values, total = torch.arange(store.num_columns), codebooks.cpu(), 0.0
-        for at, weights in self._blocks():
-            errors = (self.points(at).cpu() - values[columns, store.read(at)].flatten(1)).square().mean(1)
-            total += float((errors.double() * weights).sum())
-        return total / self.mass
+    def _sample(self, num_rows: int, seed: int) -> tuple[Tensor, Tensor]:
+        """Points to fit so many rows to, and their weights."""
+        key = max(POINTS_PER_ROW * num_rows, LEAST_SAMPLE), seed
+        if key not in self._samples:
+            at, weights = draw_weighted(self.weights, key[0], generator=torch.Generator().manual_seed(seed))
+            self._samples = {key: (self.points(at), weights.to(self.rows.records.device))}
+        return self._samples[key]
 
-    def _blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Indices of all points and their weights, some at a time."""
-        for at in blocks(self.num_points, MEASURED_AT_A_TIME):
-            yield at, self.weights[at].double()
+
+def _grown(points: Tensor, weights: Tensor, centroids: Tensor, num_rows: int, generator: torch.Generator) -> Tensor:
+    """These centroids and points that they serve badly, drawn by squared distance in some rounds: `num_rows` in all."""
+    added, squares = centroids, torch.full_like(weights, torch.inf)
+    in_a_round = -(-(num_rows - len(centroids)) // ROUNDS)
+    while len(centroids) < num_rows:
+        squares = squares.minimum((points - added[nearest_centroid(points, added)]).square().sum(1))
+        errors = (squares * weights).cpu().clamp_(min=1e-30)
+        drawn, _ = draw_weighted(errors, min(in_a_round, num_rows - len(centroids)), generator=generator)
+        added = points[drawn.to(points.device)]
+        centroids = torch.cat([centroids, added])
+    return centroids
 
 
 class _CountedWeights:
@@ -203,5 +269,5 @@ class Codebooks:
     """Codebooks that were fitted to a sample of rows."""
 
     values: Tensor  # (num_columns, num_rows, width)
-    quantizer: ProductQuantizer | None  # None: the levels of int8, which need no search
+    levels: Tensor | None  # (num_columns, LEVELS): with columns of one value, the row of each level of int8
     distortion: float  # mean squared error of a value of the sample, weighted

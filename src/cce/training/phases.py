@@ -226,11 +226,11 @@ class FinalizePhase(Phase):
         trainer.end_event(f"finalized {len(finalized.tables)} tables{best}: {before} of int8 rows, now {after}")
         trainer.leave_if_asked()
 
-    def finalize(self) -> Finalized:
+    def finalize(self, *, curve: bool = False) -> Finalized:
         """Finalize the model as it is; optimizers of the network keep their state."""
         session = self.session
         self.trained_nbytes = _nbytes_in_training(session)
-        finalized = self._choose()
+        finalized = self._choose(curve=curve)
         self.sizes = sizes_of(finalized, sum(held["codes"] for held in self.trained_nbytes.values()))
         session.parallel.close()
         states = [optimizer.state for optimizer in session.optimizers]
@@ -240,7 +240,7 @@ class FinalizePhase(Phase):
             optimizer.state.update({parameter: state[parameter] for parameter in kept})
         return finalized
 
-    def _choose(self) -> Finalized:
+    def _choose(self, *, curve: bool) -> Finalized:
         """Finalize, in the size of the options, or the smallest that validation cannot tell from int8 rows."""
         session, config, metric = self.session, self.config, self.session.stopping.metric
         size: dict[str, Any] = {"bits": config.bits} if config.bits else {}
@@ -253,7 +253,8 @@ class FinalizePhase(Phase):
         if session.has_rows("validation"):
             size["validate"] = lambda: metric.loss(session.score(session.model, "validation")[metric.name])
             size |= {} if config.bits or config.nbytes is not None else {"tolerance": config.tolerance}
-        return finalize(session.model, counts=counts_of_tables(session.model, session.data), seed=config.seed, **size)
+        counts = counts_of_tables(session.model, session.data)
+        return finalize(session.model, counts=counts, seed=config.seed, curve=curve, **size)
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run must know."""
@@ -289,7 +290,7 @@ def sizes_table(sizes: Sequence[Mapping[str, Any]]) -> str:
         notes = [note for note, is_so in (("knee", size["is_knee"]), ("chosen", size["is_chosen"])) if is_so]
         notes += ["int8 rows"] if size["bits"] is None else []
         loss, bar = "", ""
-        if lost:
+        if lost and size["loss"] is not None:
             loss = f"{size['loss']:.5f}"
             bar = "▇" * round(20 * max(0.0, size["loss"] - least) / (max(lost) or 1.0))
         bits = "" if size["bits"] is None else f"{size['bits']:.1f}"

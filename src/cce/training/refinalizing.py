@@ -56,7 +56,7 @@ def curve_of_run(
     trainer = _reopen(out, {"refits": 0}, is_logged=False, progress=progress, model=model, trust_model=trust_model)
     try:
         trainer.go_back_to_best()
-        trainer.finalizing.finalize()
+        trainer.finalizing.finalize(curve=True)
         sizes = trainer.finalizing.sizes
         write_atomic(trainer.folder.path / SIZES, json.dumps(sizes))
         return sizes
