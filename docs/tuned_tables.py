@@ -43,7 +43,13 @@ class Row(NamedTuple):
         held = max(record.training_nbytes or 0 for record in trained)
         scores = [record.scores["bce"] for record in self.records]
         spread = f"±{(max(scores) - min(scores)) / 2:.4f}"
-        return [self.series, _bytes(self.nbytes), _bytes(held), f"{self.num_params:,}", f"{self.score:.4f} {spread}"]
+        return [
+            self.series.replace("weighed", "weighted"),
+            _bytes(self.nbytes),
+            _bytes(held),
+            f"{self.num_params:,}",
+            f"{self.score:.4f} {spread}",
+        ]
 
 
 def _bytes(number: int) -> str:

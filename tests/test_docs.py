@@ -250,6 +250,26 @@ def test_scores_of_the_verdicts_are_in_the_records_of_their_study():
     assert checked >= 110
 
 
+PROTOCOL = {"Book-Crossing": "bookcrossing", "Anime": "anime", "MovieLens 1M": "ml1m"}
+SERIES = {"clustered, 8 columns": "cce", "cce-paper": "cce paper"}
+
+
+def test_the_table_of_the_papers_protocol_is_that_of_the_records():
+    (head, rows), *_ = (found for found in TABLE.findall((DOCS / "results.md").read_text()) if ", cap " in found[0])
+    checked = 0
+    for column, name in enumerate(head.split(" | ")[1:], 1):
+        title, cap = name.split(", cap ")
+        scores = scores_of(f"results/real/{PROTOCOL.get(title, 'criteo_dac80k')}")
+        for row in rows.splitlines():
+            cells = [cell.strip(" `") for cell in row.strip("|").split("|")]
+            size = None if cells[0] == "full" else int(cap.replace(",", ""))
+            if cells[column]:
+                found = scores[SERIES.get(cells[0], cells[0]), size]
+                assert cells[column] in (show(found), f"{sum(found) / len(found):.4f}"), (name, cells[0])
+                checked += 1
+    assert checked == 42
+
+
 def test_the_architecture_names_every_package():
     packages = {path.stem for path in (ROOT / "src" / "cce").iterdir() if path.suffix in ("", ".py")}
     packages -= {"__init__", "__main__", "__pycache__"}

@@ -40,8 +40,8 @@ class Texts(NamedTuple):
 def hash_ids(values: Any) -> np.ndarray:
     """The 64-bit hashes of strings or bytes, as int64: ids for open tables.
 
-    values: a list, a NumPy array, a pyarrow array, or a pandas or polars Series, without missing values.
     The result is pinned: it is the same in every version, on every platform.
+    values: a list, a NumPy array, a pyarrow array, or a pandas or polars Series, without missing values.
     """
     if hasattr(values, "to_arrow"):  # polars
         values = values.to_arrow()
