@@ -8,7 +8,7 @@ from cce.runs import load_run
 from cce.training import Trainer
 from cce.training.checkpoint import checkpoint_path, read_checkpoint, write_checkpoint
 from cce.training.inspection import inspect_checkpoint, verify_run
-from helpers.runs import tiny_config
+from helpers.runs import CCE, tiny_config
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,14 @@ def test_what_clustering_did_is_told_by_the_validations_around_the_first(run):
     scores = {"before": before[-1], "after": min(after)}
     assert found.gain == {"events": "clusterings", "metric": "bce", "title": "BCE", **scores}
     assert f"clusterings: BCE {before[-1]:.5f} before the first, {min(after):.5f} at best after it" in str(found)
+
+
+@pytest.mark.slow
+def test_refits_are_not_called_clusterings(data, tmp_path):
+    Trainer(tiny_config(data, **CCE, refits=2), tmp_path / "run").run()
+    found = inspect_checkpoint(tmp_path / "run")
+    assert found.gain["events"] == "refits"
+    assert "refits: BCE" in str(found)
 
 
 MINE = """
