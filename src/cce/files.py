@@ -164,7 +164,10 @@ def lock_folder(folder: Path, *, wait: bool = False, temporary: bool = False) ->
         return
     made = _missing(folder) or ([folder] if temporary else [])
     with _acquire(folder, wait=wait) as file:
-        _write_owner(file)
+        since = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+        file.truncate(0)
+        file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
+        file.flush()
         try:
             yield
         finally:
@@ -195,8 +198,9 @@ def _acquire(folder: Path, *, wait: bool) -> TextIO:
         except BaseException:
             file.close()
             raise
-        if _is_same_file(file, folder / LOCK):
-            return file
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat()):
+                return file
         file.close()  # the lock of a process that has just ended
 
 
@@ -214,20 +218,6 @@ def _open_lock(folder: Path) -> TextIO:
             if other is not None:
                 raise NotADirectoryError(f"{folder} must be a folder, got {other}.") from None
     raise OSError(f"{folder} must be a folder that can be made, and it cannot: {last.strerror}.") from last
-
-
-def _is_same_file(file: TextIO, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _write_owner(file: TextIO) -> None:
-    since = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
-    file.truncate(0)
-    file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
-    file.flush()
 
 
 def _read_owner(file: TextIO) -> str:

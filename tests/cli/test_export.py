@@ -90,21 +90,10 @@ def test_tables_are_exported_and_verified(plain, capsys, tmp_path):
     assert told.err.startswith("cce export: no vocabularies, so inputs are ids: ")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ("--format", "onnx", "--opset", "11"),
-            r"opset must lie in [18, 23]: older ones have no bit operations, got 11.",
-        ),
-        (("--opset", "20"), "opset goes with format 'onnx', got opset=20 with format='safetensors'."),
-        (("--tolerance", "1"), "tolerance goes with verify, got tolerance=1 without a data set."),
-        (("--verify", "nowhere"), "nowhere must be a data set made by `cce prepare`, got no manifest.json there."),
-    ],
-)
-def test_bad_input_is_one_line_and_leaves_nothing(plain, words, message, capsys, tmp_path):
-    assert main(["export", str(plain / "run"), str(tmp_path / "out"), *words]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == f"cce export: {message}"
+def test_bad_input_is_one_line_and_leaves_nothing(plain, capsys, tmp_path):
+    assert main(["export", str(plain / "run"), str(tmp_path / "out"), "--verify", "nowhere"]) == 2
+    line = "cce export: nowhere must be a data set made by `cce prepare`, got no manifest.json there."
+    assert capsys.readouterr().err.splitlines()[-1] == line
     assert list(tmp_path.iterdir()) == []
 
 

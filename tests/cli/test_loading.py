@@ -34,22 +34,3 @@ def test_the_data_set_may_be_elsewhere(raw_run, tmp_path, capsys):
         assert main(words) == 0  # the run has its vocabularies now
     finally:
         (raw_run / "moved").rename(raw_run / "data")
-
-
-def test_a_data_set_that_moved_with_its_run_is_found(raw_run, tmp_path, monkeypatch, capsys):
-    shutil.copytree(raw_run / "run", tmp_path / "all" / "runs" / "one", ignore=shutil.ignore_patterns("inputs"))
-    shutil.copytree(raw_run / "data", tmp_path / "all" / "data")
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "manifest.json").write_text("{}")  # of the same name above both, and another one
-    rows = str(raw_run / "alone" / "new.csv")
-    monkeypatch.chdir(tmp_path)
-    (raw_run / "data").rename(raw_run / "gone")
-    try:
-        assert main(["pack", "all/runs/one", "-o", "one.ccez"]) == 0
-        shutil.rmtree("all/runs/one/inputs")
-        assert main(["predict", "all/runs/one", rows, "--out", "p.csv", "--data", "nowhere"]) == 2
-        assert main(["predict", "all/runs/one", rows, "--out", "p.csv"]) == 0
-        assert main(["page", "all/runs/one", "one.html"]) == 0
-        assert "left out" not in capsys.readouterr().out
-    finally:
-        (raw_run / "gone").rename(raw_run / "data")

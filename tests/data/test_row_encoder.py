@@ -57,3 +57,11 @@ def test_labels_and_weights_are_read_if_they_are_asked_for():
     with pytest.raises(ValueError, match=r"^rows, row 2: y must be 0 or 1 without a threshold, got 2\.$"):
         list(encoder(has_labels=True).batches(rows, batch_size=10))
     assert np.isnan(next(encoder().batches(rows, batch_size=10)).labels.numpy()).all()
+
+
+def test_rows_that_are_all_left_out_are_no_batch():
+    rows = RawRows(Columns("y", ("user",)), Reading(drop_label=3), has_labels=True)
+    kept = RowEncoder(Schema((Feature("user", 3),)), rows, VOCABULARIES)
+    assert list(kept.batches([{"user": 7, "y": 3}], batch_size=10)) == []
+    (batch,) = kept.batches([{"user": 7, "y": 3}, {"user": -8, "y": 1}], batch_size=10)
+    assert batch.ids.tolist() == [[2]]

@@ -29,9 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, which must not exist yet")
     parser.add_argument("--format", choices=FORMAT_NAMES, default="safetensors", help="(default: %(default)s)")
-    parser.add_argument("--opset", type=int, default=None, help="version of ONNX, 18 to 23 (default: 20)")
     parser.add_argument("--verify", type=Path, metavar="DATA", default=None, help="data set to compare with the run on")
-    parser.add_argument("--tolerance", type=float, default=None, help="largest difference of a logit (default: 1e-4)")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
     add_data_set(parser)
     add_trust(parser)
@@ -46,9 +44,7 @@ def run(options: argparse.Namespace) -> None:
         load(options),
         options.out,
         format=options.format,
-        opset=options.opset,
         verify=options.verify,
-        tolerance=options.tolerance,
     )
     if made.missing:
         print(f"cce export: no vocabularies, so inputs are ids: {made.missing}", file=sys.stderr)

@@ -30,16 +30,14 @@ class Evaluation:
     scores: Scores
 
 
-def check_schema(schema: Schema, data: PreparedData) -> None:
-    """Reject data with other columns or ids than a model was trained on."""
+def prepared_batches(
+    data: PreparedData, schema: Schema, *, split: str, batch_size: int, needs_labels: bool = True
+) -> Iterable[Batch]:
+    """The batches of a split of a data set, in order; `schema` is that of the model."""
     if data.schema != schema:
         raise ValueError(
             f"data must have the columns and ids that the model was trained on, but {data.path} has others."
         )
-
-
-def prepared_batches(data: PreparedData, *, split: str, batch_size: int, needs_labels: bool = True) -> Iterable[Batch]:
-    """The batches of a split of a data set, in order."""
     if not data.num_rows(split):
         raise ValueError(f"split must have rows, got {split!r} with none.")
     if needs_labels and not data.has_labels:
@@ -102,11 +100,10 @@ def calibrate(run: LoadedRun, data: Path | str | None = None) -> CalibrationCurv
     data: where the data set is, if it is not where it was.
     """
     prepared = PreparedData.open(data_of(run, data))
-    check_schema(run.schema, prepared)
     split = "test" if prepared.num_rows("test") else "validation"
     metric, num_rows = ExpectedCalibrationError(), 0
     device = next(run.model.parameters()).device
-    for batch in prepared_batches(prepared, split=split, batch_size=BATCH_SIZE):
+    for batch in prepared_batches(prepared, run.schema, split=split, batch_size=BATCH_SIZE):
         logits = run.model(batch.to(device)).float()
         check_rows(logits, batch.labels.to(device), first_row=num_rows)
         metric.add(ScoredRows.of(logits, batch.labels, batch.weights))

@@ -136,21 +136,6 @@ class DataReference:
             raise ValueError(f"data must be the data set that {folder} was trained on, but {data!r} is another.")
 
 
-def locate_data(folder: Path, data: Path, wanted: str) -> Path:
-    """Where the data set of a run is: where it was or, if both were moved, below one of the folders above the run.
-
-    folder: that of the run. data: where the data set was. wanted: the checksum of its manifest.
-    """
-    if (data / MANIFEST).is_file():
-        return data
-    names = data.parts[data.is_absolute() :]
-    below = [Path(*names[first:]) for first in range(len(names))]
-    for path in (above / each for above in folder.resolve().parents for each in below):
-        if (path / MANIFEST).is_file() and checksum(path / MANIFEST) == wanted:
-            return path
-    return data
-
-
 def find_inputs(reference: DataReference, schema: Schema) -> RunInputs:
     """The inputs of a run; made of its data set if they are missing."""
     found = reference.folder / INPUTS

@@ -16,8 +16,8 @@ from cce.data import MANIFEST, PreparedData, Vocabulary, read_manifest
 from cce.distributed import Ranks
 from cce.records import RunRecord
 from cce.run_folder import CHECKPOINTS, RunFolder
-from cce.runs.evaluating import Evaluation, check_rows_or_data, check_schema, is_folder, prepared_batches, score_batches
-from cce.runs.inputs import INPUTS, DataReference, RunInputs, find_inputs, locate_data, read_inputs
+from cce.runs.evaluating import Evaluation, check_rows_or_data, is_folder, prepared_batches, score_batches
+from cce.runs.inputs import INPUTS, DataReference, RunInputs, find_inputs, read_inputs
 from cce.runs.neighbours import recommend, similar
 from cce.runs.pack import RECORD, Pack
 from cce.runs.predicting import BATCH_SIZE, predict_batches
@@ -105,9 +105,8 @@ class LoadedRun:
             batches = self.inputs.encoder(self.schema).batches(rows, batch_size=batch_size, form=format)
             return predict_batches(self.model, batches, progress=progress)
         check_rows_or_data(rows, split, format)
-        prepared = PreparedData.open(rows)
-        check_schema(self.schema, prepared)
-        found = prepared_batches(prepared, split=split or "test", batch_size=batch_size, needs_labels=False)
+        how: dict[str, Any] = {"split": split or "test", "batch_size": batch_size, "needs_labels": False}
+        found = prepared_batches(PreparedData.open(rows), self.schema, **how)
         return predict_batches(self.model, found, progress=progress)
 
     def evaluate(
@@ -126,9 +125,8 @@ class LoadedRun:
         """
         check_rows_or_data(data, split, format)
         if is_folder(data):
-            prepared, name = PreparedData.open(data), split or "test"
-            check_schema(self.schema, prepared)
-            batches = prepared_batches(prepared, split=name, batch_size=batch_size)
+            name = split or "test"
+            batches = prepared_batches(PreparedData.open(data), self.schema, split=name, batch_size=batch_size)
         else:
             name = str(data) if isinstance(data, str | Path) else "rows"
             encoder = self.inputs.encoder(self.schema, has_labels=True)
@@ -163,8 +161,7 @@ def load_run(
 ) -> LoadedRun:
     """Load the run in a folder, at its best checkpoint; or a checkpoint itself; or a pack.
 
-    data: the data set of the run, if it is neither where it was nor moved together with the run. It is needed once, for
-        the vocabularies.
+    data: the data set of the run, if it is not where it was. It is needed once, for the vocabularies.
     model, trust_model: code that is not of this package is run only if it is given again, or trusted.
     """
     check_type("path", path, (str, Path), "the path of a run")
@@ -180,7 +177,6 @@ def load_run(
         config, made = load_model(checkpoint, model=model, trust_model=trust_model)
     folder = run_folder(where)
     fingerprint = checkpoint.get("data", str)
-    place = Path(data) if data else locate_data(folder.path, Path(config.data), fingerprint)
     return LoadedRun(
         path=checkpoint.path,
         step=checkpoint.step,
@@ -188,7 +184,7 @@ def load_run(
         config=config,
         schema=read_schema(checkpoint),
         scores=_packed_scores(pack) if pack else folder.read_record().scores if folder.is_finished else {},
-        source=pack or DataReference(folder.path, place, fingerprint),
+        source=pack or DataReference(folder.path, Path(data or config.data), fingerprint),
         damage=tuple(damage),
     )
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from cce.data import MANIFEST, read_manifest
 from cce.files import check_target
-from cce.runs.inputs import INPUTS, OPTIONS, DataReference, RunInputs, find_inputs, input_file, locate_data
+from cce.runs.inputs import INPUTS, OPTIONS, DataReference, find_inputs, input_file
 from cce.runs.loaded import run_folder
 from cce.runs.pack import MODEL, RECORD, Pack, write_pack
-from cce.training import Checkpoint, open_checkpoint, read_schema
+from cce.training import open_checkpoint, read_schema
 
 
 def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = None, progress: bool = False) -> Pack:
     """Write the run in a folder, at its best checkpoint, to one file that `load_run` opens anywhere.
 
-    data: the data set of the run, if it is neither where it was nor moved together with the run. One that is
-    synthetic has no vocabularies, nor has its pack.
+    data: the data set of the run, if it is not where it was. A synthetic one has no
+        vocabularies, and neither has its pack.
     """
     where, target = Path(path), Path(out)
     if where.is_file():
@@ -29,21 +29,11 @@ def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = Non
     files = {MODEL: checkpoint.path / MODEL}
     if folder.is_finished:
         files[RECORD] = folder.record
-    fingerprint, was = checkpoint.get("data", str), Path(checkpoint.get("config", dict)["data"])
-    place = Path(data) if data else locate_data(folder.path, was, fingerprint)
-    inputs = _inputs(checkpoint, DataReference(folder.path, place, fingerprint, progress=progress))
-    write_pack(target, checkpoint, files | _input_files(inputs))  # inputs may lie in a folder that goes when they go
+    fingerprint, was = checkpoint.get("data", str), checkpoint.get("config", dict)["data"]
+    reference = DataReference(folder.path, Path(data or was), fingerprint, progress=progress)
+    if not ((reference.data / MANIFEST).is_file() and read_manifest(reference.data)["kind"] == "synthetic"):
+        inputs = find_inputs(reference, read_schema(checkpoint))  # may lie in a folder that goes when they go
+        names = [OPTIONS, *(input_file(index) for index in range(len(inputs.vocabularies)))]
+        files |= {f"{INPUTS}/{name}": inputs.files.locate(name)[0] for name in names}
+    write_pack(target, checkpoint, files)
     return Pack.open(target)
-
-
-def _inputs(checkpoint: Checkpoint, reference: DataReference) -> RunInputs | None:
-    if (reference.data / MANIFEST).is_file() and read_manifest(reference.data)["kind"] == "synthetic":
-        return None
-    return find_inputs(reference, read_schema(checkpoint))
-
-
-def _input_files(inputs: RunInputs | None) -> dict[str, Path]:
-    if inputs is None:
-        return {}
-    names = [OPTIONS, *(input_file(index) for index in range(len(inputs.vocabularies)))]
-    return {f"{INPUTS}/{name}": inputs.files.locate(name)[0] for name in names}

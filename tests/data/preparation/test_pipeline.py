@@ -206,6 +206,15 @@ def test_a_result_that_is_there_is_not_touched(raw, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_link_to_nothing_in_its_stead_is_not_touched(raw, tmp_path):
+    (tmp_path / "out").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError, match="out must not exist already"):
+        run(job_of(raw), tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    with pytest.raises(NotADirectoryError, match="deep must lie in a folder, got a symbolic link to nothing"):
+        run(job_of(raw), tmp_path / "out" / "deep")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [2_000, 30_000])
 def test_a_full_disk_is_told_by_name_and_leaves_nothing(raw, tmp_path, limit):
