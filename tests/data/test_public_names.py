@@ -1,7 +1,6 @@
 """What `cce.data` offers: every name that it lists, loaded when it is first used."""
 
 import ast
-import importlib
 import inspect
 
 import pytest
@@ -21,8 +20,3 @@ def test_every_public_name_is_there_and_type_checkers_see_the_same():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match=r"module 'cce\.data' has no attribute 'colour'"):
         cce.data.colour  # noqa: B018
-
-
-def test_workers_have_their_names():
-    workers = importlib.import_module("cce.workers")
-    assert all(hasattr(workers, name) for name in workers.__all__)

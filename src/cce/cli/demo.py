@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "most parameters of a table, one or several (default: 500 2000 8000)"
     parser.add_argument("--caps", type=int, nargs="+", default=None, help=about)
     parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print the records as JSON instead of a table")
 
 
 def run(options: argparse.Namespace) -> None:

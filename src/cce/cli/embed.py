@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument("--feature", required=True, metavar="NAME", help="the feature whose vectors are written")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.npy", help="the file of vectors")
-    parser.add_argument("--json", action="store_true", help="print what was written as JSON, and no progress")
     add_loading(parser)
 
 

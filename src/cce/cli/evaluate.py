@@ -42,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="feature that names the group or query of a row, for metrics by group (default: that of the run)",
     )
-    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_loading(parser)
 
 

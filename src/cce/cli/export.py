@@ -30,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, which must not exist yet")
     parser.add_argument("--format", choices=FORMAT_NAMES, default="safetensors", help="(default: %(default)s)")
     parser.add_argument("--verify", type=Path, metavar="DATA", default=None, help="data set to compare with the run on")
-    parser.add_argument("--json", action="store_true", help="print what was written as JSON")
     add_data_set(parser)
     add_trust(parser)
     parser.set_defaults(device="cpu")

@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--tolerance", type=float, help="what validation may lose against int8 rows, such as 0.0005")
     what.add_argument("--discard", action="store_true", help="remove the int8 rows: the size is final")
     parser.add_argument("--refits", type=typed_count, default=0, help="rounds of refits, or auto (default: 0)")
-    parser.add_argument("--json", action="store_true", help="print the record, or the curve, as JSON, and no progress")
     add_trust(parser)
 
 

@@ -22,7 +22,6 @@ EXAMPLE = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     parser.add_argument("path", type=Path, metavar="RUN|CHECKPOINT", help="folder of a run or of a checkpoint")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
     add_trust(parser)
 
 

@@ -18,7 +18,6 @@ EXAMPLE = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     parser.add_argument("what", choices=tuple(KINDS), metavar="|".join(KINDS), help="what to list")
-    parser.add_argument("--json", action="store_true", help="print names and descriptions as a JSON object")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint")
     parser.add_argument("-o", "--out", required=True, type=Path, metavar="FILE.ccez", help="the file to write")
-    parser.add_argument("--json", action="store_true", help="print what was packed as JSON, and no progress")
     add_data_set(parser)
 
 

@@ -55,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--refits", type=typed_count, default="auto", help="as for `cce train`")
     parser.add_argument("--min-count", type=int, default=None, help="as for `cce train`")
     _add_budget(parser)
-    parser.add_argument("--json", action="store_true", help="print the plan as JSON instead of a table")
 
 
 def _add_budget(parser: argparse.ArgumentParser) -> None:

@@ -30,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="FILE", help="where to write; - for standard output")
     about = "what RAW is, if its name does not say so (and standard output, if --out is -)"
     parser.add_argument("--format", choices=tuple(FORMATS), default=None, help=about)
-    parser.add_argument("--json", action="store_true", help="print what was done as JSON, and no progress")
     add_loading(parser)
 
 

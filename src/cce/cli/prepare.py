@@ -35,7 +35,6 @@ WORK = (
     Option("max_bad_rows", "malformed rows that are left out and reported (default: 0)", type=int),
     Option("jobs", "processes (default: one a core, at most one for each 64 MB)", type=int),
     Option("engine", "local, ray, or ray://host:port (default: local)"),
-    Option("json", "print a summary as JSON, and no progress", is_flag=True),
 )
 
 
@@ -115,9 +114,6 @@ def _share_or_file(text: str) -> float | str:
 def _add_options(parser: argparse.ArgumentParser, options: tuple[Option, ...]) -> None:
     for option in options:
         name, text = "--" + option.name.replace("_", "-"), option.help.replace("%", "%%")
-        if option.is_flag:
-            parser.add_argument(name, action="store_true", help=text)
-            continue
         parser.add_argument(
             name,
             type=option.type,
@@ -127,6 +123,11 @@ def _add_options(parser: argparse.ArgumentParser, options: tuple[Option, ...]) -
             required=option.required,
             help=text,
         )
+    _add_json(parser)
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON, and no progress")
 
 
 def _add_synthetic(kinds: Any) -> None:
@@ -147,7 +148,7 @@ def _add_synthetic(kinds: Any) -> None:
     add("--num-dense", type=int, metavar="N", help="dense features (default: 4)")
     add("--drift", type=float, help="share of ids that change cluster while training rows go by (default: 0)")
     add("--seed", type=int, help="seed of everything random (default: 0)")
-    add("--json", action="store_true", help="print a summary as JSON")
+    _add_json(parser)
 
 
 # -- what is printed ---------------------------------------------------------------------------------------------------

@@ -57,7 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/DATA-METHOD)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of options")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
-    parser.add_argument("--json", action="store_true", help="print the record as JSON, and no progress")
     about = "with --resume: run the code that the run names as its model; without it, --model must name it again"
     parser.add_argument("--trust-model", action="store_true", help=about)
     groups = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}

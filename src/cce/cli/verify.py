@@ -29,7 +29,6 @@ Exit code 0: everything is right. 2: something is wrong, and the first problem i
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     parser.add_argument("folder", type=Path, metavar="DATA|RUN", help="the folder to check")
-    parser.add_argument("--json", action="store_true", help="print what was checked and every problem as JSON")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -118,14 +118,14 @@ class SplitRows:
             chunk = slice(start, start + DECODED_ROWS)
             self._decode(rows[chunk], {name: column[chunk] for name, column in columns.items()}, ids[chunk])
         labels, weights, dense = (torch.from_numpy(column) for column in columns.values())
-        flat, offsets = self._with_bags(rows, ids) if self._bags else (ids, None)
-        return Batch(
-            dense=dense,
-            ids=torch.from_numpy(flat),
-            labels=labels,
-            offsets=None if offsets is None else torch.from_numpy(offsets),
-            weights=weights if self.schema.has_weights else None,
-        )
+        offsets = None
+        if self._bags:  # a one-hot feature has a bag of one id for each row
+            ones = np.ones(len(rows), np.int64)
+            bags = [self._bags[c].fetch(rows) if c in self._bags else (ids[:, c], ones) for c in range(num_columns)]
+            ids, starts = join_bags(bags)
+            offsets = torch.from_numpy(starts)
+        given = {"offsets": offsets, "weights": weights if self.schema.has_weights else None}
+        return Batch(dense=dense, ids=torch.from_numpy(ids), labels=labels, **given)
 
     def _decode(self, rows: np.ndarray, columns: dict[str, np.ndarray], ids: np.ndarray) -> None:
         # whole records are copied as bytes, which is several times faster than to index records
@@ -134,12 +134,6 @@ class SplitRows:
             ids[:, index] = records[name]
         for name in self._others:
             columns[name][...] = records[name]
-
-    def _with_bags(self, rows: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Flat ids and offsets: a one-hot feature has a bag of one id for each row."""
-        ones = np.ones(len(rows), np.int64)
-        columns = range(self._num_columns)
-        return join_bags([self._bags[c].fetch(rows) if c in self._bags else (ids[:, c], ones) for c in columns])
 
 
 def join_bags(columns: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -203,7 +197,7 @@ class Loader:
         while self.position < self._num_rows:
             start = self.position
             lengths = self._next_lengths()
-            rows = self._row_numbers(start, start + sum(lengths))
+            rows = self._row_indices(start, start + sum(lengths))
             shares = [rows] if self.world_size == 1 else self._shares(rows, lengths)
             batch = self.rows.fetch(np.concatenate(shares))
             pieces = cut_batch(batch, lengths if self.world_size == 1 else [len(share) for share in shares])
@@ -255,7 +249,7 @@ class Loader:
         rank, world_size = self.rank, self.world_size
         return [rows[len(rows) * rank // world_size : len(rows) * (rank + 1) // world_size] for rows in batches]
 
-    def _row_numbers(self, start: int, stop: int) -> Rows:
+    def _row_indices(self, start: int, stop: int) -> Rows:
         if not self.shuffle:
             return np.arange(start, stop)
         if self._shuffle is None or self._shuffle.epoch != self.epoch:

@@ -164,14 +164,14 @@ def _make_inputs(reference: DataReference, schema: Schema) -> FolderFiles:
     options = {"format": FORMAT, "data": reference.checksum, "kind": manifest["kind"]}
     options["options"] = {"columns": asdict(columns), "reading": asdict(reading)}
     with ExitStack() as stack:
+        made = FolderFiles(folder / INPUTS)
         try:
-            temporary = stack.enter_context(replace_folder(folder / INPUTS))  # an old one is that of another data set
+            temporary = stack.enter_context(replace_folder(made.folder))  # an old one is that of another data set
         except OSError:
-            elsewhere = FolderFiles.temporary()
-            _write_inputs(elsewhere.folder, reference, options, schema)
-            return elsewhere
+            made = FolderFiles.temporary()
+            temporary = made.folder
         _write_inputs(temporary, reference, options, schema)
-    return FolderFiles(folder / INPUTS)
+    return made
 
 
 def _write_inputs(folder: Path, reference: DataReference, options: Mapping[str, Any], schema: Schema) -> None:

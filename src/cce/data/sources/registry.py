@@ -30,7 +30,6 @@ class Option:
     choices: tuple[str, ...] | None = None
     metavar: str | None = None
     is_list: bool = False  # one value or more
-    is_flag: bool = False  # no value: True if given
     required: bool = False
 
 
