@@ -3,9 +3,12 @@
     python benchmarks/kmeans.py            # the sizes below, 50 iterations, and assignments of millions of points
     python benchmarks/kmeans.py --quick    # small sizes, a few seconds
     python benchmarks/kmeans.py --json results/kmeans.json
+    python -m benchmarks.kmeans --tasks column   # one column of 16 and 64 values, with memory, kept in results/bench
 
 Every figure is the median of `--repeats` runs, taken in turn (ours, faiss, ours, …), so that a busy machine slows both
-alike. CPU seconds count all threads; `ratio` is faiss's CPU seconds over ours. Figures are per iteration.
+alike. CPU seconds count all threads; `ratio` is faiss's CPU seconds over ours. Figures are per iteration. Those of one
+column are for as many rows as fit the time, `COLUMN_ITERATIONS` iterations with what they prepare; the seconds of 100
+million rows are computed in proportion, not measured.
 """
 
 from __future__ import annotations
@@ -19,10 +22,11 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from benchmarks.side_by_side import PeakMemory, give_back_memory, keep
 from cce.clustering import kmeans, nearest_centroid
 
 if TYPE_CHECKING:
@@ -41,6 +45,18 @@ SIZES = [
 ]
 QUICK_SIZES = [(32_000, 128, 4), (32_000, 128, 16)]
 ASSIGNMENTS = [(2_000_000, 4000, 4), (2_000_000, 256, 16), (2_000_000, 1024, 16)]
+COLUMNS = [
+    (4_000_000, 256, 16),
+    (2_000_000, 1024, 16),
+    (1_000_000, 4096, 16),
+    (200_000, 65_536, 16),
+    (1_000_000, 256, 64),
+    (1_000_000, 1024, 64),
+    (400_000, 4096, 64),
+    (100_000, 65_536, 64),
+]
+QUICK_COLUMNS = [(20_000, 256, 16)]
+COLUMN_ITERATIONS, MANY_ROWS = 2, 100_000_000
 QUICK_ASSIGNMENTS = [(200_000, 1024, 4), (200_000, 256, 16)]
 
 
@@ -75,6 +91,12 @@ def main(argv: Sequence[str] | None = None) -> list[Timing]:
     for size in (QUICK_ASSIGNMENTS if options.quick else ASSIGNMENTS) if "assign" in options.tasks else []:
         timings += _time_assignment(size, options)
         _print_last(timings, size)
+    if "column" in options.tasks:
+        figures = [
+            figure for size in (QUICK_COLUMNS if options.quick else COLUMNS) for figure in _column(size, options)
+        ]
+        if not options.quick:
+            print(keep("kmeans_column", figures))
     if options.json:
         _write(options, timings)
     return timings
@@ -87,7 +109,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--backends", nargs="+", default=["native", "faiss"])
-    parser.add_argument("--tasks", nargs="+", default=["fit", "assign"], choices=["fit", "assign"])
+    parser.add_argument("--tasks", nargs="+", default=["fit", "assign"], choices=["fit", "assign", "column"])
     parser.add_argument("--json", type=Path, help="where to write the figures")
     options = parser.parse_args(argv)
     if options.quick:
@@ -126,6 +148,38 @@ def _time_assignment(size: tuple[int, int, int], options: argparse.Namespace) ->
         return 1
 
     return _timings("assign", size, _in_turn(assign, options.backends, options.repeats), {})
+
+
+def _column(size: tuple[int, int, int], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Seconds of an iteration and memory above the points, measured, and seconds for 100 million rows, computed."""
+    num_points, num_clusters, width = size
+    points, start = _gaussian(size)
+    figures = []
+    for backend in options.backends:
+        give_back_memory()
+        cpu, wall = time.process_time(), time.perf_counter()
+        with PeakMemory() as peak:
+            fit = kmeans(points, num_clusters, init=start, max_iter=COLUMN_ITERATIONS, backend=backend)
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        figure = {
+            "backend": backend,
+            "num_points": num_points,
+            "num_clusters": num_clusters,
+            "width": width,
+            "threads": options.threads,
+            "cpu_seconds_an_iteration": cpu / len(fit.inertias),
+            "wall_seconds_an_iteration": wall / len(fit.inertias),
+            "peak_bytes_above_points": peak.bytes,
+        }
+        figure["computed_cpu_seconds_for_100m_rows"] = figure["cpu_seconds_an_iteration"] * MANY_ROWS / num_points
+        print(
+            f"{backend:>8} {num_points:>10,} x {width} k={num_clusters:<6,} "
+            f"{figure['cpu_seconds_an_iteration']:8.3f} CPU s {peak.bytes / 1e6:8.1f} MB; "
+            f"100M rows, computed: {figure['computed_cpu_seconds_for_100m_rows']:,.0f} CPU s",
+            flush=True,
+        )
+        figures.append(figure)
+    return figures
 
 
 def _gaussian(size: tuple[int, int, int]) -> tuple[Tensor, Tensor]:

@@ -6,11 +6,14 @@ A table of 1,000,000 ids and 16 values, compressed to 128,000 parameters. `nn.Em
 of gradients to the optimizer; another column therefore adds a step of SGD to both. The last column is
 inference: forward without gradients. CCE is the paper's with 4 columns, and once with 8. Packed pointers have
 two rows: the same table with pointers of 4 and of 8 bits.
+
+    python -m benchmarks.lookup --pointers    # one column: pointers of 8, 10, 12 and 16 bits, CPU time of inference
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DIM, NUM_PARAMS = 16, 128_000
+WIDTHS = (8, 10, 12, 16)  # bits of pointers
 PEER = "nn.Embedding(sparse=True)"
 LINEAR = ("hash", "hash-embedding", "ce-concat", "ce-sum", "robe", "pq", "cce-paper")
 
@@ -34,7 +38,10 @@ LINEAR = ("hash", "hash-embedding", "ce-concat", "ce-sum", "robe", "pq", "cce-pa
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--pointers", action="store_true", help="measure widths of pointers alone")
     options = parser.parse_args(argv)
+    if options.pointers:
+        return _compare_widths(20_000 if options.quick else 1_000_000, quick=options.quick)
     num_ids, rounds = (20_000, 3) if options.quick else (1_000_000, 61)
     threads = torch.get_num_threads()
     figures = []
@@ -93,6 +100,40 @@ def _measure(num_ids: int, batch: int, traffic: str, rounds: int) -> list[dict[s
         }
         for name in steps
     ]
+
+
+def _compare_widths(num_ids: int, *, quick: bool) -> list[dict[str, Any]]:
+    """Lookups in one column on one thread, beside those of 8 bits: in 256 rows, and in all that a width can name."""
+    threads, figures = torch.get_num_threads(), []
+    torch.set_num_threads(1)
+    try:
+        for batch in (2048, 16_384):
+            ids = draw_ids("uniform", num_ids, batch, torch.Generator().manual_seed(0))
+            cases = [(bits, num_rows) for bits in WIDTHS for num_rows in sorted({256, 2**bits})]
+            runs = {f"{bits} {rows}": _inference(_one_column(num_ids, bits, rows), ids) for bits, rows in cases}
+            seconds = medians(runs, rounds=3 if quick else 201, burst=5, clock=time.thread_time)
+            for bits, num_rows in cases:
+                own, times = seconds[f"{bits} {num_rows}"], seconds[f"{bits} {num_rows}"] / seconds["8 256"]
+                print(
+                    f"{bits:>3} bits, {num_rows:>6,} rows, batch {batch:>6,}: {1e6 * own:8.1f} us, {times:.2f} x 8 bits"
+                )
+                figures.append(
+                    {"bits": bits, "num_rows": num_rows, "batch": batch, "us": 1e6 * own, "times_8_bits": times}
+                )
+    finally:
+        torch.set_num_threads(threads)
+    if not quick:
+        print(keep("pointer_widths", figures))
+    return figures
+
+
+def _one_column(num_ids: int, bits: int, num_rows: int) -> nn.Module:
+    """A table of one column with pointers of `bits`."""
+    table = cce.ProductQuantizedEmbedding(num_ids, DIM, num_rows=num_rows, num_columns=1)
+    pointers = PointerStore(num_ids, 1, num_rows, bits=bits)
+    pointers.write(0, torch.randint(num_rows, (num_ids, 1), generator=torch.Generator().manual_seed(0)))
+    table.assignments.replace(pointers)
+    return table
 
 
 def _table(method: str, num_ids: int, *, sparse: bool = False, **options: int) -> nn.Module:
