@@ -99,5 +99,4 @@ class TestInt8Rows(EmbeddingContract):
     test_gradients_are_right_in_float64 = None  # the anchor's is the norm of those of rows
     test_sparse_gradients_equal_dense_ones = None
     test_vmap_and_functional_gradients = None
-    test_torch_compile = None  # a lookup of rows that train is no part of a graph: below
     test_an_averaged_copy_of_the_model_keeps_its_index_state = None  # it is rejected: below

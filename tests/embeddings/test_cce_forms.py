@@ -52,6 +52,23 @@ def test_ids_without_a_row_are_zero_in_both_forms_and_the_others_are_rows_of_cod
     assert (after - before)[::2].square().mean() < 0.1 * before[::2].square().mean()
 
 
+@pytest.mark.parametrize("unseen", ["neutral", "trained"])
+def test_ids_without_a_row_have_one_vector_which_is_the_same_in_both_forms(unseen):
+    table = make(unseen=unseen, every=3)
+    optimizer = cce.optim.Adam(table, lr=0.1)
+    for _ in range(5):
+        (table(ALL[:300]) - 1).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    vectors = table.to_dense()
+    without = vectors[table.row_map(ALL) == 0]
+    assert len(without) == 400
+    assert torch.equal(without, without[:1].expand_as(without))
+    assert bool(without.any()) == (unseen == "trained")
+    table.finalize(num_columns=DIM, num_rows=256)  # a column for each value: exact
+    torch.testing.assert_close(table.to_dense(), vectors)
+
+
 def test_names_and_objects_of_parameters_are_the_same_and_hooks_survive():
     table, seen = make(), []
     table.register_forward_hook(lambda *_: seen.append(1))
@@ -224,21 +241,34 @@ def test_the_meta_device_holds_nothing_and_takes_over_either_form():
         assert torch.equal(empty.to_dense(), source.to_dense())
 
 
+def collection():
+    return cce.EmbeddingCollection({"user": 9000, "item": 5000}, DIM, options={"cce": {"min_count": 2}}, seed=0)
+
+
 @pytest.mark.slow
-def test_a_compiled_model_trains_the_same_rows():
+@pytest.mark.parametrize("made", [make, collection])
+def test_a_model_compiled_whole_trains_the_same_rows_to_the_bit(made):
     torch.compiler.reset()
     results = []
     for compiles in (False, True):
         torch.manual_seed(0)
-        model = nn.Sequential(make(), nn.Linear(DIM, 1))
+        model = nn.Sequential(made(), nn.Linear(DIM, 1))
         optimizer = cce.optim.SGD(model, lr=0.1)
-        run = torch.compile(model, backend="eager") if compiles else model
-        for _ in range(2):
-            run(ALL).square().sum().backward()
+        run = torch.compile(model, backend="aot_eager", fullgraph=True) if compiles else model
+        for num_ids in (40, 40, 60):  # ids earn rows meanwhile
+            run(torch.randint(NUM_IDS, (num_ids, 2))).square().sum().backward()
             optimizer.step()
             optimizer.zero_grad()
-        results.append(model[0].to_dense())
-    assert torch.equal(*results)
+        results.append(model.state_dict())
+    assert all(torch.equal(tensor, results[1][name]) for name, tensor in results[0].items())
+
+
+@pytest.mark.slow
+def test_a_compiled_model_without_an_optimizer_of_rows_says_so():
+    torch.compiler.reset()
+    run = torch.compile(nn.Sequential(make(), nn.Linear(DIM, 1)), backend="aot_eager", fullgraph=True)
+    with pytest.raises(RuntimeError, match=r"600 ids trains as int8 rows, which no optimizer moves"):
+        run(ALL[:5]).sum().backward()
 
 
 # -- bags, padding, collections ----------------------------------------------------------------------------------------

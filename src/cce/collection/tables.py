@@ -32,6 +32,7 @@ from cce.embeddings import (
     TracedWhole,
     check_placement,
     cluster_all,
+    compiled_look_up,
     is_symbolic,
     make_table,
 )
@@ -178,7 +179,7 @@ class EmbeddingCollection(TracedWhole):
         if fused is None or not (fused.tables or fused.row_tables):
             return torch.stack([table(ids[:, index]) for index, table in enumerate(self._tables())], dim=1)
         if fused.rows is not None and len(fused.row_tables) == num_features:
-            return fused.look_up_rows(ids)  # type: ignore[no-any-return]
+            return fused.look_up_rows(ids)
         if len(fused.tables) < num_features:
             return self._mixed(fused, ids)
         vectors = fused.look_up(ids, shape=(ids.shape[0], num_features, self.embedding_dim))
@@ -217,7 +218,7 @@ class EmbeddingCollection(TracedWhole):
         fused = self._fused_tables()
         if fused is not None and len(fused.row_tables) == self.num_features and fused.can_pool_rows(ids, weights):
             own = None if weights is None else weights.float().contiguous()
-            return fused.look_up_rows(ids, Bags(offsets.long().contiguous(), batch, own))  # type: ignore[no-any-return]
+            return fused.look_up_rows(ids, Bags(offsets.long().contiguous(), batch, own))
         if fused is None or len(fused.tables) < self.num_features:
             return torch.stack(self._bags_apart(ids, offsets, weights, batch), dim=1)
         shape = (batch, self.num_features, self.embedding_dim)
@@ -330,16 +331,19 @@ class _FusedTables:
         dtypes = {table.anchor.dtype for table in self.row_tables}
         return self.rows is not None and len(dtypes) == 1 and self.rows.can_pool(ids, weights, *dtypes)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def look_up_rows(self, ids: Tensor, bags: Bags | None = None) -> Tensor:
         """Vectors `(batch, tables, dim)` of the tables with int8 rows."""
         assert self.rows is not None
+        anchors: list[Any] = [table._parameters["anchor"] for table in self.row_tables]
+        check = self.row_tables[0].check_ids
+        if torch.compiler.is_compiling():
+            return compiled_look_up(
+                self.rows.tables, ids, anchors, [each.padding_idx for each in self.row_tables], check
+            )
         for table, own in zip(self.row_tables, self.rows.tables, strict=True):
             if not own.live.has_optimizer:
                 table.check_not_averaged()
-        anchors: list[Any] = [table._parameters["anchor"] for table in self.row_tables]
-        found: Tensor = self.rows.look_up(ids, anchors, bags=bags, check=self.row_tables[0].check_ids)
-        return found
+        return self.rows.look_up(ids, anchors, bags=bags, check=check)
 
     @classmethod
     def of(cls, tables: Sequence[Embedding], names: list[str]) -> _FusedTables:

@@ -53,7 +53,7 @@ from cce.embeddings.registry import (
 from cce.embeddings.robe import RobeEmbedding
 from cce.embeddings.rounding import HEADROOM
 from cce.embeddings.row_gradients import Pending, merge_pending
-from cce.embeddings.row_lookup import RowTables
+from cce.embeddings.row_lookup import RowTables, compiled_look_up
 from cce.embeddings.sizing import Shapes, TableRequest
 from cce.embeddings.tensor_train import TensorTrainEmbedding
 from cce.embeddings.tracing import TracedWhole, is_symbolic
@@ -107,6 +107,7 @@ __all__ = [
     "check_placement",
     "check_plain_parameters",
     "cluster_all",
+    "compiled_look_up",
     "create_embedding",
     "is_symbolic",
     "list_methods",

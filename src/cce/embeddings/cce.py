@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ from cce.embeddings.initialization import new_parameter
 from cce.embeddings.int8_rows import MOST_COUNTED, Int8Rows
 from cce.embeddings.linear import ID_TYPES, LinearEmbedding
 from cce.embeddings.options import CommonOptions, Options, choice, optional, rules, whole
-from cce.embeddings.row_lookup import RowTables
+from cce.embeddings.row_lookup import RowTables, compiled_look_up
 from cce.embeddings.sizing import Shapes
 from cce.embeddings.training_defaults import TrainingDefaults
 from cce.indexing import PointerStore, RowMap, RowSource, blocks, common_generator
@@ -102,14 +103,13 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             vectors = self.rows.read(input.reshape(-1).long()).to(self.anchor.dtype)
             padding = input.reshape(-1) == (-1 if self.padding_idx is None else self.padding_idx)
             return vectors.masked_fill(padding.unsqueeze(-1), 0).view(*input.shape, self.embedding_dim)
-        return self._read_rows(input)  # type: ignore[no-any-return]
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _read_rows(self, ids: Tensor) -> Tensor:
-        self.check_not_averaged()
-        tables = RowTables([self.rows], [self.padding_idx])
-        vectors: Tensor = tables.look_up(ids.reshape(-1, 1), [self.anchor], check=self.check_ids)
-        return vectors.view(*ids.shape, self.embedding_dim)
+        ids, anchors, paddings = input.reshape(-1, 1), [self.anchor], [self.padding_idx]
+        if torch.compiler.is_compiling():
+            vectors = compiled_look_up([self.rows], ids, anchors, paddings, self.check_ids)
+        else:
+            self.check_not_averaged()
+            vectors = RowTables([self.rows], paddings).look_up(ids, anchors, check=self.check_ids)
+        return vectors.view(*input.shape, self.embedding_dim)
 
     def embed(self, ids: Tensor, shape: Sequence[int] | None = None) -> Tensor:
         """Vectors `(n, embedding_dim)`, or of `shape`."""
@@ -305,6 +305,7 @@ class CCEEmbedding(LinearEmbedding, Finalizable):
             self.anchor.register_post_accumulate_grad_hook(_settle)  # type: ignore[no-untyped-call]
             self.anchor.requires_grad_(requires_grad)
         self.anchor.int8_rows = self.rows  # type: ignore[attr-defined]
+        self.rows.live.anchor = ref(self.anchor)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -32,10 +32,4 @@ class Finalizable(Embedding):
 
     def check_not_averaged(self) -> None:
         """Reject an average of models: int8 rows are not averaged, and stand for no step of the average."""
-        if self.rows.live.has_optimizer or self.anchor.is_meta:
-            return
-        if float(self.anchor.detach()) != self.rows.anchor_value:
-            raise ValueError(
-                f"int8 rows of {self.rows.name} must be those of one model, got an average (EMA or SWA): rows are not "
-                "averaged. Average the network alone, or finalize first."
-            )
+        self.rows.check_not_averaged(self.anchor)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from cce import compiled
 from cce.checks import check_range
-from cce.embeddings.live_rows import Live, describe
+from cce.embeddings.live_rows import Live, describe, register
 from cce.embeddings.recent_rows import RecentRows, merge_rows
 from cce.indexing import IndexModule, RowMap, blocks, make_key, uniform
 from cce.kernels import int8 as loops
@@ -66,6 +66,7 @@ class Int8Rows(IndexModule):
         self.trains_unseen = trains_unseen
         self.is_open = True  # whether ids still get rows
         self.key, self.live = key, Live()
+        register(self)
         self.live.record["num_rows"], self.live.record["scale"] = 1, self.start_scale
         self.name = f"a table of {num_embeddings:,} ids"
         self.map, self.recent = RowMap(num_embeddings, device=device), RecentRows()
@@ -140,6 +141,15 @@ class Int8Rows(IndexModule):
     def anchor_value(self) -> float:
         """What the anchor is after these steps: an average of models has another value, and so can be told."""
         return float(1 + self.steps % 128)
+
+    def check_not_averaged(self, anchor: Tensor) -> None:
+        """Reject the anchor of an average of models."""
+        if self.live.has_optimizer or anchor.is_meta or float(anchor.detach()) == self.anchor_value:
+            return
+        raise ValueError(
+            f"int8 rows of {self.name} must be those of one model, got an average (EMA or SWA): rows are not averaged. "
+            "Average the network alone, or finalize first."
+        )
 
     def occurrences(self, rows: Tensor | slice = slice(None)) -> Tensor:
         """About how often the ids of these rows occurred, row 0 included."""
@@ -393,6 +403,7 @@ class Int8Rows(IndexModule):
     def __setstate__(self, state: dict[str, Any]) -> None:
         arrived = {name: torch.as_tensor(state[name][0]).view(state[name][1]) for name in self.device_tensors}
         super(IndexModule, self).__setstate__(state | arrived | {"live": state["live"].copy()})
+        register(self)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002
         packed = self._packed()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from cce.embeddings.row_gradients import Pending
 
 Array = np.ndarray[Any, Any]
+
+HANDLES = count(1)
+BY_HANDLE: WeakValueDictionary[int, Int8Rows] = WeakValueDictionary()  # a graph of torch.compile names rows by a number
 
 
 @dataclass(slots=True)
@@ -31,6 +36,8 @@ class Live:
     moves: int = 0  # how often something has
     is_final: bool = False  # whether the table has its compact form, without rows
     address: int = 0  # of the record
+    handle: int = 0  # in BY_HANDLE
+    anchor: ref[Tensor] | None = None  # which holds these rows
 
     def __post_init__(self) -> None:
         self.address = int(self.record.ctypes.data)
@@ -53,6 +60,12 @@ class Live:
         if gradient is None or pending is None:
             return True
         return gradient.is_cpu and float(gradient) == 0 and pending.norm != 0
+
+
+def register(rows: Int8Rows) -> None:
+    """Give rows a handle, which no others of this process ever get."""
+    rows.live.handle = next(HANDLES)
+    BY_HANDLE[rows.live.handle] = rows
 
 
 def describe(rows: Int8Rows) -> None:

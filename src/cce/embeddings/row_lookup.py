@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from cce import compiled
 from cce.compiled import RUNS, longest_run, parallel_for
+from cce.embeddings.live_rows import BY_HANDLE
 from cce.embeddings.row_gradients import Gradients, Pending, merge_pending, sum_gradients
 from cce.indexing import check_ids
 from cce.kernels import Bags, is_eager
@@ -59,7 +60,6 @@ class RowTables:
         self._addresses = np.array([table.live.address for table in self.tables])
         self._run = RUNS[longest_run(self.dim)]
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def look_up(
         self,
         ids: Tensor,
@@ -169,7 +169,23 @@ class RowTables:
         listed = torch.empty(2, len(ids), dtype=torch.int64)
         return Saved(listed[0], listed[1], torch.empty(len(ids), dtype=torch.int32), starts, versions, bags.weights)
 
-    def keep(self, found: list[Pending], anchors: Sequence[nn.Parameter]) -> list[Tensor]:
+    def take(self, grad: Tensor, ids: Tensor, saved: Saved | None, anchors: Sequence[Tensor]) -> list[Tensor]:
+        """Sum the gradients `(batch, tables, dim)` of a lookup for each id and keep them; what the anchors' grow by."""
+        for table in self.tables:
+            if not table.live.has_optimizer:
+                raise RuntimeError(NO_OPTIMIZER.format(name=table.name))
+        grad = grad.detach().float()
+        if saved is None and self.in_loops(ids):  # plain torch has read while loops were compiled, or a graph has
+            saved = self.new_saved(ids, None)
+            self.read(ids, saved=saved)
+        if saved is None:
+            columns = zip(self.tables, ids.long().unbind(1), grad.unbind(1), self.paddings.tolist(), strict=True)
+            return self.keep([sum_gradients(*column) for column in columns], anchors)
+        if saved.versions != [table.live.moves for table in self.tables]:  # a step was taken in between
+            self.find_again(saved)
+        return self.keep(self.sum(saved, grad.contiguous()), anchors)
+
+    def keep(self, found: list[Pending], anchors: Sequence[Tensor]) -> list[Tensor]:
         """Keep gradients for the next step; what the anchors' gradients grow by.
 
         A table may be looked up several times in a model, and a backward pass follow another before the step.
@@ -214,6 +230,20 @@ class RowTables:
             saved.rows[first:last] = table.find(saved.ids[first:last])
 
 
+def compiled_look_up(
+    tables: Sequence[Int8Rows],
+    ids: Tensor,
+    anchors: Sequence[nn.Parameter],
+    paddings: Sequence[int | None],
+    check: bool | None,  # noqa: FBT001
+) -> Tensor:
+    """`RowTables.look_up` of ids `(batch, tables)` in a graph of `torch.compile`: a node with handles of the rows."""
+    handles = [table.live.handle for table in tables]
+    numbers = [-1 if padding is None else padding for padding in paddings]
+    found: Tensor = torch.ops.cce.look_up_rows(ids, anchors, handles, numbers, check)
+    return found
+
+
 def sum_bags(
     table: Finalizable, ids: Tensor, offsets: Tensor, weights: Tensor | None, padding: int | None
 ) -> Tensor | None:
@@ -248,22 +278,7 @@ class _LookUp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         tables: RowTables = ctx.tables
-        for table in tables.tables:
-            if not table.live.has_optimizer:
-                raise RuntimeError(NO_OPTIMIZER.format(name=table.name))
-        saved, grad = ctx.saved, grad.detach().float()
-        if saved is None and tables.in_loops(ctx.ids):  # loops were still compiled: plain torch has read
-            saved = tables.new_saved(ctx.ids, None)
-            tables.read(ctx.ids, saved=saved)
-        if saved is None:
-            ids = ctx.ids.long().unbind(1)
-            columns = zip(tables.tables, ids, grad.unbind(1), tables.paddings.tolist(), strict=True)
-            found = [sum_gradients(*column) for column in columns]
-        else:
-            if saved.versions != [table.live.moves for table in tables.tables]:  # a step was taken in between
-                tables.find_again(saved)
-            found = tables.sum(saved, grad.contiguous())
-        return (None, None, None, None, *tables.keep(found, ctx.anchors))
+        return (None, None, None, None, *tables.take(grad, ctx.ids, ctx.saved, ctx.anchors))
 
 
 def _share_out(work: Callable[[int, int], None], size: int, num_values: int) -> None:
@@ -274,3 +289,63 @@ def _share_out(work: Callable[[int, int], None], size: int, num_values: int) -> 
         return
     cuts = [size * index // num_parts for index in range(num_parts + 1)]
     parallel_for(lambda index: work(cuts[index], cuts[index + 1]), num_parts)
+
+
+# -- torch.compile -----------------------------------------------------------------------------------------------------
+
+
+def _find(handles: Sequence[int], paddings: Sequence[int]) -> RowTables:
+    return RowTables([BY_HANDLE[handle] for handle in handles], paddings)
+
+
+def _look_up_rows(
+    ids: Tensor,
+    anchors: Sequence[Tensor],
+    handles: Sequence[int],
+    paddings: Sequence[int],
+    check: bool | None,  # noqa: FBT001
+) -> Tensor:
+    tables = _find(handles, paddings)
+    for table, anchor in zip(tables.tables, anchors, strict=True):
+        table.check_not_averaged(anchor)
+    return tables.read(ids, check=check).to(anchors[0].dtype)
+
+
+def _fake_look_up_rows(
+    ids: Tensor, anchors: Sequence[Tensor], handles: Sequence[int], paddings: Sequence[int], check: object
+) -> Tensor:
+    del paddings, check
+    return anchors[0].new_empty(*ids.shape, BY_HANDLE[handles[0]].dim)
+
+
+def _take_gradients(grad: Tensor, ids: Tensor, handles: Sequence[int], paddings: Sequence[int]) -> list[Tensor]:
+    """Keep gradients for the next step, as the eager backward does; a graph has no part in what the rows hold."""
+    tables = _find(handles, paddings)
+    anchors = [anchor for table in tables.tables if table.live.anchor and (anchor := table.live.anchor()) is not None]
+    assert len(anchors) == len(handles)  # they are in the graph
+    return [grown.clone() for grown in tables.take(grad, ids, None, anchors)]
+
+
+def _fake_take_gradients(grad: Tensor, ids: Tensor, handles: Sequence[int], paddings: Sequence[int]) -> list[Tensor]:
+    del ids, paddings
+    return [grad.new_empty(1) for _ in handles]
+
+
+def _set_up(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    ids, _, ctx.handles, ctx.paddings, _ = inputs
+    ctx.save_for_backward(ids)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return None, torch.ops.cce.take_gradients(grad, *ctx.saved_tensors, ctx.handles, ctx.paddings), None, None, None
+
+
+_library: Any = torch.library.Library("cce", "FRAGMENT")  # type: ignore[no-untyped-call]  # lives as long as the module
+_library.define("look_up_rows(Tensor ids, Tensor[] anchors, int[] handles, int[] paddings, bool? check) -> Tensor")
+_library.define("take_gradients(Tensor grad, Tensor ids, int[] handles, int[] paddings) -> Tensor[]")
+_library.impl("look_up_rows", _look_up_rows, "CompositeExplicitAutograd")
+_library.impl("take_gradients", _take_gradients, "CompositeExplicitAutograd")
+torch.library.register_fake("cce::look_up_rows", _fake_look_up_rows, lib=_library)
+torch.library.register_fake("cce::take_gradients", _fake_take_gradients, lib=_library)
+torch.library.register_autograd("cce::look_up_rows", _backward, setup_context=_set_up, lib=_library)
