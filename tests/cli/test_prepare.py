@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import shlex
+import tomllib
 import zipfile
+from pathlib import Path
 
 import pytest
 from benchmarks.criteo_text import write_criteo_text
 
-from cce.cli import main
+from cce.cli import main, prepare
 from cce.data import SOURCES, PreparedData
 from cce.text import install_hint
 from helpers.raw_files import write_csv
@@ -159,3 +162,16 @@ def test_help_has_an_example(kind, capsys):
     assert "--json" in out
     if kind is None:
         assert all(name in out for name in (*SOURCES, "synthetic", "--reuse-vocabulary"))
+
+
+def test_the_words_of_every_recipe_are_those_of_the_verb(monkeypatch):
+    """A recipe types the options of `cce prepare`: one that is dropped or renamed there breaks it."""
+    found = []
+    monkeypatch.setattr(prepare, "run", lambda options: found.append(options.kind))
+    for path in sorted((Path(__file__).parents[2] / "recipes").rglob("*.toml")):
+        words = tomllib.loads(path.read_text()).get("data", {}).get("prepare")
+        if words:
+            kind, *others = shlex.split(words)
+            raw = [] if kind == "synthetic" else [others.pop(0)]
+            assert main(["prepare", kind, *raw, "out", *others]) == 0, path
+    assert len(found) >= 5

@@ -144,6 +144,8 @@ def _add_synthetic(kinds: Any) -> None:
     add("--rows", type=int, dest="num_rows", metavar="N", help="rows in all (default: 500000)")
     about = "ids of each feature (default: 20000 5000 1000 100)"
     add("--vocabulary-sizes", type=int, nargs="+", metavar="N", help=about)
+    about = "features that matter, from the first on (default: all)"
+    add("--informative", type=int, dest="num_informative", metavar="N", help=about)
     add("--clusters", type=int, dest="num_clusters", metavar="N", help="hidden clusters of a feature (default: 32)")
     add("--num-dense", type=int, metavar="N", help="dense features (default: 4)")
     add("--drift", type=float, help="share of ids that change cluster while training rows go by (default: 0)")
