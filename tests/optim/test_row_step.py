@@ -8,6 +8,7 @@ import cce
 from cce.embeddings import Int8Rows, row_lookup
 from cce.kernels.cpu.int8 import is_due
 from cce.optim import row_step
+from cce.optim.row_optimizers import ROW_BETA
 
 NUM_IDS, DIM = 3000, 8
 
@@ -120,6 +121,34 @@ def test_rows_move_about_as_far_as_float_rows_under_adam():
             optimizer.step()
     assert (table.to_dense() - goal).abs().mean() < 0.05
     assert (full.weight - goal).abs().mean() < 0.05
+
+
+def moved_by(table, optimizer, ids, grad):
+    before = table.rows.read(ids)
+    optimizer.zero_grad()
+    (table(ids) * grad).sum().backward()
+    optimizer.step()
+    return (table.rows.read(ids) - before).abs().mean(1)
+
+
+def test_a_first_gradient_that_is_small_for_its_group_moves_a_row_little():
+    """Adam would move all of them by `lr`."""
+    table = Model(counts=torch.full((NUM_IDS,), 1), start_scale=0.5).table
+    grad = torch.ones(50, DIM)
+    grad[-1] = 0.01
+    moved = moved_by(table, cce.optim.Adam(table, lr=0.2), torch.arange(50), grad)
+    assert moved[:-1].mean() == pytest.approx(0.2, rel=0.1)
+    assert moved[-1] < 0.05
+
+
+def test_a_row_that_is_seen_late_moves_by_the_weight_of_all_steps():
+    table = Model(counts=torch.full((NUM_IDS,), 1), start_scale=0.5).table
+    optimizer = cce.optim.Adam(table, lr=0.02)
+    for step in range(30):
+        moved = moved_by(table, optimizer, torch.arange(20) + 20 * step, torch.ones(20, DIM))
+    wanted = 0.02 * ((1 - ROW_BETA**30) / (1 - ROW_BETA)) ** 0.5
+    assert wanted > 0.08
+    assert moved.mean() == pytest.approx(wanted, rel=0.1)
 
 
 def test_weight_decay_shrinks_rows_that_have_no_other_gradient_to_speak_of():

@@ -25,7 +25,7 @@ from cce.optim.row_step import RowStep, Rule, new_state, take_steps
 if TYPE_CHECKING:
     from cce.embeddings import Int8Rows, Pending
 
-ROW_BETA, ROW_EPS = 0.999, 1e-12
+ROW_BETA, ROW_EPS = 0.97, 1e-12  # Adam's 0.999 lets rows that are seen late jump too far (docs/optimizers.md)
 OTHER_LR = 0.003  # of rows beside an optimizer whose learning rate is of another kind than Adam's
 CLOSE = 1e-5  # by which a mean over processes may differ from another order of its sum
 

@@ -3,18 +3,19 @@
 Adam keeps a second moment for each value. Here it is a product, as in Adafactor (Shazeer and Stern, 2018): a factor `f`
 for each frequency group and dimension, of mean 1, times a number `s` for each row, which follows its gradients `G`:
 
-    s ← β s + (1 - β) · mean over dimensions of G² / f,    step = lr · G / √(f · s / (1 - β^t))
+    s ← β s + (1 - β) · mean over dimensions of G² / f,    v = f · (s + (1 - β) r) · n / (n + 1) / (1 - β^t)
 
-`s` is followed when a row has a gradient, and divided by the weight of all steps, as by Adam. So the first step of an
-id that is seen late is `lr · √((1 - β^t) / (1 - β))`, up to 31 times `lr`, whatever the size of its gradient, and later
-ones are smaller. One byte holds `s`: 64 powers of two in four parts each, rounded at random. A second byte counts steps
-of the row, so that numbers to round by fill [0, 1) evenly, and a third how often its id occurred: the frequency group
-is the octave of that count.
+The step is `lr · G / √v`. `s` is followed when a row has a gradient, and divided by the weight of all steps, as by
+Adam. So the first step of an id that is seen late is up to `lr / √(1 - β)`, and later ones are smaller. What few
+gradients say of their size is uncertain: `v` counts one more, of the mean square `r` of the frequency group, beside the
+`n` occurrences of the id. Adam's first step has the same size however small the gradient is; this one does not.
+
+One byte holds `s`: 64 powers of two in four parts each, rounded at random. A second byte counts steps of the row, so
+that numbers to round by fill [0, 1) evenly, and a third how often its id occurred: the frequency group is the octave of
+that count.
 
 Weight decay is that of `torch.optim.Adam` with dense gradients: it counts for every step, seen or not, so that a row
-gets the decay of all steps since it was last seen, `1 / p` of them, where `p` is how often its id occurs in a step. It
-is divided by the same root, but that of a typical gradient at least: a row whose first gradient is next to nothing
-would lose its values to it.
+gets the decay of all steps since it was last seen, `1 / p` of them, where `p` is how often its id occurs in a step.
 
     u = (T - lr · G / √v) / (1 + lr · weight_decay / (p · √v)),    value = round(u / scale)
 
@@ -188,7 +189,7 @@ def _move(step: RowStep, rows: Tensor, ids: Tensor, occurrences: Tensor, sums: T
     table, rule, (state_key, code_key) = step.table, step.rule, step.keys
     device, width = sums.device, table.dim
     groups = torch.from_numpy(loops.GROUPS).to(device)[table.counts[rows].long()]
-    inverse, gain, shrink, least = _rates(step, groups, sums)
+    inverse, gain, shrink, typical = _rates(step, groups, sums)
     squares = torch.from_numpy(loops.LEVEL_VALUES).to(device)[table.levels[rows].long()].double() * rule.beta
     squares = squares + _sum_rows(sums.double().square() * inverse[groups]) / width * (1 - rule.beta)
     table.uses[rows] += 1
@@ -199,12 +200,11 @@ def _move(step: RowStep, rows: Tensor, ids: Tensor, occurrences: Tensor, sums: T
     rows, ids, groups, sums, squares, counts = (each[seen] for each in (rows, ids, groups, sums, squares, counts))
     table.levels[rows] = _encode_levels(squares.float(), level_noise[seen])
     weight = 1 - rule.beta ** float(step.state["step"])
-    speed = (weight / squares).sqrt().float().unsqueeze(1)
+    speed = (weight * (1 + 1 / counts) / (squares + typical[groups])).sqrt().float().unsqueeze(1)
     often = (1 / (counts / table.steps).clamp(max=1.0)).float().unsqueeze(1)
-    pull = often * (weight / squares.maximum(least[groups])).sqrt().float().unsqueeze(1)
     moved = table.codes[rows].float() - gain[groups] * speed * sums
     if rule.weight_decay:
-        moved = 1 / (1 + shrink[groups] * pull) * moved
+        moved = 1 / (1 + shrink[groups] * (often * speed)) * moved
     codes = (moved + row_noise(code_key, ids, width, table.uses[rows])).floor_().clamp_(-LARGEST, LARGEST)
     table.codes[rows] = codes.to(torch.int8)
     record = table.live.record
@@ -217,7 +217,7 @@ def _rates(step: RowStep, groups: Tensor, sums: Tensor) -> tuple[Tensor, Tensor,
     """What a step depends on for each group and dimension.
 
     `1 / f` in the unit of `s`; values that a gradient of 1 moves a row by, where `s` is 1; decay, where `s` is 1; and
-    the `s` of a row after one typical gradient.
+    what one typical gradient adds to `s`.
     """
     rule, unit = step.rule, float(step.state["unit"])
     squares, visits = step.state["squares"].mul_(rule.beta), step.state["visits"].mul_(rule.beta)
@@ -226,12 +226,12 @@ def _rates(step: RowStep, groups: Tensor, sums: Tensor) -> tuple[Tensor, Tensor,
     mean = sum(squares.unbind(1), squares.new_zeros(len(squares))).unsqueeze(1) / squares.shape[1]
     seen, square = squares > 0, torch.where(squares > 0, squares / mean * unit, 0.0)
     root = square.sqrt() + rule.eps
-    least = torch.where(visits > 0, mean.squeeze(1) / visits / unit * (1 - rule.beta), 0.0)
+    typical = torch.where(visits > 0, mean.squeeze(1) / visits / unit * (1 - rule.beta), 0.0)
     return (
         torch.where(seen, 1 / square, 0.0),
         torch.where(seen, rule.lr / (root * step.table.scale), 0.0).float(),
         torch.where(seen, rule.lr * rule.weight_decay / root, 0.0).float(),
-        least,
+        typical,
     )
 
 

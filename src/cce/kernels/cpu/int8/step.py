@@ -54,7 +54,7 @@ class Rates(NamedTuple):
     inverse: Array
     gain: Array
     shrink: Array
-    least: Array
+    typical: Array
 
 
 @compile_loops
@@ -204,7 +204,7 @@ def _rates(table: Any, rule: Any, unit: Any, occurs: Array) -> Rates:
     dim = table.dim
     squares = carray(pointer(rule.squares), (NUM_GROUPS, dim), np.float64)
     visits = carray(pointer(rule.visits), (NUM_GROUPS,), np.float64)
-    inverse, least = np.empty((NUM_GROUPS, dim)), np.empty(NUM_GROUPS)
+    inverse, typical = np.empty((NUM_GROUPS, dim)), np.empty(NUM_GROUPS)
     gain, shrink = np.empty((NUM_GROUPS, dim), np.float32), np.empty((NUM_GROUPS, dim), np.float32)
     for g in range(NUM_GROUPS):
         if not occurs[g]:
@@ -213,14 +213,14 @@ def _rates(table: Any, rule: Any, unit: Any, occurs: Array) -> Rates:
         for k in range(dim):
             total += squares[g, k]
         mean = total / dim
-        least[g] = mean / visits[g] / unit * (1 - rule.beta) if visits[g] > 0 else 0.0
+        typical[g] = mean / visits[g] / unit * (1 - rule.beta) if visits[g] > 0 else 0.0
         for k in range(dim):
             square = squares[g, k] / mean * unit if squares[g, k] > 0 else 0.0
             root = np.sqrt(square) + rule.eps
             inverse[g, k] = 1 / square if square > 0 else 0.0
             gain[g, k] = rule.lr / (root * table.scale) if square > 0 else 0.0
             shrink[g, k] = rule.lr * rule.weight_decay / root if square > 0 else 0.0
-    return Rates(inverse, gain, shrink, least)
+    return Rates(inverse, gain, shrink, typical)
 
 
 @compile_loops
@@ -268,10 +268,8 @@ def _move(
     if not square > 0:
         return
     own[dim + LEVEL] = encode_level(np.float32(square), level_noise)
-    speed, pull = np.float32(np.sqrt(weight / square)), np.float32(0)
-    if rule.weight_decay != 0:
-        often = np.float32(1 / min(1.0, count / table.steps))
-        pull = often * np.float32(np.sqrt(weight / max(square, rates.least[group])))
+    speed = np.float32(np.sqrt(weight * (1 + 1 / count) / (square + rates.typical[group])))
+    pull = np.float32(1 / min(1.0, count / table.steps)) * speed if rule.weight_decay != 0 else np.float32(0)
     seed, shift = np.int64(scramble(place * GOLDEN + keys[1]) >> _32), use * GOLDEN_24
     gain, shrink, codes = rates.gain.ctypes.data + 4 * at, rates.shrink.ctypes.data + 4 * at, own.ctypes.data
     values = np.int64(0)
