@@ -28,7 +28,7 @@ from cce.training.building import build_model
 from cce.training.optimizers import create_optimizers
 
 RUNS: dict[str, dict[str, Any]] = {
-    "full": {"method": "full", "sparse": True},
+    "full": {"method": "full", "method_options": {"sparse": True}},
     "hash": {"method": "hash", "cap": 32_000},
     "cce": {"method": "cce", "cap": 32_000},
     "full, adam": {"method": "full", "optimizer": "adam"},

@@ -168,14 +168,17 @@ def test_ctrl_c_saves_and_says_how_to_resume(data, tmp_path):
 def test_help_has_examples_and_every_option(capsys):
     from dataclasses import fields
 
-    from cce.training import TrainConfig
+    from cce.training import MORE, TrainConfig
 
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     out = capsys.readouterr().out
     assert "examples:" in out
-    for each in fields(TrainConfig):
-        assert each.name in ("data", "plugins") or "--" + each.name.replace("_", "-") in out
+    flags = {each.name: each.metadata.get("group") != MORE for each in fields(TrainConfig) if each.name != "data"}
+    assert sum(flags.values()) == 31
+    for name, is_flag in flags.items():
+        assert name == "plugins" or (f"\n  --{name.replace('_', '-')}" in out) == is_flag
+        assert is_flag or name == "plugins" or name in out
 
 
 @pytest.mark.slow
@@ -184,12 +187,26 @@ def test_starts_and_decays_are_typed_as_words_and_numbers(data, tmp_path, typed,
     decays = ("--weight-decay", "0.1", "--optimizer", "adamw")
     decays += ("--method", "hash")
     out = tmp_path / "run"
-    main(["train", str(data), *SMALL, "--start-scale", typed, *decays, "--max-steps", "2", "--out", str(out), "--json"])
+    main(
+        [
+            "train",
+            str(data),
+            *SMALL,
+            "--set",
+            f"start_scale={typed}",
+            *decays,
+            "--max-steps",
+            "2",
+            "--out",
+            str(out),
+            "--json",
+        ]
+    )
     config = json.loads(capsys.readouterr().out)["config"]
     assert config["start_scale"] == meant == read_toml(out / "config.toml")["start_scale"]
     assert config["weight_decay"] == 0.1
 
 
 def test_a_wrong_start_is_rejected_in_one_line(data, tmp_path, capsys):
-    assert main(["train", str(data), *SMALL, "--start-scale", "tiny", "--out", str(tmp_path / "run")]) != 0
+    assert main(["train", str(data), *SMALL, "--set", "start_scale=tiny", "--out", str(tmp_path / "run")]) != 0
     assert "start_scale must be one of auto, uniform, dlrm, zero, or a number; got 'tiny'." in capsys.readouterr().err

@@ -84,14 +84,13 @@ def test_values_out_of_range_are_one_line_though_the_checksum_is_right(data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["vocabulary/000.parquet", "test.rows", "train.1.values"])
-def test_training_verifies_every_file_first_unless_it_is_told_not_to(tmp_path, name, capsys):
+def test_training_verifies_every_file_first(tmp_path, name, capsys):
     folder = table_with_everything(tmp_path)
     changed_byte(folder / name, -1)
     words = ["train", str(folder), "--out", str(tmp_path / "run"), "--method", "hash", "--cap", "64", "--epochs", "1"]
     assert main(words) == 2
     assert f"{name} must have the SHA-256" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-    assert main([*words, "--no-verify"]) == 0
 
 
 def test_verify_finds_a_changed_byte(data):

@@ -9,7 +9,6 @@ from torch import nn
 
 import cce
 from cce.budget import FULL_SIZED
-from cce.diagnostics import clustering_nbytes
 
 SEEDS = 3 * 8  # bytes of a hash function
 
@@ -267,11 +266,3 @@ def test_a_summary_changes_nothing(model):
     cce.summary(model)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name])
-
-
-def test_a_clustering_holds_new_pointers_a_codebook_and_the_larger_of_block_and_samples():
-    settings = cce.ClusterSettings(points_per_row=4, block_size=50)
-    table = cce.ClusteredEmbedding(600, 8, num_rows=10, num_columns=4, settings=settings)
-    assert clustering_nbytes(table) == table.nbytes + 2 * (4 * 20) * 8 * 4  # 10 rows and 10 of the helper
-    table.settings = cce.ClusterSettings(points_per_row=1)
-    assert clustering_nbytes(table) == table.nbytes + 600 * 8 * 4  # all ids in one block

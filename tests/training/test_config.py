@@ -22,7 +22,7 @@ FULL = TrainConfig(data="d", method="full")
         ({"cap": 3, "epochs": 0}, r"epochs must lie in \[1"),
         ({"cap": 3, "lr": -1.0}, "lr must be finite and at least 0, got -1.0"),
         ({"cap": 3, "lr": float("nan")}, "lr must be finite and at least 0, got nan"),
-        ({"cap": 3, "precision": "fp8"}, "precision must be one of float32, bf16; got 'fp8'"),
+        ({"cap": 3, "preset": "papper"}, "preset must be one of tuned, paper; got 'papper'"),
         ({"cap": 3, "cluster_at": []}, r"cluster_at must be a list of numbers above 0, or one of auto, .* got \[\]"),
         ({"cap": 3, "cluster_at": [0.5, 0.0]}, r"cluster_at must be a list of numbers above 0, .* got \[0.5, 0.0\]"),
         ({"cap": 3, "cluster_at": ["x"]}, "cluster_at must be a list of numbers above 0"),
@@ -38,7 +38,6 @@ def test_wrong_values_are_named(values, message):
     ("values", "message"),
     [
         ({"epochs": 1.5}, "epochs must be an int, got 1.5"),
-        ({"sparse": 1}, "sparse must be a bool, got 1"),
         ({"lr": "fast"}, "lr must be a float, got 'fast'"),
         ({"model_options": 3}, "model_options must be a table of names and values, got 3"),
     ],

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import cce
-from cce.training.optimizers import OPTIMIZERS, create_optimizers, learning_rate_factor, set_learning_rate
+from cce.training.optimizers import OPTIMIZERS, create_optimizers, set_learning_rate
 
 
 class Model(nn.Module):
@@ -110,33 +110,23 @@ def test_options_reach_the_optimizer_and_wrong_ones_are_named():
         create_optimizers("sdg", Model(), lr=0.1)
 
 
-def factors(schedule, warmup=0, total=10):
-    return [learning_rate_factor(s, schedule=schedule, warmup_steps=warmup, total_steps=total) for s in range(total)]
-
-
-def test_warm_up_rises_to_the_rate():
-    assert factors("constant", warmup=4)[:5] == [0.25, 0.5, 0.75, 1, 1]
-
-
-def test_a_line_and_a_cosine_fall_to_zero_after_the_warm_up():
-    assert factors("linear", warmup=2, total=12)[2:] == pytest.approx([1 - k / 10 for k in range(10)])
-    cosine = factors("cosine", total=10)
-    assert cosine[0] == 1
-    assert cosine[5] == pytest.approx(0.5)
-    assert cosine == sorted(cosine, reverse=True)
-    assert learning_rate_factor(99, schedule="cosine", warmup_steps=0, total_steps=10) == pytest.approx(0)
-
-
-def test_a_wrong_name_is_rejected():
-    with pytest.raises(ValueError, match="schedule must be one of constant, linear, cosine; got 'step'"):
-        factors("step")
-
-
-def test_every_group_is_set():
+def test_a_line_and_a_cosine_fall_to_zero_in_every_group():
     parameters = [torch.nn.Parameter(torch.ones(1)) for _ in range(2)]
     optimizer = torch.optim.SGD([{"params": [parameters[0]], "lr": 1.0}, {"params": [parameters[1]]}], lr=2.0)
-    set_learning_rate([optimizer], 0.5)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.5]
+
+    def rates(schedule, steps):
+        found = []
+        for step in steps:
+            set_learning_rate([optimizer], 0.5, step, schedule=schedule, total_steps=10)
+            (rate,) = {group["lr"] for group in optimizer.param_groups}
+            found.append(rate)
+        return found
+
+    assert rates("constant", [0, 9]) == [0.5, 0.5]
+    assert rates("linear", range(11)) == pytest.approx([0.5 * (1 - k / 10) for k in range(11)])
+    assert rates("cosine", [0, 5, 99]) == pytest.approx([0.5, 0.25, 0])
+    with pytest.raises(ValueError, match="schedule must be one of constant, linear, cosine; got 'step'"):
+        rates("step", [0])
 
 
 @pytest.mark.parametrize(("name", "given", "wanted"), [("adam", None, 0.1), ("sgd", None, 0.003), ("sgd", 0.5, 0.5)])
@@ -144,5 +134,5 @@ def test_int8_rows_have_a_learning_rate_that_rises_and_falls_with_the_other(name
     (optimizer,) = create_optimizers(name, with_int8_rows(), lr=0.1, options={} if given is None else {"row_lr": given})
     (group,) = optimizer.param_groups
     assert group["lr"] * group["row_lr_factor"] == pytest.approx(wanted)
-    set_learning_rate([optimizer], 0.05)
+    set_learning_rate([optimizer], 0.05, 0, schedule="constant", total_steps=1)
     assert group["lr"] * group["row_lr_factor"] == pytest.approx(wanted / 2)

@@ -11,11 +11,9 @@ import pytest
 import torch
 
 import cce
-from cce.diagnostics import summary
 from cce.embeddings import CCEEmbedding
 from cce.records import read_records
 from cce.training import Trainer
-from cce.training.building import build_refit
 from cce.training.outcome import best_model, environment, keep_record
 from helpers.runs import CCE, tiny_config
 
@@ -76,39 +74,7 @@ def test_the_record_tells_what_each_table_weighs_and_where_the_run_ran(data, tmp
     assert sum(table.nbytes for table in record.tables) == record.nbytes
     assert {table.optimizer_nbytes for table in record.tables} == {0}
     assert all(table.gradient_nbytes == table.codebook_nbytes for table in record.tables)  # dense
-    assert {table.clustering_nbytes for table in record.tables} == {0}  # none was clustered
     assert record.training_nbytes == record.nbytes + sum(table.codebook_nbytes for table in record.tables)
-
-
-def test_the_record_tells_what_clusterings_held_of_the_tables_that_were_clustered(data, tmp_path):
-    trainer = begun(data, tmp_path)
-    session = trainer.session
-    folder = trainer.folder
-    name = summary(session.model).largest.name
-    folder.append_log({"kind": "cluster", "step": 7, "table": name})
-    record = keep_record(trainer, {})
-    held = {table.name: table.clustering_nbytes for table in record.tables}
-    assert {each for each, nbytes in held.items() if nbytes} == {name}
-    assert held[name] >= 120 * 8 * 4  # vectors of all ids: the vocabulary is smaller than a block
-    assert record.environment["torch"] == torch.__version__
-
-
-def test_the_record_tells_what_refits_held_if_there_were_any(data, tmp_path):
-    trainer = begun(data, tmp_path, **CCE, refits=1)
-    session = trainer.session
-    trainer.finalizing.finalize()
-    before = keep_record(trainer, {})
-    clustered = [table.clustering_nbytes for table in before.tables if table.clustering_nbytes]
-    assert len(clustered) == 1  # tables are finalized one after the other
-    refit = trainer.refitting.refit = build_refit(trainer.config, session.model, trainer.data.rows("train"))
-    trainer.refitting.held = trainer.refitting.nbytes_held()
-    trained = trainer.finalizing.trained_nbytes
-    trainer.finalizing.trained_nbytes = {name: dict.fromkeys(held, 0) for name, held in trained.items()}
-    after = keep_record(trainer, {})
-    held = [table.clustering_nbytes for table in after.tables if table.clustering_nbytes]
-    assert len(refit.groups) == len(refit.features) == 2  # which take turns; the third table is full
-    assert held == [max(refit.nbytes(feature) for feature in refit.features)]
-    assert held[0] > clustered[0]
 
 
 def test_it_tells_versions_and_the_machine_in_words_of_json():

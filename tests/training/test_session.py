@@ -88,6 +88,6 @@ def test_a_seed_fixes_all_of_them():
 
 
 def test_several_processes_need_dense_gradients(data):
-    config = tiny_resolved(data, sparse=True, optimizer="sgd")
-    with pytest.raises(ValueError, match=r"sparse must be False with several processes, .* sparse=True and 2 p"):
+    config = tiny_resolved(data, method_options={"sparse": True}, optimizer="sgd")
+    with pytest.raises(ValueError, match=r"sparse needs a single process: .* sparse=True and 2 p"):
         Session(config, PreparedData.open(data), ranks=Ranks(rank=0, world_size=2))

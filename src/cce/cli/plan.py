@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cce.budget import DEFAULT_METHOD, MEASURES, SIZED_LATER, Budget
-from cce.checks import check_choice
-from cce.cli.loading import typed_bytes, typed_count
-from cce.text import format_table
+from cce.budget import MEASURES, SIZED_LATER
+from cce.cli.train import add_options, given_options
+from cce.text import format_bytes, format_table
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,61 +20,56 @@ if TYPE_CHECKING:
 HELP = "show the table each feature gets under a budget, in parameters and in bytes"
 DESCRIPTION = (
     "Show the table that every feature gets under a budget: its method, parameters, bytes of codebook "
-    "and pointers, and how many times fewer of each than the full table has. "
-    "Nothing is trained or allocated."
+    "and pointers as it is served, and how many times fewer of each than the full table has; and the bytes of all "
+    "tables in training. Nothing is trained or allocated."
 )
 EXAMPLE = """examples:
   cce plan data/criteo --nbytes 50M
   cce plan data/criteo --method quantized --method-options bits=8 --compression 4 --json
-  cce plan 6000000 800000 1500 --dim 16 --cap 128000
+  cce plan 6000000 800000 1500 --embedding-dim 16 --cap 128000
   cce plan user=6000000 item=800000 --nbytes 50MB
 
 Of a data set, the tables are those that `cce train` with the same options makes: ids are counted in the training rows.
 Below the tables it says how many ids of each feature will have rows, and what share of occurrences has none.
 
 Which method scores best in a budget is not predicted: `cce sweep` measures it on your data."""
+OPTIONS = ("embedding_dim", "method", "method_options", "preset", "optimizer", "batch_size", "refits", "min_count")
 NOT_COUNTED = "Ids are not counted: give the folder of a data set to see the tables of `cce train`."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
-    parser.add_argument(
-        "features", nargs="+", help="vocabulary sizes, as numbers or NAME=NUMBER, or the folder of a prepared data set"
-    )
-    parser.add_argument(
-        *("--dim", "--embedding-dim"), type=int, default=16, help="dimension of the vectors (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--method", default=DEFAULT_METHOD, help="of the tables that do not fit in full (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--method-options", nargs="+", metavar="NAME=VALUE", default=[], help="as for `cce train`, such as bits=8"
-    )
-    parser.add_argument("--preset", choices=("tuned", "paper"), default="tuned", help="as for `cce train`")
-    parser.add_argument("--refits", type=typed_count, default="auto", help="as for `cce train`")
-    parser.add_argument("--min-count", type=int, default=None, help="as for `cce train`")
-    _add_budget(parser)
-
-
-def _add_budget(parser: argparse.ArgumentParser) -> None:
-    budget = parser.add_mutually_exclusive_group()
-    budget.add_argument("--cap", type=int, default=None, help="most parameters of any one table")
-    budget.add_argument("--num-params", type=int, default=None, help="parameters of all tables together")
-    budget.add_argument("--nbytes", type=typed_bytes, default=None, help="bytes of all tables together, such as 50MB")
-    budget.add_argument("--compression", type=float, default=None, help="times fewer parameters than the full tables")
+    about = "vocabulary sizes, as numbers or NAME=NUMBER, or the folder of a prepared data set"
+    parser.add_argument("features", nargs="+", help=about)
+    options = parser.add_argument_group("as for `cce train`")
+    add_options(options, OPTIONS)
+    add_options(options.add_mutually_exclusive_group(), (*MEASURES, "bits"))
 
 
 def run(options: argparse.Namespace) -> None:
     """Plan and print."""
+    from cce.training import make_config, plan_run
+
     vocabularies, counts = _features(options.features)
-    plan = _plan(options, vocabularies, counts)
+    plan = plan_run(make_config({"data": "", **given_options(options)}), vocabularies, counts or None)
     rows = _rows(plan, counts)
     if options.json:
-        more = {"run": {"options": plan.options, "refits": plan.refits}, "rows": rows}
-        print(json.dumps(plan.tables.to_dict() | more))
+        run = {"options": plan.options, "refits": plan.refits}
+        sizes = {"training_nbytes": plan.training_nbytes, "served_nbytes": [plan.tables.nbytes, plan.most_nbytes]}
+        print(json.dumps(plan.tables.to_dict() | sizes | {"run": run, "rows": rows}))
         return
-    below = [_rows_table(rows) if rows else "", _made_with(plan) if counts else NOT_COUNTED]
+    below = [_sizes(plan), _rows_table(rows) if rows else "", _made_with(plan) if counts else NOT_COUNTED]
     print("\n\n".join(filter(None, [str(plan.tables), *below])))
+
+
+def _sizes(plan: RunPlan) -> str:
+    """What all tables hold in training, and when they are served."""
+    least, most = plan.tables.nbytes, plan.most_nbytes
+    training = f"in training: {format_bytes(plan.training_nbytes)}, with gradients and the state of the optimizer"
+    if least == most:
+        return f"{training}\nserved: {format_bytes(least)}"
+    which = f"{format_bytes(least)} at one byte an id, as above, and at most {format_bytes(most)}, as int8 rows"
+    return f"{training}\nserved: {which}; validation chooses after training, or --bits or --nbytes before it"
 
 
 def _features(words: list[str]) -> tuple[dict[str, int], dict[str, Tensor]]:
@@ -96,29 +90,6 @@ def _features(words: list[str]) -> tuple[dict[str, int], dict[str, Tensor]]:
             raise ValueError(f"features must have distinct names, got {name!r} twice.")
         found[name] = int(number)
     return found, {}
-
-
-def _plan(options: argparse.Namespace, vocabularies: Mapping[str, int], counts: Mapping[str, Tensor]) -> RunPlan:
-    from cce.collection import plan_tables
-    from cce.embeddings import METHODS
-    from cce.training import RunPlan, TrainConfig, parse_pairs, plan_run
-
-    limits = {name: getattr(options, name) for name in MEASURES}
-    check_choice("method", options.method, METHODS)
-    has_own = METHODS[options.method].training_defaults(options.preset).num_rows is not None
-    if Budget(**limits).is_full and not has_own:
-        return RunPlan(plan_tables(vocabularies, options.dim, method=options.method), {})
-    config = TrainConfig(
-        data="",
-        method=options.method,
-        method_options=parse_pairs("method_options", options.method_options),
-        preset=options.preset,
-        refits=options.refits,
-        min_count=options.min_count,
-        embedding_dim=options.dim,
-        **limits,
-    )
-    return plan_run(config, vocabularies, counts or None)
 
 
 def _rows(plan: RunPlan, counts: Mapping[str, Tensor]) -> dict[str, dict[str, float]]:

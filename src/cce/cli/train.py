@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from cce.cli.loading import typed_bytes, typed_count
 from cce.evaluation import find_metric, format_scores
 from cce.records import RunRecord, strict_json
 from cce.run_folder import RunFolder
-from cce.training import GROUPS, MAY_CHANGE, TrainConfig, make_config, parse_pairs, read_toml
+from cce.training import GROUPS, MAY_CHANGE, MORE, TrainConfig, check_names, make_config, parse_pairs, read_toml
 
 HELP = "train a model with tables of any kind and size"
 DESCRIPTION = (
@@ -31,6 +32,22 @@ EXAMPLE = """examples:
 A TOML file has the same names as the options here, with _ for -. Options given here override those in the file."""
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the verb."""
+    parser.add_argument("data", nargs="?", default=None, help="folder of a data set made by `cce prepare`")
+    parser.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/DATA-METHOD)")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of options")
+    more = ", ".join(each.name for each in fields(TrainConfig) if each.metadata.get("group") == MORE)
+    about = f"options of a TOML file that have no flag: {more.removesuffix(', plugins')}"
+    parser.add_argument("--set", nargs="+", metavar="NAME=VALUE", default=[], help=about)
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
+    about = "with --resume: run the code that the run names as its model; without it, --model must name it again"
+    parser.add_argument("--trust-model", action="store_true", help=about)
+    for group, title in GROUPS.items():
+        own = [each.name for each in fields(TrainConfig) if each.metadata.get("group") == group]
+        add_options(parser.add_argument_group(title), own)
+
+
 def _number_or_word(text: str) -> float | str:
     try:
         return float(text)
@@ -38,7 +55,7 @@ def _number_or_word(text: str) -> float | str:
         return text
 
 
-TYPES = {
+TYPES: dict[str, Any] = {
     "str | float": _number_or_word,
     "int | str": typed_count,
     "int": int,
@@ -49,44 +66,51 @@ TYPES = {
     "str | None": str,
 }
 LISTS: dict[str, Any] = {"str | list[float]": _number_or_word, "list[str]": str}
+PAIRS = "dict[str, Any]"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
-    parser.add_argument("data", nargs="?", default=None, help="folder of a data set made by `cce prepare`")
-    parser.add_argument("--out", type=Path, default=None, help="folder of the run (default: runs/DATA-METHOD)")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file of options")
-    parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
-    about = "with --resume: run the code that the run names as its model; without it, --model must name it again"
-    parser.add_argument("--trust-model", action="store_true", help=about)
-    groups = {name: parser.add_argument_group(title) for name, title in GROUPS.items()}
+def add_options(group: Any, names: Sequence[str]) -> None:
+    """Add fields of `TrainConfig` as options without a default, so that a file's value holds."""
+    for each in (each for name in names for each in fields(TrainConfig) if each.name == name):
+        flag, about = "--" + each.name.replace("_", "-"), each.metadata["help"].replace("%", "%%")
+        kind = str(each.type)
+        if isinstance(each.default, bool):
+            about = f"{about} (default: {'yes' if each.default else 'no'})"
+            group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=about)
+        elif kind in LISTS:
+            metavar = "NUMBER" if "float" in kind else "NAME"
+            group.add_argument(flag, nargs="+", type=LISTS[kind], metavar=metavar, default=None, help=about)
+        elif kind == PAIRS:
+            group.add_argument(flag, nargs="+", metavar="NAME=VALUE", default=None, help=about)
+        else:
+            about = about if each.default is None else f"{about} (default: {each.default})"
+            typed = typed_bytes if each.name == "nbytes" else TYPES[kind]
+            group.add_argument(flag, type=typed, choices=each.metadata["choices"] or None, default=None, help=about)
+
+
+def given_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options given on the command line, and no others."""
+    given = parse_pairs("set", getattr(options, "set", []))
+    check_names(given, "set")
     for each in fields(TrainConfig):
-        if each.name not in ("data", "plugins"):
-            _add_option(groups[each.metadata["group"]], each)
-
-
-def _add_option(group: Any, each: Any) -> None:
-    """Add an option without a default, so that a file's value holds."""
-    name, about = "--" + each.name.replace("_", "-"), each.metadata["help"].replace("%", "%%")
-    if isinstance(each.default, bool):
-        about = f"{about} (default: {'yes' if each.default else 'no'})"
-        group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=about)
-    elif each.type in LISTS:
-        metavar = "NUMBER" if "float" in each.type else "NAME"
-        group.add_argument(name, nargs="+", type=LISTS[each.type], metavar=metavar, default=None, help=about)
-    elif each.type not in TYPES:
-        group.add_argument(name, nargs="+", metavar="NAME=VALUE", default=None, help=about)
-    else:
-        if each.default is not None:
-            about = f"{about} (default: {each.default})"
-        choices = each.metadata["choices"] or None
-        kind = typed_bytes if each.name.endswith("nbytes") else TYPES[each.type]
-        group.add_argument(name, type=kind, choices=choices, default=None, help=about)
+        value = getattr(options, each.name, None)
+        if value is not None and value != []:
+            given[each.name] = parse_pairs(each.name, value) if each.type == PAIRS else value
+    if isinstance(given.get("cluster_at"), list) and len(given["cluster_at"]) == 1:
+        (only,) = given["cluster_at"]
+        given["cluster_at"] = only if isinstance(only, str) else [only]
+    for name in ("data", "start_from"):
+        if name in given:
+            given[name] = str(Path(given[name]).resolve())  # a run may be resumed from another folder
+    file, colon, name = given.get("model", "").rpartition(":")
+    if colon and Path(file).is_file():
+        given["model"] = f"{Path(file).resolve()}:{name}"
+    return given
 
 
 def run(options: argparse.Namespace) -> None:
     """Train to the end and print the record."""
-    given = _given(options)
+    given = given_options(options)
     if options.resume is None:
         if options.trust_model:
             raise ValueError("trust_model goes with resume: a new run already names its model.")
@@ -108,25 +132,6 @@ def run(options: argparse.Namespace) -> None:
         del trainer
         if ranks.is_main:
             print(strict_json({"out": str(out), **record.to_dict()}) if options.json else as_text(record, out))
-
-
-def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options given on the command line, and no others."""
-    given: dict[str, Any] = {}
-    for each in fields(TrainConfig):
-        value = getattr(options, each.name)
-        if value is not None and value != []:
-            given[each.name] = parse_pairs(each.name, value) if each.type not in (*TYPES, *LISTS, "bool") else value
-    if isinstance(given.get("cluster_at"), list) and len(given["cluster_at"]) == 1:
-        (only,) = given["cluster_at"]
-        given["cluster_at"] = only if isinstance(only, str) else [only]
-    for name in ("data", "start_from"):
-        if name in given:
-            given[name] = str(Path(given[name]).resolve())  # a run may be resumed from another folder
-    file, colon, name = given.get("model", "").rpartition(":")
-    if colon and Path(file).is_file():
-        given["model"] = f"{Path(file).resolve()}:{name}"
-    return given
 
 
 def _check_resume(options: argparse.Namespace, given: dict[str, Any]) -> None:

@@ -2,6 +2,19 @@
 
 from cce.compression.compact import Finalized, FinalizedTable, finalize
 from cce.compression.refitting import RefitRound, Refitted, refit
+from cce.compression.sizes import Option, Shape, allocate, shapes_within
 from cce.compression.swap_tables import compress
 
-__all__ = ["Finalized", "FinalizedTable", "RefitRound", "Refitted", "compress", "finalize", "refit"]
+__all__ = [
+    "Finalized",
+    "FinalizedTable",
+    "Option",
+    "RefitRound",
+    "Refitted",
+    "Shape",
+    "allocate",
+    "compress",
+    "finalize",
+    "refit",
+    "shapes_within",
+]

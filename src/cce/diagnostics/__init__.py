@@ -1,12 +1,11 @@
 """Diagnostics of tables: their parameters and bytes, and whether their pointers have collapsed."""
 
 from cce.diagnostics.entropy import pointer_entropies
-from cce.diagnostics.memory import clustering_nbytes, gradient_nbytes, summary
+from cce.diagnostics.memory import gradient_nbytes, summary
 from cce.diagnostics.table_collapse import Collapse, diagnose_collapse, diagnose_tables
 
 __all__ = [
     "Collapse",
-    "clustering_nbytes",
     "diagnose_collapse",
     "diagnose_tables",
     "gradient_nbytes",

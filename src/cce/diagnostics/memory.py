@@ -9,11 +9,9 @@ from torch.optim import Optimizer
 
 from cce.checks import check_type
 from cce.collection import readable_path
-from cce.embeddings import Clusterable, Embedding, Finalizable
+from cce.embeddings import Embedding, Finalizable
 from cce.footprint import Footprint, Footprints
 
-VECTOR_ITEMSIZE = 4  # vectors are clustered in float32
-FITTED_AT_A_TIME = 1 << 16  # rows of a table that is finalized: its sample, and those that are assigned
 Table = Embedding | nn.Embedding | nn.EmbeddingBag
 
 
@@ -62,24 +60,6 @@ def gradient_nbytes(table: nn.Module, *, sparse: bool) -> int:
     if sparse or isinstance(table, Finalizable):
         return _gradient_nbytes(table, parameters)
     return sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
-
-
-def clustering_nbytes(table: nn.Module, *, block_size: int | None = None) -> int:
-    """Bytes that a clustering of `table` holds besides it, at most; computed from sizes, not measured.
-
-    They are new pointers and codebooks, and vectors: those of a block of ids that is assigned, or those of the sample,
-    before and after, whichever are more.
-
-    block_size: ids that are assigned at a time, if it is not that of the table's settings.
-    """
-    if isinstance(table, Finalizable):
-        fitted = min(FITTED_AT_A_TIME, table.num_embeddings)
-        return table.nbytes + fitted * table.embedding_dim * VECTOR_ITEMSIZE
-    assert isinstance(table, Clusterable)
-    num_rows = max(1, table.num_params // table.embedding_dim)
-    sampled = min(table.num_embeddings, table.settings.points_per_row * num_rows)
-    block = min(table.num_embeddings, block_size or table.settings.block_size)
-    return table.nbytes + max(block, 2 * sampled) * table.embedding_dim * VECTOR_ITEMSIZE
 
 
 def _held(table: Table, parameters: list[nn.Parameter]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, list_checkpoints, open_checkpoint
-    from cce.training.config import GROUPS, MAY_CHANGE, TrainConfig
+    from cce.training.config import GROUPS, MAY_CHANGE, MORE, TrainConfig
     from cce.training.inspection import inspect_checkpoint, verify_run
     from cce.training.loading import load_model, read_schema
     from cce.training.options import check_names, make_config, parse_pairs, read_toml
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GROUPS",
     "MAY_CHANGE",
+    "MORE",
     "Checkpoint",
     "DamagedCheckpointError",
     "DivergedError",

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from cce.budget import DEFAULT_METHOD, MEASURES, PAPER_METHOD, Budget
-from cce.checks import START_SCALES, check_choice, check_range, check_start_scale
+from cce.checks import START_SCALES, check_choice, check_flag, check_range, check_start_scale
 from cce.evaluation import DEFAULT_BEST_BY, DEFAULT_METRICS, check_best_by, check_metrics, list_metrics
 from cce.integrations import LOGGERS
 from cce.plugins import check_plugins
 
 NOT_METHOD_OPTIONS = {"pointer_file": "tables of a run share none"}
 LR_SCHEDULES = ("constant", "linear", "cosine")
-MAY_BE_ZERO = ("seed", "warmup_steps", "refits")
+MAY_BE_ZERO = ("seed", "refits")
 AUTO, NEVER = "auto", "never"
 CLUSTER_SCHEDULES = ("best-of-10-epochs", "one-epoch")  # of the paper
 SPARSE_OPTIMIZERS = ("sgd", "adagrad", "sparse_adam")
@@ -28,13 +28,12 @@ PRESET_OPTIONS: dict[str, dict[str, Any]] = {
     "tuned": {"optimizer": "adam", "lr": 0.003, "batch_size": 2048},
     "paper": {"optimizer": "sgd", "lr": 0.1, "batch_size": 128},
 }
-PRECISIONS = ("float32", "bf16")
 MAX_THREADS = 2**16
-MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "logger", "verify")  # of a run that is resumed
+MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "logger")  # of a run that is resumed
 MAY_BE_CHOSEN_AGAIN = ("nbytes", "bits", "tolerance", "refits")  # by `cce finalize`, after training
 MAY_MOVE = ("data", "start_from", "model", "plugins")  # files and folders, which may have another name
+MORE = "more"  # the group of options without a flag of their own: `cce train --set NAME=VALUE`
 GROUPS = {  # of options, as `cce train --help` shows them
-    "data": "data",
     "model": "model",
     "tables": "embedding tables",
     "training": "training",
@@ -50,8 +49,12 @@ KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _about(group: str, text: str, *, choices: tuple[str, ...] = ()) -> dict[str, Any]:
-    return {"group": group, "help": text, "choices": choices}
+def option(default: Any, group: str, text: str, *, choices: tuple[str, ...] = ()) -> Any:
+    """A field with what `--help` says of it."""
+    metadata = {"group": group, "help": text, "choices": choices}
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def _by_preset(name: str) -> str:
@@ -67,153 +70,94 @@ class TrainConfig:
     0.1 in batches of 128, method "cce-paper" in place of "cce", DLRM's start of full tables. Given options hold.
     """
 
-    data: str = field(metadata=_about("data", "folder of a data set made by `cce prepare`"))
-    verify: bool = field(
-        default=True, metadata=_about("data", "compare the data set with its checksums first, about a second a GB")
+    data: str  # folder of a data set made by `cce prepare`
+    shuffle: bool = option(
+        default=True, group=MORE, text="shuffle the rows of an epoch; without it they come as prepared, e.g. by time"
     )
-    shuffle: bool = field(
-        default=True,
-        metadata=_about("data", "shuffle the rows of an epoch; without it they come as prepared, e.g. by time"),
+    model: str = option("dlrm", "model", "dlrm, gmf, mlp, deepfm, dcnv2, or path/to/file.py:Name; see docs/models.md")
+    model_options: dict[str, Any] = option(
+        {}, "model", "further arguments of the model, such as bottom=[64,32] or concatenate=true"
     )
-    model: str = field(
-        default="dlrm",
-        metadata=_about("model", "dlrm, gmf, mlp, deepfm, dcnv2, or path/to/file.py:Name; see docs/models.md"),
+    embedding_dim: int = option(16, "model", "dimension of the vectors")
+    method: str = option(DEFAULT_METHOD, "tables", "method of the tables: one of cce.list_methods()")
+    method_options: dict[str, Any] = option(
+        {},
+        "tables",
+        "further arguments of the method, such as num_columns=8; sparse=true gives all tables sparse "
+        "gradients, for sgd, adagrad or sparse_adam",
     )
-    model_options: dict[str, Any] = field(
-        default_factory=dict,
-        metadata=_about("model", "further arguments of the model, such as bottom=[64,32] or concatenate=true"),
+    min_count: int | None = option(
+        None, "tables", f"occurrences in training after which an id has a row of its own ({DEFAULT_METHOD}: 1, all ids)"
     )
-    embedding_dim: int = field(default=16, metadata=_about("model", "dimension of the vectors"))
-    precision: str = field(
-        default="float32", metadata=_about("model", "precision of the network's computation", choices=PRECISIONS)
+    cap: int | None = option(None, "tables", "most parameters of any one table")
+    num_params: int | None = option(None, MORE, "parameters of all tables together, instead of a cap")
+    nbytes: int | None = option(None, "tables", "bytes of all tables together, pointers included, such as 1MB")
+    compression: float | None = option(None, MORE, "how many times fewer parameters all tables have")
+    bits: float | None = option(
+        None, "tables", f"most bits of pointers of an id, when tables of {DEFAULT_METHOD} are served"
     )
-    method: str = field(
-        default=DEFAULT_METHOD, metadata=_about("tables", "method of the tables: one of cce.list_methods()")
+    tolerance: float | None = option(
+        None,
+        "tables",
+        f"how much validation may lose when tables of {DEFAULT_METHOD} are finalized: the smallest "
+        "size within it is taken (default: 0.0005)",
     )
-    method_options: dict[str, Any] = field(
-        default_factory=dict, metadata=_about("tables", "further arguments of the method, such as num_columns=8")
+    start_from: str | None = option(None, "tables", "folder of a run whose best model this run starts from")
+    start_scale: str | float = option(
+        AUTO,
+        MORE,
+        "scale of initial vectors: uniform, dlrm, zero or a standard deviation; "
+        "auto: dlrm for full tables and cce, else uniform",
     )
-    min_count: int | None = field(
-        default=None,
-        metadata=_about(
-            "tables", f"occurrences in training after which an id has a row of its own ({DEFAULT_METHOD}: 1, all ids)"
-        ),
+    preset: str = option(
+        "tuned",
+        "training",
+        f"paper: {PAPER_METHOD} in place of {DEFAULT_METHOD}, sgd at 0.1, batches of 128, DLRM's initial vectors",
+        choices=PRESETS,
     )
-    cap: int | None = field(default=None, metadata=_about("tables", "most parameters of any one table"))
-    num_params: int | None = field(
-        default=None, metadata=_about("tables", "parameters of all tables together, instead of a cap")
+    epochs: int = option(1, "training", "passes over the training rows; 0 with start_from")
+    max_steps: int | None = option(None, "training", "stop after N optimizer steps")
+    batch_size: int = option(
+        BY_PRESET, "training", f"rows of a step, over all processes together {_by_preset('batch_size')}"
     )
-    nbytes: int | None = field(
-        default=None, metadata=_about("tables", "bytes of all tables together, pointers included, such as 1MB")
+    optimizer: str = option(
+        BY_PRESET, "training", f"adam, adamw, adagrad, sgd or any other of torch {_by_preset('optimizer')}"
     )
-    compression: float | None = field(
-        default=None, metadata=_about("tables", "how many times fewer parameters all tables have")
+    optimizer_options: dict[str, Any] = option(
+        {}, "training", "further arguments of the optimizer, such as momentum=0.9, or row_lr=0.01 for int8 rows"
     )
-    bits: float | None = field(
-        default=None,
-        metadata=_about("tables", f"most bits of pointers of an id, when tables of {DEFAULT_METHOD} are served"),
+    lr: float = option(BY_PRESET, "training", f"learning rate {_by_preset('lr')}")
+    lr_schedule: str = option("constant", "training", "learning-rate schedule", choices=LR_SCHEDULES)
+    weight_decay: float = option(0.0, "training", "weight decay of the tables (L2, as in torch.optim.Adam)")
+    seed: int = option(0, "training", "seed of everything random")
+    cluster_at: str | list[float] = option(
+        AUTO,
+        "after",
+        "when tables are clustered in training: after these numbers of epochs, such as 0.25 0.5; "
+        "best-of-10-epochs or one-epoch, the paper's schedules; never; or auto, the method's own "
+        f"({DEFAULT_METHOD}: never)",
     )
-    tolerance: float | None = field(
-        default=None,
-        metadata=_about(
-            "tables",
-            f"how much validation may lose when tables of {DEFAULT_METHOD} are finalized: the smallest size within it "
-            "is taken (default: 0.0005)",
-        ),
+    refits: int | str = option(
+        AUTO, "after", "rounds of refits after training, or auto: where they pay, and no longer than training took"
     )
-    start_from: str | None = field(
-        default=None, metadata=_about("tables", "folder of a run whose best model this run starts from")
+    validations_per_epoch: int = option(6, "scores", "how often the validation rows are scored")
+    metrics: list[str] = option(
+        list(DEFAULT_METRICS), "scores", f"scores of validation and test rows: {', '.join(list_metrics())}"
     )
-    start_scale: str | float = field(
-        default=AUTO,
-        metadata=_about(
-            "tables",
-            "scale of initial vectors: uniform, dlrm, zero or a standard deviation; "
-            "auto: dlrm for full tables and cce, else uniform",
-        ),
+    best_by: str = option(DEFAULT_BEST_BY, "scores", "metric that says which checkpoint is the best, and when to stop")
+    group_by: str | None = option(
+        None, "scores", "feature that names the group or query of a row, for metrics by group"
     )
-    sparse: bool = field(
-        default=False, metadata=_about("tables", "sparse gradients, for large tables with sgd, adagrad or sparse_adam")
+    early_stopping: bool = option(
+        default=True, group="scores", text="stop when an epoch's best validation is worse than the last one's"
     )
-    preset: str = field(
-        default="tuned",
-        metadata=_about(
-            "training",
-            f"paper: {PAPER_METHOD} in place of {DEFAULT_METHOD}, sgd at 0.1, batches of 128, DLRM's initial vectors",
-            choices=PRESETS,
-        ),
+    test: bool = option(default=True, group=MORE, text="score the test rows with the best checkpoint at the end")
+    logger: str | None = option(None, "machine", "log to tensorboard as well, or to a logger of a plug-in")
+    plugins: list[str] = option(
+        [], MORE, "Python files or modules that were loaded with cce.load_plugins and that the run needs"
     )
-    epochs: int = field(default=1, metadata=_about("training", "passes over the training rows; 0 with start_from"))
-    max_steps: int | None = field(default=None, metadata=_about("training", "stop after N optimizer steps"))
-    batch_size: int = field(
-        default=BY_PRESET,
-        metadata=_about("training", f"rows of a step, over all processes together {_by_preset('batch_size')}"),
-    )
-    optimizer: str = field(
-        default=BY_PRESET,
-        metadata=_about("training", f"adam, adamw, adagrad, sgd or any other of torch {_by_preset('optimizer')}"),
-    )
-    optimizer_options: dict[str, Any] = field(
-        default_factory=dict,
-        metadata=_about(
-            "training", "further arguments of the optimizer, such as momentum=0.9, or row_lr=0.01 for int8 rows"
-        ),
-    )
-    lr: float = field(default=BY_PRESET, metadata=_about("training", f"learning rate {_by_preset('lr')}"))
-    lr_schedule: str = field(
-        default="constant", metadata=_about("training", "learning-rate schedule after warm-up", choices=LR_SCHEDULES)
-    )
-    warmup_steps: int = field(
-        default=0, metadata=_about("training", "steps in which the learning rate rises to its value")
-    )
-    weight_decay: float = field(
-        default=0.0, metadata=_about("training", "weight decay of the tables (L2, as in torch.optim.Adam)")
-    )
-    seed: int = field(default=0, metadata=_about("training", "seed of everything random"))
-    cluster_at: str | list[float] = field(
-        default=AUTO,
-        metadata=_about(
-            "after",
-            "when tables are clustered in training: after these numbers of epochs, such as 0.25 0.5; "
-            "best-of-10-epochs or one-epoch, the paper's schedules; never; or auto, the method's own "
-            f"({DEFAULT_METHOD}: never)",
-        ),
-    )
-    refits: int | str = field(
-        default=AUTO,
-        metadata=_about(
-            "after", "rounds of refits after training, or auto: where they pay, and no longer than training took"
-        ),
-    )
-    validations_per_epoch: int = field(default=6, metadata=_about("scores", "how often the validation rows are scored"))
-    metrics: list[str] = field(
-        default_factory=lambda: list(DEFAULT_METRICS),
-        metadata=_about("scores", f"scores of validation and test rows: {', '.join(list_metrics())}"),
-    )
-    best_by: str = field(
-        default=DEFAULT_BEST_BY,
-        metadata=_about("scores", "metric that says which checkpoint is the best, and when to stop"),
-    )
-    group_by: str | None = field(
-        default=None, metadata=_about("scores", "feature that names the group or query of a row, for metrics by group")
-    )
-    early_stopping: bool = field(
-        default=True, metadata=_about("scores", "stop when an epoch's best validation is worse than the last one's")
-    )
-    test: bool = field(
-        default=True, metadata=_about("scores", "score the test rows with the best checkpoint at the end")
-    )
-    logger: str | None = field(
-        default=None, metadata=_about("machine", "log to tensorboard as well, or to a logger of a plug-in")
-    )
-    plugins: list[str] = field(
-        default_factory=list,
-        metadata=_about(
-            "machine", "Python files or modules that were loaded with cce.load_plugins and that the run needs"
-        ),
-    )
-    device: str = field(default=AUTO, metadata=_about("machine", "cpu, cuda, or auto: cuda where there is one"))
-    threads: int | None = field(default=None, metadata=_about("machine", "threads of torch on the CPU"))
+    device: str = option(AUTO, "machine", "cpu, cuda, or auto: cuda where there is one")
+    threads: int | None = option(None, "machine", "threads of torch on the CPU")
 
     def __post_init__(self) -> None:
         self._take_preset()
@@ -237,6 +181,11 @@ class TrainConfig:
     def default_folder(self) -> Path:
         """The folder of a run that is given none: `runs/DATA-METHOD`."""
         return Path("runs") / f"{Path(self.data).resolve().name}-{self.method}"
+
+    @property
+    def sparse(self) -> bool:
+        """Whether tables have sparse gradients."""
+        return bool(self.method_options.get("sparse"))
 
     @property
     def budget(self) -> Budget:
@@ -288,16 +237,17 @@ class TrainConfig:
 
     def _check_optimizer(self) -> None:
         """Reject an optimizer that cannot train the tables of a run as it says."""
+        check_flag("method_options sparse", self.method_options.get("sparse", False))
         if self.sparse and self.optimizer not in SPARSE_OPTIMIZERS:
             known = ", ".join(SPARSE_OPTIMIZERS)
-            raise ValueError(f"sparse must have an optimizer of {known}; got {self.optimizer!r}.")
+            raise ValueError(f"method_options sparse=true goes with optimizer {known}; got {self.optimizer!r}.")
         if self.optimizer == "sparse_adam" and not self.sparse:
-            raise ValueError("optimizer 'sparse_adam' must have sparse=True, got sparse=False.")
+            raise ValueError("optimizer 'sparse_adam' must have method_options sparse=true, got none.")
         if "weight_decay" in self.optimizer_options:
             got = self.optimizer_options["weight_decay"]
             raise ValueError(f"optimizer_options must leave out weight_decay: it is an option of the run, got {got!r}.")
         if self.weight_decay and self.sparse:
-            raise ValueError(f"weight_decay must be 0 with sparse=True, got {self.weight_decay}.")
+            raise ValueError(f"weight_decay must be 0 with sparse gradients, got {self.weight_decay}.")
 
     def _check_cluster_at(self) -> None:
         if isinstance(self.cluster_at, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,34 +122,34 @@ def verify_run(folder: Path) -> Verification:
     run = RunFolder(folder)
     if not run.is_begun:
         raise FileNotFoundError(f"{folder} must be the folder of a run, got no {CONFIG} there.")
-    problems = [*_config_problems(run), *_record_problems(run)]
-    lines, damage = run.scan_log()
-    whole = []
-    for path in list_checkpoints(run.checkpoints):
+    lines, torn = run.scan_log()
+    problems: list[str] = []
+    whole: list[Checkpoint] = []
+
+    @contextmanager
+    def noted() -> Iterator[None]:
         try:
-            whole.append(read_checkpoint(path))
+            yield
         except BAD_FILE as error:
-            damage.append(str(error))
-    damage += [problem for checkpoint in whole for problem in _checkpoint_problems(checkpoint)]
-    damage += _best_problems(run, whole)
-    checked = {"checkpoints": len(whole), "lines of the log": len(lines)}
-    return Verification("run", str(folder), checked, problems + damage)
+            problems.append(str(error))
 
-
-def _config_problems(folder: RunFolder) -> Iterator[str]:
-    try:
-        read_run_options(folder, {}, trust_model=True)
-    except BAD_FILE as error:
-        yield str(error)
-
-
-def _record_problems(folder: RunFolder) -> Iterator[str]:
-    """A run that is not finished has no record, which is no problem."""
-    try:
-        if folder.is_finished:
-            folder.read_record()
-    except BAD_FILE as error:
-        yield str(error)
+    with noted():
+        read_run_options(run, {}, trust_model=True)
+    with noted():
+        if run.is_finished:  # one that is not has no record, which is no problem
+            run.read_record()
+    problems += torn
+    for path in list_checkpoints(run.checkpoints):
+        with noted():
+            checkpoint = read_checkpoint(path)
+            whole.append(checkpoint)
+            problems += _checkpoint_problems(checkpoint)
+    with noted():
+        best = whole[-1].best_step if whole else -1
+        if best >= 0 and best not in [checkpoint.step for checkpoint in whole]:
+            path = checkpoint_path(run.checkpoints, best)
+            problems.append(f"{path}, the best checkpoint, must be whole: the next best would replace it.")
+    return Verification("run", str(folder), {"checkpoints": len(whole), "lines of the log": len(lines)}, problems)
 
 
 def _checkpoint_problems(checkpoint: Checkpoint) -> Iterator[str]:
@@ -156,23 +157,9 @@ def _checkpoint_problems(checkpoint: Checkpoint) -> Iterator[str]:
     named = checkpoint_path(checkpoint.path.parent, checkpoint.step).name
     if checkpoint.path.name != named:
         yield f"{checkpoint.path} must be named after its step, {named}."
-    try:
-        checkpoint.get("curve", list)
-        if checkpoint.get("config", dict).get("model", "dlrm") in MODELS:
-            _, model = load_model(checkpoint)
-            name = non_finite_parameter(model)
-            if name is not None:
-                yield f"{checkpoint.path}: {name} must be finite, got NaN or infinity."
-    except BAD_FILE as error:
-        yield str(error)
-
-
-def _best_problems(folder: RunFolder, whole: list[Checkpoint]) -> Iterator[str]:
-    """A run ends with its best checkpoint, so it must be there."""
-    try:
-        best = whole[-1].best_step if whole else -1
-        if best >= 0 and best not in [checkpoint.step for checkpoint in whole]:
-            path = checkpoint_path(folder.checkpoints, best)
-            yield f"{path}, the best checkpoint, must be whole: the next best would replace it."
-    except BAD_FILE as error:
-        yield str(error)
+    checkpoint.get("curve", list)
+    if checkpoint.get("config", dict).get("model", "dlrm") in MODELS:
+        _, model = load_model(checkpoint)
+        name = non_finite_parameter(model)
+        if name is not None:
+            yield f"{checkpoint.path}: {name} must be finite, got NaN or infinity."

@@ -6,7 +6,7 @@ A run that starts from a trained one has tables as near as they get to the train
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,9 +51,14 @@ def trusted_model(name: str, given: str | None, where: Path, *, trust_model: boo
     return name if given is None else given
 
 
-def read_run_options(folder: RunFolder, changes: Mapping[str, Any], *, trust_model: bool) -> dict[str, Any]:
-    """The options of the run in a folder, with those changes that a run may see."""
-    may = (*MAY_CHANGE, *MAY_MOVE)
+def read_run_options(
+    folder: RunFolder,
+    changes: Mapping[str, Any],
+    *,
+    trust_model: bool,
+    may: Sequence[str] = (*MAY_CHANGE, *MAY_MOVE),
+) -> dict[str, Any]:
+    """The options of the run in a folder, with those changes that a run may see; None takes an option away."""
     for name in changes:
         if name not in may:
             raise ValueError(f"{name} does not go with resume, which may change {', '.join(may)} only.")
@@ -66,7 +71,7 @@ def read_run_options(folder: RunFolder, changes: Mapping[str, Any], *, trust_mod
     except (TypeError, ValueError) as error:
         raise type(error)(f"{path} must hold the options of a run: {error}") from error
     model = trusted_model(config.model, changes.get("model"), path, trust_model=trust_model)
-    return {**values, **changes, "model": model}
+    return {name: value for name, value in {**values, **changes, "model": model}.items() if value is not None}
 
 
 def read_schema(checkpoint: Checkpoint) -> Schema:

@@ -15,7 +15,6 @@ from torch.optim import Optimizer
 from cce.checks import check_choice
 from cce.embeddings import Embedding, Finalizable
 from cce.optim import SGD, Adagrad, Adam, AdamW
-from cce.training.config import LR_SCHEDULES
 
 
 def _snake(name: str) -> str:
@@ -90,22 +89,16 @@ def _parameters_of(kind: type[Optimizer]) -> list[str]:
     return list(dict.fromkeys(each.name for each in found if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)))
 
 
-def learning_rate_factor(step: int, *, schedule: str, warmup_steps: int, total_steps: int) -> float:
-    """What the learning rate is multiplied by at step number `step`, counted from 0.
-
-    A linear warm-up, then constant, or falling to zero in a line or along a cosine.
+def set_learning_rate(
+    optimizers: Iterable[Optimizer], lr: float, step: int, *, schedule: str, total_steps: int
+) -> None:
+    """Set the learning rate of step number `step`, counted from 0: constant, or falling to zero in a line or along a
+    cosine. It follows from the step, so a resumed run has nothing to remember.
     """
-    check_choice("schedule", schedule, LR_SCHEDULES)
-    if step < warmup_steps:
-        return (step + 1) / warmup_steps
-    if schedule == "constant":
-        return 1.0
-    done = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
-    return 1 - done if schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
-
-
-def set_learning_rate(optimizers: Iterable[Optimizer], lr: float) -> None:
-    """Set the learning rate of every group. It follows from the step, so a resumed run has nothing to remember."""
+    done = min(1.0, step / max(1, total_steps))
+    falls = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}
+    check_choice("schedule", schedule, falls)
+    lr *= falls[schedule]
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = lr

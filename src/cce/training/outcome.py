@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import platform
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import torch
 from torch import nn
 
 from cce.collection import readable_path
-from cce.diagnostics import clustering_nbytes, gradient_nbytes, summary
+from cce.diagnostics import gradient_nbytes, summary
 from cce.distributed import broadcast
 from cce.records import RunRecord
 from cce.training.building import build_model
@@ -64,7 +63,6 @@ def keep_record(trainer: Trainer, scores: Scores, *, name: str = "", series: str
     session, folder = trainer.session, trainer.folder
     tables, seconds = summary(trainer.model), session.stopwatch.seconds
     lines, _ = folder.scan_log()
-    events = [line for line in lines if line["kind"] == "cluster"]
     record = RunRecord(
         method=session.config.method,
         seed=session.config.seed,
@@ -81,8 +79,8 @@ def keep_record(trainer: Trainer, scores: Scores, *, name: str = "", series: str
         sizes=trainer.finalizing.sizes,
         name=name,
         series=series,
-        tables=_tables(tables, trainer, {event["table"] for event in events}),
-        events=events,
+        tables=_tables(tables, trainer),
+        events=[line for line in lines if line["kind"] == "cluster"],
         environment=environment(),
         curve_before_finalize=_curve_before_finalize(lines),
     )
@@ -93,7 +91,7 @@ def keep_record(trainer: Trainer, scores: Scores, *, name: str = "", series: str
 
 def _curve_before_finalize(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     """The validations that the log has of tables before their int8 rows became pointers."""
-    end = min((index for index, line in enumerate(lines) if line["kind"] == "finalize"), default=0)
+    end = next((index for index, line in enumerate(lines) if line["kind"] == "finalize"), 0)
     return [
         {name: math.nan if value is None else value for name, value in line.items() if name != "kind"}
         for line in lines[:end]
@@ -101,51 +99,24 @@ def _curve_before_finalize(lines: Sequence[Mapping[str, Any]]) -> list[dict[str,
     ]
 
 
-def _tables(tables: Footprints, trainer: Trainer, clustered: Collection[str]) -> tuple[Footprint, ...]:
+def _tables(tables: Footprints, trainer: Trainer) -> tuple[Footprint, ...]:
     """The tables of the best model, with what they held besides in training, as the last model's tables know it."""
-    session, trained_nbytes = trainer.session, trainer.finalizing.trained_nbytes
-    trained = [summary(session.model, optimizer).tables for optimizer in session.optimizers]
-    nbytes = {table.name: 0 for table in trained[0]}
-    for table in chain.from_iterable(trained):
-        nbytes[table.name] += table.optimizer_nbytes
+    session, trained = trainer.session, trainer.finalizing.trained_nbytes
     modules = {readable_path(name): module for name, module in session.model.named_modules()}
-    peaks = _peaks(trainer, modules, clustered)
+    optimizers = dict.fromkeys(modules, 0)
+    for optimizer in session.optimizers:
+        for table in summary(session.model, optimizer).tables:
+            optimizers[table.name] += table.optimizer_nbytes
     found = []
     for table in tables.tables:
-        held = trained_nbytes.get(table.name) or {
+        held = trained.get(table.name) or {
             "codes": 0,
             "gradients": gradient_nbytes(modules[table.name], sparse=session.config.sparse),
-            "optimizer": nbytes[table.name],
+            "optimizer": optimizers[table.name],
         }
-        found.append(
-            replace(
-                table,
-                codes_nbytes=held["codes"],
-                gradient_nbytes=held["gradients"],
-                optimizer_nbytes=held["optimizer"],
-                clustering_nbytes=peaks.get(table.name, 0),
-            )
-        )
+        codes, gradients = held["codes"], held["gradients"]
+        found.append(replace(table, codes_nbytes=codes, gradient_nbytes=gradients, optimizer_nbytes=held["optimizer"]))
     return tuple(found)
-
-
-def _peaks(trainer: Trainer, modules: Mapping[str, nn.Module], clustered: Collection[str]) -> dict[str, int]:
-    """What clusterings and refits of tables held besides, where it was most.
-
-    Tables are clustered side by side, but int8 rows one after the other; these are gone when tables are refitted.
-    """
-    trained_nbytes = trainer.finalizing.trained_nbytes
-    peaks = {name: clustering_nbytes(modules[name]) for name in clustered}
-    finalized = {name: clustering_nbytes(modules[name]) for name in trained_nbytes}
-    if finalized:
-        largest = max(finalized, key=lambda name: finalized[name])
-        peaks[largest] = max(peaks.get(largest, 0), finalized[largest])
-    held = trainer.refitting.held
-    freed = sum(sum(rows.values()) for rows in trained_nbytes.values())
-    more = max(0, sum(held.values()) - freed)
-    if more > sum(peaks.values()):
-        peaks = {name: more * nbytes // sum(held.values()) for name, nbytes in held.items()}
-    return peaks
 
 
 def environment() -> dict[str, Any]:

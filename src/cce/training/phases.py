@@ -18,6 +18,7 @@ from cce.embeddings import Embedding, Finalizable
 from cce.text import format_bytes, format_table
 from cce.training.building import build_schedule, counts_of_tables
 from cce.training.monitoring import event_values, resident_nbytes
+from cce.training.optimizers import set_learning_rate
 from cce.training.outcome import go_back_to_best
 
 if TYPE_CHECKING:
@@ -100,7 +101,10 @@ class TrainPhase(Phase):
         """One step of the optimizer, on this rank's share of a batch that has `num_rows` rows on all ranks together."""
         session = self.session
         with session.stopwatch("train"):
-            session.set_learning_rate()
+            config = self.config
+            set_learning_rate(
+                session.optimizers, config.lr, session.step, schedule=config.lr_schedule, total_steps=config.max_steps
+            )
             for optimizer in session.optimizers:
                 optimizer.zero_grad()
             loss = self.loss(batch.to(session.device))
@@ -116,8 +120,7 @@ class TrainPhase(Phase):
 
     def loss(self, batch: Batch) -> Tensor:
         """The sum of the rows' losses."""
-        with self.session.autocast():
-            logits = self.session.parallel(batch)
+        logits = self.session.parallel(batch)
         return functional.binary_cross_entropy_with_logits(
             logits.float(), batch.labels, weight=batch.weights, reduction="sum"
         )

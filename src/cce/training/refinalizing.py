@@ -112,6 +112,7 @@ def _reopen(
     rows.state["phases"]["finalize"]["rows_steps"] = steps
     rows.state["phases"]["refit"] = {}
     rows.state["step"] = latest.step
-    changes = dict.fromkeys(MAY_BE_CHOSEN_AGAIN) | sizes | ({} if model is None else {"model": model})
+    changes: dict[str, Any] = dict.fromkeys(MAY_BE_CHOSEN_AGAIN) | sizes | ({} if model is None else {"model": model})
     rows = replace(rows, step=latest.step)
-    return Trainer.reopen(folder.path, rows, changes, progress=progress, is_logged=is_logged, trust_model=trust_model)
+    how = {"progress": progress, "is_logged": is_logged, "trust_model": trust_model}
+    return Trainer.resume(folder.path, rows=rows, **how, **changes)

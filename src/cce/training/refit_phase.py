@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from cce.collection import readable_path
 from cce.distributed import broadcast
 from cce.reclustering import Fold, NextRound, NumRounds, Refit, cross_entropy, next_round
 from cce.text import format_seconds
 from cce.training.building import build_refit
 from cce.training.checkpoint import checkpoint_path, read_checkpoint
-from cce.training.optimizers import learning_rate_factor, set_learning_rate
+from cce.training.optimizers import set_learning_rate
 from cce.training.outcome import go_back_to_best
 from cce.training.phases import Phase
 
@@ -68,7 +67,6 @@ class RefitPhase(Phase):
         self.refit: Refit | None = None
         self._priors: dict[str, Any] = {}
         self._rows_read, self._passes = 0, float(FIRST_PASSES)
-        self.held: dict[str, int] = {}  # bytes of the tables that are refitted together, by name
 
     @property
     def scores(self) -> list[float | None]:
@@ -175,7 +173,7 @@ class RefitPhase(Phase):
                 self.refit.priors.clear()
             for feature, values in self.refit_tables(turn).items():
                 trainer.write("refit", table=feature, **values)
-        self._passes, self.held = self._rows_read / once, self.nbytes_held()
+        self._passes = self._rows_read / once
         trainer.end_event(f"round {number} of {self.planned} of refits")
 
     def _rows_of_pass(self, turn: NextRound) -> int:
@@ -189,12 +187,6 @@ class RefitPhase(Phase):
         path = checkpoint_path(self.trainer.folder.checkpoints, step)
         model = read_checkpoint(path).model if session.ranks.is_main else None
         session.model.load_state_dict(broadcast(model, session.ranks))
-
-    def nbytes_held(self) -> dict[str, int]:
-        """Bytes of the tables that are refitted together, where that is most, by the paths of their modules."""
-        assert self.refit is not None
-        paths = {module: readable_path(path) for path, module in self.session.model.named_modules()}
-        return {paths[self.refit.tables[name]]: nbytes for name, nbytes in self.refit.peak_nbytes.items()}
 
     def saw_rows(self, number: int) -> None:
         """Show progress, and leave the round if somebody asked to."""
@@ -255,13 +247,11 @@ class RefitPhase(Phase):
         session.model.train()
         with self._only_the_network() as optimizers:
             for step in range(total_steps):
-                factor = learning_rate_factor(step, schedule="cosine", warmup_steps=0, total_steps=total_steps)
-                set_learning_rate(optimizers, config.lr * factor)
+                set_learning_rate(optimizers, config.lr, step, schedule="cosine", total_steps=total_steps)
                 batch = rows.fetch(numbers[step * config.batch_size :][: config.batch_size]).to(session.device)
                 for optimizer in optimizers:
                     optimizer.zero_grad()
-                with session.autocast():
-                    logits = session.model(batch)
+                logits = session.model(batch)
                 cross_entropy(logits.float(), batch).mean().backward()  # type: ignore[no-untyped-call]
                 for optimizer in optimizers:
                     optimizer.step()
@@ -290,7 +280,6 @@ class RefitPhase(Phase):
             "start": [self.start_step, self.start_score],
             "priors": priors,
             "passes": self._passes,
-            "held": self.held,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -299,4 +288,4 @@ class RefitPhase(Phase):
             return
         self.num_rounds, self.planned, self._priors = state["num_rounds"], state["planned"], state["priors"]
         self.start_step, self.start_score = state["start"]
-        self._passes, self.held = state["passes"], state["held"]
+        self._passes = state["passes"]

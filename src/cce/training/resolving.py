@@ -156,6 +156,7 @@ def _table_options(config: TrainConfig, defaults: TrainingDefaults) -> dict[str,
     """Arguments of the classes of tables, by method: what the method would have, then what the run says."""
     start = {} if config.start_scale == AUTO else {"start_scale": config.start_scale}
     own = {**defaults.options, **start, **config.method_options}
+    own.pop("sparse", None)  # of all tables
     if config.min_count is not None:
         own["min_count"] = config.min_count
     full = {**METHODS[FULL].training_defaults(config.preset).options, **start}

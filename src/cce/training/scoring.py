@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -38,14 +38,24 @@ def score(
     accumulators = {info.name: info.create() for info in map(find_metric, metrics)}
     was_training = model.training
     model.eval()
-    parts, problem = [], ""
-    for first_row, rows in _scored(model, loader, device, groups, ranks):
-        problem = problem or _problem(rows, first_row)
-        if problem and ranks.world_size == 1:
-            break
+    parts, problem, start = [], "", 0
+    for batch in loader:
+        length = loader.position - start if ranks.world_size > 1 and isinstance(loader, Loader) else len(batch)
+        first_row = start + length * ranks.rank // ranks.world_size  # of this rank's, in the split
+        start += length
+        logits = model(batch.to(device)).float().cpu()
+        rows = ScoredRows.of(logits, batch.labels, batch.weights, groups(batch) if groups else None)
+        try:
+            check_rows(rows.logits, rows.labels, rows.weights, first_row=first_row)
+        except ValueError as error:
+            problem = problem or str(error)
+            if ranks.world_size == 1:
+                break
         parts.append((first_row, rows))
     model.train(was_training)
-    _raise_together(problem, ranks)
+    has_problem = gather_rows(torch.tensor([int(bool(problem))]), ranks)
+    if bool(has_problem.any()):  # on all ranks: one that went on alone would wait for the others for ever
+        raise ValueError(broadcast(problem, ranks, source=int(has_problem.argmax())))
     whole = _gather(parts, ranks)
     for metric in accumulators.values():
         metric.add(whole)
@@ -71,43 +81,6 @@ def group_column(schema: Schema, name: str) -> Callable[[Batch], Tensor]:
         return torch.where(ids == 0, -1, ids)
 
     return groups
-
-
-def _scored(
-    model: nn.Module,
-    loader: Iterable[Batch],
-    device: torch.device,
-    groups: Callable[[Batch], Tensor] | None,
-    ranks: Ranks,
-) -> Iterator[tuple[int, ScoredRows]]:
-    """This rank's rows, batch by batch, with the number in the split of the first of each."""
-    for first_row, batch in _numbered(loader, ranks):
-        logits = model(batch.to(device)).float().cpu()
-        yield first_row, ScoredRows.of(logits, batch.labels, batch.weights, groups(batch) if groups else None)
-
-
-def _numbered(loader: Iterable[Batch], ranks: Ranks) -> Iterator[tuple[int, Batch]]:
-    start = 0
-    for batch in loader:
-        length = loader.position - start if ranks.world_size > 1 and isinstance(loader, Loader) else len(batch)
-        yield start + length * ranks.rank // ranks.world_size, batch
-        start += length
-
-
-def _problem(rows: ScoredRows, first_row: int) -> str:
-    """What is wrong with these rows, in a sentence; empty if nothing is."""
-    try:
-        check_rows(rows.logits, rows.labels, rows.weights, first_row=first_row)
-    except ValueError as error:
-        return str(error)
-    return ""
-
-
-def _raise_together(problem: str, ranks: Ranks) -> None:
-    """Raise on all ranks what is wrong on any of them: one that went on alone would wait for the others for ever."""
-    has_problem = gather_rows(torch.tensor([int(bool(problem))]), ranks)
-    if bool(has_problem.any()):
-        raise ValueError(broadcast(problem, ranks, source=int(has_problem.argmax())))
 
 
 def _gather(parts: Sequence[tuple[int, ScoredRows]], ranks: Ranks) -> ScoredRows:

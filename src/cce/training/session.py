@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -15,7 +13,7 @@ from cce.embeddings import Finalizable
 from cce.training.building import build_model, give_rows
 from cce.training.loading import start_from
 from cce.training.monitoring import PeakMemory, Stopwatch
-from cce.training.optimizers import create_optimizers, learning_rate_factor, set_learning_rate
+from cce.training.optimizers import create_optimizers
 from cce.training.random_numbers import random_state, restore_random_state
 from cce.training.scoring import Scores, group_column, score
 from cce.training.stopping import EarlyStopping
@@ -41,7 +39,7 @@ class Session:
         self.config, self.data, self.ranks = config, data, ranks
         if config.sparse and ranks.world_size > 1:
             got = f"sparse=True and {ranks.world_size} processes"
-            raise ValueError(f"sparse must be False with several processes, which sum dense gradients, got {got}.")
+            raise ValueError(f"method_options sparse needs a single process: several sum dense gradients, got {got}.")
         self.num_rows = data.num_rows("train")
         if not self.num_rows:
             raise ValueError(f"data must have training rows, got none in {config.data}.")
@@ -111,21 +109,7 @@ class Session:
         loader = self.data.loader(
             split, batch_size=batch_size, shuffle=False, rank=ranks.rank, world_size=ranks.world_size
         )
-        with self.autocast():
-            return score(model, loader, self.config.metrics, device=self.device, groups=self.groups, ranks=ranks)
-
-    def autocast(self) -> Any:
-        """The precision that networks are computed in."""
-        is_half = self.config.precision == "bf16"
-        return torch.autocast(self.device.type, torch.bfloat16) if is_half else nullcontext()
-
-    def set_learning_rate(self) -> None:
-        """Set the learning rate of the next step."""
-        config = self.config
-        factor = learning_rate_factor(
-            self.step, schedule=config.lr_schedule, warmup_steps=config.warmup_steps, total_steps=config.max_steps
-        )
-        set_learning_rate(self.optimizers, config.lr * factor)
+        return score(model, loader, self.config.metrics, device=self.device, groups=self.groups, ranks=ranks)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run must know, besides the model and what its phases know."""

@@ -105,8 +105,7 @@ class DivergenceGuard:
         checkpoints = list_checkpoints(self.folder.checkpoints)
         where = f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
         return DivergedError(
-            f"{what} at step {step:,} with learning rate {lr:g}: training diverged. "
-            f"Try a lower lr or more warmup_steps; {where}."
+            f"{what} at step {step:,} with learning rate {lr:g}: training diverged. Try a lower lr; {where}."
         )
 
 

@@ -21,6 +21,7 @@ from cce.signals import StopRequest, graceful_stop
 from cce.text import format_bytes
 from cce.training.building import shares_without_row
 from cce.training.checkpoint import Checkpoint, explained_misfits
+from cce.training.config import MAY_BE_CHOSEN_AGAIN, MAY_CHANGE, MAY_MOVE
 from cce.training.loading import read_run_options
 from cce.training.monitoring import MetricsLog, Progress
 from cce.training.options import make_config, to_toml
@@ -74,46 +75,36 @@ class Trainer:
         progress: bool = False,
         lock: bool = True,
         trust_model: bool = False,
+        rows: Checkpoint | None = None,
+        is_logged: bool = True,
         **changes: Any,
     ) -> Self:
         """Go on with the run in `out`, from its newest whole checkpoint.
 
         lock: False if the caller holds the lock of the folder.
         trust_model: run the code of a model that is not of this package, even if `model` does not name it again.
-        changes: options that may change, such as `epochs`.
+        rows: the checkpoint of int8 rows to go on from instead, to finalize them in another size.
+        is_logged: whether the log of the run goes on.
+        changes: options that may change, such as `epochs`; with `rows`, those of the size.
         """
         self = cls.__new__(cls)
         with self._alone(RunFolder(Path(out)), lock=lock):
-            values = read_run_options(self.folder, changes, trust_model=trust_model) if self.ranks.is_main else None
+            may = MAY_CHANGE if rows is None else MAY_BE_CHOSEN_AGAIN
+            values = None
+            if self.ranks.is_main:
+                values = read_run_options(self.folder, changes, trust_model=trust_model, may=(*may, *MAY_MOVE))
             self._open(make_config(broadcast(values, self.ranks)))
-            saved, damage = read_saved(self.given, self.config, self.data, self.folder, self.ranks)
-            self._begin(saved, progress=progress)
-            if changes:
+            saved: Checkpoint | None = rows
+            damage: list[str] = []
+            if rows is None:
+                saved, damage = read_saved(self.given, self.config, self.data, self.folder, self.ranks)
+            self._begin(saved, progress=progress, is_logged=is_logged)
+            if changes and rows is None:
                 self._write_config()
         for line in damage:
             self.progress.say(f"{line} The one before it is used.")
         for line in self.log.damage:
             self.progress.say(f"{line} It is dropped.")
-        return self
-
-    @classmethod
-    def reopen(
-        cls,
-        out: Path | str,
-        saved: Checkpoint,
-        changes: dict[str, Any],
-        *,
-        progress: bool = False,
-        is_logged: bool = True,
-        trust_model: bool = False,
-    ) -> Self:
-        """Go on with the run in `out` from a checkpoint of your choice, with other options; see `finalize_run`."""
-        self = cls.__new__(cls)
-        with self._alone(RunFolder(Path(out)), lock=True):
-            values = read_run_options(self.folder, {}, trust_model=trust_model or "model" in changes)
-            values = {name: value for name, value in (values | changes).items() if value is not None}
-            self._open(make_config(values))
-            self._begin(saved, progress=progress, is_logged=is_logged)
         return self
 
     def go_back_to_best(self) -> None:
@@ -208,7 +199,7 @@ class Trainer:
     def _open(self, given: TrainConfig) -> None:
         if given.threads is not None:
             torch.set_num_threads(given.threads)
-        self.data = PreparedData.open(given.data, verify=given.verify)
+        self.data = PreparedData.open(given.data)
         self.data.verify_first()  # damage of what is validated or tested on would be found after hours
         self.given, self.config = given, resolve(given, self.data)
 

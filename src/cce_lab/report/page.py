@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from cce.training import TrainConfig
+from cce.training import MORE, TrainConfig
 from cce.version import __version__
 from cce_lab.report.groups import WORDS
 from cce_lab.report.tables import environment_table
@@ -124,14 +124,15 @@ def _commands(found: Collected) -> str:
 def train_command(config: dict[str, Any]) -> str:
     """`cce train DATA --method …`, ready for a shell."""
     plain = TrainConfig(data="", preset=config.get("preset") or "tuned")
-    known = [each.name for each in fields(TrainConfig) if each.name != "data"]
+    known = {each.name: each.metadata["group"] for each in fields(TrainConfig) if each.name != "data"}
     argv = ["cce", "train", str(config.get("data", "DATA"))]
     for name in (name for name in known if name in config):
         value = config[name]
         if name == "plugins":
             argv += [word for plugin in value for word in ("--plugin", str(plugin))]
         elif name == "method" or (value is not None and value != getattr(plain, name)):
-            argv += _option(name.replace("_", "-"), value)
+            is_flag = known[name] != MORE
+            argv += _option(name.replace("_", "-"), value) if is_flag else _option("set", {name: value})
     unknown = [name for name, value in config.items() if value and name not in (*known, "data")]
     note = f"  # without {', '.join(unknown)}, which this version does not have" if unknown else ""
     return shlex.join(argv) + note

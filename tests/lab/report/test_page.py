@@ -171,7 +171,7 @@ def test_data_cannot_end_its_element_and_values_are_not_filled_in_twice():
 CONFIG = TrainConfig(
     data="/data/my clicks",
     method="robe",
-    method_options={"start": "k-means++", "sizes": [1, 2]},
+    method_options={"sizes": [1, 2], "sparse": True},
     model_options={"bottom": [64, 32]},
     cap=8000,
     epochs=3,
@@ -182,7 +182,7 @@ CONFIG = TrainConfig(
     metrics=["auc", "ndcg@10"],
     best_by="auc",
     group_by="user",
-    sparse=True,
+    shuffle=False,
     seed=2,
 )
 
@@ -192,13 +192,13 @@ def parsed(command):
     parser = argparse.ArgumentParser()
     train.add_arguments(parser)
     words = shlex.split(command)[2:]
-    return make_config(train._given(parser.parse_args(words, argparse.Namespace(plugins=[]))))
+    return make_config(train.given_options(parser.parse_args(words, argparse.Namespace(plugins=[]))))
 
 
 def test_a_command_says_what_differs_and_nothing_else():
     assert train_command(asdict(CONFIG)) == (
-        "cce train '/data/my clicks' --model-options 'bottom=[64,32]' --method robe --method-options "
-        "start=k-means++ 'sizes=[1,2]' --cap 8000 --sparse --epochs 3 --optimizer sgd --lr 0.05 --seed 2 "
+        "cce train '/data/my clicks' --set shuffle=false --model-options 'bottom=[64,32]' --method robe "
+        "--method-options 'sizes=[1,2]' sparse=true --cap 8000 --epochs 3 --optimizer sgd --lr 0.05 --seed 2 "
         "--cluster-at 0.25 0.5 --metrics auc ndcg@10 --best-by auc --group-by user --no-early-stopping"
     )
 
