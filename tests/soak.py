@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 MOST_KILLS = 8  # of one chain, before it is left to end
+CLOCK = ("seconds", "peak_nbytes")  # of a state: what depends on the machine
 START_SHARE = 0.2  # of kills come while Python and torch are still being loaded
 SMALL = (
     "--embedding-dim",
@@ -137,10 +138,10 @@ class Training(Job):
     def content(self, out: Path) -> dict[str, Any]:
         checkpoint = read_checkpoint(list_checkpoints(out / "checkpoints")[-1])
         tensors = {f"model {name}": tensor for name, tensor in checkpoint.model.items()}
-        state = {name: value for name, value in checkpoint.state.items() if name != "seconds"}
+        state = {name: value for name, value in checkpoint.state.items() if name not in CLOCK}
         plain = pack(state, tensors)
         (record,) = read_records(out / "record.jsonl")
-        log = [without_clock(line) for line in RunFolder(out).read_log()]
+        log = [without_clock(line) for line in RunFolder(out).read_log() if line["kind"] != "memory"]
         digests = {name: digest(tensor) for name, tensor in tensors.items()}
         return digests | {"state": plain, "record": essence(record), "log": log}
 

@@ -42,7 +42,6 @@ NAMES = ("method", "num_params", "codebook_nbytes", "pointer_nbytes", "full_nbyt
     ("words", "is_exact"),
     [
         ((), False),
-        (("--nbytes", "9k"), False),
         (("--bits", "8"), False),
         (("--nbytes", "9k", "--method", "hash", "--optimizer", "sgd"), True),
         (("--cap", "640", "--method", "cce-paper", "--method-options", "settings={max_iter=3}"), True),
