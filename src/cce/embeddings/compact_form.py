@@ -26,7 +26,7 @@ TOL = 1e-2  # k-means ends when an iteration lowers the error by no more than th
 POINTS_PER_ROW, LEAST_SAMPLE = 64, 1 << 12  # rows that codebooks are fitted to, if there are so many
 ROUNDS = 4  # in which centroids are drawn: nearly as good as k-means++, where clusters are far apart
 LEVELS_SAMPLE, LEVEL_ITERATIONS = 1 << 16, 20
-ENCODED_AT_A_TIME = 1 << 16  # rows, or more of large tables
+ENCODED_AT_A_TIME = 1 << 15  # rows: more of them are faster, and take memory beside the rows
 
 
 class RowPointers(IndexModule):
@@ -131,7 +131,9 @@ class TrainedRows:
     @cached_property
     def mass(self) -> float:
         """The sum of all weights."""
-        return sum(float(self.weights[at].sum(dtype=torch.float64)) for at in blocks(self.num_points))
+        return sum(
+            float(self.weights[at].sum(dtype=torch.float64)) for at in blocks(self.num_points, ENCODED_AT_A_TIME)
+        )
 
     @cached_property
     def variance(self) -> float:
@@ -194,7 +196,7 @@ class TrainedRows:
                 totals, sums = (torch.zeros_like(centres).scatter_add_(1, rows, each) for each in (mass, mass * levels))
                 centres = torch.where(totals > 0, sums / totals.clamp(min=1e-300), centres)
         error = mass * (levels - centres.gather(1, rows)).square() * self.rows.scale**2
-        values = ((centres - LEVELS // 2) * self.rows.scale).float().unsqueeze(2)
+        values = ((centres - LEVELS // 2).float() * self.rows.scale).unsqueeze(2)
         return Codebooks(values, rows, float(error.sum() / mass.sum()))
 
     @cached_property
@@ -211,16 +213,19 @@ class TrainedRows:
     def encode(self, codebooks: Codebooks) -> Compact:
         """The compact form of all rows."""
         num_columns, num_rows, _ = codebooks.values.shape
-        store = PointerStore(self.num_points, num_columns, num_rows)
-        for at in blocks(self.num_points, min(1 << 18, max(ENCODED_AT_A_TIME, self.num_points // 64))):
+        store, columns, error = PointerStore(self.num_points, num_columns, num_rows), torch.arange(num_columns), 0.0
+        for at in blocks(self.num_points, ENCODED_AT_A_TIME):
+            points = self.points(at)
             if codebooks.levels is not None:
                 rows = codebooks.levels.gather(1, self._codes(at).cpu().T.long() + LEVELS // 2).T
             else:
-                pieces = self.points(at).chunk(num_columns, dim=1)
-                found = zip(pieces, codebooks.values.to(pieces[0].device), strict=True)
-                rows = torch.stack([nearest_centroid(piece.contiguous(), values) for piece, values in found], dim=1)
+                pairs = zip(points.chunk(num_columns, dim=1), codebooks.values.to(points.device), strict=True)
+                found = [nearest_centroid(piece.contiguous(), values) for piece, values in pairs]
+                rows = torch.stack(found, dim=1).cpu()
             store.write(int(at[0]), rows)
-        return Compact(codebooks.values, store, codebooks.distortion)
+            squares = (points.cpu() - codebooks.values[columns, rows].flatten(1)).square_().mean(1)
+            error += float((squares.double() * self.weights[at]).sum())
+        return Compact(codebooks.values, store, error / self.mass)
 
     def _codes(self, at: Tensor) -> Tensor:
         return self.rows.codes[at.to(self.rows.records.device) + self.first]
