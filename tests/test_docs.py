@@ -310,7 +310,6 @@ def test_the_first_examples_of_the_readme_are_short():
 def test_lines_of_prose_are_short():
     """At most 100 characters; tables, headings, pictures, formulas and code may be wider."""
     pages = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
-    pages = [page for page in pages if page.name not in ("sizes.md", "refit.md")]
     for page in pages:
         prose = re.sub(r"^( *)```.*?^\1```$|^\$\$.*?\$\$$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         wide = [line for line in prose.splitlines() if len(line) > 100 and line[0] not in "|#!"]
