@@ -40,10 +40,10 @@ def newest(folder):
 def test_the_default_is_the_smallest_size_that_validation_cannot_tell_from_int8_rows(data, tmp_path):
     record = Trainer(tiny_config(data, **OPEN, tolerance=0.002), tmp_path / "run").run()
     *sizes, rows = record.sizes
-    within = [size for size in sizes if size["loss"] <= rows["loss"] + 0.002]
+    tried = [size for size in sizes if size["loss"] is not None]  # those that the choice depends on
     (chosen,) = [size for size in sizes if size["is_chosen"]]
-    assert chosen == within[0]
-    assert len({size["loss"] for size in sizes}) > 3
+    assert chosen == next(size for size in tried if size["loss"] <= rows["loss"] + 0.002)
+    assert len({size["loss"] for size in tried}) > 2
     assert record.curve[-1]["bce"] == pytest.approx(chosen["loss"])
 
 
