@@ -1,0 +1,143 @@
+"""All runs of the benchmark that are not in its records yet, each in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import subprocess
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from statistics import mean
+from typing import Any
+
+import torch
+
+import cce
+from benchmarks.real_sets.data import SETS, Rows, read_rows
+from benchmarks.real_sets.models import MODELS
+from benchmarks.real_sets.ways import WAYS, Job, cce_default, score
+from benchmarks.side_by_side import RESULTS, PeakMemory, allocated, machine
+
+RECORDS = RESULTS / "real_sets.jsonl"
+RATES = (1e-3, 3e-3, 6e-3)
+Record = dict[str, Any]
+
+
+def run(options: argparse.Namespace) -> None:
+    """All runs that are not in the records yet."""
+    torch.set_num_threads(1)  # and no thread of torch's has run when a process is forked
+    _compile()
+    for name in options.sets:
+        rows = read_rows(options.data, name)
+        for model in options.models:
+            for way in ["none", *options.ways]:
+                run_way(rows, name, model, way, options.seeds)
+
+
+def _compile() -> None:
+    """Load compiled loops, so that no run has their memory and time."""
+    ids = torch.arange(4_000).remainder(2_000).unsqueeze(1)
+    parts = dict.fromkeys(("train", "validation"), torch.arange(4_000))
+    rows = Rows(ids, torch.zeros(4_000, 0), torch.rand(4_000).round(), [2_000], parts)
+    cce_default(Job(rows, MODELS["deepfm"](rows.sizes, 0), 1e-3, 1, 0, 0))
+
+
+def run_way(rows: Rows, name: str, model: str, way: str, seeds: int) -> None:
+    """All rates with seed 0, and the best of them with the other seeds."""
+    try:
+        for lr in RATES if way != "none" else RATES[:1]:
+            _run_once(rows, name, model, way, lr, 0)
+    except ValueError as error:  # a method that cannot be as small as `cce`
+        print(name, model, way, error, flush=True)
+        return
+    if way == "none":
+        return
+    found = {each["lr"]: each for each in read_records() if key(each)[:3] == (name, model, way) and each["seed"] == 0}
+    best = min(found.values(), key=lambda each: each["validation"])["lr"]
+    for seed in range(1, seeds):
+        _run_once(rows, name, model, way, best, seed)
+
+
+def _run_once(rows: Rows, name: str, model: str, way: str, lr: float, seed: int) -> None:
+    records = read_records()
+    if any(key(each) == (name, model, way, lr, seed) for each in records):
+        return
+    ours = [each for each in records if key(each)[:3] == (name, model, "cce")]
+    served = min(ours, key=lambda each: each["validation"])["served"] if ours else 0
+
+    def work() -> Record:
+        torch.manual_seed(seed)
+        started = time.process_time()
+        with PeakMemory(allocated) as peak:
+            built = MODELS[model](rows.sizes, rows.dense.shape[1])
+            found = WAYS[way](Job(rows, built, lr, SETS[name][0], served, seed))
+            seconds = time.process_time() - started
+        tests = {} if "test" in found else {"test": score(built, rows, "test")}
+        return {"cpu_seconds": seconds, "peak": peak.bytes, "served": cce.summary(built).nbytes} | tests | found
+
+    record = {"set": name, "model": model, "way": way, "lr": lr, "seed": seed} | in_process(work)
+    record |= {"cpu_seconds": round(record["cpu_seconds"], 1), "commit": _commit(), "machine": machine()}
+    RECORDS.parent.mkdir(parents=True, exist_ok=True)
+    with RECORDS.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+    shown = ("set", "model", "way", "lr", "seed", "validation", "test", "served", "peak", "cpu_seconds")
+    print(*(f"{record[each]:.4f}" if each in ("validation", "test") else record[each] for each in shown), flush=True)
+
+
+def in_process(work: Callable[[], Record]) -> Record:
+    """What `work` returns in a process of its own, a copy of this one."""
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=_send, args=(work, writer))
+    process.start()
+    writer.close()
+    try:
+        found: Record | ValueError = reader.recv()
+    except EOFError:
+        raise RuntimeError("the process of a run ended without a result: see its output above.") from None
+    process.join()
+    if isinstance(found, ValueError):
+        raise found
+    return found
+
+
+def _send(work: Callable[[], Record], writer: Connection) -> None:
+    try:
+        writer.send(work())
+    except ValueError as error:
+        writer.send(error)
+
+
+def key(record: Record) -> tuple[Any, ...]:
+    """What tells runs apart."""
+    return tuple(record[each] for each in ("set", "model", "way", "lr", "seed"))
+
+
+def read_records() -> list[Record]:
+    """The runs so far."""
+    return [json.loads(line) for line in RECORDS.read_text().splitlines()] if RECORDS.exists() else []
+
+
+def _commit() -> str:
+    """The commit, marked where code differs from it; records may."""
+    head, changed = (
+        subprocess.run(["git", *command], capture_output=True, text=True, check=False).stdout.strip()
+        for command in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "src", "benchmarks"])
+    )
+    return f"{head}-dirty" if changed else head
+
+
+def chosen(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:
+    """The runs of each set, model and way with the rate that validated best for seed 0."""
+    best: dict[tuple[str, str, str], Record] = {}
+    for each in records:
+        of_way = key(each)[:3]
+        if each["seed"] == 0 and (of_way not in best or each["validation"] < best[of_way]["validation"]):
+            best[of_way] = each
+    return {own: [each for each in records if key(each)[:3] == own and each["lr"] == best[own]["lr"]] for own in best}
+
+
+def average(runs: list[Record], figure: str) -> float:
+    """The mean over seeds."""
+    return mean(float(each[figure]) for each in runs)

@@ -1,0 +1,136 @@
+"""Tables of README.md and docs/, written from the records of the benchmark."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.real_sets.runs import Record, average, chosen, read_records
+
+NAMES = {
+    "ml1m": "MovieLens 1M",
+    "anime": "Anime",
+    "bookcrossing": "Book-Crossing",
+    "criteo_dac80k": "80,000 rows like Criteo's",
+    "debian_deps": "Debian dependencies",
+    "tennis": "Tennis, by time",
+    "grocery_repeat": "Grocery, by time",
+    "movietweetings": "MovieTweetings, by time",
+}
+MODEL_TITLES = {"deepfm": "DeepFM", "dlrm": "DLRM"}
+PROMISE = {
+    "full": "`nn.Embedding`",
+    "cce": "`cce`, own loop",
+    "cce-train": "`cce train`",
+    "cce-paper": "`cce-paper`, own loop",
+}
+TITLES = {
+    "full": "full",
+    "full-sparse": "full, SparseAdam",
+    "full-merged": "full, rare ids merged",
+    "int8-after": "full, then int8",
+    "pq": "full, then `pq`",
+    "cce": "`cce`",
+    "cce-train": "`cce train`",
+    "cce-min-count-2": "`cce`, `min_count=2`",
+    "hash": "`hash`",
+    "ce-concat": "`ce-concat`",
+    "mixed-dim": "`mixed-dim`",
+    "cce-paper": "`cce-paper`",
+}
+
+
+Runs = dict[tuple[str, str, str], list[Record]]
+
+
+def summary_table(records: list[Record]) -> str:
+    """`cce` beside the full table, a line for each set: scores of all models, and what DeepFM takes."""
+    runs = chosen(records)
+    models = [model for model in MODEL_TITLES if any(own[1:] == (model, "cce") for own in runs)]
+    heads = " | ".join(f"{MODEL_TITLES[model]}, full | `cce`" for model in models)
+    lines = [
+        f"| test BCE, 3 seeds | {heads} | served, full | `cce` | in training, full | `cce` | CPU time |",
+        "|---|" + "--:|" * (2 * len(models) + 5),
+    ]
+    for name, title in NAMES.items():
+        if any((name, model, way) not in runs for model in models for way in ("full", "cce")):
+            continue
+        cells = [cell for model in models for cell in _scores(runs, name, model)]
+        both = [runs[name, models[0], way] for way in ("full", "cce")]
+        cells += [megabytes(average(own, "served")) for own in both]
+        cells += [megabytes(in_training(runs, name, models[0], way)) for way in ("full", "cce")]
+        seconds = [average(own, "cpu_seconds") for own in both]
+        lines.append(f"| {title} | {' | '.join(cells)} | {seconds[1] / seconds[0]:.1f}× |")
+    return "\n".join(lines)
+
+
+def _scores(runs: Runs, name: str, model: str) -> list[str]:
+    """The scores of full tables and of `cce`, the better one in bold."""
+    scores = [average(runs[name, model, way], "test") for way in ("full", "cce")]
+    best = round(min(scores), 4)
+    return [f"**{each:.4f}**" if round(each, 4) == best else f"{each:.4f}" for each in scores]
+
+
+def in_training(runs: Runs, name: str, model: str, way: str) -> float:
+    """Measured bytes of a run above those of one without tables."""
+    return max(0.0, average(runs[name, model, way], "peak") - average(runs[name, model, "none"], "peak"))
+
+
+def megabytes(nbytes: float) -> str:
+    """As tables show it."""
+    return f"{nbytes / 1e6:.2f} MB" if nbytes < 1e7 else f"{nbytes / 1e6:.0f} MB"
+
+
+def promise_table(records: list[Record]) -> str:
+    """The README's lines in a loop of one's own beside full tables, `cce train` and the paper's algorithm."""
+    runs = chosen(records)
+    lines = ["| DeepFM, 3 seeds | test BCE | in training, measured | served | CPU time |", "|---|--:|--:|--:|--:|"]
+    for name in ("ml1m", "anime"):
+        for way, title in PROMISE.items():
+            if own := runs.get((name, "deepfm", way)):
+                held = megabytes(in_training(runs, name, "deepfm", way)) if way != "cce-train" else ""
+                sizes = held, megabytes(average(own, "served"))
+                cells = [f"{average(own, 'test'):.4f}", *sizes, f"{average(own, 'cpu_seconds'):.0f} s"]
+                lines.append(f"| {NAMES[name]}, {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def all_tables(records: list[Record]) -> str:
+    """All ways: test BCE and bytes, a table for each model."""
+    runs, found = chosen(records), []
+    for model, title in MODEL_TITLES.items():
+        ways = [way for way in TITLES if any(own[1:] == (model, way) for own in runs)]
+        if not ways:
+            continue
+        lines = [f"| {title} | {' | '.join(TITLES[way] for way in ways)} |", "|---|" + "--:|" * len(ways)]
+        for name, set_title in NAMES.items():
+            cells = []
+            for way in ways:
+                own = runs.get((name, model, way))
+                cells.append("" if not own else f"{average(own, 'test'):.4f}, {average(own, 'served') / 1e3:,.0f} kB")
+            if any(cells):
+                lines.append(f"| {set_title} | {' | '.join(cells)} |")
+        found.append("\n".join(lines))
+    return "\n\n".join(found)
+
+
+def with_tables(text: str, table: str) -> str:
+    """A page with its table between the two marks."""
+    begin, end = "<!-- real_sets: begin -->", "<!-- real_sets: end -->"
+    before, rest = text.split(begin)
+    return f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
+
+
+PAGES: dict[Path, Callable[[list[Record]], str]] = {
+    Path("README.md"): summary_table,
+    Path("docs/results.md"): all_tables,
+    Path("docs/lifecycle.md"): promise_table,
+}
+
+
+def write_tables(options: argparse.Namespace) -> None:
+    """Write the tables of README.md and docs/results.md."""
+    del options
+    for page, table in PAGES.items():
+        page.write_text(with_tables(page.read_text(), table(read_records())))
