@@ -2,7 +2,7 @@
 
     python -m benchmarks.refit [--data FOLDER] [--seeds 1] [--quick]
 
-MovieLens 1M and Anime (`ml1m.parquet`, `anime.parquet`): users and items in the models of `benchmarks.own_loop`, one
+MovieLens 1M and Anime (`ml1m.parquet`, `anime.parquet`): users and items in DeepFM and in GMF, one
 column of 256 rows and four. Every model is trained, finalized and refitted with `rounds="auto"`. Memory is how far
 resident memory rose above where the phase began. Needs pyarrow.
 """
@@ -10,6 +10,7 @@ resident memory rose above where the phase began. Needs pyarrow.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,9 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
 import cce
-from benchmarks.own_loop import BATCH, SETS, DeepFM, Rows, fit, score
+from benchmarks.real_sets import models
+from benchmarks.real_sets.data import SETS, Rows, part_of, read_rows
+from benchmarks.real_sets.ways import BATCH, Job, fit, score
 from benchmarks.side_by_side import PeakMemory, give_back_memory, keep
 from cce.text import format_bytes, format_table
 
@@ -32,28 +35,41 @@ LR, COLUMNS, PASS_ROWS = 4e-3, (1, 4), 8192
 HEADERS = ("data", "seed", "columns", "training, CPU s", "refits, CPU s", "ratio", "training, memory")
 
 
+class DeepFM(models.DeepFM):
+    """Without dense values."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        super().__init__(sizes, 0)
+
+    def forward(self, ids: Tensor, dense: Tensor | None = None) -> Tensor:
+        return super().forward(ids, torch.zeros(len(ids), 0) if dense is None else dense)
+
+
 class GMF(DeepFM):
     """The same without a network."""
 
-    def __init__(self, num_users: int, num_items: int) -> None:
-        super().__init__(num_users, num_items)
+    def __init__(self, sizes: list[int]) -> None:
+        super().__init__(sizes)
         self.network = torch.nn.Identity()
 
-    def forward(self, ids: Tensor) -> Tensor:
-        user, item = self.user(ids[:, 0]), self.item(ids[:, 1])
-        return (user * self.first_order[0] + item * self.first_order[1]).sum(1) + (user * item).sum(1)
+    def forward(self, ids: Tensor, dense: Tensor | None = None) -> Tensor:
+        del dense
+        vectors = self.embedding(ids)
+        output: Tensor = (vectors * self.first_order).sum((1, 2)) + vectors.prod(1).sum(1)
+        return output
 
 
 def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the two files")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("CCE_DATA", "../shared/data")))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="few rows, nothing is kept")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     figures = []
-    for name, file in SETS.items():
-        rows = Rows(options.data / file, 20_000 if options.quick else None)
+    for name in ("ml1m", "anime"):
+        num_rows = 20_000 if options.quick else None
+        rows = part_of(read_rows(options.data, name), num_features=2, num_rows=num_rows)
         for make in (GMF, DeepFM):
             for seed in range(options.seeds):
                 figures += measure(name, make, rows, seed)
@@ -67,14 +83,14 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
 def measure(name: str, make: type[DeepFM], rows: Rows, seed: int) -> list[dict[str, Any]]:
     """One training, and the refits of each size after it."""
     torch.manual_seed(seed)
-    model = make(*rows.sizes)
+    model = make(rows.sizes)
     cce.compress(model, seed=seed)
     optimizer = cce.optim.Adam(model, lr=LR)
-    training = _cost(lambda: fit(model, optimizer, rows, lambda: None))
+    training = _cost(lambda: fit(Job(rows, model, LR, SETS[name][0], served=0, seed=seed), optimizer))
     trained, before = score(model, rows, "validation"), {k: v.clone() for k, v in model.state_dict().items()}
     figures = []
     for columns in COLUMNS:
-        fresh = make(*rows.sizes)
+        fresh = make(rows.sizes)
         cce.compress(fresh, seed=seed)
         fresh.load_state_dict(before)
         cce.finalize(fresh, num_columns=columns, num_rows=256, seed=seed)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from benchmarks.real_sets.data import read_rows
+from benchmarks.real_sets.data import part_of, read_rows
 from benchmarks.real_sets.models import DeepFM
 from benchmarks.real_sets.runs import in_process
 from benchmarks.real_sets.ways import WAYS, Job, score
@@ -10,8 +10,7 @@ from benchmarks.real_sets.ways import WAYS, Job, score
 
 @pytest.mark.slow
 def test_the_readmes_lines_in_a_plain_loop_score_as_the_trainer_and_as_full_tables(real_data):
-    rows = read_rows(real_data("ml1m.parquet").parent, "ml1m")  # ids in the order in which they appear
-    rows = rows._replace(ids=rows.ids[:, :2].contiguous(), sizes=rows.sizes[:2])
+    rows = part_of(read_rows(real_data("ml1m.parquet").parent, "ml1m"), num_features=2)  # ids as they appear
     found = {}
     for way in ("full", "cce", "cce-train"):
         torch.manual_seed(0)

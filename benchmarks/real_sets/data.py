@@ -74,3 +74,11 @@ def _normalised(values: np.ndarray[Any, Any], train: np.ndarray[Any, Any]) -> np
     values = (values - np.nanmean(values[train], axis=0)) / (np.nanstd(values[train], axis=0) + 1e-6)
     values[is_missing] = 0
     return values
+
+
+def part_of(rows: Rows, *, num_features: int | None = None, num_rows: int | None = None) -> Rows:
+    """The first features, without dense values, or a few rows of each part."""
+    if num_features is not None:
+        ids = rows.ids[:, :num_features].contiguous()
+        rows = rows._replace(ids=ids, sizes=rows.sizes[:num_features], dense=torch.zeros(len(ids), 0))
+    return rows._replace(parts={name: own[:num_rows] for name, own in rows.parts.items()})

@@ -125,7 +125,7 @@ def with_tables(text: str, table: str) -> str:
 PAGES: dict[Path, Callable[[list[Record]], str]] = {
     Path("README.md"): summary_table,
     Path("docs/results.md"): all_tables,
-    Path("docs/lifecycle.md"): promise_table,
+    Path("docs/compress.md"): promise_table,
 }
 
 
