@@ -41,9 +41,10 @@ def test_splits_by_time_have_the_latest_rows_last_and_leave_days_out():
 
 
 def test_the_rate_is_chosen_on_validation_rows():
-    runs = [("a", 0.001, 0, 0.5, 0.1), ("a", 0.003, 0, 0.4, 0.9), ("a", 0.003, 1, 0.4, 0.7)]
+    of_rates = [("a", 0.001, 0, 0.3, 0.1), ("a", 0.001, 1, 0.6, 0.1)]  # the best seed, and the worst
+    of_rates += [("a", 0.003, 0, 0.4, 0.9), ("a", 0.003, 1, 0.4, 0.7)]
     names = ("set", "lr", "seed", "validation", "test")
-    records = [dict(zip(names, run, strict=True)) | {"model": "m", "way": "w"} for run in runs]
+    records = [dict(zip(names, run, strict=True)) | {"model": "m", "way": "w"} for run in of_rates]
     found = runs.chosen(records)["a", "m", "w"]
     assert runs.average(found, "test") == pytest.approx(0.8)
 

@@ -45,19 +45,13 @@ def _compile() -> None:
 
 
 def run_way(rows: Rows, name: str, model: str, way: str, seeds: int) -> None:
-    """All rates with seed 0, and the best of them with the other seeds."""
+    """All rates with all seeds; without tables nothing is to be chosen."""
     try:
         for lr in RATES if way != "none" else RATES[:1]:
-            _run_once(rows, name, model, way, lr, 0)
+            for seed in range(seeds if way != "none" else 1):
+                _run_once(rows, name, model, way, lr, seed)
     except ValueError as error:  # a method that cannot be as small as `cce`
         print(name, model, way, error, flush=True)
-        return
-    if way == "none":
-        return
-    found = {each["lr"]: each for each in read_records() if key(each)[:3] == (name, model, way) and each["seed"] == 0}
-    best = min(found.values(), key=lambda each: each["validation"])["lr"]
-    for seed in range(1, seeds):
-        _run_once(rows, name, model, way, best, seed)
 
 
 def _run_once(rows: Rows, name: str, model: str, way: str, lr: float, seed: int) -> None:
@@ -65,7 +59,7 @@ def _run_once(rows: Rows, name: str, model: str, way: str, lr: float, seed: int)
     if any(key(each) == (name, model, way, lr, seed) for each in records):
         return
     ours = [each for each in records if key(each)[:3] == (name, model, "cce")]
-    served = min(ours, key=lambda each: each["validation"])["served"] if ours else 0
+    served = round(average(chosen(ours)[name, model, "cce"], "served")) if ours else 0
 
     def work() -> Record:
         torch.manual_seed(seed)
@@ -129,13 +123,11 @@ def _commit() -> str:
 
 
 def chosen(records: list[Record]) -> dict[tuple[str, str, str], list[Record]]:
-    """The runs of each set, model and way with the rate that validated best for seed 0."""
-    best: dict[tuple[str, str, str], Record] = {}
+    """The runs of each set, model and way with the rate that validates best, in the mean over seeds."""
+    rates: dict[tuple[str, str, str], dict[float, list[Record]]] = {}
     for each in records:
-        of_way = key(each)[:3]
-        if each["seed"] == 0 and (of_way not in best or each["validation"] < best[of_way]["validation"]):
-            best[of_way] = each
-    return {own: [each for each in records if key(each)[:3] == own and each["lr"] == best[own]["lr"]] for own in best}
+        rates.setdefault(key(each)[:3], {}).setdefault(each["lr"], []).append(each)
+    return {own: min(runs.values(), key=lambda of_rate: average(of_rate, "validation")) for own, runs in rates.items()}
 
 
 def average(runs: list[Record], figure: str) -> float:
