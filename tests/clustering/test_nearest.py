@@ -112,7 +112,7 @@ def test_wrong_backends_and_shapes_are_named():
         (2**20, 8, 64, "native"),
         (2**20, 192, 64, "native"),
         (2**10, 5000, 2**13, "torch"),
-        (2**10, 4, 64, "torch"),  # compiling would take longer
+        (2**9, 4, 64, "torch"),  # compiling would take longer
     ],
 )
 @pytest.mark.parametrize("has_faiss", [False, True])

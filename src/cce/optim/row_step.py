@@ -28,7 +28,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -118,7 +118,9 @@ def _look_after(table: Int8Rows) -> None:
 
 def _step_in_loops(steps: Sequence[RowStep], dim: int) -> bool:
     """Whether a table must be looked after."""
-    rules = np.array([_packed(step) for step in steps], loops.RULE)
+    held = "squares", "visits", "step", "unit"
+    packed = [(*(step.state[name].data_ptr() for name in held), *step.rule, step.factor) for step in steps]
+    rules = np.array(packed, loops.RULE)
     work = np.empty((len(steps), 3), np.int64)
     work[:, 0] = [step.table.describe() for step in steps]
     work[:, 1] = [step.pending.address for step in steps]
@@ -134,11 +136,6 @@ def _step_in_loops(steps: Sequence[RowStep], dim: int) -> bool:
     due: list[bool] = []
     parallel_for(lambda index: due.append(loops.step(work, cuts[index], cuts[index + 1], run)), num_parts)
     return any(due)
-
-
-def _packed(step: RowStep) -> tuple[Any, ...]:
-    addresses = (step.state[name].data_ptr() for name in ("squares", "visits", "step", "unit"))
-    return (*addresses, *step.rule, step.factor)
 
 
 # -- the definition ----------------------------------------------------------------------------------------------------
