@@ -238,7 +238,7 @@ class _Sizing:
         num_ids = table.num_embeddings if table.rows.trains_unseen else rows.num_points
         dim, itemsize = table.embedding_dim, table.anchor.itemsize
         shapes = self._given(table, given) or shapes_within(
-            table.rows.nbytes, num_ids, dim, itemsize, num_vectors=rows.num_points, is_limited=self.is_limited
+            table.rows.row_nbytes, num_ids, dim, itemsize, num_vectors=rows.num_points, is_limited=self.is_limited
         )
         if self.most_bits is not None:
             least = min(shape.bits for shape in shapes)

@@ -68,14 +68,13 @@ def score_plot(group: Group, styles: Mapping[str, Style], info: MetricInfo, size
 
 
 def sizes_plot(group: Group, styles: Mapping[str, Style]) -> Plot:
-    """Validation loss against bytes served, of every size that one training of a series could be finalized at."""
+    """Validation loss against bytes served, of every size of a series that was validated."""
     rows: list[Row] = []
     for series, budgets in group.series.items():
-        sizes = next((budget.first.sizes for budget in budgets if budget.first.sizes), [])
-        for size in sizes:
-            if is_number(size["loss"]):
-                bits = "int8 rows" if size["bits"] is None else f"{size['bits']:.1f}"
-                rows.append({"series": series, "size": size["nbytes"], "bits": bits, "mean": round(size["loss"], 6)})
+        scored = {s["nbytes"]: s for budget in budgets for s in budget.first.sizes if is_number(s["loss"])}
+        for nbytes, size in sorted(scored.items()):
+            bits = "int8 rows" if size["bits"] is None else f"{size['bits']:.1f}"
+            rows.append({"series": series, "size": nbytes, "bits": bits, "mean": round(size["loss"], 6)})
     y = near("mean", f"validation {group.leading.title}")
     tips = [tip("series"), tip("served bytes"), tip("bits"), score_tip("mean", "validation loss")]
     x = number("size", "served bytes of finalized tables", **log_sizes([row["size"] for row in rows], "B"))

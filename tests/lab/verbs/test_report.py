@@ -53,7 +53,7 @@ def test_json_is_all_that_stdout_holds(sweep, tmp_path, capsys):
 def test_for_latex_it_writes_tables_and_names_no_page(sweep, capsys):
     assert main(["report", str(sweep), "--format", "latex", "--no-figures"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"15 runs; 6 files in {sweep}/report"
-    assert len(list((sweep / "report" / "tables").glob("*.tex"))) == 4
+    assert len(list((sweep / "report" / "tables").glob("*.tex"))) == 3
 
 
 def test_without_vega_there_are_tables_and_a_hint(sweep, capsys, monkeypatch):
