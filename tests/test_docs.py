@@ -284,7 +284,7 @@ OPENING = (
     "pip install",
     "cce.compress(model",
     "](docs/figures/sizes.svg)",
-    "| full table | `cce` |",
+    "| DeepFM, full | `cce` |",
     "**Who should not use it.**",
 )
 LANDING = ("pip install", "cce.compress(model", "](figures/overview.svg)", "**One result.**")
