@@ -208,7 +208,7 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
                 importers.setdefault(package, set()).add(short(path))
     for package in ("numba", "llvmlite"):
         assert importers.pop(package) == {f"compiled/{name}.py" for name in ("instructions", "int8_rows", "tiles")}
-    names = ("blocks", "tables", "text", "values")
+    names = ("blocks", "tables", "values")
     arrow = {f"data/arrow/{name}.py" for name in names}
     assert importers.pop("pyarrow") == arrow
     for package in ("pytest", "hypothesis"):
@@ -236,7 +236,6 @@ def test_each_package_that_may_be_missing_is_imported_in_one_file():
                 "prepare",
                 "train",
                 "sweep",
-                "tune",
                 "evaluate",
                 "export",
                 "predict",

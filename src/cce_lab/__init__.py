@@ -13,7 +13,7 @@ from cce.lazy import lazy_names
 if TYPE_CHECKING:
     from cce_lab.citations import cite, read_citations
     from cce_lab.report import compression_factor, factor_over_seeds, make_report, write_run_page
-    from cce_lab.sweeps import Experiment, list_recipes, read_recipe, sweep, tune
+    from cce_lab.sweeps import Experiment, list_recipes, read_recipe, sweep
 
 __all__ = [
     "Experiment",
@@ -25,7 +25,6 @@ __all__ = [
     "read_citations",
     "read_recipe",
     "sweep",
-    "tune",
     "write_run_page",
 ]
 

@@ -4,7 +4,7 @@ import numpy as np
 
 import cce
 from cce.data import PreparedData, unseen_lines, unseen_shares
-from cce.data.occurrences import count_ids
+from cce.data.prepared import count_ids
 from cce.training import count_ids as count_for_tables
 from helpers.raw_files import write_csv
 from helpers.runs import tiny_data
@@ -13,7 +13,7 @@ from helpers.runs import tiny_data
 def test_ids_are_counted_in_blocks_as_at_once(tmp_path, monkeypatch):
     data = PreparedData.open(tiny_data(tmp_path / "data"))
     batch = next(iter(data.loader("test", batch_size=10**6, shuffle=False)))
-    monkeypatch.setattr("cce.data.occurrences.COUNTED", 7)
+    monkeypatch.setattr("cce.data.prepared.COUNTED", 7)
     for index, (name, counts) in enumerate(count_ids(data.path, "test", data.schema).items()):
         size = data.schema.vocabulary_sizes[name]
         assert np.array_equal(counts, np.bincount(batch.ids[:, index].numpy(), minlength=size))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cce
-from cce.diagnostics.entropy import pointer_table
+from cce.diagnostics.table_collapse import pointer_table
 from cce.indexing import Assignments
 from cce_lab.variants import HelpersEmbedding
 

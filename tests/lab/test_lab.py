@@ -61,7 +61,7 @@ def test_what_failed_is_raised(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"2 of 2 runs failed, see their error\.txt: wrong-cap40-seed0: TypeError"):
         cce_lab.sweep("tiny.toml", only=["wrong"], progress=False)
     with pytest.raises(ValueError, match="engine must be local, ray or ray://host:port, got 'spark'"):
-        cce_lab.tune("tiny.toml", engine="spark", progress=False)
+        cce_lab.sweep("tiny.toml", engine="spark", progress=False)
 
 
 def test_functions_stay_functions_when_packages_are_imported():
@@ -69,4 +69,4 @@ def test_functions_stay_functions_when_packages_are_imported():
     import cce_lab.verbs.sweep
 
     assert callable(cce_lab.sweep)
-    assert callable(cce_lab.sweeps.tune)
+    assert callable(cce_lab.sweeps.sweep)

@@ -4,7 +4,7 @@ import pytest
 
 import cce
 from cce.models import DLRM, GMF
-from cce.models.parts import check_dropout, check_parts, check_start
+from cce.models.network import check_dropout, check_parts, check_start
 from cce.schema import Feature, Schema
 
 SCHEMA = Schema((Feature("a", 5), Feature("b", 6)))

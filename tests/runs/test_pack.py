@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import cce
+from cce.runs.loaded import pack_run
 from cce.runs.pack import ALIGNMENT, Pack
-from cce.runs.packing import pack_run
 from helpers.files import small_files
 from helpers.raw_runs import held_out_rows
 from helpers.runs import tiny_config, tiny_data

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from cce.runs.packing import pack_run
+from cce.runs.loaded import pack_run
 
 pytestmark = pytest.mark.slow
 

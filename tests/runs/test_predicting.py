@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from cce.runs.predicting import predict_batches, write_predictions
+from cce.runs.evaluating import predict_batches, write_predictions
 from cce.schema import Batch
 
 

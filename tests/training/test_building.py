@@ -100,7 +100,7 @@ def counted_by_hand(data):
 
 def test_ids_are_counted_in_the_training_rows(data, monkeypatch):
     prepared = PreparedData.open(data)
-    monkeypatch.setattr("cce.data.occurrences.COUNTED", 33)  # many blocks, the last not whole
+    monkeypatch.setattr("cce.data.prepared.COUNTED", 33)  # many blocks, the last not whole
     counts = count_ids(prepared)
     assert list(counts) == list(prepared.schema.vocabulary_sizes)
     for count, wanted in zip(counts.values(), counted_by_hand(prepared), strict=True):

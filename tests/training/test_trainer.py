@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -435,3 +436,18 @@ def test_a_feature_to_group_by_that_there_is_not_is_rejected_before_training(dat
     with pytest.raises(ValueError, match="group_by must name a feature of the data set, got 'c9': did you mean 'c"):
         Trainer(tiny_config(data, metrics=["bce", "ndcg@3"], group_by="c9"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_damaged_rows_stop_a_run_before_it_trains_unless_it_is_told_not_to_look(data, tmp_path):
+    copy, trusted = tmp_path / "data", tmp_path / "trusted"
+    shutil.copytree(data, copy)
+    content = bytearray((copy / "train.rows").read_bytes())
+    content[0] ^= 1  # the lowest bit of a label: a value like any other
+    (copy / "train.rows").write_bytes(content)
+    with pytest.raises(ValueError, match=r"train\.rows must have the SHA-256 .*: it was damaged or changed\.$"):
+        Trainer(tiny_config(copy), tmp_path / "verified")
+    Trainer(tiny_config(copy, verify=False, max_steps=2), trusted).run()
+    Trainer.resume(trusted, max_steps=3).run()
+    assert last_bits(trusted)[0] == 3
+    with pytest.raises(ValueError, match=r"train\.rows must have the SHA-256"):
+        Trainer.resume(trusted, max_steps=4, verify=True)

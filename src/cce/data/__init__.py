@@ -13,11 +13,10 @@ from cce.lazy import lazy_names
 if TYPE_CHECKING:
     from cce.data.arrow.tables import TableWriter
     from cce.data.loader import EpochShuffle, Loader, join_bags
-    from cce.data.occurrences import unseen_lines, unseen_shares
     from cce.data.preparation.job import Columns, Job, Reading, Splitting
     from cce.data.preparation.pipeline import prepare_data
     from cce.data.preparation.vocabulary import index_vocabulary, vocabulary_file
-    from cce.data.prepared import PreparedData
+    from cce.data.prepared import PreparedData, unseen_lines, unseen_shares
     from cce.data.preparing import prepare, raw_options
     from cce.data.raw_files import COMPRESSED, FORMATS, STANDARD, Input, check_pyarrow, find_format
     from cce.data.raw_rows import RawRows, RowEncoder

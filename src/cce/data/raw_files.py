@@ -216,7 +216,7 @@ class Input:
             return stack.enter_context(stack.enter_context(zipfile.ZipFile(self.path)).open(self.member))
         file = stack.enter_context(self.path.open("rb"))
         if self.path.suffix == ".zst":
-            from cce.data.arrow.text import open_zstd
+            from cce.data.arrow.tables import open_zstd
 
             return stack.enter_context(open_zstd(file))
         return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if self.path.suffix == ".gz" else file

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from cce.data.arrow.blocks import RawBlock
-from cce.data.arrow.tables import frame_blocks, parquet_blocks, parquet_columns, record_blocks
-from cce.data.arrow.text import parse_text
+from cce.data.arrow.tables import frame_blocks, parquet_blocks, parquet_columns, parse_text, record_blocks
 from cce.data.arrow.values import as_texts
 from cce.data.loader import cut_batch, join_bags
 from cce.data.preparation.reading import PARQUET_ROWS, clean_columns, well_formed

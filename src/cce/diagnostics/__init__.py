@@ -1,8 +1,7 @@
 """Diagnostics of tables: their parameters and bytes, and whether their pointers have collapsed."""
 
-from cce.diagnostics.entropy import pointer_entropies
 from cce.diagnostics.memory import gradient_nbytes, summary
-from cce.diagnostics.table_collapse import Collapse, diagnose_collapse, diagnose_tables
+from cce.diagnostics.table_collapse import Collapse, diagnose_collapse, diagnose_tables, pointer_entropies
 
 __all__ = [
     "Collapse",

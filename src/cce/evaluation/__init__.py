@@ -26,7 +26,7 @@ from cce.lazy import lazy_names
 if TYPE_CHECKING:
     from cce.evaluation.metric import Metric, ScoredRows, SummedMetric, WholeMetric, check_rows
     from cce.evaluation.probabilities import ExpectedCalibrationError, binary_cross_entropy
-    from cce.evaluation.roc import auc
+    from cce.evaluation.ranking import auc
 
 __all__ = [
     "DEFAULT_BEST_BY",

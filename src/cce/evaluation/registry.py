@@ -70,12 +70,12 @@ LOWER, HIGHER, ONE = Better.LOWER, Better.HIGHER, Better.ONE
 RANKED = {"by_group": True, "takes_k": True}
 _ALL = (
     _own("bce", "BCE", LOWER, "probabilities:BinaryCrossEntropy", "binary cross-entropy, in nats"),
-    _own("auc", "AUC", HIGHER, "roc:AreaUnderCurve", "area under the ROC curve"),
+    _own("auc", "AUC", HIGHER, "ranking:AreaUnderCurve", "area under the ROC curve"),
     _own("normalized_entropy", "NE", LOWER, "probabilities:NormalizedEntropy", "BCE over that of the mean label"),
     _own("calibration", "calibration", ONE, "probabilities:Calibration", "mean prediction over mean label"),
     _own("ece", "ECE", LOWER, "probabilities:ExpectedCalibrationError", "expected calibration error, in 15 equal bins"),
     _own("accuracy", "accuracy", HIGHER, "probabilities:Accuracy", "share of rows on the right side of 1/2"),
-    _own("grouped_auc", "grouped AUC", HIGHER, "roc:GroupedAreaUnderCurve", "mean AUC within groups", by_group=True),
+    _own("grouped_auc", "grouped AUC", HIGHER, "ranking:GroupedAreaUnderCurve", "mean AUC in groups", by_group=True),
     _own("ndcg", "NDCG", HIGHER, "ranking:NormalizedDiscountedGain", "discounted gain of the first k", **RANKED),
     _own("recall", "recall", HIGHER, "ranking:Recall", "share of the positives among the first k", **RANKED),
 )

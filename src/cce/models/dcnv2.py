@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_choice, check_range
-from cce.models.network import check_hidden, make_linear, make_network
-from cce.models.parts import ConcatenatingModel
+from cce.models.network import ConcatenatingModel, check_hidden, make_linear, make_network
 
 if TYPE_CHECKING:
     from cce.collection import EmbeddingCollection

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from cce.models.network import check_hidden, make_network
-from cce.models.parts import check_dense, check_parts
+from cce.models.network import check_dense, check_hidden, check_parts, make_network
 
 if TYPE_CHECKING:
     from cce.collection import EmbeddingCollection

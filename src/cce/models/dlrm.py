@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cce.checks import check_flag
-from cce.models.network import check_hidden, make_network
-from cce.models.parts import check_dense, check_parts, check_start
+from cce.models.network import check_dense, check_hidden, check_parts, check_start, make_network
 
 if TYPE_CHECKING:
     from cce.collection import EmbeddingCollection

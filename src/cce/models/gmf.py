@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cce.models.parts import check_dropout, check_parts, check_start
+from cce.models.network import check_dropout, check_parts, check_start
 
 if TYPE_CHECKING:
     from cce.collection import EmbeddingCollection

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cce.models.network import check_hidden, make_network
-from cce.models.parts import ConcatenatingModel
+from cce.models.network import ConcatenatingModel, check_hidden, make_network
 
 if TYPE_CHECKING:
     import torch

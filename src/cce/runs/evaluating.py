@@ -1,22 +1,26 @@
-"""The scores of a run on a prepared split or on raw rows with labels, and whether its probabilities are right."""
+"""Scores and probabilities of a run, on a prepared split or on raw rows, and files of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import torch
+from torch import nn
+from tqdm import tqdm
 
-from cce.data import MANIFEST, STANDARD, PreparedData
-from cce.evaluation import ExpectedCalibrationError, ScoredRows, check_metrics, check_rows, describe_metric
-from cce.runs.inputs import DataReference
-from cce.runs.pack import Pack
-from cce.runs.predicting import BATCH_SIZE
+from cce.data import COMPRESSED, FORMATS, STANDARD, PreparedData, find_format
+from cce.evaluation import check_metrics, describe_metric
+from cce.files import check_target, replace_file
 from cce.training import Scores, group_column, score
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from cce.runs.loaded import LoadedRun
     from cce.schema import Batch, Schema
 
@@ -83,42 +87,59 @@ def score_batches(
     return Evaluation(name, num_rows, scores)
 
 
-@dataclass(frozen=True)
-class CalibrationCurve:
-    """Bins of predicted probabilities, each with its mean prediction, its mean label and the weight of its rows."""
-
-    split: str
-    num_rows: int
-    error: float  # the expected calibration error
-    bins: tuple[tuple[float, float, float], ...]
+BATCH_SIZE = 16_384
+COLUMN = "probability"
 
 
 @torch.no_grad()
-def calibrate(run: LoadedRun, data: Path | str | None = None) -> CalibrationCurve:
-    """The calibration of a run on the test rows of its data set, or on the validation rows if it has no test rows.
-
-    data: where the data set is, if it is not where it was.
-    """
-    prepared = PreparedData.open(data_of(run, data))
-    split = "test" if prepared.num_rows("test") else "validation"
-    metric, num_rows = ExpectedCalibrationError(), 0
-    device = next(run.model.parameters()).device
-    for batch in prepared_batches(prepared, run.schema, split=split, batch_size=BATCH_SIZE):
-        logits = run.model(batch.to(device)).float()
-        check_rows(logits, batch.labels.to(device), first_row=num_rows)
-        metric.add(ScoredRows.of(logits, batch.labels, batch.weights))
-        num_rows += len(batch)
-    bins = tuple((predicted, observed, weight) for predicted, observed, weight in metric.bins.tolist())
-    return CalibrationCurve(split, num_rows, metric.compute(), bins)
+def predict_batches(model: nn.Module, batches: Iterable[Batch], *, progress: bool) -> Iterator[np.ndarray]:
+    """The probabilities of each batch, float32."""
+    device, num_rows = next(model.parameters()).device, 0
+    with tqdm(desc="rows", unit="row", leave=False, disable=None if progress else True) as bar:
+        for batch in batches:
+            logits = model(batch.to(device)).float().cpu()
+            if not bool(logits.isfinite().all()):
+                rows = f"rows {num_rows + 1} to {num_rows + len(batch)}"
+                raise ValueError(f"logits must be finite, got NaN or infinity in {rows}.")
+            yield torch.sigmoid(logits).numpy()
+            num_rows += len(batch)
+            bar.update(len(batch))
 
 
-def data_of(run: LoadedRun, data: Path | str | None) -> Path:
-    """The folder of the data set that a run was trained on; anything else is rejected."""
-    source, where = run.source, Path(data or run.config.data)
-    if isinstance(source, DataReference):
-        where = Path(data or source.data)
-    if not (where / MANIFEST).is_file():
-        raise FileNotFoundError(f"the data set is not at {str(where)!r}: --data says where it is.")
-    checksum = source.manifest["state"]["data"] if isinstance(source, Pack) else source.checksum
-    DataReference(run.path, where, checksum).check()
-    return where
+def write_predictions(blocks: Iterable[np.ndarray], out: str | Path, form: str | None = None) -> int:
+    """Write probabilities to a file, whole or not at all, or to standard output ("-"); return how many there were."""
+    by_columns, num_rows = FORMATS[find_format(out, form)].by_columns, 0
+    if str(out) != STANDARD:
+        check_target("out", Path(out))
+        if Path(out).suffix in COMPRESSED:
+            raise ValueError(f"out must be a plain file, got {str(out)!r}.")
+    elif by_columns:
+        raise ValueError("format must be csv or tsv on standard output, got 'parquet'.")
+    with (_table if by_columns else _text)(out) as write:
+        for block in blocks:
+            write(block)
+            num_rows += len(block)
+    return num_rows
+
+
+@contextmanager
+def _table(out: str | Path) -> Iterator[Callable[[np.ndarray], None]]:
+    from cce.data import TableWriter
+
+    with replace_file(Path(out)) as temporary, TableWriter(temporary, {COLUMN: "float32"}) as table:
+        yield lambda block: table.write({COLUMN: block})
+
+
+@contextmanager
+def _text(out: str | Path) -> Iterator[Callable[[np.ndarray], None]]:
+    """Lines of the shortest digits that are the number again in float32."""
+    with ExitStack() as stack:
+        if str(out) == STANDARD and sys.stdout is None:
+            raise ValueError("standard output must be open to write to it, and it is closed.")
+        file: IO[str] = sys.stdout
+        if str(out) != STANDARD:
+            temporary = stack.enter_context(replace_file(Path(out)))
+            file = stack.enter_context(temporary.open("w", encoding="utf-8"))
+        file.write(f"{COLUMN}\n")
+        yield lambda block: file.writelines(f"{value}\n" for value in block)
+        file.flush()

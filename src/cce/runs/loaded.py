@@ -1,4 +1,4 @@
-"""`load_run`: a trained run, ready to be used: its best model, and everything that raw rows need."""
+"""A trained run, ready to be used: `load_run`; `train`, `evaluate` and `predict` as the verbs do; `pack_run`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ import numpy as np
 from cce.checks import check_range, check_type
 from cce.data import MANIFEST, PreparedData, Vocabulary, read_manifest
 from cce.distributed import Ranks
+from cce.files import check_target
 from cce.records import RunRecord
 from cce.run_folder import CHECKPOINTS, RunFolder
-from cce.runs.evaluating import Evaluation, check_rows_or_data, is_folder, prepared_batches, score_batches
-from cce.runs.inputs import INPUTS, DataReference, RunInputs, find_inputs, read_inputs
+from cce.runs.evaluating import (
+    BATCH_SIZE,
+    Evaluation,
+    check_rows_or_data,
+    is_folder,
+    predict_batches,
+    prepared_batches,
+    score_batches,
+)
+from cce.runs.inputs import INPUTS, OPTIONS, DataReference, RunInputs, find_inputs, input_file, read_inputs
 from cce.runs.neighbours import recommend, similar
-from cce.runs.pack import RECORD, Pack
-from cce.runs.predicting import BATCH_SIZE, predict_batches
+from cce.runs.pack import MODEL, RECORD, Pack, write_pack
 from cce.runs.vectors import FeatureVectors
-from cce.training import TrainConfig, kept_random_state, load_model, open_checkpoint, read_schema
+from cce.training import TrainConfig, Trainer, kept_random_state, load_model, make_config, open_checkpoint, read_schema
 
 if TYPE_CHECKING:
     from torch import nn
@@ -69,24 +77,11 @@ class LoadedRun:
         """The values of each feature, by its name; memory-mapped."""
         return self.inputs.vocabularies
 
-    def predict(
-        self,
-        rows: Any,
-        *,
-        split: str | None = None,
-        batch_size: int = BATCH_SIZE,
-        format: str | None = None,  # noqa: A002
-        progress: bool = False,
-    ) -> np.ndarray:
+    def predict(self, rows: Any, **options: Any) -> np.ndarray:
         """The probabilities of raw rows, or of a split of a prepared data set, float32, in their order.
 
-        rows: a pandas or polars frame, a pyarrow table, a list of dictionaries, or the path of a CSV, TSV or
-            Parquet file. They need no label. Values that training did not see, and missing ones, are treated as
-            there.
-        format: what a file is, if the end of its name does not say so: csv, tsv or parquet.
-        split: of the folder of a data set, by default "test".
+        options: see `predict_blocks`.
         """
-        options: dict[str, Any] = {"split": split, "batch_size": batch_size, "format": format, "progress": progress}
         blocks = list(self.predict_blocks(rows, **options))
         return np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
 
@@ -99,7 +94,14 @@ class LoadedRun:
         format: str | None = None,  # noqa: A002
         progress: bool = False,
     ) -> Iterator[np.ndarray]:
-        """The same, batch by batch: in memory that does not grow with the rows."""
+        """The same, batch by batch: in memory that does not grow with the rows.
+
+        rows: a pandas or polars frame, a pyarrow table, a list of dictionaries, or the path of a CSV, TSV or
+            Parquet file. They need no label. Values that training did not see, and missing ones, are treated as
+            there.
+        format: what a file is, if the end of its name does not say so: csv, tsv or parquet.
+        split: of the folder of a data set, by default "test".
+        """
         check_range("batch_size", batch_size, 1, 2**31)
         if not is_folder(rows) and split is None:
             batches = self.inputs.encoder(self.schema).batches(rows, batch_size=batch_size, form=format)
@@ -201,3 +203,63 @@ def _packed_scores(pack: Pack) -> dict[str, float]:
         return RunRecord.from_json(pack.read(RECORD).decode()).scores
     except (ValueError, TypeError) as error:
         raise ValueError(f"{RECORD} of {pack.path} must hold the record of a run: {error}") from error
+
+
+def train(
+    data: PreparedData | Path | str, *, out: Path | str | None = None, progress: bool = True, **options: Any
+) -> RunRecord:
+    """Train a model on a prepared data set, and return the record of the run.
+
+    out: the folder of the run (default: runs/DATA-METHOD).
+    options: those of `TrainConfig`, such as `method="cce", model="deepfm", epochs=2`.
+    """
+    path = data.path if isinstance(data, PreparedData) else Path(data)
+    config = make_config({"data": str(path.resolve()), **options})
+    return Trainer(config, config.default_folder if out is None else out, progress=progress).run()
+
+
+def evaluate(run: LoadedRun | Path | str, data: Any, **options: Any) -> Evaluation:
+    """Score a trained run on a split of a prepared data set, or on raw rows with labels: see `LoadedRun.evaluate`.
+
+    run: the folder of a run, of a checkpoint or a pack, at its best checkpoint; or what `load_run` returned.
+    """
+    return _loaded(run).evaluate(data, **options)
+
+
+def predict(run: LoadedRun | Path | str, rows: Any, **options: Any) -> np.ndarray:
+    """The probabilities of raw rows by a trained run, or of a split of a prepared data set: see `LoadedRun.predict`.
+
+    run: the folder of a run, of a checkpoint or a pack, at its best checkpoint; or what `load_run` returned.
+    """
+    return _loaded(run).predict(rows, **options)
+
+
+def _loaded(run: LoadedRun | Path | str) -> LoadedRun:
+    return run if isinstance(run, LoadedRun) else load_run(run)
+
+
+def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = None, progress: bool = False) -> Pack:
+    """Write the run in a folder, at its best checkpoint, to one file that `load_run` opens anywhere.
+
+    data: the data set of the run, if it is not where it was. A synthetic one has no
+        vocabularies, and neither has its pack.
+    """
+    where, target = Path(path), Path(out)
+    if where.is_file():
+        raise ValueError(f"path must be the folder of a run, got the file {str(where)!r}.")
+    check_target("out", target)
+    checkpoint, damage = open_checkpoint(where, best=True)
+    if damage:
+        raise ValueError(f"path must be a run whose last and best checkpoints are whole: {damage[0]}")
+    folder = run_folder(where)
+    files = {MODEL: checkpoint.path / MODEL}
+    if folder.is_finished:
+        files[RECORD] = folder.record
+    fingerprint, was = checkpoint.get("data", str), checkpoint.get("config", dict)["data"]
+    reference = DataReference(folder.path, Path(data or was), fingerprint, progress=progress)
+    if not ((reference.data / MANIFEST).is_file() and read_manifest(reference.data)["kind"] == "synthetic"):
+        inputs = find_inputs(reference, read_schema(checkpoint))  # may lie in a folder that goes when they go
+        names = [OPTIONS, *(input_file(index) for index in range(len(inputs.vocabularies)))]
+        files |= {f"{INPUTS}/{name}": inputs.files.locate(name)[0] for name in names}
+    write_pack(target, checkpoint, files)
+    return Pack.open(target)

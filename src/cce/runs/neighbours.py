@@ -14,7 +14,7 @@ import torch
 
 from cce.checks import check_choice, check_range
 from cce.data import join_bags
-from cce.runs.predicting import BATCH_SIZE, predict_batches
+from cce.runs.evaluating import BATCH_SIZE, predict_batches
 
 if TYPE_CHECKING:
     from cce.runs.loaded import LoadedRun

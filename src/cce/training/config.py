@@ -29,7 +29,7 @@ PRESET_OPTIONS: dict[str, dict[str, Any]] = {
     "paper": {"optimizer": "sgd", "lr": 0.1, "batch_size": 128},
 }
 MAX_THREADS = 2**16
-MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "logger")  # of a run that is resumed
+MAY_CHANGE = ("epochs", "max_steps", "device", "threads", "logger", "verify")  # of a run that is resumed
 MAY_BE_CHOSEN_AGAIN = ("nbytes", "bits", "tolerance", "refits")  # by `cce finalize`, after training
 MAY_MOVE = ("data", "start_from", "model", "plugins")  # files and folders, which may have another name
 MORE = "more"  # the group of options without a flag of their own: `cce train --set NAME=VALUE`
@@ -155,6 +155,9 @@ class TrainConfig:
     logger: str | None = option(None, "machine", "log to tensorboard as well, or to a logger of a plug-in")
     plugins: list[str] = option(
         [], MORE, "Python files or modules that were loaded with cce.load_plugins and that the run needs"
+    )
+    verify: bool = option(
+        default=True, group="machine", text="compare the files of the data set with their checksums before training"
     )
     device: str = option(AUTO, "machine", "cpu, cuda, or auto: cuda where there is one")
     threads: int | None = option(None, "machine", "threads of torch on the CPU")

@@ -21,7 +21,7 @@ from cce_lab.report.vega import Plot, Style, javascript, middle_budget
 
 if TYPE_CHECKING:
     from cce_lab.report.reading import Collected
-    from cce_lab.report.sections import Section
+    from cce_lab.report.writing import Section
 
 
 def make_page(found: Collected, sections: Sequence[Section]) -> str:

@@ -1,20 +1,29 @@
-"""The charts of a section, from which page and pictures are drawn: scores and training curves."""
+"""All charts in Vega-Lite: of a section of a report, of the page of a run, and the figures of theory as pictures."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cce.evaluation import describe_metric
+from cce.files import write_atomic
 from cce_lab.report.factors import is_number
 from cce_lab.report.groups import WORDS, Group
 from cce_lab.report.vega import (
+    GREY,
+    HEIGHT,
+    HINT,
+    HUES,
     STEPS,
     Plot,
+    Spec,
     Style,
     band,
     bright,
     by_budget,
+    can_draw,
     colours,
     dots,
     layered,
@@ -23,12 +32,15 @@ from cce_lab.report.vega import (
     log_sizes,
     near,
     number,
+    palette,
+    picture,
     score_tip,
     tip,
 )
 
 if TYPE_CHECKING:
     from cce.evaluation import MetricInfo
+    from cce.runs import RunHistory
 
 UNITS = {"training": "B", "bytes": "B", "params": ""}  # the axes to choose from
 OVER_SEEDS = "Mean over seeds; the band goes from the least to the greatest."
@@ -135,3 +147,119 @@ def score_field(metric: str) -> str:
 def file_word(metric: str) -> str:
     """The name of a metric among the names of files."""
     return re.sub(r"[^a-z0-9_]+", "-", metric.lower())
+
+
+MARKED = "Dotted: clusterings and refits."
+
+
+def curve_plots(history: RunHistory, leading: str) -> list[Plot]:
+    """A chart for each metric of the validations, the leading one first, and one of the training loss."""
+    names = dict.fromkeys(name for each in history.curve for name in each if is_number(each[name]))
+    metrics = [name for name in names if name not in ("step", "epoch")]
+    metrics.sort(key=lambda name: name != leading)
+    steps = sorted({event["step"] for event in (*history.clusterings, *history.refits)})
+    plots = []
+    for name in metrics:
+        info, field = describe_metric(name), score_field(name)
+        scored = [each for each in history.curve if is_number(each.get(name))]
+        points = [{"step": each["step"], field: round(each[name], 6)} for each in thin(scored, info)]
+        spec = _by_step("validation", points, field, f"validation {info.title}", steps)
+        plots.append(Plot(f"{file_word(name)}-curve", info.title, spec, MARKED if steps else ""))
+    losses = [each for each in history.losses if is_number(each.get("loss"))]
+    if losses:
+        some = losses[:: 1 + len(losses) // MOST_POINTS]
+        points = [{"step": each["step"], "loss": round(each["loss"], 6)} for each in some]
+        spec = _by_step("training", points, "loss", "training loss", steps)
+        plots.append(Plot("loss", "Training loss", spec, "As it was logged."))
+    return plots
+
+
+def _by_step(series: str, points: Sequence[Row], field: str, title: str, steps: Sequence[int]) -> Spec:
+    """A line with points, and dotted rules at some steps."""
+    rows = [{"series": series, **point} for point in points]
+    marked: list[Row] = [{"series": series, "step": step, "marked": 1} for step in steps]
+    styles, y = palette([series]), near(field, title)
+    scored = {"transform": [{"filter": f"isValid(datum.{field})"}]}
+    rule = {"type": "rule", "strokeDash": [2, 3], "strokeWidth": 1.5, "color": GREY}
+    marks = {"transform": [{"filter": "isValid(datum.marked)"}], "mark": rule, "encoding": {"color": {"value": GREY}}}
+    tips = [tip("step"), score_tip(field, title)]
+    layers = [marks, line(y) | scored, dots(y, styles, tips, size=30) | scored]
+    x = number("step", "step", axis=STEPS)
+    return layered([*rows, *marked], {"x": x, "color": colours(styles, rows)}, layers)
+
+
+KINDS = ("svg", "png")
+
+
+def draw_figure(figure: Any, folder: Path) -> list[Path]:
+    """Write `NAME.svg` and `NAME.png`, whole or not at all; give their paths."""
+    if not can_draw():
+        raise ModuleNotFoundError(f"no picture: {HINT}")
+    paths = {kind: folder / f"{figure.name}.{kind}" for kind in KINDS}
+    for kind, path in paths.items():
+        write_atomic(path, picture(figure_spec(figure), title=figure.title, kind=kind))
+    return list(paths.values())
+
+
+def figure_spec(figure: Any) -> Spec:
+    """A figure in Vega-Lite: bars where its places have names, lines with bands otherwise."""
+    return {"height": HEIGHT} | (_bars(figure) if figure.ticks else _lines(figure))
+
+
+def _lines(figure: Any) -> Spec:
+    scale = {"type": "log"} if figure.log_y else {"zero": False}
+    dashes = {"domain": [False, True], "range": [[1, 0], [5, 4]]}
+    y = number("y", figure.y_label, scale=scale)
+    band = {
+        "transform": [{"filter": "isValid(datum.low)"}],
+        "mark": {"type": "area", "opacity": 0.15, "clip": True},
+        "encoding": {"y": y | {"field": "low"}, "y2": {"field": "high"}},
+    }
+    dash = {"field": "is_reference", "type": "nominal", "legend": None, "scale": dashes}
+    line = {"mark": {"type": "line", "clip": True, "strokeWidth": 2}, "encoding": {"y": y, "strokeDash": dash}}
+    shared = {"x": number("x", figure.x_label), "color": _colours(figure)}
+    return {"data": {"values": _points(figure)}, "encoding": shared, "layer": [band, line]}
+
+
+def _bars(figure: Any) -> Spec:
+    points = [point for point in _points(figure) if not point["is_reference"]]
+    encoding = {
+        "x": {
+            "field": "tick",
+            "type": "nominal",
+            "title": figure.x_label,
+            "sort": list(figure.ticks),
+            "axis": {"labelAngle": 0},
+        },
+        "xOffset": {"field": "series", "type": "nominal"},
+        "y": number("y", figure.y_label),
+        "color": _colours(figure),
+    }
+    values = [point | {"tick": figure.ticks[int(point["x"])]} for point in points]
+    return {"data": {"values": values}, "mark": "bar", "encoding": encoding}
+
+
+def _colours(figure: Any) -> Spec:
+    names = [line.name for line in figure.series if not (figure.ticks and line.is_reference)]
+    legend = {"labelLimit": 300, "symbolOpacity": 1, "symbolType": "stroke", "symbolStrokeWidth": 3}
+    scale = {"domain": names, "range": _hues(figure, names)}
+    return {"field": "series", "type": "nominal", "title": None, "sort": names, "scale": scale, "legend": legend}
+
+
+def _hues(figure: Any, names: list[str]) -> list[str]:
+    """The hues of the report, in order; a single line to compare with is grey, as a full table is."""
+    references = [line.name for line in figure.series if line.is_reference]
+    others = [name for name in names if len(references) != 1 or name not in references]
+    return [HUES[others.index(name) % len(HUES)] if name in others else GREY for name in names]
+
+
+def _points(figure: Any) -> list[Spec]:
+    """One record for each number; what a logarithmic axis cannot show is left out."""
+    found = []
+    for each in figure.series:
+        for index, (x, y) in enumerate(zip(each.x, each.y, strict=True)):
+            if figure.log_y and y <= 0:
+                continue
+            ends = {"low": each.low[index], "high": each.high[index]} if each.low else {}
+            found.append({"series": each.name, "x": x, "y": y, "is_reference": each.is_reference, **ends})
+    return found

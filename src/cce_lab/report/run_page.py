@@ -14,7 +14,7 @@ from cce.files import check_target, write_atomic
 from cce.footprint import Footprint, Footprints
 from cce.text import format_bytes, format_ratio
 from cce_lab.report.page import figure_box, fill_page, legend, part, plot_data, train_command
-from cce_lab.report.run_plots import calibration_plot, curve_plots
+from cce_lab.report.plots import curve_plots
 from cce_lab.report.table import Cell, Column, Table, number_cell
 from cce_lab.report.tables import environment_table, memory_table
 from cce_lab.report.vega import HINT, Plot, can_draw, palette
@@ -62,18 +62,15 @@ class Part:
         return f'<section id="{self.name}" class="group"><h2>{escape(self.title)}</h2>{"".join(pieces)}</section>'
 
 
-def write_run_page(run: LoadedRun, out: Path | str, *, data: Path | str | None = None) -> list[str]:
-    """Write the page of a run that `cce.load_run` loaded, whole or not at all; return what it leaves out, and why.
-
-    data: the data set of the run, for its calibration, if it is not where it was.
-    """
+def write_run_page(run: LoadedRun, out: Path | str) -> list[str]:
+    """Write the page of a run that `cce.load_run` loaded, whole or not at all; return what it leaves out, and why."""
     from cce.runs import read_history, run_folder
 
     if not can_draw():
         raise ModuleNotFoundError(f"a page cannot be drawn: {HINT}")
     check_target("page", Path(out))
     history = read_history(run)
-    parts = make_parts(run, history, data)
+    parts = make_parts(run, history)
     links = " ".join(f'<a href="#{each.name}">{escape(each.title)}</a>' for each in parts)
     name = run.path.stem if run.path.is_file() else run_folder(run.path).path.resolve().name
     headline = f'<p class="headline">{escape(make_headline(run, history))}</p>'
@@ -108,14 +105,13 @@ def footprints(run: LoadedRun, history: RunHistory) -> Sequence[Footprint]:
     return history.record.tables if history.record and history.record.tables else summary(run.model).tables
 
 
-def make_parts(run: LoadedRun, history: RunHistory, data: Path | str | None) -> list[Part]:
+def make_parts(run: LoadedRun, history: RunHistory) -> list[Part]:
     """All parts in their order; one that cannot be made says why."""
     makers = {
         ("scores", "Scores"): partial(_scores, run, history),
         ("tables", "Tables"): partial(_tables, run, history),
         ("clusterings", "Clusterings"): partial(_clusterings, run, history),
         ("neighbours", "Nearest values"): partial(_neighbours, run),
-        ("calibration", "Calibration"): partial(_calibration, run, data),
     }
     parts = []
     for (name, title), make in makers.items():
@@ -203,9 +199,3 @@ def _neighbours(run: LoadedRun) -> dict[str, Any]:
 def _value(value: str, after: str = "") -> Cell:
     shown = value if len(value) <= LONGEST else f"{value[: LONGEST - 1]}…"
     return Cell(value, f"{shown}{after}", about=value if shown != value else "")
-
-
-def _calibration(run: LoadedRun, data: Path | str | None) -> dict[str, Any]:
-    from cce.runs import calibrate
-
-    return {"plots": [calibration_plot(calibrate(run, data))]}

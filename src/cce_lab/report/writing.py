@@ -1,19 +1,31 @@
-"""A report on disk: page, figures and tables, each written to a temporary file and renamed; and in a notebook."""
+"""A report: a section for each group of runs (headline, tables, charts), written to disk whole or not at all, and in a
+notebook.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_choice
 from cce.files import write_together
+from cce_lab.report.factors import Factor, Kind
+from cce_lab.report.groups import FULL, WORDS, Group, group_records
 from cce_lab.report.page import make_page
+from cce_lab.report.plots import plots_of
 from cce_lab.report.reading import Collected, collect
-from cce_lab.report.sections import Section, make_sections
-from cce_lab.report.tables import environment_table
-from cce_lab.report.vega import Plot, can_draw
+from cce_lab.report.tables import environment_table, factor_table, settings_table, summary_table
+from cce_lab.report.vega import Plot, Style, can_draw, palette
+
+if TYPE_CHECKING:
+    from cce.evaluation import MetricInfo
+    from cce.records import RunRecord
+    from cce_lab.report.reading import Collected
+    from cce_lab.report.table import Table
 
 PAGE = "index.html"
 FORMATS = {  # endings of the files of tables and of figures
@@ -113,3 +125,142 @@ def write_report(
                     paths.append(out / "figures" / f"{section.group.slug}-{plot.name}.{kind}")
                     write(paths[-1], drawn.picture(kind))
     return Report(out, tuple(sections), tuple(paths), found)
+
+
+NO_BASELINE = "No run with full tables, so no size is known that reaches their score; factors compare sizes only."
+MOST_VERSIONS = 3  # that are named; the environment table has them all
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of a report."""
+
+    group: Group
+    headline: str
+    caution: str  # what speaks against a comparison: full tables that were not done, code that changed; or nothing
+    tables: dict[str, Table]  # summary, factors, settings
+    plots: list[Plot]
+    styles: dict[str, Style]
+    expected: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as for JSON."""
+        data, model, epochs = self.group.key
+        found = {"data": data, "model": model, "epochs": epochs, "headline": self.headline, "caution": self.caution}
+        found |= {"metric": self.group.leading.name, "baseline": self.group.baseline_score}
+        return found | {name: self.tables[name].as_dicts() for name in ("factors", "summary")}
+
+
+def make_sections(found: Collected) -> list[Section]:
+    """A section for each group; a series has the same colour in all of them."""
+    groups = group_records(found.records)
+    names = palette(name for group in groups for name in group.series)
+    styles = {name: names[name] for name in sorted(names, key=lambda name: (name != FULL, name))}
+    sections = []
+    for group in groups:
+        expected = found.expected.get(group.key, {})
+        tables = {
+            "summary": summary_table(group),
+            "factors": factor_table(group, expected),
+            "settings": settings_table(group),
+        }
+        cautions = " ".join(words for words in (caution(group), mixed_code(group)) if words)
+        plots = plots_of(group, styles)
+        sections.append(Section(group, headline(group), cautions, tables, plots, styles, expected))
+    return sections
+
+
+def headline(group: Group) -> str:
+    """The finding in a sentence or two."""
+    if group.baseline_score is None:
+        return f"{NO_BASELINE} {_best(group)}"
+    factors = {name: group.factor(name, group.lead) for name in group.series if name != group.full_series}
+    if not factors:
+        return f"Only the full table has been run: {_score(group, group.baseline_score)}."
+    reached = [name for name in factors if factors[name].is_reached]
+    # those that all seeds reach come first, then by size
+    reached.sort(key=lambda name: (factors[name].num_reached < factors[name].num_seeds, -(factors[name].value or 0)))
+    text = _reached(group, factors, reached) if reached else _closest(group, factors)
+    return text if any(len(budget.records) > 1 for budget in group.budgets) else f"{text} One seed."
+
+
+def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> str:
+    first, *others = reached
+    others_by = {measure: group.factor(first, measure) for measure in ("bytes", "params") if measure != group.lead}
+    known = [f"{factor} fewer {WORDS[measure]}" for measure, factor in others_by.items() if factor.is_reached]
+    more = f" ({', '.join(known)})" if known else ""
+    what = f"{factors[first]} fewer {WORDS[group.lead]}{more}"
+    text = f"{first} reaches the full table's {group.leading.title} with {what}{_not_all(factors[first])}"
+    if others:
+        second = factors[others[0]]
+        text = f"{text}; next best, {others[0]}: {second}{_not_all(second)}."
+        return f"{text} cce: {factors['cce']}." if "cce" in factors and "cce" not in reached[:2] else text
+    rest = len(factors) - 1
+    return f"{text}; none of the other {rest} does within the sizes tried." if rest > 1 else f"{text}."
+
+
+def _not_all(factor: Factor) -> str:
+    """That the mean over seeds gets there, but not each of them."""
+    missed = factor.num_reached < factor.num_seeds
+    return f", in the mean: {factor.num_reached} of {factor.num_seeds} seeds do" if missed else ""
+
+
+def _closest(group: Group, factors: dict[str, Factor]) -> str:
+    baseline = f"{group.leading.title} of {group.leading.format(group.baseline_score)}"
+    text = f"No method reaches the full table's {baseline} within the sizes tried. {_best(group)}"
+    extrapolated = {name: each for name, each in factors.items() if each.kind is Kind.EXTRAPOLATED}
+    if not extrapolated:
+        return text
+    best = max(extrapolated, key=lambda name: extrapolated[name].value or 0)
+    factor = str(extrapolated[best]).removesuffix(" (extrapolated)")
+    return f"{text} By extrapolation {best} would, at {factor} fewer {WORDS[group.lead]}."
+
+
+def _best(group: Group) -> str:
+    """The best score of what is not the full table."""
+    others = [each for each in group.budgets if each.series != group.full_series]
+    scored = [(found.mean, each) for each in others if (found := each.over_seeds(group.leading.name))]
+    if not scored:
+        return "None has a score."
+    score, budget = min(scored, key=lambda pair: group.leading.loss(pair[0]))
+    return f"Best: {budget.series}, {budget.label}, {_score(group, score)}."
+
+
+def _score(group: Group, score: float) -> str:
+    return f"{group.leading.title} {group.leading.format(score)}"
+
+
+def caution(group: Group) -> str:
+    """A warning if full tables were best at their last validation, and so perhaps would have become better still.
+
+    Not of a single epoch, which is all there is, nor of learning rates that fall to zero at the end.
+    """
+    *_, epochs = group.key
+    if group.baseline is None or epochs == 1:
+        return ""
+    runs = [record for record in group.baseline.records if len(record.curve) > 1]
+    count = sum(_was_improving(record, group.leading) for record in runs)
+    if not count:
+        return ""
+    which = "its only run" if len(runs) == 1 else f"{count} of its {len(runs)} runs"
+    return (
+        f"The full table was best at its last validation in {which}: it may not have been trained to its end, "
+        "and factors against it may be too large."
+    )
+
+
+def _was_improving(record: RunRecord, leading: MetricInfo) -> bool:
+    losses = [leading.loss(scores.get(leading.name, math.nan)) for scores in record.curve]
+    falls_to_zero = record.config.get("lr_schedule", "constant") != "constant"
+    return not falls_to_zero and math.isfinite(losses[-1]) and losses[-1] == min(losses)
+
+
+def mixed_code(group: Group) -> str:
+    """A warning if the runs of a group come from several versions of the code: commits, or else package versions."""
+    found = [record.environment for record in group.records]
+    versions = Counter(str(each.get("commit") or each.get("cce") or "a version that is not known") for each in found)
+    if len(versions) < 2:
+        return ""
+    words = [f"{count} of {version}" for version, count in versions.most_common(MOST_VERSIONS)]
+    words += [f"{len(versions) - MOST_VERSIONS} more"] if len(versions) > MOST_VERSIONS else []
+    return f"These runs come from {len(versions)} versions of the code: {', '.join(words)}."

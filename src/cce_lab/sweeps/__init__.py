@@ -10,27 +10,22 @@ from typing import TYPE_CHECKING
 from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from cce_lab.sweeps.experiment import Experiment, SweepResult, sweep, tune
+    from cce_lab.sweeps.experiment import Experiment, SweepResult, sweep
     from cce_lab.sweeps.recipe import Recipe, find_recipe, list_recipes, read_recipe
     from cce_lab.sweeps.running import Sweep
     from cce_lab.sweeps.runs import Run, list_runs
-    from cce_lab.sweeps.tuning import Choice, Choices, Tuning
 
 __all__ = [
-    "Choice",
-    "Choices",
     "Experiment",
     "Recipe",
     "Run",
     "Sweep",
     "SweepResult",
-    "Tuning",
     "find_recipe",
     "list_recipes",
     "list_runs",
     "read_recipe",
     "sweep",
-    "tune",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__)

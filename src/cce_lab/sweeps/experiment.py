@@ -1,4 +1,4 @@
-"""A recipe, its data and a folder of results: what `cce sweep` and `cce tune` do, for Python and for both verbs."""
+"""A recipe, its data and a folder of results: what `cce sweep` does, for Python and for the verb."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from tqdm import tqdm
 
 from cce.cli import run_verb
 from cce.data import PreparedData
+from cce.records import read_records
+from cce.run_folder import RECORDS, TRIALS
 from cce.text import format_bytes
 from cce.workers import check_engine, num_cores
 from cce_lab.sweeps.recipe import find_recipe, on_base, read_recipe
 from cce_lab.sweeps.running import Sweep
-from cce_lab.sweeps.runs import list_runs
-from cce_lab.sweeps.tuning import Choices, Tuning, data_checksum, tuned_series
+from cce_lab.sweeps.runs import Choices, list_runs
+from cce_lab.sweeps.tuning import Trial, choose, list_trials
 
 if TYPE_CHECKING:
     from cce.records import RunRecord
@@ -84,6 +86,10 @@ class Experiment:
         # as it is kept beside the results: to the byte, below a comment on its base recipe
         self.text = ("" if like is None else f"# cce sweep --like {like}\n") + path.read_bytes().decode("utf-8")
         self.out = FOLDER / found.name if out is None else Path(out)
+        known = list(found.all_series())
+        for name in only or ():
+            if name not in known:
+                raise ValueError(f"only must name series of the recipe ({', '.join(known)}), got {name!r}.")
         self.only, self._is_prepared = only, data is not None
         self.data = DATA / found.data["name"] if data is None else Path(data)
         if data is not None and not self.data.exists() and (DATA / data).exists():
@@ -101,51 +107,36 @@ class Experiment:
         return PreparedData.open(self.data.resolve())
 
     def sweep(self, *, jobs: int = 1, engine: str = "local", progress: bool = True) -> SweepResult:
-        """Run all runs that are not finished, `jobs` at a time; if the recipe has [tune], with the options it chose."""
-        _check(jobs, engine, "sweep", progress=progress)
-        data = self.open_data(progress=progress)
-        choices = self._read_choices(data)
-        if self.recipe.tune is not None:
-            if choices is None:
-                _note("sweep", "tunes first, as the recipe has [tune]", shown=progress)
-                tuning = Tuning(self.recipe, data, self.out, only=self.only)
-                choices = tuning.run(jobs=jobs, engine=engine, progress=progress)
-            note = f"runs with the options of {self.out}/tuned.json, chosen on validation rows"
-            _note("sweep", note, shown=progress)
+        """Run all runs that are not finished, `jobs` at a time. With [tune], trials first: see `tuning.py`."""
+        check_engine(engine)
+        if engine == "local" and jobs > num_cores():
+            _note(f"{jobs} jobs share {num_cores()} cores: they slow each other down", shown=progress)
+        data, choices = self.open_data(progress=progress), None
+        if trials := list_trials(self.recipe, data, self.only):
+            _note("[tune]: trials first, chosen on validation rows", shown=progress)
+            found = self._trial_sweep(trials).run(jobs=jobs, engine=engine, progress=progress)
+            choices = choose(trials, found.records, found.failures)
+            for (series, cap), options in choices.items():
+                _note(f"{series}{'' if cap is None else f', cap {cap:,}'}: {options}", shown=progress)
         sweep = self._sweep(data, choices)
         outcome = sweep.run(jobs=jobs, engine=engine, progress=progress, report=_print_run if progress else None)
         return SweepResult(self.out, outcome.records, outcome.failures, len(sweep.chosen))
 
-    def tune(self, *, jobs: int = 1, engine: str = "local", progress: bool = True) -> Choices:
-        """Choose options on validation rows for all series, or those of `only`, and write them to the folder."""
-        _check(jobs, engine, "tune", progress=progress)
-        tuning = Tuning(self.recipe, self.open_data(progress=progress), self.out, only=self.only)
-        return tuning.run(jobs=jobs, engine=engine, progress=progress)
+    def planned(self, *, progress: bool = True) -> list[Sweep]:
+        """The trials of [tune], if it has it, and the sweep; nothing is run."""
+        data, choices = self.open_data(progress=progress), None
+        trials = list_trials(self.recipe, data, self.only)
+        tuning = [self._trial_sweep(trials)] if trials else []
+        if tuning and not tuning[0].left():
+            choices = choose(trials, read_records(tuning[0].out / RECORDS), {})
+        return [*tuning, self._sweep(data, choices)]
 
-    def planned_sweep(self, *, progress: bool = True) -> Sweep:
-        """The sweep, with the options that were chosen if there are such; nothing is run."""
-        data = self.open_data(progress=progress)
-        choices = self._read_choices(data)
-        if self.recipe.tune is not None and choices is None:
-            _note("sweep", "without tuning, which comes first: see `cce tune RECIPE --dry-run`", shown=progress)
-        return self._sweep(data, choices)
-
-    def planned_tuning(self, *, progress: bool = True) -> Sweep:
-        """All trials, where those of later rounds stand for the survivors; nothing is run."""
-        return Tuning(self.recipe, self.open_data(progress=progress), self.out, only=self.only).planned()
+    def _trial_sweep(self, trials: list[Trial]) -> Sweep:
+        return Sweep([trial.run for trial in trials], self.out / TRIALS)
 
     def _sweep(self, data: PreparedData, choices: Choices | None) -> Sweep:
         runs = list_runs(self.recipe, data.path, data.schema.vocabulary_sizes, choices=choices)
         return Sweep(runs, self.out, recipe=self.text, only=self.only)
-
-    def _read_choices(self, data: PreparedData) -> Choices | None:
-        """The choices in the folder, checked; None if the recipe has no [tune], or if a series was not tuned."""
-        found = None if self.recipe.tune is None else Choices.read(self.out)
-        if found is None:
-            return None
-        found.check(self.recipe, data_checksum(data), self.out)
-        known = {choice.series for choice in found.choices}
-        return found if set(tuned_series(self.recipe, self.only)) <= known else None
 
 
 def sweep(
@@ -165,31 +156,9 @@ def sweep(
     return experiment.sweep(jobs=jobs, engine=engine, progress=progress).check()
 
 
-def tune(
-    recipe: Path | str,
-    *,
-    out: Path | str | None = None,
-    like: Path | str | None = None,
-    data: Path | str | None = None,
-    only: Sequence[str] | None = None,
-    jobs: int = 1,
-    engine: str = "local",
-    progress: bool = True,
-) -> Choices:
-    """Choose options for each series of a recipe on validation rows, as `cce tune` does. See `Experiment`."""
-    experiment = Experiment(recipe, out=out, like=like, data=data, only=only)
-    return experiment.tune(jobs=jobs, engine=engine, progress=progress)
-
-
-def _check(jobs: int, engine: str, verb: str, *, progress: bool) -> None:
-    check_engine(engine)
-    if engine == "local" and jobs > num_cores():
-        _note(verb, f"{jobs} jobs share {num_cores()} cores: they slow each other down", shown=progress)
-
-
-def _note(verb: str, text: str, *, shown: bool) -> None:
+def _note(text: str, *, shown: bool) -> None:
     if shown:
-        tqdm.write(f"cce {verb}: {text}", file=sys.stderr)
+        tqdm.write(f"cce sweep: {text}", file=sys.stderr)
 
 
 def _print_run(record: RunRecord, count: str) -> None:

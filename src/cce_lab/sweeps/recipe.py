@@ -25,8 +25,11 @@ epochs = 0
 method = "cce"
 bits = [4, 8, 12]                           # or nbytes, or tolerance: one training, finalized at each of these sizes
 
-[tune]                                      # what to try for each series before the sweep: see tune_grid.py
-lr = [0.01, 0.02]
+[tune]                                      # what to try for each series before the sweep: see tuning.py
+lr = [0.01, 0.02]                           # and weight_decay, start_scale; what is left out is not tuned
+caps = [8000]                               # budgets to tune at; default: the middle one of each series
+[tune.series."cce"]                         # other values for a series
+lr = [0.02, 0.04]
 
 [expected]                                  # what a paper found
 source = "Table 1"
@@ -52,13 +55,13 @@ from cce.checks import check_number, check_range
 from cce.evaluation import METRICS, describe_metric
 from cce.plugins import load_plugins
 from cce.training import check_names
-from cce_lab.sweeps.tune_grid import TuneGrid, make_grid
 
 # in a wheel beside the code, in a checkout beside `src`
 HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")
 PARTS = ("about", "plugins", "data", "train", "sweep", "series", "tune", "expected")
 OF_DATA = ("name", "prepare")
 OF_SWEEP = ("methods", "caps", "seeds")
+AXES = ("lr", "weight_decay", "start_scale")  # that [tune] may list
 OF_EXPECTED = ("source", "compression", "largest")  # besides METRIC and full_METRIC
 SET_BY_SWEEP = ("data", *MEASURES, "seed", "plugins")
 SET_BY_SERIES = ("method", "start_from")
@@ -81,7 +84,7 @@ class Recipe:
     caps: tuple[int, ...] = ()
     seeds: tuple[int, ...] = (0,)
     series: dict[str, dict[str, Any]] = field(default_factory=dict)
-    tune: TuneGrid | None = None
+    tune: dict[str, Any] | None = None
     expected: dict[str, Any] = field(default_factory=dict)
 
     def options_of(self, series: str) -> dict[str, Any]:
@@ -173,7 +176,7 @@ def make_recipe(name: str, values: dict[str, Any], *, where: str = "the recipe")
         caps=_list(sweep, "caps", int, where),
         seeds=_list({"seeds": [0]} | sweep, "seeds", int, where),
         series=_part(values, "series", where),
-        tune=make_grid(_part(values, "tune", where), where) if "tune" in values else None,
+        tune=_part(values, "tune", where) if "tune" in values else None,
         expected=expected,
     )
     _check_series(recipe, where)
@@ -251,17 +254,21 @@ def _check_sizes(options: dict[str, Any], where: str) -> None:
 
 
 def _check_tune(recipe: Recipe, where: str) -> None:
-    """Reject a series or a budget that the sweep does not have."""
-    if recipe.tune is None:
-        return
-    every = recipe.all_series()
+    """Reject a series or a budget that the sweep does not have, and what is no list; values are checked in use."""
+    every, tune = recipe.all_series(), recipe.tune or {}
     caps = sorted({cap for name in every for cap in recipe.caps_of(name) if cap is not None})
-    for cap in recipe.tune.caps:
-        if cap not in caps:
-            raise ValueError(f"{where} caps must be among those of the sweep ({', '.join(map(str, caps))}), got {cap}.")
-    for name in recipe.tune.series:
-        if name not in every:
+    parts = {"": {name: value for name, value in tune.items() if name != "series"}} | _part(tune, "series", where)
+    for name, own in parts.items():
+        if name and name not in every:
             raise ValueError(f"{where} series must be those of the recipe ({', '.join(every)}), got {name!r}.")
+        _check_keys(own, (*AXES, "caps"), where)
+        for option, values in own.items():
+            if not isinstance(values, list) or not values:
+                raise TypeError(f"{where} {option} must be a list of at least one value, got {values!r}.")
+        for cap in own.get("caps", ()):
+            if cap not in caps:
+                known = ", ".join(map(str, caps))
+                raise ValueError(f"{where} caps must be among those of the sweep ({known}), got {cap}.")
 
 
 def _check_expected(recipe: Recipe, where: str) -> None:

@@ -52,10 +52,6 @@ class Sweep:
         self.out = out.resolve()  # other processes may work in other folders
         self.runs = [run.placed(self.out / "runs") for run in runs]
         self.recipe = recipe
-        known = list(dict.fromkeys(run.series for run in runs))
-        for name in only or ():
-            if name not in known:
-                raise ValueError(f"only must name series of the recipe ({', '.join(known)}), got {name!r}.")
         asked = [run for run in self.runs if only is None or run.series in only]
         names = {run.name for run in asked} | {run.source for run in asked}
         self.chosen = [run for run in self.runs if run.name in names]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from cce.budget import MEASURES, SIZED_LATER, BudgetTooSmallError
 from cce.files import FolderInUseError, write_atomic
@@ -17,9 +18,7 @@ from cce.run_folder import RunFolder
 from cce.training import TrainConfig, Trainer, finalize_run, make_config, plan_run
 from cce_lab.sweeps.recipe import CHOSEN_LATER, Recipe, file_name
 
-if TYPE_CHECKING:
-    from cce_lab.sweeps.tuning import Choices
-
+Choices: TypeAlias = Mapping[tuple[str, int | None], dict[str, Any]]  # by series and budget: tuned options
 POSTPONED = "another process trains it, or the run that it starts from"
 
 
@@ -46,14 +45,14 @@ def list_runs(
 ) -> list[Run]:
     """All runs, those that others start from first, then by seed, so that a sweep cut short is a sweep of fewer seeds.
 
-    choices: what `cce tune` chose for each series; without them, all have the options of the recipe.
+    choices: what [tune] chose for each series; without them, all have the options of the recipe.
     A budget below a method's smallest table gives that table; of several budgets that give the same tables, one is run.
     Of runs that differ only in the size that is chosen after training the first is trained, and the others share it.
     """
     runs: dict[tuple[Any, ...], Run] = {}
     for seed, series in product(recipe.seeds, recipe.all_series()):
         for cap, size in product(recipe.caps_of(series), recipe.sizes_of(series)):
-            chosen = choices.options_for(series, cap) if choices else {}
+            chosen = _nearest(choices or {}, series, cap)
             values = {"data": str(data), "seed": seed, "cap": cap}
             run = _run(recipe, series, vocabularies, chosen | values, size)
             runs.setdefault((seed, series, run.num_params, *size.values()), run)
@@ -63,6 +62,12 @@ def list_runs(
         if run.source is not None and run.source not in names:
             raise ValueError(f"start_from of {run.series!r} needs a run {run.source}, but its series has no such cap.")
     return sorted(found, key=lambda run: run.name not in sources)
+
+
+def _nearest(choices: Choices, series: str, cap: int | None) -> dict[str, Any]:
+    """The options chosen at the budget nearest by ratio; none for a series that is not tuned."""
+    mine = {near: options for (name, near), options in choices.items() if name == series}
+    return mine[min(mine, key=lambda near: abs(math.log((near or 1) / (cap or 1))))] if mine else {}
 
 
 def _share_trainings(runs: Iterable[Run]) -> list[Run]:

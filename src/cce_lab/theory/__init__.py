@@ -10,10 +10,9 @@ from cce_lab.theory.bounds import (
     steps_needed,
     theorem_bound,
 )
-from cce_lab.theory.dense import dense_cce
 from cce_lab.theory.figure import Claim, Figure, Series
 from cce_lab.theory.figures import FIGURES
-from cce_lab.theory.least_squares import LeastSquares, Run
+from cce_lab.theory.least_squares import LeastSquares, Run, dense_cce
 from cce_lab.theory.sparse import (
     SparseFactor,
     SparseRun,

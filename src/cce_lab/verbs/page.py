@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cce.records import strict_json
 
-HELP = "write a page about a trained run: scores, tables, nearest values, calibration"
+HELP = "write a page about a trained run: scores, tables, clusterings, nearest values"
 EXAMPLE = """examples:
   cce page runs/clicks-cce
   cce page clicks.ccez clicks.html --data data/clicks"""
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
         "Write one HTML file, which needs no network, about the best model of a run: scores, tables, clusterings, "
-        "nearest values, calibration."
+        "nearest values."
     )
     parser.epilog = EXAMPLE
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint, or a pack (.ccez)")
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
     for line in found.damage:
         print(f"cce page: {line}", file=sys.stderr)
     page = options.out or default_page(options.path)
-    left_out = write_run_page(found, page, data=options.data)
+    left_out = write_run_page(found, page)
     if options.json:
         print(strict_json({"page": str(page), "left_out": left_out}))
     else:

@@ -6,12 +6,12 @@ import argparse
 import json
 import tomllib
 
-HELP = "show the recipes that come with the package, for `cce sweep` and `cce tune`"
+HELP = "show the recipes that come with the package, for `cce sweep`"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = "Show the names that `cce sweep` and `cce tune` take, a line each, with what they are about."
+    parser.description = "Show the names that `cce sweep` takes, a line each, with what they are about."
     parser.add_argument("--json", action="store_true", help="print names and descriptions as a JSON object")
 
 

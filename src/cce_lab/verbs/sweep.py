@@ -12,7 +12,7 @@ from cce.records import strict_json
 from cce.text import format_table
 
 if TYPE_CHECKING:
-    from cce_lab.sweeps import Experiment, Sweep
+    from cce_lab.sweeps import Sweep
 
 HELP = "run a recipe: many methods, budgets and seeds"
 RUN_NAMES = ("series", "cap", "num_params", "num_runs")
@@ -23,7 +23,7 @@ EXAMPLE = """examples:
   cce sweep recipes/studies/columns.toml --data runs/kaggle --like recipes/kaggle.toml --dry-run
 
 The same command resumes a sweep that was stopped: finished runs are skipped, and a killed one is resumed. A recipe with
-[tune] runs with the options that `cce tune` chose, and tunes first if that was not done yet."""
+[tune] chooses options for each series first, on validation rows, by trials in OUT/tune."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,29 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "is searched for at the path in the recipe, and in the folder CCE_DATA; it is prepared once."
     )
     parser.epilog = EXAMPLE
-    add_options(parser)
-    parser.add_argument("--seeds", nargs="+", type=int, default=None, help="run these seeds, instead of the recipe's")
-    parser.add_argument("--json", action="store_true", help="print the records as JSON, and no progress")
-
-
-def run(options: argparse.Namespace) -> None:
-    """Prepare the data, run, and print what came of it."""
-    from cce_lab.report import sweep_table
-
-    experiment = make_experiment(options, options.seeds)
-    if options.dry_run:
-        print_left(experiment.planned_sweep(progress=not options.json), as_json=options.json)
-        return
-    result = experiment.sweep(jobs=options.jobs, engine=options.engine, progress=not options.json)
-    if options.json:
-        print(strict_json([record.to_dict() for record in result.records]))
-    else:
-        print(f"{sweep_table(result.records)}\nrecords: {result.folder}/records.jsonl")
-    result.check()
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `cce tune` has as well."""
     parser.add_argument("recipe", metavar="RECIPE", help="TOML file, or a name that `cce recipes` shows")
     parser.add_argument("--out", type=Path, default=None, help="folder of the sweep (default: runs/sweeps/RECIPE)")
     parser.add_argument(
@@ -74,21 +51,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", default="local", help="local, ray, or ray://host:port (default: local)")
     parser.add_argument("--only", nargs="+", metavar="SERIES", default=None, help="run these series only")
     parser.add_argument("--dry-run", action="store_true", help="list the runs that are left, and run none")
+    parser.add_argument("--seeds", nargs="+", type=int, default=None, help="run these seeds, instead of the recipe's")
+    parser.add_argument("--json", action="store_true", help="print the records as JSON, and no progress")
 
 
-def make_experiment(options: argparse.Namespace, seeds: list[int] | None = None) -> Experiment:
-    """The experiment that these options name."""
+def run(options: argparse.Namespace) -> None:
+    """Prepare the data, run, and print what came of it."""
     from cce.workers import check_engine
+    from cce_lab.report import sweep_table
     from cce_lab.sweeps import Experiment
 
     check_engine(options.engine)
-    places = {name: getattr(options, name) for name in ("out", "like", "data", "only", "plugins")}
-    return Experiment(options.recipe, seeds=seeds, **places)
+    places = {name: getattr(options, name) for name in ("out", "like", "data", "only", "seeds", "plugins")}
+    experiment = Experiment(options.recipe, **places)
+    if options.dry_run:
+        print_left(experiment.planned(progress=not options.json), as_json=options.json)
+        return
+    result = experiment.sweep(jobs=options.jobs, engine=options.engine, progress=not options.json)
+    if options.json:
+        print(strict_json([record.to_dict() for record in result.records]))
+    else:
+        print(f"{sweep_table(result.records)}\nrecords: {result.folder}/records.jsonl")
+    result.check()
 
 
-def print_left(sweep: Sweep, *, as_json: bool) -> None:
+def print_left(sweeps: list[Sweep], *, as_json: bool) -> None:
     """The runs that are left: for each series and cap, the parameters of its tables and the number of runs."""
-    left = sweep.left()
+    left = [run for sweep in sweeps for run in sweep.left()]
     found = Counter((run.series, run.config.cap, run.num_params) for run in left)
     rows = [(*run, count) for run, count in found.items()]
     if as_json:
@@ -96,4 +85,4 @@ def print_left(sweep: Sweep, *, as_json: bool) -> None:
         return
     cells = [(series, "" if cap is None else f"{cap:,}", f"{size:,}", count) for series, cap, size, count in rows]
     table = format_table(("series", "cap", "params", "runs"), cells)
-    print(f"{table}\n{len(left)} of {len(sweep.chosen)} runs are left.")
+    print(f"{table}\n{len(left)} of {sum(len(sweep.chosen) for sweep in sweeps)} runs are left.")

@@ -5,7 +5,7 @@ import io
 import pyarrow as pa
 import pytest
 
-from cce.data.arrow.text import open_zstd
+from cce.data.arrow.tables import open_zstd
 from cce.data.raw_files import DamagedError
 
 

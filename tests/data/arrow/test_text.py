@@ -2,7 +2,7 @@
 
 import math
 
-from cce.data.arrow.text import parse_text
+from cce.data.arrow.tables import parse_text
 from cce.data.preparation.job import Columns, Reading
 from helpers.raw_files import bags_of, words_of
 

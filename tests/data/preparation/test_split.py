@@ -7,7 +7,7 @@ from scipy.stats import kstest
 from cce.data.arrow.blocks import Words, save_block
 from cce.data.arrow.values import as_values
 from cce.data.preparation.job import Splitting
-from cce.data.preparation.split import SplitBlock, split_codes, unit_hash
+from cce.data.preparation.vocabulary import SplitBlock, split_codes, unit_hash
 
 
 @pytest.fixture

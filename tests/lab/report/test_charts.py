@@ -4,7 +4,8 @@ import struct
 
 import pytest
 
-from cce_lab.report import charts, vega
+from cce_lab.report import plots as charts
+from cce_lab.report import vega
 from cce_lab.report.vega import GREY, HUES
 from cce_lab.theory import Figure, Series
 from cce_lab.theory.figure import level, steps

@@ -4,7 +4,7 @@ import pytest
 
 from cce_lab.report import Report
 from cce_lab.report.reading import Collected
-from cce_lab.report.sections import make_sections
+from cce_lab.report.writing import make_sections
 from helpers.made_records import made_records
 
 

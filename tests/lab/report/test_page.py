@@ -15,7 +15,7 @@ from cce.training.options import make_config
 from cce_lab.report import vega
 from cce_lab.report.page import fill_page, make_page, pack, train_command
 from cce_lab.report.reading import Collected
-from cce_lab.report.sections import make_sections
+from cce_lab.report.writing import make_sections
 from helpers.made_records import made_record, made_records
 
 needs_vega = pytest.mark.skipif(not vega.can_draw(), reason="vl-convert is not installed")

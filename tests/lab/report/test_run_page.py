@@ -11,7 +11,7 @@ from cce_lab.report import vega, write_run_page
 from helpers.runs import tiny_data
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not vega.can_draw(), reason="without vl-convert there is no page")]
-PARTS = ("scores", "tables", "clusterings", "neighbours", "calibration", "provenance")
+PARTS = ("scores", "tables", "clusterings", "neighbours", "provenance")
 
 
 def page_of(run, out, **options):
@@ -34,7 +34,6 @@ def test_the_page_of_a_run_has_every_part_and_escapes_raw_values(odd_run, tmp_pa
     assert re.findall(r'data-plot="([^"]+)"', page) == [
         "bce-curve",
         "auc-curve",
-        "calibration",
     ]
     assert page.count("<script") == 3  # data, vega and our own
     script = run.vocabularies["user"].values([1])[0]
@@ -53,13 +52,12 @@ def test_the_page_of_a_run_has_every_part_and_escapes_raw_values(odd_run, tmp_pa
 def test_a_pack_without_its_data_set_has_what_it_holds_and_says_what_is_left_out(odd_run, tmp_path):
     shutil.copytree(odd_run, tmp_path / "run")
     pack_run(tmp_path / "run", tmp_path / "one.ccez")
-    page, left_out = page_of(load_run(tmp_path / "one.ccez"), tmp_path / "page.html", data=tmp_path / "gone")
+    page, left_out = page_of(load_run(tmp_path / "one.ccez"), tmp_path / "page.html")
     assert left_out == [
         "Scores: the training loss: a pack has no log.",
         "Clusterings: refits: a pack has no log.",
-        f"Calibration: the data set is not at {str(tmp_path / 'gone')!r}: --data says where it is.",
     ]
-    assert page.count("Left out: ") == 3
+    assert page.count("Left out: ") == 2
     assert re.findall(r'data-plot="([^"]+)"', page) == ["bce-curve", "auc-curve"]
     assert len(column(page, "user-neighbours", 0)) == 12
 

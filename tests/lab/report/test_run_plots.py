@@ -1,7 +1,7 @@
 """The charts of the page of one run."""
 
-from cce.runs import CalibrationCurve, RunHistory
-from cce_lab.report.run_plots import calibration_plot, curve_plots
+from cce.runs import RunHistory
+from cce_lab.report.plots import curve_plots
 
 EVENT = {"table": "user", "step": 7, "num_ids": 100, "churn": 0.5, "H1": 2.0, "H2": 3.0}
 
@@ -19,9 +19,3 @@ def test_curves_lead_with_the_metric_of_the_run_and_mark_clusterings():
     ]
     assert len(plots[2].spec["data"]["values"]) == 2
     assert curve_plots(RunHistory([]), "bce") == []
-
-
-def test_calibration_has_a_point_for_each_bin():
-    plot = calibration_plot(CalibrationCurve("test", 1200, 0.0123, ((0.1, 0.2, 1000.0), (0.9, 0.8, 200.0))))
-    assert [(row["predicted"], row["observed"]) for row in plot.spec["data"]["values"]] == [(0.1, 0.2), (0.9, 0.8)]
-    assert plot.about.startswith("1,200 test rows; expected calibration error 0.0123.")

@@ -1,170 +1,125 @@
 """Tuning: a planted best is found, on validation rows only, whatever happens on the way."""
 
+import json
 import math
-from dataclasses import replace
 
 import pytest
 
 from cce.data import PreparedData
 from cce.records import RunRecord, read_records
 from cce.training.phases import TrainPhase
+from cce_lab.sweeps import Experiment
 from cce_lab.sweeps.recipe import make_recipe
-from cce_lab.sweeps.tuning import Choices, Tuning, TuningStudy, best_validation
+from cce_lab.sweeps.tuning import best_loss, choose, list_trials
 from helpers.sweeps import TRAIN, tiny_values
 
-PLANTED = {"lr": [1e-7, 0.02, 1e-6], "epochs": [1, 2], "series": {"full": {"lr": [0.02, 1e-7]}}}
-CHOSEN = {("full", None): {"lr": 0.02}, ("hash", 320): {"lr": 0.02}}
 FAST = {
     "train": TRAIN | {"validations_per_epoch": 1, "threads": 1},
-    "sweep": {"methods": ["full", "hash"], "caps": [320]},
+    "sweep": {"methods": ["full", "hash"], "caps": [160, 320, 640]},
     "series": {},
+    "tune": {"lr": [1e-7, 0.02, 1e-6], "caps": [320], "series": {"full": {"lr": [0.02, 1e-7]}}},
 }
 
 
-def tuning(data, out, tune=PLANTED, **changes):
-    return Tuning(make_recipe("tiny", FAST | {"tune": tune} | changes), PreparedData.open(data), out)
+def trials_of(data, **changes):
+    return list_trials(make_recipe("tiny", FAST | changes), PreparedData.open(data))
 
 
-def chosen(choices):
-    return {(choice.series, choice.cap): choice.options for choice in choices.choices}
-
-
-@pytest.fixture(scope="module")
-def whole(data, tmp_path_factory):
-    """Tuning that nobody disturbed."""
-    out = tmp_path_factory.mktemp("tuning")
-    return out, tuning(data, out).run()
+def recipe_file(folder, tune):
+    lines = [f"{name} = {json.dumps(value)}" for name, value in FAST["train"].items() if not isinstance(value, dict)]
+    text = "\n".join(["[train]", *lines, "model_options = { bottom = [8], top = [8] }", "[tune]", tune])
+    path = folder / "tiny.toml"
+    path.write_text(text + '\n[sweep]\nmethods = ["full", "hash"]\ncaps = [320]\nseeds = [0, 1]\n')
+    return path
 
 
 @pytest.mark.slow
-def test_the_planted_learning_rate_is_found_and_all_trials_are_recorded(whole):
-    out, choices = whole
-    assert chosen(choices) == CHOSEN
-    assert Choices.read(out) == choices
-    found = next(choice for choice in choices.choices if choice.series == "hash")
-    assert [(trial["epochs"], trial["options"]["lr"]) for trial in found.trials] == [
-        *((1, 1e-7), (1, 0.02), (1, 1e-6)),
-        *((2, 0.02), (2, 1e-6)),  # two of three go on, and the best is first
-    ]
-    assert found.score == min(trial["score"] for trial in found.trials if trial["epochs"] == 2)
-    assert found.epochs == 2
-
-
-@pytest.mark.slow
-def test_test_rows_are_never_scored(whole):
-    records = read_records(whole[0] / "tune" / "records.jsonl")
-    assert len(records) == 5 + 4
-    assert all(record.scores == {} and record.config["test"] is False for record in records)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [20, 100])  # in the first round, and in the second
-def test_interrupted_and_resumed_it_chooses_the_same(whole, data, tmp_path, monkeypatch, step):
+def test_a_sweep_runs_with_the_planted_learning_rate_also_after_an_interruption(data, tmp_path, monkeypatch):
+    experiment = Experiment(recipe_file(tmp_path, "lr = [1e-7, 0.02]"), data=data, out=tmp_path / "out")
     train_step, seen = TrainPhase.train_step, [0]
 
     def interrupted(*args):
         seen[0] += 1
-        if seen[0] == step:
+        if seen[0] == 20:
             raise KeyboardInterrupt
         return train_step(*args)
 
     monkeypatch.setattr(TrainPhase, "train_step", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        tuning(data, tmp_path).run()
-    assert not (tmp_path / "tuned.json").exists()
+        experiment.sweep(progress=False)
     monkeypatch.undo()
-    assert tuning(data, tmp_path).run() == whole[1]
-    assert (tmp_path / "tuned.json").read_bytes() == (whole[0] / "tuned.json").read_bytes()
+    assert [len(sweep.left()) for sweep in experiment.planned(progress=False)] == [4, 4]
+    assert [record.config["lr"] for record in experiment.sweep(progress=False).records] == [0.02] * 4
+    assert [len(sweep.left()) for sweep in experiment.planned(progress=False)] == [0, 0]
+    trials = read_records(tmp_path / "out" / "tune" / "records.jsonl")
+    assert len(trials) == 4
+    assert all(record.scores == {} and record.config["test"] is False for record in trials)
 
 
 @pytest.mark.slow
 def test_a_learning_rate_that_diverges_is_the_worst(data, tmp_path):
-    train = FAST["train"] | {"optimizer": "sgd"}
-    choices = tuning(
-        data, tmp_path, {"lr": [1e25, 0.02], "epochs": [1]}, sweep={"methods": ["full"]}, train=train
-    ).run()
-    assert chosen(choices) == {("full", None): {"lr": 0.02}}
-    assert choices.choices[0].trials[0]["score"] is None
+    experiment = Experiment(recipe_file(tmp_path, "lr = [1e25, 0.02]"), data=data, out=tmp_path / "out", only=["full"])
+    assert {record.config["lr"] for record in experiment.sweep(progress=False).records} == {0.02}
 
 
-def test_if_all_diverge_it_is_one_line():
-    with pytest.raises(ValueError, match=r"all trials of 'cce' diverged: \[tune\] must have a lower lr, got 0, 1\."):
-        study(2, (1,)).take(0, {})
+def test_every_combination_is_tried_at_the_wanted_budget(data):
+    found = [(trial.run.name, trial.run.config.lr, trial.run.config.cap) for trial in trials_of(data)]
+    assert found[:2] == [("full-lr0.02-seed0", 0.02, None), ("full-lr1e-07-seed0", 1e-7, None)]
+    assert [name for name, _, _ in found[2:]] == [f"hash-cap320-lr{lr}-seed0" for lr in ("1e-07", "0.02", "1e-06")]
+    two = trials_of(data, tune={"lr": [0.1, 0.2], "weight_decay": [0.0, 1e-5]})
+    assert [trial.options for trial in two if trial.run.series == "hash"] == [
+        *({"lr": 0.1, "weight_decay": decay} for decay in (0.0, 1e-5)),
+        *({"lr": 0.2, "weight_decay": decay} for decay in (0.0, 1e-5)),
+    ]
+    assert {trial.cap for trial in two} == {None, 320}  # the middle one
 
 
-@pytest.mark.slow
-def test_a_trial_that_fails_otherwise_is_named_and_nothing_is_chosen(data, tmp_path):
-    wrong = {"wrong": {"method": "cce-paper", "model_options": {"colour": 3}}}
-    sweep = {"caps": [320]}
-    with pytest.raises(ValueError, match=r"1 of 1 trials failed, see their error.txt: wrong-cap320-lr0.01-epochs1-see"):
-        tuning(data, tmp_path, {"lr": [0.01], "epochs": [1]}, sweep=sweep, series=wrong).run()
-    assert not (tmp_path / "tuned.json").exists()
+def test_what_a_series_sets_itself_and_what_starts_from_another_is_not_tuned(data):
+    recipe = make_recipe("tiny", tiny_values() | {"tune": {"lr": [0.1, 0.2]}})
+    assert {trial.run.series for trial in list_trials(recipe, PreparedData.open(data))} == {"full", "cce"}
+    fixed = {"mine": {"method": "hash", "lr": 0.5}}
+    assert [trial.options for trial in trials_of(data, series=fixed) if trial.run.series == "mine"] == [{}]
 
 
-def study(num_candidates, rungs, metric="bce", **options):
-    candidates = [{"lr": float(index)} for index in range(num_candidates)]
-    return TuningStudy("cce", 320, metric, rungs, candidates, **options)
+def record(name, score, metric="bce"):
+    return RunRecord(
+        "hash", 0, 1, 4, {}, 1.0, curve=[{"step": 1, metric: math.nan}, {"step": 2, metric: score}], name=name
+    )
 
 
-def scored(study, *scores):
-    """Records of the first round: a tuple of scores for each candidate, one for each seed."""
-    found = {}
-    for options, of_seeds in zip(study.candidates, scores, strict=True):
-        for seed, score in zip(study.seeds, of_seeds, strict=True):
-            name, curve = study.name(0, options, seed), [{"step": 1, study.metric: score}]
-            found[name] = RunRecord("cce", seed, 1, 4, {}, 1.0, curve=curve)
-    return found
+def test_the_best_validation_is_chosen_and_of_equals_the_first(data):
+    trials = trials_of(data)
+    scores = dict(zip((trial.run.name for trial in trials), (0.7, 0.6, 0.5, 0.4, 0.4), strict=True))
+    records = [record(name, score) for name, score in scores.items()]
+    assert choose(trials, records, {}) == {("full", None): {"lr": 1e-7}, ("hash", 320): {"lr": 0.02}}
+    assert (best_loss(record("a", 0.7, "auc"), "auc"), best_loss(None, "bce")) == (-0.7, math.inf)
 
 
-def test_a_third_goes_on_and_at_least_two_until_the_last_round():
-    numbers = [len(study(18, (1, 2, 4)).candidates_of(rung)) for rung in range(4)]
-    assert numbers == [18, 6, 2, 1]
-    assert [len(study(3, (1, 2)).candidates_of(rung)) for rung in range(3)] == [3, 2, 1]
-    assert [len(study(1, (1, 2)).candidates_of(rung)) for rung in range(3)] == [1, 1, 1]
+def test_failures_are_named_and_if_all_diverge_it_is_one_line(data):
+    trials = trials_of(data)
+    with pytest.raises(ValueError, match=r"1 trials failed, see their error.txt: a: TypeError"):
+        choose(trials, [], {"a": "TypeError: colour", "b": "DivergedError: loss"})
+    with pytest.raises(ValueError, match=r"all trials of 'full' diverged: \[tune\] must have a lower lr\."):
+        choose(trials, [], {"b": "DivergedError: loss"})
 
 
-def test_the_mean_over_seeds_ranks_and_of_equals_the_first_wins():
-    found = study(4, (1,), seeds=(0, 1))
-    found.take(0, scored(found, (0.5, 0.5), (0.1, 0.8), (0.1, 0.8), (0.0, math.nan)))
-    assert found.candidates == [{"lr": 1.0}]
-    assert [trial["score"] for trial in found.trials] == [0.5, pytest.approx(0.45), pytest.approx(0.45), None]
+@pytest.mark.parametrize(
+    ("tune", "message"),
+    [
+        ({"epochs": [2]}, r"\[tune\] has a part that is not known, 'epochs': it may have lr, weight_decay"),
+        ({"lr": 0.1}, r"\[tune\] lr must be a list of at least one value, got 0.1"),
+        ({"lr": []}, r"\[tune\] lr must be a list of at least one value, got \[\]"),
+        ({"caps": [7]}, r"\[tune\] caps must be among those of the sweep \(160, 320, 640\), got 7"),
+        ({"series": {"ccee": {}}}, r"\[tune\] series must be those of the recipe \(full, hash\), got 'ccee'"),
+    ],
+)
+def test_what_cannot_be_tuned_is_rejected(tune, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make_recipe("tiny", FAST | {"tune": tune})
 
 
-def test_more_is_better_where_the_metric_says_so():
-    found = study(2, (1,), "auc")
-    found.take(0, scored(found, (0.7,), (0.8,)))
-    assert found.candidates == [{"lr": 1.0}]
-
-
-def test_the_best_validation_counts_and_not_the_last():
-    curve = [{"step": 1, "bce": 0.6}, {"step": 2, "bce": 0.5}, {"step": 3, "bce": 0.7}, {"step": 4}]
-    assert best_validation(RunRecord("cce", 0, 1, 4, {"bce": 0.1}, 1.0, curve=curve), "bce") == 0.5
-    assert math.isnan(best_validation(RunRecord("cce", 0, 1, 4, {"bce": 0.1}, 1.0), "bce"))
-
-
-def test_the_plan_has_all_rounds_and_the_budgets_that_were_asked_for(data, tmp_path):
-    sweep = {"methods": ["full", "cce-paper", "hash"], "caps": [320, 640, 800], "seeds": [0]}
-    grid = PLANTED | {"caps": [320, 800], "seeds": [0, 1]}
-    series = {"small": {"method": "cce-paper", "caps": [640]}}
-    runs = tuning(data, tmp_path, grid, sweep=sweep, series=series).planned().runs
-    caps = {
-        name: sorted({run.config.cap for run in runs if run.series.startswith(f"{name},")})
-        for name in ("cce-paper", "small")
-    }
-    assert caps == {"cce-paper": [320, 800], "small": [640]}  # its middle one, as it has none of those
-    assert len(runs) == 2 * (4 + 2 * (3 + 2) * 2 + (3 + 2))
-    assert not list(tmp_path.iterdir())
-
-
-def test_bad_input_is_rejected_before_anything_runs(data, tmp_path):
-    recipe = make_recipe("tiny", tiny_values(tune={"lr": [0.1]}))
-    with pytest.raises(ValueError, match=r"recipe must have \[tune\], which says what to try, got none"):
-        Tuning(replace(recipe, tune=None), PreparedData.open(data), tmp_path)
-    with pytest.raises(ValueError, match=r"only must name series of the recipe \(full, cce, pq\), got 'ccee'."):
-        Tuning(recipe, PreparedData.open(data), tmp_path, only=["ccee"])
-    with pytest.raises(ValueError, match="recipe must have a series that does not start from another, got none to tu"):
-        Tuning(recipe, PreparedData.open(data), tmp_path, only=["pq"])
+def test_rows_to_choose_by_are_needed(data):
     prepared = PreparedData.open(data)
     del prepared.manifest["splits"]["validation"]
     with pytest.raises(ValueError, match=r"data must have validation rows to tune on, got train, test only\."):
-        Tuning(recipe, prepared, tmp_path)
+        list_trials(make_recipe("tiny", FAST), prepared)

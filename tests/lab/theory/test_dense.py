@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cce_lab.theory import LeastSquares, dense_cce, lies_under, theorem_bound
-from cce_lab.theory.dense import NOISES
+from cce_lab.theory.least_squares import NOISES
 from helpers.theory import normal, problem_of
 
 SPECTRA = {

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cce_lab.theory import LeastSquares
-from cce_lab.theory.dense import noise_source
+from cce_lab.theory.least_squares import noise_source
 from helpers.theory import problem_of
 
 

@@ -136,7 +136,7 @@ WAYS = {  # to split rows, with the options that each uses
 
 @dataclass(frozen=True)
 class Splitting:
-    """How rows are held out; `split.py` has the meaning of each way."""
+    """How rows are held out; `vocabulary.py` has the meaning of each way."""
 
     way: str = "random"
     validation: float = 0.1  # share of the rows

@@ -20,8 +20,14 @@ from cce.data.arrow.blocks import load_numbers
 from cce.data.arrow.tables import parquet_groups
 from cce.data.preparation.encoding import BlockTask, check_new, create_files, encode_block, seal, temporary_folder
 from cce.data.preparation.reading import Piece, read_piece
-from cce.data.preparation.split import SplitBlock, split_codes
-from cce.data.preparation.vocabulary import FeatureTask, number_values, split_file, vocabulary_file
+from cce.data.preparation.vocabulary import (
+    FeatureTask,
+    SplitBlock,
+    number_values,
+    split_codes,
+    split_file,
+    vocabulary_file,
+)
 from cce.data.record_format import SPLITS, checksum, read_manifest
 from cce.files import FULL_DISK, clear_folder, lock_folder, named_full_disk, write_atomic
 from cce.schema import Feature, Schema

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import torch
 from tqdm import tqdm
 
-from cce_lab.theory.dense import dense_cce
 from cce_lab.theory.figure import Claim, Figure, Series, level, steps
-from cce_lab.theory.least_squares import LeastSquares
+from cce_lab.theory.least_squares import LeastSquares, dense_cce
 from cce_lab.theory.sparse import clustered_optimum, refit_cce, sparse_cce
 
 DENSE, ONE, TWO, RANDOM = "dense", "sparse, one 1", "sparse, two 1s", "sparse, random codebook"

@@ -11,9 +11,8 @@ import torch
 from tqdm import trange
 
 from cce_lab.theory.bounds import lies_under
-from cce_lab.theory.dense import NOISES, dense_cce
 from cce_lab.theory.figure import Claim, Figure, Series, steps
-from cce_lab.theory.least_squares import LeastSquares
+from cce_lab.theory.least_squares import NOISES, LeastSquares, dense_cce
 
 
 @dataclass(frozen=True)
