@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 DEMO_OUT ?= runs/demo
 SETTINGS ?=
 KILLS ?= 60
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+# A process that crashes ends its tests as failed: xdist would replace it, and wait for ever with --dist loadfile.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --max-worker-restart 0
 
 .PHONY: demo test test-fast test-settings soak lint bench docs clean
 

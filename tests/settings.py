@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUMS = ("embeddings", "kernels", "clustering", "optim", "collection", "models", "lab/theory", "test_docs.py")
 RUNS = ("training", "distributed")
 FILES = ("cli", "data", "lab/sweeps", "lab/report", "test_records.py", "test_package.py", "test_examples.py")
-WHOLE = ("--maxfail", "20", "--numprocesses", "auto", "--maxprocesses", "4", "--dist", "loadfile")
+WHOLE = ("--maxfail=20", "--numprocesses=auto", "--maxprocesses=4", "--max-worker-restart=0", "--dist=loadfile")
 CHEAP = ("-k", "bits or threads or loss_curve or another_number_of_processes")  # slow or not
 
 
