@@ -44,17 +44,17 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
 
 def _measure_both(num_ids: int, num_rows: int) -> list[dict[str, Any]]:
     """The first event starts from a random table; the second, after some training, from clusters."""
-    warm = cce.ClusteredEmbedding(300_000, 16, num_rows=100)
+    warm = cce.embeddings.ClusteredEmbedding(300_000, 16, num_rows=100)
     warm.cluster()  # load what later processes find compiled on disk
     g = torch.Generator().manual_seed(0)
-    table = cce.ClusteredEmbedding(num_ids, 16, num_rows=num_rows, generator=g)
+    table = cce.embeddings.ClusteredEmbedding(num_ids, 16, num_rows=num_rows, generator=g)
     first = _measure(table, 1, g)
     with torch.no_grad():
         table.codebook.add_(torch.randn(table.codebook.shape, generator=g), alpha=0.05)
     return [first, _measure(table, 2, g)]
 
 
-def _measure(table: cce.ClusteredEmbedding, event: int, generator: torch.Generator) -> dict[str, Any]:
+def _measure(table: cce.embeddings.ClusteredEmbedding, event: int, generator: torch.Generator) -> dict[str, Any]:
     gc.collect()
     give_back_memory()
     wall, cpu = time.perf_counter(), time.process_time()

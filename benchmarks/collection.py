@@ -66,7 +66,7 @@ def _candidates(sizes: tuple[int, ...], cap: int) -> dict[str, Callable[[Tensor,
     ours = cce.EmbeddingCollection(names, DIM, method="cce-paper", cap=cap, seed=0)
     ours_sparse = cce.EmbeddingCollection(names, DIM, method="cce-paper", cap=cap, seed=0, sparse=True)
     for mine, other in zip(ours_sparse.tables.values(), ours.tables.values(), strict=True):
-        if isinstance(mine, cce.ClusteredEmbedding):  # one copy of the pointers will do
+        if isinstance(mine, cce.embeddings.ClusteredEmbedding):  # one copy of the pointers will do
             mine.assignments.pointers = other.assignments.pointers  # type: ignore[union-attr]
     candidates: dict[str, Any] = {
         PEER: (bags, lambda ids: torch.stack([bag(ids[:, f, None]) for f, bag in enumerate(bags)], dim=1)),

@@ -51,7 +51,9 @@ def train_and_finalize(rows: Rows, lr: float, epochs: int, seed: int) -> dict[st
 def finalize_rows(num_ids: int, shape: tuple[int, int]) -> dict[str, Any]:
     """CPU seconds of one finalize."""
     draw = torch.Generator().manual_seed(0)
-    table = cce.CCEEmbedding(num_ids, DIM, counts=torch.full((num_ids,), 2, dtype=torch.int32), generator=draw)
+    table = cce.embeddings.CCEEmbedding(
+        num_ids, DIM, counts=torch.full((num_ids,), 2, dtype=torch.int32), generator=draw
+    )
     centres = 20 * torch.randn(3_000, DIM, generator=draw)
     for first in range(1, num_ids + 1, 1 << 18):
         own = table.rows.codes[first : min(first + (1 << 18), num_ids + 1)]

@@ -27,7 +27,7 @@ PROGRAM = """
 import json, time
 import torch, cce
 from cce.clustering import kmeans
-table = cce.ClusteredEmbedding(100_000, 16, num_rows=1_000)
+table = cce.embeddings.ClusteredEmbedding(100_000, 16, num_rows=1_000)
 ids = torch.randint(100_000, (1_000,))
 points = torch.randn(50_000, 16)
 

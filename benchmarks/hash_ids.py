@@ -25,7 +25,7 @@ def main(argv: list[str]) -> None:
         seconds = []
         for _ in range(rounds):
             started = time.process_time()
-            cce.hash_ids(values)
+            cce.hashing.hash_ids(values)
             seconds.append(time.process_time() - started)
         figures[name] = count / median(seconds) * 60 / 1e6
     print(

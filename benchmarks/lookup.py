@@ -129,7 +129,7 @@ def _compare_widths(num_ids: int, *, quick: bool) -> list[dict[str, Any]]:
 
 def _one_column(num_ids: int, bits: int, num_rows: int) -> nn.Module:
     """A table of one column with pointers of `bits`."""
-    table = cce.ProductQuantizedEmbedding(num_ids, DIM, num_rows=num_rows, num_columns=1)
+    table = cce.embeddings.ProductQuantizedEmbedding(num_ids, DIM, num_rows=num_rows, num_columns=1)
     pointers = PointerStore(num_ids, 1, num_rows, bits=bits)
     pointers.write(0, torch.randint(num_rows, (num_ids, 1), generator=torch.Generator().manual_seed(0)))
     table.assignments.replace(pointers)
@@ -143,7 +143,7 @@ def _table(method: str, num_ids: int, *, sparse: bool = False, **options: int) -
 
 def _few_rows(num_ids: int, bits: int) -> nn.Module:
     """A table of 16 rows a column, whose pointers fit in 4 bits, with pointers of `bits`."""
-    table = cce.ClusteredEmbedding(num_ids, DIM, num_rows=16, generator=torch.Generator().manual_seed(0))
+    table = cce.embeddings.ClusteredEmbedding(num_ids, DIM, num_rows=16, generator=torch.Generator().manual_seed(0))
     pointers = PointerStore(num_ids, table.num_columns, table.num_rows, bits=bits)
     pointers.copy_(table.assignments.pointers)
     table.assignments.replace(pointers)
@@ -171,7 +171,7 @@ def _inference(table: nn.Module, ids: Tensor) -> Callable[[], None]:
 
 
 def _plain_step(table: nn.Module, ids: Tensor, grad: Tensor) -> Callable[[], None]:
-    assert isinstance(table, cce.ClusteredEmbedding)
+    assert isinstance(table, cce.embeddings.ClusteredEmbedding)
 
     def run() -> None:
         table.zero_grad(set_to_none=True)

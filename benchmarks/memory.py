@@ -107,7 +107,7 @@ def _train(kind: str, sizes: list[int], dim: int) -> tuple[Any, Any]:
     is_earned = kind == "cce" and sum(sizes) <= MOST_EARNED
     if kind == "cce" and not is_earned:
         for table in tables.tables.values():
-            if isinstance(table, cce.CCEEmbedding):
+            if isinstance(table, cce.embeddings.CCEEmbedding):
                 table.give_rows(torch.full((table.num_embeddings,), 2, dtype=torch.uint8))
     steps = 2 * -(-max(sizes) // BATCH) if is_earned else FEW_STEPS
     limits = torch.tensor(sizes)
@@ -151,7 +151,7 @@ def _finish(kind: str, tables: Any) -> None:
 
     if kind == "cce":
         for table in tables.tables.values():
-            if isinstance(table, cce.CCEEmbedding):
+            if isinstance(table, cce.embeddings.CCEEmbedding):
                 table.finalize(generator=torch.Generator().manual_seed(0))
     else:
         tables.cluster(generator=torch.Generator().manual_seed(0))

@@ -57,7 +57,7 @@ def _run(method: str, policy: str, num_rows: int, seed: int) -> dict[str, Any]:
     for rows in batches:
         _train_step(tables, optimizer, train, rows)
     curve = {"before": _score(tables, test)}
-    cce.ClusterSchedule(tables, optimizer, every=1, policy=policy, seed=seed).cluster()
+    cce.reclustering.ClusterSchedule(tables, optimizer, every=1, policy=policy, seed=seed).cluster()
     for index, rows in enumerate(islice(cycle(batches), max(MOMENTS) + 1)):
         if index in MOMENTS:
             curve[str(index)] = _score(tables, test)

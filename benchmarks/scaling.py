@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
 def _measure(case: dict[str, int], quick: bool) -> dict[str, float]:  # noqa: FBT001
     torch.set_num_threads(case["threads"])
     generator = torch.Generator().manual_seed(0)
-    table = cce.ClusteredEmbedding(
+    table = cce.embeddings.ClusteredEmbedding(
         case["vocabulary"], DIM, num_rows=case["rows"], num_columns=case["columns"], generator=generator
     )
     ids = draw_ids("uniform", case["vocabulary"], case["batch"], generator)

@@ -9,8 +9,8 @@ from cce.data import SOURCES
 from cce.evaluation import Better, MetricInfo, SummedMetric
 
 
-@cce.register_method
-class Renamed(cce.HashingTrickEmbedding):
+@cce.embeddings.register_method
+class Renamed(cce.embeddings.HashingTrickEmbedding):
     """The hashing trick by another name."""
 
     method = "renamed"
@@ -30,9 +30,11 @@ class Positives(SummedMetric):
 
 def small_dlrm(schema, tables):
     """A small DLRM."""
-    return cce.DLRM(schema, tables, bottom=[8], top=[8])
+    return cce.models.DLRM(schema, tables, bottom=[8], top=[8])
 
 
-cce.register_model("small-dlrm", small_dlrm)
-cce.register_metric(MetricInfo("positives", "positives", Better.ONE, "ours:Positives", "share of positive predictions"))
-cce.register_source(dataclasses.replace(SOURCES["table"], name="ledger", about="our ledger, which is a table"))
+cce.models.register_model("small-dlrm", small_dlrm)
+cce.evaluation.register_metric(
+    MetricInfo("positives", "positives", Better.ONE, "ours:Positives", "share of positive predictions")
+)
+cce.data.register_source(dataclasses.replace(SOURCES["table"], name="ledger", about="our ledger, which is a table"))

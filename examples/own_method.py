@@ -8,7 +8,7 @@ import cce
 from cce.embeddings import Shapes, normal_, projection_
 
 
-class FactorizedEmbedding(cce.Embedding):
+class FactorizedEmbedding(cce.embeddings.Embedding):
     """`T = A · B`: a narrow vector for each id, and one projection for all of them (ALBERT, Lan et al. 2020)."""
 
     method = "factorized"

@@ -34,7 +34,7 @@ def main() -> None:
         data, out = Path(folder) / "clicks", Path(folder) / "run"
         sizes = SyntheticConfig(num_rows=20_000, vocabulary_sizes=(1_000, 300), num_clusters=8, num_dense=2)
         prepare_synthetic(data, sizes, progress=False)
-        config = cce.TrainConfig(
+        config = cce.training.TrainConfig(
             data=str(data),
             model=f"{__file__}:DeepFM",
             model_options={"hidden": 16},
@@ -46,7 +46,7 @@ def main() -> None:
             lr=0.01,
             threads=1,
         )
-        record = cce.Trainer(config, out).run()
+        record = cce.training.Trainer(config, out).run()
         print(f"{record.num_params:,} params  test BCE {record.scores['bce']:.4f}  AUC {record.scores['auc']:.4f}")
 
 

@@ -28,7 +28,7 @@ def train(method: str, sizes: tuple[int, ...], clicks: Sample) -> Recommender:
     g = torch.Generator().manual_seed(0)
     model = Recommender(method, sizes, g)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    schedule = cce.ClusterSchedule(
+    schedule = cce.reclustering.ClusterSchedule(
         model, optimizer, at_epochs=[1.0, 2.0, 3.0], steps_per_epoch=len(clicks.ids) // BATCH
     )
     for _ in range(NUM_EPOCHS):

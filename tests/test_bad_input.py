@@ -42,27 +42,30 @@ class Model(torch.nn.Module):
 def objects() -> dict:
     """What the calls share; a case that changed any of it would fail."""
     torch.manual_seed(0)
-    model, clusterable = Model(), cce.ClusteredEmbedding(100, 4, num_rows=5)
-    table, tables = cce.ClusteredEmbedding(1000, 16, num_rows=20), cce.EmbeddingCollection(SCHEMA.vocabulary_sizes, 4)
-    clustered_once = cce.CollidingEmbedding(100, 8, num_rows=5)
+    model, clusterable = Model(), cce.embeddings.ClusteredEmbedding(100, 4, num_rows=5)
+    table, tables = (
+        cce.embeddings.ClusteredEmbedding(1000, 16, num_rows=20),
+        cce.EmbeddingCollection(SCHEMA.vocabulary_sizes, 4),
+    )
+    clustered_once = cce.embeddings.CollidingEmbedding(100, 8, num_rows=5)
     clustered_once.cluster()
     return {
         "table": table,
-        "bag": cce.EmbeddingBag(copy.deepcopy(table), mode="sum"),
-        "mean_bag": cce.EmbeddingBag(copy.deepcopy(table)),
-        "dhe": cce.DeepHashEmbedding(1000, 16, width=3),
-        "weighted": cce.HashEmbedding(1000, 16, num_rows=5, weighted=True),
-        "unlearned": cce.ClusteredEmbedding(1000, 16, num_rows=20, num_learned=0),
+        "bag": cce.embeddings.EmbeddingBag(copy.deepcopy(table), mode="sum"),
+        "mean_bag": cce.embeddings.EmbeddingBag(copy.deepcopy(table)),
+        "dhe": cce.embeddings.DeepHashEmbedding(1000, 16, width=3),
+        "weighted": cce.embeddings.HashEmbedding(1000, 16, num_rows=5, weighted=True),
+        "unlearned": cce.embeddings.ClusteredEmbedding(1000, 16, num_rows=20, num_learned=0),
         "clustered_once": clustered_once,
         "collection": cce.EmbeddingCollection({"user": 1000, "item": 500}, 16, method="cce-paper", cap=1000),
-        "rows": cce.CCEEmbedding(1000, 16),
+        "rows": cce.embeddings.CCEEmbedding(1000, 16),
         "collection_of_rows": cce.EmbeddingCollection({"user": 9000, "item": 5000}, 16),
         "model": model,
         "adam": torch.optim.Adam(model.parameters()),
         "clusterable": clusterable,
         "sgd": torch.optim.SGD(clusterable.parameters(), lr=0.1),
         "tables": tables,
-        "dlrm": cce.DLRM(SCHEMA, tables, bottom=[4], top=[4]),
+        "dlrm": cce.models.DLRM(SCHEMA, tables, bottom=[4], top=[4]),
         "event": copy.deepcopy(clusterable).cluster(),
         "points": torch.arange(18.0).view(9, 2),
         "problem": theory.LeastSquares(torch.randn(20, 6), torch.randn(20, 2)),
@@ -72,7 +75,9 @@ def objects() -> dict:
 @functools.cache
 def names() -> dict:
     """All that a call may name."""
-    public = {name: getattr(cce, name) for name in cce.__all__}
+    packages = (cce.plugins, cce.hashing, cce.footprint, cce.budget, cce.evaluation, cce.data, cce.collection)
+    packages += (cce.diagnostics, cce.reclustering, cce.models, cce.clustering, cce.embeddings, cce)
+    public = {name: getattr(package, name) for package in packages for name in dir(package) if name[0] != "_"}
     tools = {"torch": torch, "theory": theory, "nan": math.nan, "inf": math.inf, "generator": torch.Generator}
     tools |= {"ids": lambda values: torch.tensor(values, dtype=torch.int64), "schema": SCHEMA}
     others = (kmeans, nearest_centroid, sample_ids, ProductQuantizer, Batch, Feature, Schema)

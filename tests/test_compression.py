@@ -46,8 +46,8 @@ def test_a_plain_dlrm_is_compressed_in_place_and_trains():
     assert [(t.name, t.method) for t in plan.tables] == [
         *(("tables.0", "cce-paper"), ("tables.1", "cce-paper"), ("tables.2", "nn.EmbeddingBag")),
     ]
-    assert isinstance(model.tables[0], cce.EmbeddingBag)
-    assert isinstance(model.tables[0].table, cce.ClusteredEmbedding)
+    assert isinstance(model.tables[0], cce.embeddings.EmbeddingBag)
+    assert isinstance(model.tables[0].table, cce.embeddings.ClusteredEmbedding)
     assert model.tables[0].mode == "sum"
     assert model.tables[0].table.sparse
     assert isinstance(model.tables[2], nn.EmbeddingBag)
@@ -60,7 +60,7 @@ def test_a_plain_dlrm_is_compressed_in_place_and_trains():
     assert torch.isfinite(model(dense, ids)).all()
 
 
-@pytest.mark.parametrize("method", [name for name in cce.list_methods() if name not in FULL_SIZED])
+@pytest.mark.parametrize("method", [name for name in cce.embeddings.list_methods() if name not in FULL_SIZED])
 def test_every_method_fits_into_a_model(method):
     model = nn.Sequential(nn.Embedding(8_000, 16), nn.Linear(16, 1))
     cce.compress(model, method=method, compression=6)
@@ -144,7 +144,7 @@ def test_a_compression_is_of_all_tables_that_may_be_swapped():
     other = cce.compress(
         nn.ModuleDict({"user": nn.Embedding(100_000, 16), "item": nn.Embedding(20_000, 16)}),
         method="hash",
-        budget=cce.Budget(compression=100, rule="proportional"),
+        budget=cce.budget.Budget(compression=100, rule="proportional"),
     )
     assert {table.name: table.num_params for table in other.tables} == {"user": 16_000, "item": 3_200}
 
@@ -221,7 +221,7 @@ def test_a_module_used_twice_is_replaced_in_both_places():
     model = nn.ModuleDict({"a": nn.Sequential(shared), "b": shared})
     cce.compress(model, compression=10)
     assert model["a"][0] is model["b"]
-    assert isinstance(model["b"], cce.CCEEmbedding)
+    assert isinstance(model["b"], cce.embeddings.CCEEmbedding)
 
 
 class Scaled(nn.Embedding):
@@ -377,7 +377,7 @@ def test_a_recommender_of_torch_rechub():
     assert len(plan.compressed) == 2
     batch = {"user": torch.randint(0, 8_000, (32,)), "item": torch.randint(0, 8_000, (32,)), "age": torch.rand(32)}
     train_a_step(model, batch)
-    tables = [module for module in model.modules() if isinstance(module, cce.CCEEmbedding)]
+    tables = [module for module in model.modules() if isinstance(module, cce.embeddings.CCEEmbedding)]
     assert len(tables) == 2
     assert all(table.anchor.grad is not None for table in tables)
 

@@ -23,7 +23,7 @@ def test_prepare_does_what_the_shell_does(data, tmp_path, capsys):
     command = ["prepare", "table", str(tmp_path / "log.csv"), str(tmp_path / "typed"), *words, "--split", "order"]
     assert main([*command, "--test", "0.2"]) == 0
     assert "rows: train 210" in capsys.readouterr().out
-    assert data.manifest["files"] == cce.PreparedData.open(tmp_path / "typed").manifest["files"]
+    assert data.manifest["files"] == cce.data.PreparedData.open(tmp_path / "typed").manifest["files"]
     assert data.num_rows("test") == 60
 
 

@@ -31,7 +31,7 @@ def by_hand(text):
 
 
 def test_hashes_are_pinned():
-    found = cce.hash_ids(list(PINNED))
+    found = cce.hashing.hash_ids(list(PINNED))
     assert found.dtype == np.int64
     assert found.tolist() == list(PINNED.values()) == [by_hand(text) for text in PINNED]
 
@@ -57,16 +57,16 @@ def test_hashes_are_pinned():
     ],
 )
 def test_every_container_gives_the_same(make):
-    assert cce.hash_ids(make(list(PINNED))).tolist() == list(PINNED.values())
+    assert cce.hashing.hash_ids(make(list(PINNED))).tolist() == list(PINNED.values())
 
 
 def test_many_texts_are_hashed_as_by_hand_and_an_array_keeps_its_shape():
     words = [f"{n * n}-{'y' * (n % 40)}" for n in range(1000)]
-    assert cce.hash_ids(words).tolist() == [by_hand(word) for word in words]
-    assert cce.hash_ids(np.array(words).reshape(10, 100)).shape == (10, 100)
-    assert len(np.unique(cce.hash_ids(words))) == 1000
+    assert cce.hashing.hash_ids(words).tolist() == [by_hand(word) for word in words]
+    assert cce.hashing.hash_ids(np.array(words).reshape(10, 100)).shape == (10, 100)
+    assert len(np.unique(cce.hashing.hash_ids(words))) == 1000
     for empty in ([], pa.array([], pa.string()), np.array([], "U3")):
-        assert cce.hash_ids(empty).tolist() == []
+        assert cce.hashing.hash_ids(empty).tolist() == []
 
 
 def test_fnv1a_has_its_published_values():
@@ -85,4 +85,4 @@ def test_fnv1a_has_its_published_values():
 )
 def test_other_values_are_rejected(values, error, message):
     with pytest.raises(error, match=message):
-        cce.hash_ids(values)
+        cce.hashing.hash_ids(values)

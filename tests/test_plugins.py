@@ -54,12 +54,12 @@ def test_what_a_plugin_registers_is_listed_and_found(plugin, capsys):
 
 
 def test_it_is_loaded_once_and_known_by_its_name(plugin):
-    assert cce.load_plugins([plugin]) == cce.load_plugins([str(plugin)]) == [str(plugin)]
+    assert cce.plugins.load_plugins([plugin]) == cce.plugins.load_plugins([str(plugin)]) == [str(plugin)]
     other = plugin.parent / "other" / "ours.py"
     other.parent.mkdir()
     other.write_text("")
     with pytest.raises(ValueError, match=r"plugin must have a name of its own, got 'ours' from .*other"):
-        cce.load_plugins([other])
+        cce.plugins.load_plugins([other])
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def installed(plugin, monkeypatch):
 @pytest.mark.parametrize("group", ["plugins", "sources"])
 def test_entry_points_of_installed_packages_are_loaded(installed, group):
     installed(group, "anything", "ours")
-    assert cce.load_plugins() == []
-    assert "renamed" in cce.list_methods()
+    assert cce.plugins.load_plugins() == []
+    assert "renamed" in cce.embeddings.list_methods()
 
 
 def test_the_source_of_an_installed_package_is_a_kind_of_prepare(installed, capsys):
@@ -109,7 +109,7 @@ def test_a_broken_package_is_left_out_with_one_line(installed, capsys):
     line = "plug-in 'lost' of 'no_such_module' is left out: ModuleNotFoundError: No module named 'no_such_module'"
     assert err == f"cce: {line}\n"
     with pytest.warns(UserWarning, match="plug-in 'lost' of 'no_such_module' is left out"):
-        cce.load_plugins()
+        cce.plugins.load_plugins()
 
 
 VERB = """
@@ -243,20 +243,20 @@ def test_bad_plugins_are_one_line(plugin, capsys, words, message):
 
 class TestRegister:
     def test_a_method_must_be_a_table_with_a_new_name(self):
-        class Nameless(cce.HashingTrickEmbedding):
+        class Nameless(cce.embeddings.HashingTrickEmbedding):
             method = ""
 
-        with pytest.raises(TypeError, match=r"a method must be a subclass of cce\.Embedding, got 3"):
-            cce.register_method(3)
+        with pytest.raises(TypeError, match=r"a method must be a subclass of cce\.embeddings\.Embedding, got 3"):
+            cce.embeddings.register_method(3)
         with pytest.raises(ValueError, match="method of Nameless must be a word"):
-            cce.register_method(Nameless)
+            cce.embeddings.register_method(Nameless)
         with pytest.raises(ValueError, match="must be new, got 'hash', which is HashingTrickEmbedding"):
-            cce.register_method(cce.HashingTrickEmbedding)
+            cce.embeddings.register_method(cce.embeddings.HashingTrickEmbedding)
 
     def test_a_model_must_be_callable_with_a_new_name(self):
         with pytest.raises(ValueError, match="must be new, got 'dlrm'"):
-            cce.register_model("dlrm", cce.DLRM)
+            cce.models.register_model("dlrm", cce.models.DLRM)
         with pytest.raises(ValueError, match="word without a colon, got 'a:b'"):
-            cce.register_model("a:b", cce.DLRM)
+            cce.models.register_model("a:b", cce.models.DLRM)
         with pytest.raises(TypeError, match="make must be a class or function"):
-            cce.register_model("new", 3)
+            cce.models.register_model("new", 3)

@@ -60,7 +60,9 @@ def test_a_plain_model_gets_the_saved_tables_of_any_method(method, tmp_path):
 def test_a_cce_table_comes_back_in_the_form_that_it_had_and_trains_on(is_final, given, tmp_path):
     model = nn.Sequential(nn.Embedding(300, 8), nn.Linear(8, 1))
     counts = torch.arange(300) % 4 if given else None
-    model[0] = cce.CCEEmbedding(300, 8, counts=counts, num_rows=16, generator=torch.Generator().manual_seed(0))
+    model[0] = cce.embeddings.CCEEmbedding(
+        300, 8, counts=counts, num_rows=16, generator=torch.Generator().manual_seed(0)
+    )
     optimizer = cce.optim.Adam(model, lr=0.1)
     for _ in range(2):
         optimizer.zero_grad()
@@ -84,7 +86,7 @@ def test_a_cce_table_comes_back_in_the_form_that_it_had_and_trains_on(is_final, 
 
 
 def test_a_table_that_was_clustered_and_is_half_frozen_comes_back(tmp_path):
-    model = compressed(method="cce-paper", settings=cce.ClusterSettings(max_iter=3))
+    model = compressed(method="cce-paper", settings=cce.clustering.ClusterSettings(max_iter=3))
     model.item.requires_grad_(False)
     model.user.cluster(generator=torch.Generator().manual_seed(1))
     cce.save(model.double(), tmp_path / "a")
@@ -199,10 +201,10 @@ def test_every_flipped_bit_is_noticed(tmp_path):
 
 
 def test_what_cannot_be_described_is_not_saved_and_nothing_is_left(tmp_path):
-    class Mine(cce.HashingTrickEmbedding):
+    class Mine(cce.embeddings.HashingTrickEmbedding):
         method = "mine"
 
-    message = r"^tables must be of a method of cce.list_methods\(\) to be saved, got Mine as ''\.$"
+    message = r"^tables must be of a method of cce.embeddings.list_methods\(\) to be saved, got Mine as ''\.$"
     with pytest.raises(TypeError, match=message):
         cce.save(Mine(10, 4, num_rows=3), tmp_path / "a")
     cce.save(nn.Linear(2, 1), tmp_path / "a")

@@ -194,7 +194,7 @@ def paper(job: Job) -> dict[str, Any]:
     optimizer = torch.optim.Adam(job.model.parameters(), lr=job.lr)
     steps = -(-len(job.rows.parts["train"]) // BATCH)
     at_epochs = [share * job.epochs for share in (0.25, 0.5)]
-    schedule = cce.ClusterSchedule(job.model, optimizer, at_epochs=at_epochs, steps_per_epoch=steps)
+    schedule = cce.reclustering.ClusterSchedule(job.model, optimizer, at_epochs=at_epochs, steps_per_epoch=steps)
     return {"validation": fit(job, optimizer, schedule.step), "held": held_in_training(job.model, optimizer)}
 
 

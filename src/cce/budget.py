@@ -109,7 +109,7 @@ def make_budget(
     compression: float | None,
 ) -> Budget:
     """`budget`, or the one given by one of the four limits."""
-    check_type("budget", budget, (Budget, type(None)), "a cce.Budget")
+    check_type("budget", budget, (Budget, type(None)), "a cce.budget.Budget")
     given = Budget(cap, num_params, nbytes, compression)
     if budget is None:
         return given

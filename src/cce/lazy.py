@@ -14,7 +14,10 @@ __all__ = ["lazy_names"]
 
 
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package, by the imports under `if TYPE_CHECKING:` in its `__init__.py`."""
+    """`__getattr__` and `__dir__` of a package, by the imports under `if TYPE_CHECKING:` in its `__init__.py`.
+
+    Its modules that are imported there are found as well, whether or not they are in `__all__`.
+    """
     module = sys.modules[package]
 
     @cache
@@ -25,11 +28,14 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
         return {alias.name: str(line.module) for line in imports for alias in line.names}
 
     def load(name: str) -> Any:
-        if name not in module.__all__ or name not in homes():
+        home = homes().get(name)
+        if home is None or (name not in module.__all__ and home != package):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = homes()[name]
         value = import_module(f"{home}.{name}") if home == package else getattr(import_module(home), name)
         setattr(module, name, value)
         return value
 
-    return load, lambda: list(module.__all__)
+    def names() -> list[str]:
+        return sorted({*module.__all__, *(name for name, home in homes().items() if home == package)})
+
+    return load, names

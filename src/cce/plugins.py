@@ -54,7 +54,7 @@ def check_plugins(plugins: Iterable[str]) -> None:
     """Reject plug-ins that are not loaded: to read what a run used must not run code."""
     missing = [plugin for plugin in plugins if plugin_name(plugin) not in _loaded]
     if missing:
-        hint = f"--plugin {missing[0]} or cce.load_plugins, if you know who wrote it"
+        hint = f"--plugin {missing[0]} or cce.plugins.load_plugins, if you know who wrote it"
         raise ValueError(f"plugins must be loaded first, got {missing[0]!r}, which is not: {hint}.")
 
 

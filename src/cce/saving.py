@@ -119,7 +119,9 @@ def _describe(model: nn.Module) -> list[_Entry]:
 def _entry(table: Embedding, bags: dict[str, Any]) -> _Entry:
     if METHODS.get(table.method) is not type(table):
         kind, name = type(table).__name__, next(iter(bags))
-        raise TypeError(f"tables must be of a method of cce.list_methods() to be saved, got {kind} as {name!r}.")
+        raise TypeError(
+            f"tables must be of a method of cce.embeddings.list_methods() to be saved, got {kind} as {name!r}."
+        )
     given = {name: _plain(name, value) for name, value in arguments_of(table).items() if name not in NOT_SAVED}
     return _Entry(
         method=table.method,

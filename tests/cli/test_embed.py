@@ -25,7 +25,7 @@ def test_vectors_and_values_are_written(raw_run, alone, capsys):
 
 
 def test_a_synthetic_feature_has_vectors_and_no_values(tmp_path, capsys):
-    cce.Trainer(tiny_config(tiny_data(tmp_path / "data"), max_steps=2), tmp_path / "run").run()
+    cce.training.Trainer(tiny_config(tiny_data(tmp_path / "data"), max_steps=2), tmp_path / "run").run()
     assert main(["embed", str(tmp_path / "run"), "--feature", "c0", "--out", str(tmp_path / "w.npy")]) == 0
     assert capsys.readouterr().out.endswith("w.npy\n")
     assert not (tmp_path / "w.values.parquet").exists()

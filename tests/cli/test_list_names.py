@@ -11,7 +11,7 @@ from cce.cli import main
 def test_a_line_for_each_name(capsys):
     assert main(["list", "methods"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == cce.list_methods()
+    assert [line.split()[0] for line in lines] == cce.embeddings.list_methods()
     assert all(len(line.split()) > 2 and "`" not in line for line in lines)
 
 

@@ -59,9 +59,9 @@ def test_a_collection_takes_any_names_and_its_state_loads():
 def test_models_summaries_and_schedules_know_them_by_name(model):
     schema = Schema((Feature("type", 500), Feature("a.b", 400)))
     tables = cce.EmbeddingCollection(schema.vocabulary_sizes, 4, method="cce-paper", cap=80, seed=0)
-    made = cce.create_model(model, schema, tables)
+    made = cce.models.create_model(model, schema, tables)
     optimizer = torch.optim.SGD(made.parameters(), lr=0.1)
-    schedule = cce.ClusterSchedule(made, optimizer, every=1)
+    schedule = cce.reclustering.ClusterSchedule(made, optimizer, every=1)
     batch = Batch(torch.empty(6, 0), torch.randint(400, (6, 2)), torch.ones(6))
     made(batch).sum().backward()
     optimizer.step()
@@ -75,4 +75,4 @@ def test_tables_within_a_collection_are_compressed_by_their_escaped_names():
     model.add_module("tables", TableDict({"type": torch.nn.Embedding(500, 4), "user": torch.nn.Embedding(500, 4)}))
     plan = cce.compress(model, compression=10, names="tables.%type")
     assert [table.name for table in plan.compressed] == ["tables.%type"]
-    assert isinstance(model.tables["type"], cce.CCEEmbedding)
+    assert isinstance(model.tables["type"], cce.embeddings.CCEEmbedding)

@@ -41,7 +41,7 @@ every_option = pytest.mark.parametrize(("method", "options"), OPTIONS, ids=[f"{m
 def finalized(model):
     """The compact form of tables of `cce`, all of whose ids have rows: that is what is planned."""
     for table in model.modules():
-        if isinstance(table, cce.CCEEmbedding):
+        if isinstance(table, cce.embeddings.CCEEmbedding):
             table.fit_to(
                 torch.rand(table.num_embeddings, table.embedding_dim, generator=torch.Generator().manual_seed(0))
             )

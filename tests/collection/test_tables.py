@@ -43,7 +43,7 @@ def pooled_apart(collection, ids, offsets, weights=None, mode="sum"):
     for index, table in enumerate(collection.tables.values()):
         own = offsets[index * batch : (index + 1) * batch + 1]
         first, last = int(own[0]), int(own[-1])
-        bag = cce.EmbeddingBag(table, mode=mode, include_last_offset=True)
+        bag = cce.embeddings.EmbeddingBag(table, mode=mode, include_last_offset=True)
         vectors.append(bag(ids[first:last], own - first, None if weights is None else weights[first:last]))
     return torch.stack(vectors, dim=1)
 
@@ -349,7 +349,7 @@ def test_a_copy_and_a_moved_collection_look_up_their_own_numbers():
 def test_a_replaced_table_is_looked_up_from_then_on():
     collection, ids = make("full", budget=Budget(compression=1)), ids_of(30)
     collection(ids)
-    collection.tables["day"] = cce.FullEmbedding(5, DIM, generator=seeded(3))  # smaller
+    collection.tables["day"] = cce.embeddings.FullEmbedding(5, DIM, generator=seeded(3))  # smaller
     ids[:, 2] = 4
     assert torch.equal(collection(ids)[:, 2], collection.tables["day"](ids[:, 2]))
     with pytest.raises(IndexError, match=r"ids of feature 'day' must lie in \[0, 5\), got 6"):
@@ -429,7 +429,7 @@ def test_a_schedule_clusters_it_and_repairs_the_optimizer():
     torch.manual_seed(0)
     model = torch.nn.Sequential(make(), torch.nn.Flatten(), torch.nn.Linear(48, 1))
     optimizer = torch.optim.Adam(model.parameters())
-    schedule, ids = cce.ClusterSchedule(model, optimizer, every=2), ids_of(64)
+    schedule, ids = cce.reclustering.ClusterSchedule(model, optimizer, every=2), ids_of(64)
     before = model[0].tables["user"].assignments.pointers.to_tensor()
     for _ in range(3):
         optimizer.zero_grad()

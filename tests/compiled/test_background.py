@@ -46,7 +46,7 @@ print(doubled(3))
 LOOK_UP = """
 import torch, cce
 from cce.kernels.cpu import loops
-table = cce.ClusteredEmbedding(1_000, 8, num_rows=50, generator=torch.Generator().manual_seed(0))
+table = cce.embeddings.ClusteredEmbedding(1_000, 8, num_rows=50, generator=torch.Generator().manual_seed(0))
 ids = torch.arange(0, 1_000, 7)
 plain = table(ids)
 assert loops.look_up.signatures == []
@@ -88,7 +88,8 @@ from cce.kernels.cpu.int8.lookup import look_up
 from cce.kernels.cpu.int8.step import step
 counts, ids = torch.arange(1_000) % 4, torch.arange(0, 1_000, 7)
 def make():
-    table = cce.CCEEmbedding(1_000, 8, counts=counts, padding_idx=7, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    table = cce.embeddings.CCEEmbedding(1_000, 8, counts=counts, padding_idx=7, generator=generator)
     return table, cce.optim.Adam(table, lr=0.1)
 def train(table, optimizer):
     vectors = table(ids)
@@ -108,7 +109,7 @@ print("equal")
 """
 LEAVE = """
 import torch, cce
-print(cce.ClusteredEmbedding(1_000, 8, num_rows=50)(torch.arange(5)).shape[1])
+print(cce.embeddings.ClusteredEmbedding(1_000, 8, num_rows=50)(torch.arange(5)).shape[1])
 """
 
 

@@ -71,7 +71,7 @@ EVERY_HALF = """
 import numpy as np, torch, cce
 halves = np.arange(65536, dtype=np.uint16).view(np.float16)
 values = torch.from_numpy(halves[~np.isnan(halves)].copy()).unsqueeze(1).expand(-1, 8)
-table = cce.FullEmbedding(len(values), 8).half()
+table = cce.embeddings.FullEmbedding(len(values), 8).half()
 with torch.no_grad():
     table.codebook.copy_(values)
 found = table(torch.arange(len(values)))

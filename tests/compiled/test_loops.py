@@ -41,7 +41,7 @@ def loop(x):
 
 assert compiled.available is False
 assert compiled.compile_loops(loop) is loop
-table = cce.ClusteredEmbedding(3_000, 8, num_rows=100, generator=torch.Generator().manual_seed(0))
+table = cce.embeddings.ClusteredEmbedding(3_000, 8, num_rows=100, generator=torch.Generator().manual_seed(0))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     table.cluster(generator=torch.Generator().manual_seed(0))
@@ -81,7 +81,7 @@ def test_plain_torch_does_the_same_work_and_says_once_why(case, tmp_path):
     assert result.returncode == 0, result.stderr
     said = f"cce runs in plain torch, many times slower than compiled loops: {REASONS[case]}."
     assert result.stdout.splitlines() == [said]
-    table = cce.ClusteredEmbedding(3_000, 8, num_rows=100, generator=torch.Generator().manual_seed(0))
+    table = cce.embeddings.ClusteredEmbedding(3_000, 8, num_rows=100, generator=torch.Generator().manual_seed(0))
     table.cluster(generator=torch.Generator().manual_seed(0))
     for name, value in torch.load(path).items():
         assert torch.equal(value, table.state_dict()[name]), name

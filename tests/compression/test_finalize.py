@@ -21,7 +21,7 @@ def trained(sizes=(3000, 900), *, num_clusters=20, noise=0.1, **options):
     """Tables whose vectors lie near a few centres."""
     draw, model = seeded(1), nn.ModuleDict()
     for index, size in enumerate(sizes):
-        table = cce.CCEEmbedding(size, DIM, generator=seeded(index), **options)
+        table = cce.embeddings.CCEEmbedding(size, DIM, generator=seeded(index), **options)
         centres = torch.randn(num_clusters, DIM, generator=draw)[torch.randint(num_clusters, (size,), generator=draw)]
         table.fit_to(0.1 * (centres + noise * torch.randn(size, DIM, generator=draw)))
         model[f"t{index}"] = table

@@ -22,8 +22,8 @@ class Model(nn.Module):
         self.output = nn.Embedding(50, 8)
         self.output.weight = self.words.weight
         self.tags = nn.EmbeddingBag(30, 4)
-        self.users = cce.HashingTrickEmbedding(1000, 8, num_rows=25)
-        self.items = cce.EmbeddingBag(cce.ClusteredEmbedding(600, 8, num_rows=10, num_columns=4))
+        self.users = cce.embeddings.HashingTrickEmbedding(1000, 8, num_rows=25)
+        self.items = cce.embeddings.EmbeddingBag(cce.embeddings.ClusteredEmbedding(600, 8, num_rows=10, num_columns=4))
         self.top = nn.Linear(8, 1)
 
     def loss(self):
@@ -98,7 +98,7 @@ def test_compressions_of_a_table_are_of_params_and_of_bytes(model):
 
 @pytest.mark.parametrize(("dtype", "size"), [(torch.float64, 8), (torch.bfloat16, 2)])
 def test_bytes_follow_the_type_and_params_do_not(dtype, size):
-    entry = cce.summary(nn.ModuleList([cce.HashingTrickEmbedding(100, 8, num_rows=5).to(dtype)])).tables[0]
+    entry = cce.summary(nn.ModuleList([cce.embeddings.HashingTrickEmbedding(100, 8, num_rows=5).to(dtype)])).tables[0]
     assert (entry.num_params, entry.codebook_nbytes, entry.full_nbytes) == (40, 40 * size, 800 * size)
 
 
@@ -107,7 +107,7 @@ def test_frozen_tables_weigh_as_much():
     assert cce.summary(frozen).tables[0].num_params == 40
 
 
-@pytest.mark.parametrize("method", cce.list_methods())
+@pytest.mark.parametrize("method", cce.embeddings.list_methods())
 def test_a_table_alone_is_a_model_too(method):
     own = cce.create_embedding(method, 300, 8, compression=1 if method in FULL_SIZED else 3, seed=0)
     (entry,) = cce.summary(own).tables
@@ -199,7 +199,7 @@ def test_an_optimizer_of_other_parameters_adds_nothing(model):
 
 
 def test_the_optimizer_counts_neither_as_table_nor_in_its_compression():
-    table = cce.HashingTrickEmbedding(100, 8, num_rows=5)
+    table = cce.embeddings.HashingTrickEmbedding(100, 8, num_rows=5)
     optimizer = torch.optim.Adagrad(table.parameters())
     entry = cce.summary(table, optimizer).tables[0]
     assert entry.optimizer_nbytes == 160 + STEP

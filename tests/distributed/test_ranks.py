@@ -26,7 +26,7 @@ MOVED_IDS = 5e-3  # of the BCE once tables were clustered, see `same_curve`
 @pytest.fixture(autouse=True)
 def lab_methods(registries):
     """The lab's methods, which some runs use."""
-    cce.load_plugins(["cce_lab.methods"])
+    cce.plugins.load_plugins(["cce_lab.methods"])
 
 
 def two_processes(data, out, *jobs):

@@ -364,7 +364,7 @@ def test_wrong_ids_are_rejected_by_the_table(ids, error, message):
 
 
 def test_torchs_name_of_the_table_is_answered_with_a_hint():
-    bag = EmbeddingBag(cce.ClusteredEmbedding(50, 4, num_rows=3))
+    bag = EmbeddingBag(cce.embeddings.ClusteredEmbedding(50, 4, num_rows=3))
     with pytest.raises(AttributeError, match=r"no attribute 'weight': table\.to_dense\(\) gives the whole table\."):
         bag.weight  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'wait'"):

@@ -8,7 +8,7 @@ from cce.embeddings.base import check_budget, check_weight
 
 
 def table(**options):
-    return cce.HashingTrickEmbedding(10, 4, num_rows=3, **options)
+    return cce.embeddings.HashingTrickEmbedding(10, 4, num_rows=3, **options)
 
 
 def test_ids_are_checked_unless_told_otherwise():
@@ -26,7 +26,7 @@ def test_ids_on_the_meta_device_have_no_values_to_check():
 
 
 def test_options_are_completed_with_the_constructor_s_defaults():
-    complete = cce.HashEmbedding.complete_options({"num_hashes": 5})
+    complete = cce.embeddings.HashEmbedding.complete_options({"num_hashes": 5})
     assert complete["num_hashes"] == 5
     assert complete["weighted"] is False
     assert "num_rows" not in complete  # it has no default
@@ -46,15 +46,15 @@ def test_a_weight_of_another_shape_is_named():
 
 def test_from_table_keeps_dtype_and_options():
     weight = torch.randn(50, 4, dtype=torch.float64)
-    made = cce.HashingTrickEmbedding.from_table(weight, num_params=40, padding_idx=2)
+    made = cce.embeddings.HashingTrickEmbedding.from_table(weight, num_params=40, padding_idx=2)
     assert made.codebook.dtype == torch.float64
     assert made.padding_idx == 2
 
 
 def test_a_size_that_follows_from_the_budget_is_not_overwritten_in_silence():
     with pytest.raises(ValueError, match="num_rows follows from the budget: leave it out, got num_rows=5"):
-        cce.HashingTrickEmbedding.from_budget(100, 4, num_params=40, num_rows=5)
-    assert cce.HashingTrickEmbedding.from_budget(100, 4, num_params=40, num_rows=10).num_params == 40
+        cce.embeddings.HashingTrickEmbedding.from_budget(100, 4, num_params=40, num_rows=5)
+    assert cce.embeddings.HashingTrickEmbedding.from_budget(100, 4, num_params=40, num_rows=10).num_params == 40
 
 
 def test_printing_shows_sizes_and_padding():
@@ -66,7 +66,7 @@ def test_printing_shows_sizes_and_padding():
 )
 def test_sizes_below_one_are_rejected(sizes, message):
     with pytest.raises(ValueError, match=message):
-        cce.FullEmbedding(*sizes)
+        cce.embeddings.FullEmbedding(*sizes)
 
 
 def test_a_padding_idx_outside_the_vocabulary_is_rejected():
@@ -81,7 +81,7 @@ def test_a_table_that_has_a_weight_of_its_own_gives_it():
 
 
 def test_the_hint_at_weight_does_not_disturb_a_parametrized_codebook():
-    made = cce.HashingTrickEmbedding(10, 4, num_rows=3)
+    made = cce.embeddings.HashingTrickEmbedding(10, 4, num_rows=3)
     before = made.to_dense()
     torch.nn.utils.parametrize.register_parametrization(made, "codebook", torch.nn.Softplus())
     assert not hasattr(made, "weight")

@@ -14,7 +14,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def fill(table, seed=0):
     """Rows for all ids, of the scale that tables start with, and an optimizer, without which nothing trains them."""
-    if isinstance(table, cce.CCEEmbedding) and not table.anchor.is_meta:
+    if isinstance(table, cce.embeddings.CCEEmbedding) and not table.anchor.is_meta:
         values = torch.rand(table.num_embeddings, table.embedding_dim, generator=generator(seed)) * 2 - 1
         table.fit_to(values * (3 * table.start_variance) ** 0.5)
         cce.optim.SGD(table, lr=0.1)
@@ -22,13 +22,13 @@ def fill(table, seed=0):
 
 
 def finalized(table, seed=0):
-    if isinstance(fill(table, seed), cce.CCEEmbedding) and not table.anchor.is_meta:
+    if isinstance(fill(table, seed), cce.embeddings.CCEEmbedding) and not table.anchor.is_meta:
         table.finalize(generator=generator(seed))
     return table
 
 
 class TestCompact(LinearContract):
-    table_class = cce.CCEEmbedding
+    table_class = cce.embeddings.CCEEmbedding
     fills_budget = False  # codebooks have 256 rows at most
 
     def make(self, num_ids=NUM_IDS, dim=DIM, *, seed=0, **options):
@@ -48,15 +48,17 @@ class TestCompact(LinearContract):
         assert saved <= table.nbytes + 200  # nothing of the rows is left
 
     def test_a_budget_that_holds_the_full_table_gives_the_full_table(self):
-        assert isinstance(self.make(20, num_params=20 * DIM), cce.FullEmbedding)
-        assert isinstance(self.make(num_params=NUM_IDS * DIM), cce.CCEEmbedding)  # which is smaller than that
+        assert isinstance(self.make(20, num_params=20 * DIM), cce.embeddings.FullEmbedding)
+        assert isinstance(
+            self.make(num_params=NUM_IDS * DIM), cce.embeddings.CCEEmbedding
+        )  # which is smaller than that
 
     test_fits_a_trained_table_or_says_why_not = None  # to int8 rows: below
     test_reset_parameters_draws_what_the_constructor_does = None  # which has no rows: below
 
 
 class TestInt8Rows(EmbeddingContract):
-    table_class = cce.CCEEmbedding
+    table_class = cce.embeddings.CCEEmbedding
 
     def make(self, num_ids=NUM_IDS, dim=DIM, *, seed=0, **options):
         return fill(super().make(num_ids, dim, seed=seed, **options), seed)

@@ -20,7 +20,7 @@ def seeded(seed=0):
 
 def make(num_ids=NUM_IDS, seed=0, every=2, **options):
     """A table in which each second id has a row, with different counts."""
-    table = cce.CCEEmbedding(num_ids, DIM, num_rows=16, start_scale=0.5, generator=seeded(seed), **options)
+    table = cce.embeddings.CCEEmbedding(num_ids, DIM, num_rows=16, start_scale=0.5, generator=seeded(seed), **options)
     counts = torch.zeros(num_ids, dtype=torch.int64)
     counts[::every] = 2 + torch.arange(len(counts[::every])) % 7
     table.give_rows(counts)
@@ -109,9 +109,9 @@ def test_counts_say_where_the_codebook_is_near():
 
 
 def test_fewer_ids_than_rows_and_equal_vectors_are_exact_and_never_nan():
-    few = cce.CCEEmbedding(10, DIM, num_rows=16, start_scale=1.0, generator=seeded())
+    few = cce.embeddings.CCEEmbedding(10, DIM, num_rows=16, start_scale=1.0, generator=seeded())
     few.give_rows(torch.full((10,), 2))
-    equal = cce.CCEEmbedding(50, DIM, num_rows=16)
+    equal = cce.embeddings.CCEEmbedding(50, DIM, num_rows=16)
     equal.fit_to(torch.ones(50, DIM))
     for table in (few, equal):
         before = table.to_dense()
@@ -121,7 +121,7 @@ def test_fewer_ids_than_rows_and_equal_vectors_are_exact_and_never_nan():
 
 
 def test_a_model_is_finalized_whole_or_not_at_all():
-    model = nn.ModuleDict({"user": make(), "item": cce.CCEEmbedding(50, DIM)})
+    model = nn.ModuleDict({"user": make(), "item": cce.embeddings.CCEEmbedding(50, DIM)})
     before = model["user"].to_dense()
     with pytest.raises(ValueError, match="table 'item' must have rows to be finalized, got none"):
         cce.finalize(model)
@@ -156,7 +156,9 @@ def test_training_on_moves_codebooks_and_nothing_else():
 
 
 @pytest.mark.parametrize("saved", [make, final])
-@pytest.mark.parametrize("into", [lambda: cce.CCEEmbedding(NUM_IDS, DIM), lambda: make(seed=3), lambda: final(seed=3)])
+@pytest.mark.parametrize(
+    "into", [lambda: cce.embeddings.CCEEmbedding(NUM_IDS, DIM), lambda: make(seed=3), lambda: final(seed=3)]
+)
 def test_a_checkpoint_of_either_form_loads_into_a_table_of_either_form(saved, into):
     source, other = saved(), into()
     file = io.BytesIO()
@@ -174,7 +176,7 @@ def test_a_checkpoint_of_either_form_loads_into_a_table_of_either_form(saved, in
 
 
 def test_a_file_holds_the_rows_that_there_are_and_no_others():
-    table = cce.CCEEmbedding(100_000, 16, min_count=2)
+    table = cce.embeddings.CCEEmbedding(100_000, 16, min_count=2)
     table.give_rows(torch.arange(100_000) // 49_999)
     assert table.rows.num_rows - 1 == 2
     file = io.BytesIO()
@@ -235,7 +237,7 @@ def test_bfloat16_is_the_type_of_vectors_and_codebooks():
 
 def test_the_meta_device_holds_nothing_and_takes_over_either_form():
     for source in (make(), final()):
-        empty = cce.CCEEmbedding(NUM_IDS, DIM, device="meta")
+        empty = cce.embeddings.CCEEmbedding(NUM_IDS, DIM, device="meta")
         assert empty(ALL.to("meta")).shape == (NUM_IDS, DIM)
         empty.load_state_dict(source.state_dict(), assign=True)
         assert torch.equal(empty.to_dense(), source.to_dense())
@@ -280,7 +282,7 @@ def test_bags_pool_either_form_and_leave_out_the_padding(made, mode):
     table, ids, offsets = made(padding_idx=4), torch.tensor([4, 2, 6, 4, 8, 1]), torch.tensor([0, 3, 3])
     assert not table(torch.tensor([4])).any()
     expected = nn.functional.embedding_bag(ids, table.to_dense(), offsets, mode=mode, padding_idx=4)
-    torch.testing.assert_close(cce.EmbeddingBag(table, mode=mode)(ids, offsets), expected)
+    torch.testing.assert_close(cce.embeddings.EmbeddingBag(table, mode=mode)(ids, offsets), expected)
 
 
 @pytest.mark.parametrize("in_loops", [True, False])
@@ -313,7 +315,7 @@ def test_a_collection_is_its_tables_to_the_bit_mixed_with_full_ones(in_loops, mo
 
 
 def test_memory_in_training_is_a_byte_for_each_value_and_four_and_half_a_byte_without_a_row():
-    table = cce.CCEEmbedding(100_000, 16)
+    table = cce.embeddings.CCEEmbedding(100_000, 16)
     assert table.nbytes <= 0.5 * 100_000 + 100
     table.rows.give_rows(torch.arange(0, 100_000, 5))
     assert table.nbytes <= 20_000 * (16 + 4) + 80_000 * 0.5
@@ -373,7 +375,7 @@ def test_scores_do_not_depend_on_how_ids_are_numbered():
 
 
 def test_a_finalize_that_fails_changes_neither_tables_nor_their_sizes():
-    model = nn.ModuleDict({"seen": cce.CCEEmbedding(50, 8), "unseen": cce.CCEEmbedding(50, 8)})
+    model = nn.ModuleDict({"seen": cce.embeddings.CCEEmbedding(50, 8), "unseen": cce.embeddings.CCEEmbedding(50, 8)})
     model["seen"].fit_to(torch.randn(50, 8))
     before = model["seen"].to_dense()
     with pytest.raises(ValueError, match="table 'unseen' must have rows to be finalized, got none"):

@@ -7,7 +7,7 @@ from helpers import slow
 
 
 class TestHashed(LinearContract):
-    table_class = cce.CompositionalConcatEmbedding
+    table_class = cce.embeddings.CompositionalConcatEmbedding
 
     def reference(self, table, x):
         num_rows = table.split.num_rows
@@ -19,7 +19,7 @@ class TestHashed(LinearContract):
 
 
 class TestQuotientRemainder(LinearContract, variant=True):
-    table_class = cce.CompositionalConcatEmbedding
+    table_class = cce.embeddings.CompositionalConcatEmbedding
     embedding_dims = (2, 3, 7, 24)  # 13 has no divisor near 4: one column would be the full table
     options = {"split": "quotient-remainder"}  # noqa: RUF012
     num_variance_seeds = 400  # the quotients' tables have a few rows only
@@ -39,14 +39,14 @@ class TestQuotientRemainder(LinearContract, variant=True):
 def test_columns_that_do_not_divide_the_dimension_are_rejected_by_name():
     message = "embedding_dim must be a multiple of num_columns, got embedding_dim=10 and num_columns=4"
     with pytest.raises(ValueError, match=message):
-        cce.CompositionalConcatEmbedding(100, 10, num_rows=5, num_columns=4)
+        cce.embeddings.CompositionalConcatEmbedding(100, 10, num_rows=5, num_columns=4)
     with pytest.raises(ValueError, match=message):
         cce.create_embedding("ce-concat", 100, 10, compression=4, num_columns=4)
 
 
 def test_each_column_starts_at_the_mean_of_a_trained_table():
     weight = torch.randn(300, 8, dtype=torch.float64)
-    table = cce.CompositionalConcatEmbedding.from_table(weight, num_params=160, num_columns=4)
+    table = cce.embeddings.CompositionalConcatEmbedding.from_table(weight, num_params=160, num_columns=4)
     rows = table.lookup(torch.arange(300))[0].squeeze(-1)
     for column in range(4):
         row = rows[0, column]

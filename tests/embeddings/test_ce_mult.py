@@ -7,7 +7,7 @@ from helpers import slow
 
 
 class TestHashed(EmbeddingContract):
-    table_class = cce.CompositionalProductEmbedding
+    table_class = cce.embeddings.CompositionalProductEmbedding
     fits_tables = False
 
     def reference(self, table, x):
@@ -18,7 +18,7 @@ class TestHashed(EmbeddingContract):
 
 
 class TestQuotientRemainder(EmbeddingContract, variant=True):
-    table_class = cce.CompositionalProductEmbedding
+    table_class = cce.embeddings.CompositionalProductEmbedding
     options = {"split": "quotient-remainder"}  # noqa: RUF012
     fits_tables = False
     num_variance_seeds = 100  # the quotients' table has a few rows only
@@ -35,4 +35,4 @@ def test_starts_with_numbers_of_both_signs():
 
 def test_cannot_start_from_a_trained_table_and_says_who_can():
     with pytest.raises(ValueError, match="ce-sum and ce-concat can"):
-        cce.CompositionalProductEmbedding.from_table(torch.randn(100, 8), num_params=200)
+        cce.embeddings.CompositionalProductEmbedding.from_table(torch.randn(100, 8), num_params=200)

@@ -6,7 +6,7 @@ from helpers import slow
 
 
 class TestHashed(LinearContract):
-    table_class = cce.CompositionalSumEmbedding
+    table_class = cce.embeddings.CompositionalSumEmbedding
 
     def reference(self, table, x):
         num_rows = table.split.num_rows
@@ -15,7 +15,7 @@ class TestHashed(LinearContract):
 
 
 class TestQuotientRemainder(LinearContract, variant=True):
-    table_class = cce.CompositionalSumEmbedding
+    table_class = cce.embeddings.CompositionalSumEmbedding
     options = {"split": "quotient-remainder"}  # noqa: RUF012
 
     def reference(self, table, x):
@@ -29,7 +29,7 @@ class TestThreeTables(TestHashed, variant=True):
 
 def test_least_squares_start_leaves_a_residual_orthogonal_to_every_row():
     weight = torch.randn(400, 4, dtype=torch.float64)
-    table = cce.CompositionalSumEmbedding.from_table(weight, num_params=160)
+    table = cce.embeddings.CompositionalSumEmbedding.from_table(weight, num_params=160)
     residual = weight - table.to_dense()
     rows = table.lookup(torch.arange(400))[0].squeeze(1)
     for term in range(2):
@@ -38,8 +38,12 @@ def test_least_squares_start_leaves_a_residual_orthogonal_to_every_row():
 
 
 def test_a_table_that_is_a_sum_is_recovered():
-    truth = cce.CompositionalSumEmbedding(400, 4, num_rows=10, generator=torch.Generator().manual_seed(3)).double()
-    twin = cce.CompositionalSumEmbedding(400, 4, num_rows=10, generator=torch.Generator().manual_seed(3)).double()
+    truth = cce.embeddings.CompositionalSumEmbedding(
+        400, 4, num_rows=10, generator=torch.Generator().manual_seed(3)
+    ).double()
+    twin = cce.embeddings.CompositionalSumEmbedding(
+        400, 4, num_rows=10, generator=torch.Generator().manual_seed(3)
+    ).double()
     with torch.no_grad():
         twin.codebook.zero_()
     twin.fit_to(truth.to_dense())

@@ -10,7 +10,7 @@ from helpers.linear_tables import seeded
 
 
 def tables_of(*sizes):
-    return {f"table {n}": cce.ClusteredEmbedding(n, 8, num_rows=10, generator=seeded(n)) for n in sizes}
+    return {f"table {n}": cce.embeddings.ClusteredEmbedding(n, 8, num_rows=10, generator=seeded(n)) for n in sizes}
 
 
 def states(tables):

@@ -37,11 +37,11 @@ class Broken(Exception):
 
 @pytest.mark.parametrize("call", range(1, 8))
 def test_an_error_at_any_call_for_vectors_leaves_the_old_table(call):
-    table = cce.ClusteredEmbedding(
+    table = cce.embeddings.ClusteredEmbedding(
         500,
         8,
         num_rows=10,
-        settings=cce.ClusterSettings(block_size=200),
+        settings=cce.clustering.ClusterSettings(block_size=200),
         generator=generator(),
     )
     before, calls = state_of(table), []
@@ -70,8 +70,8 @@ def cluster_interrupted_after(delay, table):
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["torch", "native"])
 def test_an_interrupt_at_any_moment_leaves_the_old_table_or_the_new_one(backend):
-    settings = cce.ClusterSettings(backend=backend, max_iter=10)
-    reference = cce.ClusteredEmbedding(3000, 8, num_rows=50, settings=settings, generator=generator())
+    settings = cce.clustering.ClusterSettings(backend=backend, max_iter=10)
+    reference = cce.embeddings.ClusteredEmbedding(3000, 8, num_rows=50, settings=settings, generator=generator())
     old = state_of(reference)
     copy.deepcopy(reference).cluster()  # everything is compiled
     started = time.perf_counter()
@@ -82,7 +82,7 @@ def test_an_interrupt_at_any_moment_leaves_the_old_table_or_the_new_one(backend)
     for delay in [0.0005, *delays, *longer]:
         if delay > delays[-1] and "new" in outcomes:
             break
-        table = cce.ClusteredEmbedding(3000, 8, num_rows=50, settings=settings, generator=generator())
+        table = cce.embeddings.ClusteredEmbedding(3000, 8, num_rows=50, settings=settings, generator=generator())
         cluster_interrupted_after(delay, table)
         found = [name for name, state in (("old", old), ("new", new)) if same(state, table.state_dict())]
         assert len(found) == 1
@@ -92,12 +92,12 @@ def test_an_interrupt_at_any_moment_leaves_the_old_table_or_the_new_one(backend)
 
 def test_the_table_is_never_in_memory():
     """Asked for blocks no larger than the settings allow, and for the sample once."""
-    table = cce.ClusteredEmbedding(
+    table = cce.embeddings.ClusteredEmbedding(
         10_000,
         8,
         num_rows=4,
         num_columns=4,
-        settings=cce.ClusterSettings(block_size=512, points_per_row=100),
+        settings=cce.clustering.ClusterSettings(block_size=512, points_per_row=100),
         generator=generator(),
     )
     asked = []
@@ -114,7 +114,7 @@ def test_the_table_is_never_in_memory():
 
 @pytest.mark.slow
 def test_a_source_is_asked_for_small_pieces_of_a_large_block():
-    table = cce.ClusteredEmbedding(100_000, 64, num_rows=4, num_columns=4, generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(100_000, 64, num_rows=4, num_columns=4, generator=generator())
     asked = []
 
     def source(ids):
@@ -128,7 +128,7 @@ def test_a_source_is_asked_for_small_pieces_of_a_large_block():
 
 def peak_of_an_event(num_ids, dim, kind):
     """In a process of its own: bytes by which an event raises the peak above the module."""
-    settings = cce.ClusterSettings(max_iter=3, points_per_row=64)
+    settings = cce.clustering.ClusterSettings(max_iter=3, points_per_row=64)
     table, small = (
         kind(size, dim, num_rows=300, settings=settings, generator=generator()) for size in (num_ids, 5_000)
     )
@@ -140,7 +140,7 @@ def peak_of_an_event(num_ids, dim, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [cce.ClusteredEmbedding, ResidualHelpersEmbedding])
+@pytest.mark.parametrize("kind", [cce.embeddings.ClusteredEmbedding, ResidualHelpersEmbedding])
 def test_an_event_needs_little_more_memory_than_the_new_pointers_and_the_sample(kind):
     num_ids, dim = 600_000, 64
     context = multiprocessing.get_context("spawn")
@@ -154,22 +154,24 @@ def test_an_event_needs_little_more_memory_than_the_new_pointers_and_the_sample(
 
 def planted(num_ids=2_000, **options):
     """A table of two kinds of ids: the first tenth is frequent, the rest is not."""
-    table = cce.ClusteredEmbedding(num_ids, 4, num_rows=2, num_columns=1, generator=generator(), **options)
+    table = cce.embeddings.ClusteredEmbedding(num_ids, 4, num_rows=2, num_columns=1, generator=generator(), **options)
     with torch.no_grad():
         table.codebook.zero_()
     return table
 
 
 def test_frequency_settings_need_counts():
-    table = cce.ClusteredEmbedding(100, 4, num_rows=2, settings=cce.ClusterSettings(sampling="frequency"))
+    table = cce.embeddings.ClusteredEmbedding(
+        100, 4, num_rows=2, settings=cce.clustering.ClusterSettings(sampling="frequency")
+    )
     with pytest.raises(ValueError, match="counts must be given, or tracked by the table"):
         table.cluster()
     table.cluster(counts=torch.arange(100))
 
 
 def test_counts_of_another_length_are_rejected():
-    settings = cce.ClusterSettings(sampling="frequency", points_per_row=1)
-    table = cce.ClusteredEmbedding(100, 4, num_rows=2, settings=settings)
+    settings = cce.clustering.ClusterSettings(sampling="frequency", points_per_row=1)
+    table = cce.embeddings.ClusteredEmbedding(100, 4, num_rows=2, settings=settings)
     with pytest.raises(ValueError, match=r"counts must have shape \(100,\)"):
         table.cluster(counts=torch.ones(7))
 
@@ -178,8 +180,8 @@ def test_weighted_clustering_follows_the_frequent_ids():
     """Two frequent far-apart ids and many rare ones: weights pull both centroids to the frequent ids."""
     errors = {}
     for weighted in (False, True):
-        settings = cce.ClusterSettings(weighted=weighted, init="k-means++")
-        table = cce.ClusteredEmbedding(400, 4, num_rows=8, settings=settings, generator=generator())
+        settings = cce.clustering.ClusterSettings(weighted=weighted, init="k-means++")
+        table = cce.embeddings.ClusteredEmbedding(400, 4, num_rows=8, settings=settings, generator=generator())
         counts = torch.ones(400, dtype=torch.int64)
         counts[:8] = 100_000
         before = table.to_dense()
@@ -189,8 +191,8 @@ def test_weighted_clustering_follows_the_frequent_ids():
 
 
 def test_sampling_by_frequency_takes_frequent_ids():
-    settings = cce.ClusterSettings(sampling="frequency", points_per_row=5)
-    table = cce.ClusteredEmbedding(1000, 4, num_rows=4, settings=settings, generator=generator())
+    settings = cce.clustering.ClusterSettings(sampling="frequency", points_per_row=5)
+    table = cce.embeddings.ClusteredEmbedding(1000, 4, num_rows=4, settings=settings, generator=generator())
     counts = torch.zeros(1000, dtype=torch.int64)
     counts[:20] = 50
     asked = []
@@ -217,7 +219,7 @@ def test_a_table_counts_what_it_is_trained_on():
 
 
 def test_tracked_counts_serve_a_clustering():
-    settings = cce.ClusterSettings(sampling="frequency", weighted=True)
+    settings = cce.clustering.ClusterSettings(sampling="frequency", weighted=True)
     table = CountedEmbedding(100, 4, num_rows=4, settings=settings)
     table.cluster()  # nothing counted yet: all ids alike
     table(torch.arange(100)).sum().backward()
@@ -227,8 +229,8 @@ def test_tracked_counts_serve_a_clustering():
 @pytest.mark.slow
 def test_pointers_mapped_from_a_file_are_replaced_whole(tmp_path):
     file = tmp_path / "pointers"
-    table = cce.ClusteredEmbedding(1000, 8, num_rows=300, pointer_file=file, generator=generator())
-    plain = cce.ClusteredEmbedding(1000, 8, num_rows=300, generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(1000, 8, num_rows=300, pointer_file=file, generator=generator())
+    plain = cce.embeddings.ClusteredEmbedding(1000, 8, num_rows=300, generator=generator())
     inode = file.stat().st_ino
     for each in (table, plain):
         each.cluster(generator=generator(1))
@@ -242,7 +244,9 @@ def test_pointers_mapped_from_a_file_are_replaced_whole(tmp_path):
 def test_a_pointer_file_that_cannot_be_written_leaves_the_old_table(tmp_path):
     folder = tmp_path / "gone"
     folder.mkdir()
-    table = cce.ClusteredEmbedding(1000, 8, num_rows=300, pointer_file=folder / "pointers", generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(
+        1000, 8, num_rows=300, pointer_file=folder / "pointers", generator=generator()
+    )
     before = state_of(table)
     shutil.rmtree(folder)
     with pytest.raises((RuntimeError, OSError)):
@@ -271,7 +275,7 @@ def test_counting_compiles_and_does_without_learned_ids():
 @pytest.mark.slow
 def test_half_precision_tables_cluster_too():
     for dtype in (torch.bfloat16, torch.float16, torch.float64):
-        table = cce.ClusteredEmbedding(500, 8, num_rows=10, generator=generator()).to(dtype)
+        table = cce.embeddings.ClusteredEmbedding(500, 8, num_rows=10, generator=generator()).to(dtype)
         event = table.cluster(generator=generator(1))
         assert table.codebook.dtype == dtype
         assert torch.isfinite(table.codebook).all()
@@ -280,18 +284,18 @@ def test_half_precision_tables_cluster_too():
 
 def cluster_a_file(path, started):
     """In a process that will be killed: two events on pointers mapped from a file."""
-    table = cce.ClusteredEmbedding(200_000, 8, num_rows=300, pointer_file=path, generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(200_000, 8, num_rows=300, pointer_file=path, generator=generator())
     started.set()
     for seed in (1, 2):
-        table.settings = cce.ClusterSettings(max_iter=2, points_per_row=16)
+        table.settings = cce.clustering.ClusterSettings(max_iter=2, points_per_row=16)
         table.cluster(generator=generator(seed))
 
 
 @pytest.mark.slow
 def test_a_kill_leaves_a_pointer_file_whole(tmp_path):
     states = []
-    table = cce.ClusteredEmbedding(200_000, 8, num_rows=300, generator=generator())
-    table.settings = cce.ClusterSettings(max_iter=2, points_per_row=16)
+    table = cce.embeddings.ClusteredEmbedding(200_000, 8, num_rows=300, generator=generator())
+    table.settings = cce.clustering.ClusterSettings(max_iter=2, points_per_row=16)
     for seed in (1, 2, None):
         states.append(table.assignments.pointers.to_tensor())
         if seed is not None:

@@ -19,7 +19,7 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def clustered(kind=cce.ClusteredEmbedding, num_ids=500, **options):
+def clustered(kind=cce.embeddings.ClusteredEmbedding, num_ids=500, **options):
     """A table, what it pointed to, its vectors then, and the event of its first clustering."""
     table = kind(num_ids, 8, num_rows=10, num_columns=4, generator=generator(), **options)
     before, vectors = table.assignments(torch.arange(num_ids)), table.to_dense()
@@ -33,7 +33,7 @@ def test_an_event_cannot_be_changed():
 
 
 def test_a_table_that_cannot_cluster_is_not_clusterable():
-    class Half(cce.Clusterable):
+    class Half(cce.embeddings.Clusterable):
         pass
 
     with pytest.raises(TypeError, match=r"abstract.*cluster"):
@@ -41,7 +41,10 @@ def test_a_table_that_cannot_cluster_is_not_clusterable():
 
 
 def test_the_tables_that_learn_while_they_train_are_clusterable_and_no_others():
-    assert {name for name, kind in METHODS.items() if issubclass(kind, cce.Clusterable)} == {"cce-paper", "collide"}
+    assert {name for name, kind in METHODS.items() if issubclass(kind, cce.embeddings.Clusterable)} == {
+        "cce-paper",
+        "collide",
+    }
 
 
 def parametrized(table):
@@ -66,7 +69,7 @@ def test_a_codebook_that_is_computed_from_others_is_rejected_and_left_alone(meth
         table.cluster(generator=generator())
     assert torch.equal(table.to_dense(), before)
     with pytest.raises(ValueError, match=r"^table 'embedding' cannot be clustered: codebook must be a parameter"):
-        cce.ClusterSchedule(nn.ModuleDict({"embedding": table}), every=1)
+        cce.reclustering.ClusterSchedule(nn.ModuleDict({"embedding": table}), every=1)
 
 
 def test_an_event_counts_ids_rows_and_columns():
@@ -119,7 +122,7 @@ def test_a_transfer_follows_a_change_of_size():
 
 
 def test_learning_to_collide_says_which_parameters_it_replaced():
-    table = cce.CollidingEmbedding(300, 8, num_rows=12, generator=generator())
+    table = cce.embeddings.CollidingEmbedding(300, 8, num_rows=12, generator=generator())
     thin, projection = table.codebook, table.projection
     assert table.can_cluster
     event = table.cluster(generator=generator(1))

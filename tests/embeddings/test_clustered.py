@@ -13,7 +13,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 class TestBeforeClustering(LinearContract):
-    table_class = cce.ClusteredEmbedding
+    table_class = cce.embeddings.ClusteredEmbedding
 
     def reference(self, table, x):
         rows, pieces = table.num_rows, []
@@ -33,7 +33,7 @@ class TestBeforeClustering(LinearContract):
 class TestAfterClustering(TestBeforeClustering):
     def make(self, *args, **kwargs):
         table = super().make(*args, **kwargs)
-        if isinstance(table, cce.ClusteredEmbedding):
+        if isinstance(table, cce.embeddings.ClusteredEmbedding):
             table.cluster(generator=generator())
             with torch.no_grad():  # train on: helpers at zero would hide mistakes
                 noise = torch.randn(table.codebook.shape, generator=generator(1), device="cpu")
@@ -50,7 +50,7 @@ class TestAfterClustering(TestBeforeClustering):
 
 
 class TestLearnedForFrequentIdsOnly(LinearContract, variant=True):
-    table_class = cce.ClusteredEmbedding
+    table_class = cce.embeddings.ClusteredEmbedding
     options = {"num_learned": 25}  # noqa: RUF012
 
     def reference(self, table, x):
@@ -70,8 +70,8 @@ class TestLearnedForFrequentIdsOnly(LinearContract, variant=True):
 def trained(num_ids=3000, num_groups=20, dim=8, *, noise=0.0, **options):
     """A table whose dense form has planted groups: helpers zero, rows spread out, every id pointed by hand."""
     g = torch.Generator().manual_seed(0)
-    options.setdefault("settings", cce.ClusterSettings(init="k-means++"))
-    table = cce.ClusteredEmbedding(num_ids, dim, num_rows=num_groups, num_columns=4, generator=g, **options)
+    options.setdefault("settings", cce.clustering.ClusterSettings(init="k-means++"))
+    table = cce.embeddings.ClusteredEmbedding(num_ids, dim, num_rows=num_groups, num_columns=4, generator=g, **options)
     groups = torch.randint(0, num_groups, (num_ids, 4), generator=g)
     with torch.no_grad():
         table.codebook.zero_()
@@ -104,7 +104,7 @@ def test_clustering_recovers_planted_groups_from_under_the_helper_s_noise():
 def test_every_id_points_at_the_centroid_nearest_to_its_old_vector_whatever_the_block_size():
     results = []
     for block_size in (7, 1000, 10**6):
-        table, _ = trained(noise=0.5, settings=cce.ClusterSettings(block_size=block_size))
+        table, _ = trained(noise=0.5, settings=cce.clustering.ClusterSettings(block_size=block_size))
         old = table.to_dense().view(-1, 4, 2)
         table.cluster(generator=torch.Generator().manual_seed(1))
         centroids = table.codebook.detach().view(4, 2, 20, 2)[:, 0]
@@ -144,7 +144,7 @@ def test_clustering_works_in_place_and_keeps_the_number_of_parameters():
 
 def test_ids_beyond_num_learned_stay_hashed():
     table, _ = trained(noise=0.5)
-    partial = cce.ClusteredEmbedding(3000, 8, num_rows=20, num_learned=100)
+    partial = cce.embeddings.ClusteredEmbedding(3000, 8, num_rows=20, num_learned=100)
     ids = torch.arange(3000)
     before = partial.assignments(ids)
     partial.cluster()
@@ -156,14 +156,16 @@ def test_ids_beyond_num_learned_stay_hashed():
 
 def test_without_learned_ids_there_is_nothing_to_cluster():
     with pytest.raises(ValueError, match="num_learned must be at least 1 to cluster, got 0"):
-        cce.ClusteredEmbedding(30, 8, num_rows=2, num_learned=0).cluster()
+        cce.embeddings.ClusteredEmbedding(30, 8, num_rows=2, num_learned=0).cluster()
 
 
 @pytest.mark.slow
 def test_tables_seeded_by_product_quantisation():
     weight = torch.randn(2000, 8, generator=torch.Generator().manual_seed(0))
-    seeded = cce.ClusteredEmbedding.from_table(weight, num_params=16 * 50, generator=torch.Generator().manual_seed(1))
-    plain = cce.ProductQuantizedEmbedding.from_table(
+    seeded = cce.embeddings.ClusteredEmbedding.from_table(
+        weight, num_params=16 * 50, generator=torch.Generator().manual_seed(1)
+    )
+    plain = cce.embeddings.ProductQuantizedEmbedding.from_table(
         weight, num_params=8 * 50, generator=torch.Generator().manual_seed(1)
     )
     error, expected = ((t.to_dense() - weight).square().mean() for t in (seeded, plain))
@@ -182,7 +184,7 @@ def test_seeds_make_clustering_repeatable_on_any_number_of_threads(num_threads):
 
 
 def test_more_rows_than_ids_is_an_ordinary_input():
-    table = cce.ClusteredEmbedding(5, 8, num_rows=50)
+    table = cce.embeddings.ClusteredEmbedding(5, 8, num_rows=50)
     before = table.to_dense()
     table.cluster()
     torch.testing.assert_close(table.to_dense(), before)
@@ -190,7 +192,7 @@ def test_more_rows_than_ids_is_an_ordinary_input():
 
 
 def test_duplicate_vectors_are_an_ordinary_input():
-    table = cce.ClusteredEmbedding(500, 8, num_rows=20)
+    table = cce.embeddings.ClusteredEmbedding(500, 8, num_rows=20)
     with torch.no_grad():
         table.codebook.fill_(0.25)
     table.cluster()
@@ -208,14 +210,14 @@ def test_duplicate_vectors_are_an_ordinary_input():
 )
 def test_wrong_arguments_are_named(option, message):
     with pytest.raises(ValueError, match=message):
-        cce.ClusteredEmbedding(100, 8, **{"num_rows": 4, **option})
+        cce.embeddings.ClusteredEmbedding(100, 8, **{"num_rows": 4, **option})
 
 
 # -- the start ---------------------------------------------------------------------------------------------------------
 
 
 def test_by_default_both_tables_are_uniform_as_in_the_authors_code():
-    table = cce.ClusteredEmbedding(100, 16, num_rows=2000, generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(100, 16, num_rows=2000, generator=generator())
     values = table.codebook.detach()
     assert values.abs().max() <= 1 / 4
     assert values.var().item() == pytest.approx(1 / 48, rel=0.02)
@@ -224,21 +226,21 @@ def test_by_default_both_tables_are_uniform_as_in_the_authors_code():
 
 
 def test_or_both_are_standard_normal_as_in_the_paper_s_text():
-    table = cce.ClusteredEmbedding(3000, 16, num_rows=2000, init="paper", generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(3000, 16, num_rows=2000, init="paper", generator=generator())
     assert table.codebook.var().item() == pytest.approx(1, rel=0.02)
     assert table.to_dense().var().item() == pytest.approx(2, rel=0.05)
     assert table.start_variance == 2
 
 
 def test_or_vectors_start_as_those_of_other_methods():
-    table = cce.ClusteredEmbedding(3000, 16, num_rows=2000, start_scale="uniform", generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(3000, 16, num_rows=2000, start_scale="uniform", generator=generator())
     assert table.to_dense().var().item() == pytest.approx(1 / 48, rel=0.05)
-    zero = cce.ClusteredEmbedding(3000, 16, num_rows=20, start_scale="zero")
+    zero = cce.embeddings.ClusteredEmbedding(3000, 16, num_rows=20, start_scale="zero")
     assert not zero.codebook.any()
 
 
 def test_the_authors_start_is_drawn_again_within_its_bounds():
-    table = cce.ClusteredEmbedding(100, 16, num_rows=20, generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(100, 16, num_rows=20, generator=generator())
     first = table.codebook.detach().clone()
     table.reset_parameters(generator(1))
     assert not torch.equal(table.codebook, first)
@@ -247,6 +249,6 @@ def test_the_authors_start_is_drawn_again_within_its_bounds():
 
 def test_it_has_the_paper_s_columns_and_k_means():
     for dim, columns in ((16, 4), (8, 4), (12, 4), (10, 5), (7, 7), (1, 1)):
-        assert cce.ClusteredEmbedding(100, dim, num_rows=3).num_columns == columns
-    settings = cce.ClusteredEmbedding(100, 16, num_rows=3).settings
+        assert cce.embeddings.ClusteredEmbedding(100, dim, num_rows=3).num_columns == columns
+    settings = cce.embeddings.ClusteredEmbedding(100, 16, num_rows=3).settings
     assert (settings.max_iter, settings.points_per_row, settings.tol) == (50, 256, 0)

@@ -8,7 +8,7 @@ from cce.testing import EmbeddingContract
 
 
 class TestColliding(EmbeddingContract):
-    table_class = cce.CollidingEmbedding
+    table_class = cce.embeddings.CollidingEmbedding
     fills_budget = False  # the thin table grows by whole columns of the vocabulary
     has_matrix_products = True  # until it is clustered
 
@@ -17,7 +17,7 @@ class TestColliding(EmbeddingContract):
 
 
 class TestCollided(EmbeddingContract):
-    table_class = cce.CollidingEmbedding
+    table_class = cce.embeddings.CollidingEmbedding
     fills_budget = False
     has_matrix_products = True  # its centroids went through the projection
 
@@ -42,7 +42,7 @@ class TestCollided(EmbeddingContract):
 
 
 def planted_table(num_ids=400, num_clusters=10):
-    table = cce.CollidingEmbedding(num_ids, 8, num_rows=num_clusters, thin_dim=2)
+    table = cce.embeddings.CollidingEmbedding(num_ids, 8, num_rows=num_clusters, thin_dim=2)
     cluster = torch.arange(num_ids) % num_clusters
     with torch.no_grad():
         centres = torch.randn(num_clusters, 2, generator=torch.Generator().manual_seed(0))
@@ -52,7 +52,7 @@ def planted_table(num_ids=400, num_clusters=10):
 
 def test_ids_with_near_thin_rows_collide():
     table, cluster = planted_table()
-    table.settings = cce.ClusterSettings(init="k-means++")
+    table.settings = cce.clustering.ClusterSettings(init="k-means++")
     before = table.to_dense()
     event = table.cluster(generator=torch.Generator().manual_seed(0))
     rows = table.assignments.pointers.to_tensor()[:, 0].long()
@@ -87,7 +87,7 @@ def test_a_clustered_state_loads_into_a_fresh_table():
 
 def test_starts_from_a_trained_table_of_low_rank():
     weight = torch.randn(50, 2, dtype=torch.float64) @ torch.randn(2, 8, dtype=torch.float64)
-    table = cce.CollidingEmbedding.from_table(weight, num_params=2 * 58)
+    table = cce.embeddings.CollidingEmbedding.from_table(weight, num_params=2 * 58)
     torch.testing.assert_close(table.to_dense(), weight)
     table.cluster()
     with pytest.raises(ValueError, match="only before it is clustered"):

@@ -38,7 +38,7 @@ def test_no_other_divisor_is_nearer_to_four(dim):
 
 
 def make_split(split, num_ids, **sizes):
-    return cce.CompositionalSumEmbedding(num_ids, 4, split=split, **sizes).split
+    return cce.embeddings.CompositionalSumEmbedding(num_ids, 4, split=split, **sizes).split
 
 
 def rows_for(kind, split, num_ids, num_params, num_tables):
@@ -88,23 +88,29 @@ def test_one_table_by_quotient_and_remainder_must_hold_all_ids():
 @pytest.mark.parametrize("num_rows", [0, -1, 2**31])
 def test_rows_out_of_range_are_rejected(split, num_rows):
     with pytest.raises(ValueError, match=re.escape(f"num_rows must lie in [1, 2**31), got {num_rows}.")):
-        cce.CompositionalSumEmbedding(1000, 4, num_rows=num_rows, split=split)
+        cce.embeddings.CompositionalSumEmbedding(1000, 4, num_rows=num_rows, split=split)
 
 
 def test_a_wrong_split_is_rejected_with_the_right_ones():
     with pytest.raises(ValueError, match=re.escape("split must be one of hash, quotient-remainder; got 'modulo'.")):
-        cce.CompositionalSumEmbedding(1000, 4, num_rows=10, split="modulo")
+        cce.embeddings.CompositionalSumEmbedding(1000, 4, num_rows=10, split="modulo")
 
 
 def test_a_hashed_budget_is_cut_evenly():
-    assert rows_for(cce.CompositionalSumEmbedding, "hash", 1000, 127, 3) == 10  # eleven rows would be 132
+    assert rows_for(cce.embeddings.CompositionalSumEmbedding, "hash", 1000, 127, 3) == 10  # eleven rows would be 132
 
 
 @pytest.mark.parametrize(
     ("kind", "split", "num_tables", "smallest", "num_rows"),
     [
-        (cce.CompositionalSumEmbedding, "hash", 3, 12, 1),
-        (cce.CompositionalProductEmbedding, "quotient-remainder", 2, 256, 36),  # and 28 quotients; balanced: 32 and 32
+        (cce.embeddings.CompositionalSumEmbedding, "hash", 3, 12, 1),
+        (
+            cce.embeddings.CompositionalProductEmbedding,
+            "quotient-remainder",
+            2,
+            256,
+            36,
+        ),  # and 28 quotients; balanced: 32 and 32
     ],
 )
 def test_a_budget_below_the_smallest_tables_is_rejected(kind, split, num_tables, smallest, num_rows):
@@ -123,7 +129,7 @@ def test_a_budget_below_the_smallest_tables_is_rejected(kind, split, num_tables,
     split=st.sampled_from(["hash", "quotient-remainder"]),
 )
 def test_a_split_spends_what_it_can_of_a_budget(num_ids, num_tables, share, split):
-    budget, kind = max(1, int(share * num_ids * 4)), cce.CompositionalSumEmbedding
+    budget, kind = max(1, int(share * num_ids * 4)), cce.embeddings.CompositionalSumEmbedding
     try:
         num_rows = rows_for(kind, split, num_ids, budget, num_tables)
     except ValueError as error:

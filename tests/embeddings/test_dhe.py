@@ -13,7 +13,7 @@ def mish(value):
 
 
 class TestDeepHash(EmbeddingContract):
-    table_class = cce.DeepHashEmbedding
+    table_class = cce.embeddings.DeepHashEmbedding
     has_sparse = False
     fits_tables = False
     budget_excess = 0.01  # the paper rounds its width
@@ -62,7 +62,7 @@ def test_sparse_hashes_have_half_of_the_budget_and_rows_of_the_first_layer():
 
 
 def test_an_id_sums_as_many_rows_as_it_has_ones_one_in_each_segment():
-    table = cce.DeepHashEmbedding(1000, 8, width=4, num_hashes=12, num_ones=3)
+    table = cce.embeddings.DeepHashEmbedding(1000, 8, width=4, num_hashes=12, num_ones=3)
     table(torch.tensor([7])).sum().backward()
     used = table.layers[0].grad.abs().sum(1).view(3, 4) > 0
     assert used.sum(1).tolist() == [1, 1, 1]
@@ -77,13 +77,13 @@ def test_every_depth_starts_with_the_common_variance(options):
 
 
 def test_ids_that_are_all_alike_start_with_the_common_variance_too():
-    table = cce.DeepHashEmbedding(100, 16, width=4, num_hashes=1, num_ones=1)
+    table = cce.embeddings.DeepHashEmbedding(100, 16, width=4, num_hashes=1, num_ones=1)
     assert float(table.to_dense().square().mean()) == pytest.approx(1 / 48, rel=1e-3)
 
 
 def test_hashes_that_segments_do_not_divide_are_rejected():
     with pytest.raises(ValueError, match=r"num_hashes must be a multiple of num_ones=3, got 10\."):
-        cce.DeepHashEmbedding(100, 8, width=4, num_hashes=10, num_ones=3)
+        cce.embeddings.DeepHashEmbedding(100, 8, width=4, num_hashes=10, num_ones=3)
 
 
 def test_the_paper_s_example():
@@ -101,4 +101,4 @@ def test_small_budgets_are_never_exceeded_by_much():
 
 def test_cannot_start_from_a_trained_table():
     with pytest.raises(ValueError, match="its network must be trained"):
-        cce.DeepHashEmbedding.from_table(torch.randn(100, 8), num_params=200)
+        cce.embeddings.DeepHashEmbedding.from_table(torch.randn(100, 8), num_params=200)

@@ -5,7 +5,7 @@ from cce.testing import LinearContract
 
 
 class TestFull(LinearContract):
-    table_class = cce.FullEmbedding
+    table_class = cce.embeddings.FullEmbedding
     compression = 1
 
     def reference(self, table, x):
@@ -20,5 +20,5 @@ class TestFull(LinearContract):
 
     def test_starts_from_a_trained_table_exactly(self):
         weight = torch.randn(50, 8)
-        table = cce.FullEmbedding.from_table(weight, num_params=400)
+        table = cce.embeddings.FullEmbedding.from_table(weight, num_params=400)
         torch.testing.assert_close(table.to_dense(), weight)

@@ -6,7 +6,7 @@ from helpers import slow
 
 
 class TestHashEmbedding(LinearContract):
-    table_class = cce.HashEmbedding
+    table_class = cce.embeddings.HashEmbedding
 
     def reference(self, table, x):
         return sum(table.codebook[slow.row(x, seeds, table.hash.num_rows)] for seeds in table.hash.seeds)
@@ -17,7 +17,7 @@ class TestThreeHashes(TestHashEmbedding, variant=True):
 
 
 class TestWeighted(LinearContract):
-    table_class = cce.HashEmbedding
+    table_class = cce.embeddings.HashEmbedding
     options = {"weighted": True}  # noqa: RUF012
 
     def make(self, *args, **kwargs):
@@ -39,7 +39,7 @@ class TestWeighted(LinearContract):
 
 
 class TestWeightPerId(EmbeddingContract, variant=True):
-    table_class = cce.HashEmbedding
+    table_class = cce.embeddings.HashEmbedding
     options = {"weighted": True, "num_weights": 900}  # noqa: RUF012
     fills_budget = True
 
@@ -53,7 +53,7 @@ class TestWeightPerId(EmbeddingContract, variant=True):
 
 
 def test_by_class_every_id_has_its_own_weights():
-    table = cce.HashEmbedding(100, 8, num_rows=10, weighted=True)
+    table = cce.embeddings.HashEmbedding(100, 8, num_rows=10, weighted=True)
     assert table.importance.shape == (100, 2)
     assert table.importance_hash is None
     with torch.no_grad():
@@ -66,7 +66,7 @@ def test_weighted_starts_as_the_plain_sum():
     options = {"num_rows": 10, "generator": None}
     for weighted in (False, True):
         options["generator"] = torch.Generator().manual_seed(0)
-        table = cce.HashEmbedding(100, 8, weighted=weighted, **options)
+        table = cce.embeddings.HashEmbedding(100, 8, weighted=weighted, **options)
         if not weighted:
             plain = table.to_dense()
     assert torch.equal(table.to_dense(), plain)

@@ -7,14 +7,14 @@ from helpers import slow
 
 
 class TestHashingTrick(LinearContract):
-    table_class = cce.HashingTrickEmbedding
+    table_class = cce.embeddings.HashingTrickEmbedding
 
     def reference(self, table, x):
         return table.codebook[slow.row(x, table.hash.seeds[0], table.hash.num_rows)]
 
 
 class TestSignedHashingTrick(LinearContract, variant=True):
-    table_class = cce.HashingTrickEmbedding
+    table_class = cce.embeddings.HashingTrickEmbedding
     options = {"signed": True}  # noqa: RUF012
 
     def reference(self, table, x):
@@ -24,7 +24,7 @@ class TestSignedHashingTrick(LinearContract, variant=True):
 
 def test_starting_from_a_trained_table_takes_the_mean_of_the_ids_that_share_a_row():
     weight = torch.randn(300, 4, dtype=torch.float64)
-    table = cce.HashingTrickEmbedding.from_table(weight, num_params=80)
+    table = cce.embeddings.HashingTrickEmbedding.from_table(weight, num_params=80)
     rows = table.hash(torch.arange(300)).squeeze(1)
     for row in range(20):
         if (rows == row).any():
@@ -33,4 +33,4 @@ def test_starting_from_a_trained_table_takes_the_mean_of_the_ids_that_share_a_ro
 
 def test_a_number_of_rows_below_one_is_rejected():
     with pytest.raises(ValueError, match=r"num_rows must lie in \[1, 2\*\*31\), got 0\."):
-        cce.HashingTrickEmbedding(10, 4, num_rows=0)
+        cce.embeddings.HashingTrickEmbedding(10, 4, num_rows=0)

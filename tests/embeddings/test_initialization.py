@@ -156,7 +156,7 @@ def test_the_default_is_uniform_and_only_another_start_is_printed():
 
 def test_a_full_table_starts_as_in_dlrm_also_in_a_collection():
     for table in (
-        cce.FullEmbedding(NUM_IDS, DIM),
+        cce.embeddings.FullEmbedding(NUM_IDS, DIM),
         cce.EmbeddingCollection({"a": NUM_IDS}, DIM, method="full").tables["a"],
         cce.EmbeddingCollection({"a": NUM_IDS}, DIM, method="hash", cap=NUM_IDS * DIM).tables["a"],
     ):
@@ -167,7 +167,7 @@ def test_a_full_table_starts_as_in_dlrm_also_in_a_collection():
 
 def test_a_table_that_is_kept_in_full_has_the_start_as_well():
     table = cce.create_embedding("cce", 100, DIM, num_params=1600, start_scale="zero")
-    assert isinstance(table, cce.FullEmbedding)
+    assert isinstance(table, cce.embeddings.FullEmbedding)
     assert not table.to_dense().any()
 
 

@@ -142,8 +142,8 @@ def trained_by_bags(make_model, pooled, monkeypatch, *, fused):
 @pytest.mark.parametrize("dim", [6, 16])
 def test_bags_of_one_table_have_the_bits_of_their_pooled_ids(mode, is_weighted, dim, monkeypatch):
     def make_model():
-        table = cce.CCEEmbedding(300, dim, padding_idx=3, generator=torch.Generator().manual_seed(0))
-        return cce.EmbeddingBag(table, mode=mode, include_last_offset=True)
+        table = cce.embeddings.CCEEmbedding(300, dim, padding_idx=3, generator=torch.Generator().manual_seed(0))
+        return cce.embeddings.EmbeddingBag(table, mode=mode, include_last_offset=True)
 
     def pooled(model, step):
         ids, offsets, weights = bag_inputs(seed=step)

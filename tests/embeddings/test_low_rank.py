@@ -9,7 +9,7 @@ from cce.testing import EmbeddingContract
 
 
 class TestLowRank(EmbeddingContract):
-    table_class = cce.LowRankEmbedding
+    table_class = cce.embeddings.LowRankEmbedding
     fills_budget = False  # what a whole rank does not need is not used
     has_matrix_products = True
 
@@ -26,12 +26,12 @@ def test_a_budget_buys_whole_ranks(num_params, rank):
 
 def test_a_rank_above_the_dimension_is_rejected():
     with pytest.raises(ValueError, match=r"rank must lie in \[1, 9\), got 9"):
-        cce.LowRankEmbedding(100, 8, rank=9)
+        cce.embeddings.LowRankEmbedding(100, 8, rank=9)
 
 
 def test_a_table_of_that_rank_is_started_from_exactly():
     weight = random_table(60, 2) @ random_table(2, 8)
-    table = cce.LowRankEmbedding(60, 8, rank=2).double()
+    table = cce.embeddings.LowRankEmbedding(60, 8, rank=2).double()
     table.fit_to(weight)
     torch.testing.assert_close(table.to_dense(), weight)
 

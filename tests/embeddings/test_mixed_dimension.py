@@ -6,7 +6,7 @@ from cce.testing import EmbeddingContract
 
 
 class TestMixedDimension(EmbeddingContract):
-    table_class = cce.MixedDimensionEmbedding
+    table_class = cce.embeddings.MixedDimensionEmbedding
     has_matrix_products = True
 
     def reference(self, table, x):
@@ -38,7 +38,7 @@ def test_a_lower_temperature_spreads_the_width_more_evenly():
 
 def test_a_table_of_low_rank_is_recovered():
     weight = torch.randn(60, 2, dtype=torch.float64) @ torch.randn(2, 8, dtype=torch.float64)
-    table = cce.MixedDimensionEmbedding(60, 8, block_sizes=(10, 50), block_dims=(8, 2)).double()
+    table = cce.embeddings.MixedDimensionEmbedding(60, 8, block_sizes=(10, 50), block_dims=(8, 2)).double()
     table.fit_to(weight)
     torch.testing.assert_close(table.to_dense(), weight)
 
@@ -54,7 +54,7 @@ def test_a_table_of_low_rank_is_recovered():
 )
 def test_wrong_blocks_are_rejected(sizes, dims, message):
     with pytest.raises(ValueError, match=message):
-        cce.MixedDimensionEmbedding(10, 8, block_sizes=sizes, block_dims=dims)
+        cce.embeddings.MixedDimensionEmbedding(10, 8, block_sizes=sizes, block_dims=dims)
 
 
 def test_a_wrong_temperature_is_rejected():

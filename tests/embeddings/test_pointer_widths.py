@@ -26,8 +26,8 @@ def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def make(num_rows, *, kind=cce.ClusteredEmbedding, **options):
-    settings = cce.ClusterSettings(max_iter=2)
+def make(num_rows, *, kind=cce.embeddings.ClusteredEmbedding, **options):
+    settings = cce.clustering.ClusterSettings(max_iter=2)
     options = {"num_columns": 1, "settings": settings, "generator": seeded(), **options}
     return kind(NUM_IDS, DIM, num_rows=num_rows, **options)
 
@@ -60,9 +60,9 @@ def stored_nbytes(table, path):
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        (cce.ClusteredEmbedding, {"num_columns": 1}),
-        (cce.ClusteredEmbedding, {"num_columns": 4, "num_learned": 333}),
-        (cce.ProductQuantizedEmbedding, {"num_columns": 2}),
+        (cce.embeddings.ClusteredEmbedding, {"num_columns": 1}),
+        (cce.embeddings.ClusteredEmbedding, {"num_columns": 4, "num_learned": 333}),
+        (cce.embeddings.ProductQuantizedEmbedding, {"num_columns": 2}),
     ],
 )
 def test_every_count_of_bytes_is_that_of_the_storage(num_rows, kind, options, tmp_path):
@@ -78,7 +78,7 @@ def test_every_count_of_bytes_is_that_of_the_storage(num_rows, kind, options, tm
 
 @every_width_clustered
 def test_a_clustered_table_of_learning_to_collide_is_counted_by_its_width(num_rows):
-    table = cce.CollidingEmbedding(NUM_IDS, DIM, num_rows=num_rows, generator=seeded())
+    table = cce.embeddings.CollidingEmbedding(NUM_IDS, DIM, num_rows=num_rows, generator=seeded())
     table.cluster(generator=seeded(1))
     assert table.pointer_nbytes == -(-NUM_IDS * WIDTHS[num_rows] // 8) + 3 + 24  # and a hash function
 
@@ -94,7 +94,9 @@ def test_a_budget_in_bytes_is_kept_and_used_with_packed_pointers(method, nbytes)
         assert nbytes < 88 + 24 + 4 * DIM  # a bit for each id, a hash function, and a row
         return
     assert table.nbytes <= nbytes
-    (planned,) = cce.plan_tables({"a": NUM_IDS}, DIM, method=method, nbytes=nbytes, options={method: options}).tables
+    (planned,) = cce.collection.plan_tables(
+        {"a": NUM_IDS}, DIM, method=method, nbytes=nbytes, options={method: options}
+    ).tables
     assert (table.pointer_nbytes, table.nbytes) == (planned.pointer_nbytes, planned.nbytes)
     sizes = {"num_rows": table.assignments.num_rows + 1, "num_learned": table.assignments.num_learned}
     if method == "pq":
@@ -116,7 +118,7 @@ def test_lookups_and_gradients_are_those_of_plain_torch_before_and_after_a_clust
         upstream = torch.randn(found.shape, generator=seeded(3))
         gradients = [torch.autograd.grad(vectors, table.codebook, upstream)[0] for vectors in (found, expected)]
         torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-4)  # hundreds of values, summed in another order
-        pooled = cce.EmbeddingBag(table, mode="sum")(ids.view(300, 3))
+        pooled = cce.embeddings.EmbeddingBag(table, mode="sum")(ids.view(300, 3))
         torch.testing.assert_close(pooled, expected.view(300, 3, DIM).sum(1))
         table.cluster(generator=seeded(1))
 

@@ -6,7 +6,7 @@ from cce.testing import LinearContract
 
 
 class TestProductQuantized(LinearContract):
-    table_class = cce.ProductQuantizedEmbedding
+    table_class = cce.embeddings.ProductQuantizedEmbedding
 
     def reference(self, table, x):
         pointers = table.assignments.pointers.to_tensor()[x].tolist()
@@ -15,7 +15,7 @@ class TestProductQuantized(LinearContract):
 
 
 class TestResidualQuantized(LinearContract, variant=True):
-    table_class = cce.ProductQuantizedEmbedding
+    table_class = cce.embeddings.ProductQuantizedEmbedding
     options = {"residual": True}  # noqa: RUF012
 
     def reference(self, table, x):
@@ -32,10 +32,10 @@ def planted(num_ids=600, num_clusters=8, dim=8, seed=0):
 
 def test_a_table_of_few_distinct_rows_is_kept_exactly():
     weight = planted()
-    table = cce.ProductQuantizedEmbedding.from_table(
+    table = cce.embeddings.ProductQuantizedEmbedding.from_table(
         weight,
         num_params=8 * 8,
-        settings=cce.ClusterSettings(init="k-means++"),
+        settings=cce.clustering.ClusterSettings(init="k-means++"),
         generator=torch.Generator().manual_seed(0),
     )
     assert table.num_params == 64
@@ -46,7 +46,9 @@ def test_a_table_of_few_distinct_rows_is_kept_exactly():
 def test_more_rows_come_nearer():
     weight = torch.randn(2000, 8, generator=torch.Generator().manual_seed(1))
     errors = [
-        (cce.ProductQuantizedEmbedding.from_table(weight, num_params=budget).to_dense() - weight).square().mean()
+        (cce.embeddings.ProductQuantizedEmbedding.from_table(weight, num_params=budget).to_dense() - weight)
+        .square()
+        .mean()
         for budget in (64, 512, 4096)
     ]
     assert errors[0] > 1.3 * errors[1] > 1.3 * 1.3 * errors[2]
@@ -56,10 +58,10 @@ def test_more_rows_come_nearer():
 def test_every_id_points_at_its_nearest_row_whatever_the_block_size():
     weight = torch.randn(1003, 8, generator=torch.Generator().manual_seed(1))
     tables = [
-        cce.ProductQuantizedEmbedding.from_table(
+        cce.embeddings.ProductQuantizedEmbedding.from_table(
             weight,
             num_params=400,
-            settings=cce.ClusterSettings(block_size=block),
+            settings=cce.clustering.ClusterSettings(block_size=block),
             generator=torch.Generator().manual_seed(2),
         )
         for block in (10, 1003, 10**6)
@@ -78,15 +80,17 @@ def test_every_id_points_at_its_nearest_row_whatever_the_block_size():
 def test_residual_quantisation_adds_up():
     weight = torch.randn(500, 6, generator=torch.Generator().manual_seed(1))
     one, three = (
-        cce.ProductQuantizedEmbedding.from_table(weight, num_params=6 * 20 * levels, residual=True, num_columns=levels)
+        cce.embeddings.ProductQuantizedEmbedding.from_table(
+            weight, num_params=6 * 20 * levels, residual=True, num_columns=levels
+        )
         for levels in (1, 3)
     )
     assert (three.to_dense() - weight).norm() < 0.7 * (one.to_dense() - weight).norm()
 
 
 def test_a_weight_of_another_shape_is_rejected():
-    table = cce.ProductQuantizedEmbedding(100, 8, num_rows=4)
+    table = cce.embeddings.ProductQuantizedEmbedding(100, 8, num_rows=4)
     with pytest.raises(ValueError, match=r"weight must have shape \(100, 8\), got \(100, 4\)"):
         table.fit_to(torch.randn(100, 4))
     with pytest.raises(ValueError, match=r"weight must have shape \(num_embeddings, embedding_dim\), got \(3,\)"):
-        cce.ProductQuantizedEmbedding.from_table(torch.randn(3), num_params=2)
+        cce.embeddings.ProductQuantizedEmbedding.from_table(torch.randn(3), num_params=2)

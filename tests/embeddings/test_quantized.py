@@ -9,11 +9,11 @@ from cce.testing import DIM, NUM_IDS, EmbeddingContract
 
 
 def table_of(num_ids=1000, dim=16, **options):
-    return cce.QuantizedEmbedding(num_ids, dim, generator=torch.Generator().manual_seed(0), **options)
+    return cce.embeddings.QuantizedEmbedding(num_ids, dim, generator=torch.Generator().manual_seed(0), **options)
 
 
 class TestQuantized(EmbeddingContract):
-    table_class = cce.QuantizedEmbedding
+    table_class = cce.embeddings.QuantizedEmbedding
     has_sparse = False
     compression = 1
 

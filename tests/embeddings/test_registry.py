@@ -39,7 +39,7 @@ def same_state(one, other):
 
 
 def test_the_methods_are_those_of_the_field():
-    assert cce.list_methods() == NAMES
+    assert cce.embeddings.list_methods() == NAMES
 
 
 def test_each_name_gives_the_class_that_carries_it():
@@ -49,7 +49,7 @@ def test_each_name_gives_the_class_that_carries_it():
         assert table.method == kind.method == name
 
 
-class Outside(cce.HashingTrickEmbedding):
+class Outside(cce.embeddings.HashingTrickEmbedding):
     method = "outside"
 
 
@@ -57,7 +57,7 @@ def test_a_class_may_stand_in_place_of_a_name():
     by_class, by_name = (cce.create_embedding(kind, 500, 8, num_params=80, seed=0) for kind in (Outside, "hash"))
     assert type(by_class) is Outside
     assert same_state(by_class, by_name)
-    assert type(cce.create_embedding(Outside, 10, 8, num_params=80)) is cce.FullEmbedding
+    assert type(cce.create_embedding(Outside, 10, 8, num_params=80)) is cce.embeddings.FullEmbedding
     with pytest.raises(ValueError, match="num_params must be at least 8 for method 'outside'"):
         cce.create_embedding(Outside, 500, 8, num_params=7)
     with pytest.raises(ValueError, match=r"method must be one of full, .*; got <class 'torch.nn.*Embedding'>"):
@@ -97,7 +97,7 @@ def test_full_takes_no_more_than_it_needs_and_no_less():
 
 def test_a_budget_that_holds_the_full_table_gives_it_and_keeps_the_common_options():
     table = cce.create_embedding("cce", 10, 4, num_params=40, num_columns=2, padding_idx=-1, sparse=True, seed=0)
-    assert type(table) is cce.FullEmbedding
+    assert type(table) is cce.embeddings.FullEmbedding
     assert (table.padding_idx, table.sparse) == (9, True)
     assert same_state(table, cce.create_embedding("full", 10, 4, seed=0))
 
@@ -156,9 +156,9 @@ def test_a_huge_table_on_the_meta_device_takes_no_memory():
 
 def test_a_table_cannot_be_made_on_a_device_that_is_not_there():
     with pytest.raises(ValueError, match="device must be one that torch finds here, such as 'cpu', got 'moon'"):
-        cce.HashingTrickEmbedding(300, 8, num_rows=9, device="moon")
+        cce.embeddings.HashingTrickEmbedding(300, 8, num_rows=9, device="moon")
     with pytest.raises(TypeError, match=r"dtype must be a floating-point torch\.dtype .* got torch\.int8"):
-        cce.HashingTrickEmbedding(300, 8, num_rows=9, dtype=torch.int8)
+        cce.embeddings.HashingTrickEmbedding(300, 8, num_rows=9, dtype=torch.int8)
 
 
 # -- options -----------------------------------------------------------------------------------------------------------

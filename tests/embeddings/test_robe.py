@@ -6,7 +6,7 @@ from helpers import slow
 
 
 class TestRobe(LinearContract):
-    table_class = cce.RobeEmbedding
+    table_class = cce.embeddings.RobeEmbedding
 
     def reference(self, table, x):
         size, numbers = len(table.codebook), []
@@ -25,11 +25,11 @@ class TestBlocksLargerThanAVector(TestRobe, variant=True):
 
 
 def test_a_block_is_contiguous_and_wraps_around():
-    table = cce.RobeEmbedding(5000, 8, size=13, block_size=8)
+    table = cce.embeddings.RobeEmbedding(5000, 8, size=13, block_size=8)
     rows = table.lookup(torch.arange(5000))[0].squeeze(-1)
     assert torch.equal((rows[:, 1:] - rows[:, :-1]) % 13, torch.ones(5000, 7, dtype=torch.long))
     assert (rows[:, 1:] < rows[:, :-1]).any()  # some blocks did pass the end
 
 
 def test_by_default_a_vector_is_four_blocks():
-    assert cce.RobeEmbedding(100, 16, size=50).block_size == 4
+    assert cce.embeddings.RobeEmbedding(100, 16, size=50).block_size == 4

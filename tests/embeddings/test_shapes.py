@@ -26,7 +26,7 @@ def test_codes_are_parameters_of_their_own_size():
 
 
 OPTIONS = [
-    *((method, {}) for method in cce.list_methods()),
+    *((method, {}) for method in cce.embeddings.list_methods()),
     *(("hash", {"signed": True}), ("hash-embedding", {"weighted": True}), ("ce-mult", {"num_tables": 3})),
     *(("ce-concat", {"split": "quotient-remainder"}), ("pq", {"residual": True}), ("mixed-dim", {"temperature": 0.7})),
     *((kind.method, {}) for kind in VARIANTS),
@@ -44,7 +44,9 @@ def test_a_table_has_the_parameters_that_its_class_says(method, options):
         table.fit_to(torch.rand(300, 8))
         table.finalize()
     kind = type(table)
-    request = cce.plan_tables({"a": 300}, 8, method=method, compression=compression, options={method: options})
+    request = cce.collection.plan_tables(
+        {"a": 300}, 8, method=method, compression=compression, options={method: options}
+    )
     arguments = kind.complete_options(options | request.tables[0].sizes)
     shapes = kind.shapes(300, 8, arguments)
     assert dict(shapes.parameters) == {name: tuple(parameter.shape) for name, parameter in trained(table).items()}

@@ -8,7 +8,7 @@ from helpers import slow
 
 
 class TestTensorTrain(EmbeddingContract):
-    table_class = cce.TensorTrainEmbedding
+    table_class = cce.embeddings.TensorTrainEmbedding
     has_matrix_products = True
     num_variance_seeds = 60  # few cores, so one table's variance is a rough estimate
 
@@ -36,10 +36,12 @@ def test_dimensions_are_split_into_three_factors(dim, factors):
 
 
 def test_a_tensor_train_is_recovered_from_its_dense_table():
-    truth = cce.TensorTrainEmbedding(90, 8, ranks=(3, 3), generator=torch.Generator().manual_seed(0)).double()
+    truth = cce.embeddings.TensorTrainEmbedding(
+        90, 8, ranks=(3, 3), generator=torch.Generator().manual_seed(0)
+    ).double()
     assert torch.tensor(truth.radices).prod() == 100  # ids that do not exist are padded
     full = torch.cat([truth.to_dense(), truth.embed(torch.arange(90, 100)).detach()])
-    twin = cce.TensorTrainEmbedding(100, 8, ranks=(3, 3)).double()
+    twin = cce.embeddings.TensorTrainEmbedding(100, 8, ranks=(3, 3)).double()
     twin.fit_to(full)
     torch.testing.assert_close(twin.to_dense(), full)
 
@@ -48,7 +50,7 @@ def test_higher_ranks_come_nearer_to_a_trained_table():
     weight = torch.randn(343, 8, dtype=torch.float64)
     errors = []
     for rank in (2, 5, 14):
-        table = cce.TensorTrainEmbedding(343, 8, ranks=(rank, rank)).double()
+        table = cce.embeddings.TensorTrainEmbedding(343, 8, ranks=(rank, rank)).double()
         table.fit_to(weight)
         errors.append((table.to_dense() - weight).norm())
     assert errors[0] > errors[1] > errors[2]

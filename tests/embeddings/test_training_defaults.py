@@ -9,18 +9,22 @@ from cce.embeddings.training_defaults import PAPER_SCHEDULES
 
 
 def test_the_schedules_of_the_paper():
-    assert cce.paper_schedule("best-of-10-epochs") == [1, 2, 3, 4, 5, 6]
-    assert cce.paper_schedule("one-epoch") == [0.25, 0.5]
-    assert cce.paper_schedule("strategy-1", times=4) == [0.125, 0.25, 0.375, 0.5]
-    assert cce.paper_schedule("strategy-2", times=2) == pytest.approx([1 / 3, 2 / 3])
-    assert cce.paper_schedule("strategy-3", times=3) == [0.25, 0.5, 0.75]
+    assert cce.embeddings.paper_schedule("best-of-10-epochs") == [1, 2, 3, 4, 5, 6]
+    assert cce.embeddings.paper_schedule("one-epoch") == [0.25, 0.5]
+    assert cce.embeddings.paper_schedule("strategy-1", times=4) == [0.125, 0.25, 0.375, 0.5]
+    assert cce.embeddings.paper_schedule("strategy-2", times=2) == pytest.approx([1 / 3, 2 / 3])
+    assert cce.embeddings.paper_schedule("strategy-3", times=3) == [0.25, 0.5, 0.75]
     with pytest.raises(ValueError, match="name must be one of best-of-10-epochs"):
-        cce.paper_schedule("weekly")
+        cce.embeddings.paper_schedule("weekly")
     for name in PAPER_SCHEDULES:
-        model = nn.Sequential(cce.ClusteredEmbedding(20, 4, num_rows=2))
-        schedule = cce.ClusterSchedule(model, at_epochs=cce.paper_schedule(name), steps_per_epoch=300_000)
+        model = nn.Sequential(cce.embeddings.ClusteredEmbedding(20, 4, num_rows=2))
+        schedule = cce.reclustering.ClusterSchedule(
+            model, at_epochs=cce.embeddings.paper_schedule(name), steps_per_epoch=300_000
+        )
         assert schedule.next_step <= 300_000
-    assert cce.ClusterSchedule(model, at_epochs=cce.paper_schedule("one-epoch"), steps_per_epoch=300_000).steps == {
+    assert cce.reclustering.ClusterSchedule(
+        model, at_epochs=cce.embeddings.paper_schedule("one-epoch"), steps_per_epoch=300_000
+    ).steps == {
         75_000,
         150_000,
     }

@@ -81,18 +81,20 @@ class Vectors(Dataset):
 
 @pytest.mark.slow
 def test_tables_are_sent_to_a_data_loader_s_spawned_workers(tmp_path):
-    tables = [table(method) for method in cce.list_methods()]
+    tables = [table(method) for method in cce.embeddings.list_methods()]
     tables.append(CountedEmbedding(NUM_IDS, DIM, num_rows=300, generator=seeded()))
-    tables.append(cce.ClusteredEmbedding(NUM_IDS, DIM, num_rows=300, pointer_file=tmp_path / "p", generator=seeded()))
+    tables.append(
+        cce.embeddings.ClusteredEmbedding(NUM_IDS, DIM, num_rows=300, pointer_file=tmp_path / "p", generator=seeded())
+    )
     for filled in tables:  # ids of `cce` have rows, and what is looked up is not all zero
-        if isinstance(filled, cce.CCEEmbedding):
+        if isinstance(filled, cce.embeddings.CCEEmbedding):
             filled.give_rows(torch.full((NUM_IDS,), 2))
     tables.append(collection())
     dataset = Vectors(tables)
     expected = list(dataset)
     loader = DataLoader(dataset, batch_size=None, num_workers=1, multiprocessing_context="spawn")
     found = list(loader)
-    assert len(found) == len(expected) == len(cce.list_methods()) + 3
+    assert len(found) == len(expected) == len(cce.embeddings.list_methods()) + 3
     assert all(map(torch.equal, found, expected))
     assert all(map(torch.equal, list(dataset), expected))  # what was sent lies elsewhere now, in shared memory
 

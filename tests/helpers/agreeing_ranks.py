@@ -21,7 +21,7 @@ import cce
 from cce.distributed import check_same, current_ranks
 from cce.indexing import Assignments, IndexModule, index_tensors
 
-CLUSTERED = cce.ClusteredEmbedding.method
+CLUSTERED = cce.embeddings.ClusteredEmbedding.method
 METHODS = ("hash", "robe", "dhe", "cce", CLUSTERED)
 IDS = torch.arange(400)
 SIZE = {"num_params": 640}
@@ -96,7 +96,7 @@ def no_seed():
         cce.compress(model, method=method, names="*", **SIZE)
         check_same(model.state_dict())
         check_same(cce.EmbeddingCollection({"user": 400, "item": 300}, 16, method=method, cap=640).state_dict())
-    for direct in (cce.HashingTrickEmbedding, cce.ClusteredEmbedding):
+    for direct in (cce.embeddings.HashingTrickEmbedding, cce.embeddings.ClusteredEmbedding):
         check_same(index_tensors(direct(400, 16, num_rows=8)))
     assignments = Assignments(50, 2, 8)
     check_same(assignments.state_dict())
@@ -168,7 +168,7 @@ def rank_zero_alone():
             parallel(IDS)
         parallel.module(IDS)
         assert len(parallel._forward_pre_hooks) == 1
-        loaded = cce.CollidingEmbedding(40, 4, num_rows=4, thin_dim=2, generator=torch.Generator())
+        loaded = cce.embeddings.CollidingEmbedding(40, 4, num_rows=4, thin_dim=2, generator=torch.Generator())
         codebook, assignments = torch.zeros(4, 4), Assignments(40, 1, 4, generator=torch.Generator())
         loaded.load_state_dict(
             {"codebook": codebook} | {f"assignments.{name}": t for name, t in assignments.state_dict().items()}
@@ -213,13 +213,13 @@ def saved_before_the_first_forward():
 def schedule():
     """A schedule finds the processes by itself: it adds counts up and sends its results, whatever seeds it has."""
     rank = current_ranks().rank
-    cce.load_plugins(["cce_lab.methods"])
-    options = {"cce-counts": {"settings": cce.ClusterSettings(sampling="frequency")}}
+    cce.plugins.load_plugins(["cce_lab.methods"])
+    options = {"cce-counts": {"settings": cce.clustering.ClusterSettings(sampling="frequency")}}
     tables = cce.EmbeddingCollection({"user": 400, "item": 300}, 16, method="cce-counts", cap=640, options=options)
     model = nn.Sequential(tables, nn.Flatten(), nn.Linear(32, 1))
     parallel = DistributedDataParallel(model)
     optimizer = torch.optim.Adam(parallel.parameters(), lr=0.1)
-    when = cce.ClusterSchedule(parallel, optimizer, every=2, seed=rank)
+    when = cce.reclustering.ClusterSchedule(parallel, optimizer, every=2, seed=rank)
     for step in range(4):
         optimizer.zero_grad()
         parallel(torch.stack([my_ids(step), my_ids(step) % 300], dim=1)).square().sum().backward()
@@ -244,7 +244,9 @@ def bare_clusterings():
         table.cluster(generator=torch.Generator().manual_seed(rank))
     with pytest.raises(RuntimeError, match=DIFFERS.format("table of feature 'user'")):
         tables.cluster(generator=torch.Generator().manual_seed(rank))
-    collide = cce.CollidingEmbedding(400, 16, num_rows=8, thin_dim=4, generator=torch.Generator().manual_seed(0))
+    collide = cce.embeddings.CollidingEmbedding(
+        400, 16, num_rows=8, thin_dim=4, generator=torch.Generator().manual_seed(0)
+    )
     collide.cluster()
     check_same(collide.state_dict())
 

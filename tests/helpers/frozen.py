@@ -35,7 +35,7 @@ CASES = [(method, options) for method, forms in FORMS.items() for options in for
 LINEAR = [case for case in CASES if case[0] not in ("dhe", "tt", "collide", "mixed-dim", "low-rank")]
 
 
-def make_table(method: str, options: dict[str, Any], num_params: int = 3_000) -> cce.Embedding:
+def make_table(method: str, options: dict[str, Any], num_params: int = 3_000) -> cce.embeddings.Embedding:
     """A table of a method; `int8` keeps a table of `cce` as int8 rows, which two in three ids have."""
     if method == "cce":
         return make_cce_table(**options)
@@ -43,9 +43,9 @@ def make_table(method: str, options: dict[str, Any], num_params: int = 3_000) ->
     return cce.create_embedding(kind, NUM_IDS, DIM, num_params=BUDGETS.get(method, num_params), seed=1, **options)
 
 
-def make_cce_table(*, int8: bool = False, **options: Any) -> cce.Embedding:
+def make_cce_table(*, int8: bool = False, **options: Any) -> cce.embeddings.Embedding:
     counts, draw = torch.arange(NUM_IDS) % 3 + 1, torch.Generator().manual_seed(1)
-    table = cce.CCEEmbedding(NUM_IDS, DIM, num_rows=16, counts=counts, generator=draw, **options)
+    table = cce.embeddings.CCEEmbedding(NUM_IDS, DIM, num_rows=16, counts=counts, generator=draw, **options)
     optimizer = cce.optim.Adam(table, lr=0.01)
     (table(torch.arange(NUM_IDS)) - 1).square().sum().backward()
     optimizer.step()
@@ -57,7 +57,7 @@ def make_cce_table(*, int8: bool = False, **options: Any) -> cce.Embedding:
 def finalized(tables: cce.EmbeddingCollection) -> cce.EmbeddingCollection:
     """The tables, those of `cce` with pointers for two in three ids: without rows, all vectors would be zero."""
     for table in tables.tables.values():
-        if isinstance(table, cce.CCEEmbedding):
+        if isinstance(table, cce.embeddings.CCEEmbedding):
             table.give_rows(torch.arange(table.num_embeddings) % 3 + 1)
             table.finalize(generator=torch.Generator().manual_seed(1))
     return tables
@@ -70,11 +70,11 @@ def make_schema(*, multi_hot: bool) -> Schema:
 def make_model(schema: Schema, *, method: str = "cce-paper", pooling: str = "sum", **options: Any) -> torch.nn.Module:
     torch.manual_seed(0)  # a DLRM without a generator
     if method in {kind.method for kind in VARIANTS}:
-        cce.load_plugins(["cce_lab.methods"])
+        cce.plugins.load_plugins(["cce_lab.methods"])
     tables = cce.EmbeddingCollection(
         schema.vocabulary_sizes, DIM, method=method, cap=3_000, options={method: options}, pooling=pooling, seed=0
     )
-    return cce.DLRM(schema, finalized(tables), bottom=(8,), top=(8,)).eval()
+    return cce.models.DLRM(schema, finalized(tables), bottom=(8,), top=(8,)).eval()
 
 
 def make_batch(schema: Schema, num_rows: int, seed: int = 0) -> Batch:

@@ -19,7 +19,9 @@ class Clicks(lightning.LightningModule):
 
     def __init__(self, seed=None):
         super().__init__()
-        self.table = cce.create_embedding(cce.ClusteredEmbedding.method, NUM_IDS, DIM, num_params=256, seed=seed)
+        self.table = cce.create_embedding(
+            cce.embeddings.ClusteredEmbedding.method, NUM_IDS, DIM, num_params=256, seed=seed
+        )
         self.out = torch.nn.Linear(DIM, 1)
 
     def training_step(self, batch, _):

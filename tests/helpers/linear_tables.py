@@ -33,12 +33,14 @@ def clustered(num_ids=NUM_IDS, dim=DIM, **options):
 def finalized(num_ids=NUM_IDS, dim=DIM, *, num_rows=20, **options):
     """Pointers of the ids that have rows: two in five."""
     counts = torch.arange(num_ids) * 3 % 5
-    table = cce.CCEEmbedding(num_ids, dim, num_rows=num_rows, counts=counts - 1, generator=seeded(), **options)
+    table = cce.embeddings.CCEEmbedding(
+        num_ids, dim, num_rows=num_rows, counts=counts - 1, generator=seeded(), **options
+    )
     table.finalize(generator=seeded())
     return table
 
 
-def cce_table(kind=cce.ClusteredEmbedding, **options):
+def cce_table(kind=cce.embeddings.ClusteredEmbedding, **options):
     return lambda n=NUM_IDS, d=DIM, **more: kind(n, d, **{"num_rows": 20, "generator": seeded(), **options, **more})
 
 
@@ -47,26 +49,26 @@ def table(kind, **options):
 
 
 TABLES = {
-    "full": table(cce.FullEmbedding),
-    "hash": table(cce.HashingTrickEmbedding, num_rows=90),
-    "hash with signs": table(cce.HashingTrickEmbedding, num_rows=90, signed=True),
-    "hash-embedding": table(cce.HashEmbedding, num_rows=90),
-    "hash-embedding of 3": table(cce.HashEmbedding, num_rows=90, num_hashes=3),
+    "full": table(cce.embeddings.FullEmbedding),
+    "hash": table(cce.embeddings.HashingTrickEmbedding, num_rows=90),
+    "hash with signs": table(cce.embeddings.HashingTrickEmbedding, num_rows=90, signed=True),
+    "hash-embedding": table(cce.embeddings.HashEmbedding, num_rows=90),
+    "hash-embedding of 3": table(cce.embeddings.HashEmbedding, num_rows=90, num_hashes=3),
     "hash-embedding with weights": lambda n=NUM_IDS, d=DIM, **more: with_importance(
-        cce.HashEmbedding(n, d, num_rows=90, weighted=True, num_weights=50, generator=seeded(), **more)
+        cce.embeddings.HashEmbedding(n, d, num_rows=90, weighted=True, num_weights=50, generator=seeded(), **more)
     ),
-    "ce-concat": table(cce.CompositionalConcatEmbedding, num_rows=30),
-    "ce-concat of digits": table(cce.CompositionalConcatEmbedding, num_rows=30, split="quotient-remainder"),
-    "ce-sum": table(cce.CompositionalSumEmbedding, num_rows=30),
-    "ce-sum of digits": table(cce.CompositionalSumEmbedding, num_rows=30, split="quotient-remainder"),
-    "robe": table(cce.RobeEmbedding, size=300),
-    "robe of odd blocks": table(cce.RobeEmbedding, size=301, block_size=5),
-    "robe of long blocks": table(cce.RobeEmbedding, size=97, block_size=150),
-    "pq": table(cce.ProductQuantizedEmbedding, num_rows=20),
-    "pq of residuals": table(cce.ProductQuantizedEmbedding, num_rows=20, residual=True),
-    "pq of two bytes": table(cce.ProductQuantizedEmbedding, num_rows=300),
-    "pq of four bytes": table(cce.ProductQuantizedEmbedding, num_rows=2**16 + 1),
-    "pq of a bit": table(cce.ProductQuantizedEmbedding, num_rows=2, num_columns=1),
+    "ce-concat": table(cce.embeddings.CompositionalConcatEmbedding, num_rows=30),
+    "ce-concat of digits": table(cce.embeddings.CompositionalConcatEmbedding, num_rows=30, split="quotient-remainder"),
+    "ce-sum": table(cce.embeddings.CompositionalSumEmbedding, num_rows=30),
+    "ce-sum of digits": table(cce.embeddings.CompositionalSumEmbedding, num_rows=30, split="quotient-remainder"),
+    "robe": table(cce.embeddings.RobeEmbedding, size=300),
+    "robe of odd blocks": table(cce.embeddings.RobeEmbedding, size=301, block_size=5),
+    "robe of long blocks": table(cce.embeddings.RobeEmbedding, size=97, block_size=150),
+    "pq": table(cce.embeddings.ProductQuantizedEmbedding, num_rows=20),
+    "pq of residuals": table(cce.embeddings.ProductQuantizedEmbedding, num_rows=20, residual=True),
+    "pq of two bytes": table(cce.embeddings.ProductQuantizedEmbedding, num_rows=300),
+    "pq of four bytes": table(cce.embeddings.ProductQuantizedEmbedding, num_rows=2**16 + 1),
+    "pq of a bit": table(cce.embeddings.ProductQuantizedEmbedding, num_rows=2, num_columns=1),
     "cce": cce_table(),
     "cce of eight columns": cce_table(num_columns=8),
     "cce of eight columns, four bits": cce_table(num_columns=8, num_rows=13),

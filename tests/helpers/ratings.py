@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from cce import CCEEmbedding, EmbeddingCollection, finalize
+from cce import EmbeddingCollection, finalize
+from cce.embeddings import CCEEmbedding
 from cce.models import create_model
 from cce.schema import Batch, Feature, Schema
 

@@ -180,7 +180,7 @@ def refuse(ranks, data, out):
 
 
 if __name__ == "__main__":
-    cce.load_plugins(["cce_lab.methods"])  # here: to import this file is not to register anything
+    cce.plugins.load_plugins(["cce_lab.methods"])  # here: to import this file is not to register anything
     data_folder, out_folder, *jobs = sys.argv[1:]
     with init_distributed() as these_ranks:
         for job in jobs:

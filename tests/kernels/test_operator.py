@@ -48,7 +48,7 @@ def test_a_compiled_table_uses_the_operator_and_gives_the_same(name):
 
 @pytest.mark.slow
 def test_other_batches_and_another_clustering_need_no_other_graph():
-    table = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, generator=seeded())
+    table = cce.embeddings.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, generator=seeded())
     batches = [some_ids(n) for n in (300, 20, 257)]
     graphs, found = graphs_of(table, *batches)
     assert all(torch.equal(vectors, plain(table, ids)) for vectors, ids in zip(found, batches, strict=True))
@@ -108,13 +108,13 @@ def test_a_compiled_collection_follows_what_changes():
     assert torch.equal(fast(ids), collection(ids))
     collection.tables["a"].padding_idx = int(ids[0, 0])
     assert not fast(ids)[0, 0].any()
-    collection.tables["b"] = cce.FullEmbedding(NUM_IDS, 16, generator=seeded())
+    collection.tables["b"] = cce.embeddings.FullEmbedding(NUM_IDS, 16, generator=seeded())
     assert torch.equal(fast(ids), collection(ids))
 
 
 @pytest.mark.slow
 def test_tables_that_changed_their_shape_before_backward_are_named_and_not_written_to():
-    table = cce.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, generator=seeded())
+    table = cce.embeddings.ClusteredEmbedding(NUM_IDS, 16, num_rows=20, generator=seeded())
     vectors = torch.compile(table, backend="aot_eager")(some_ids(300))
     table.codebook_shape = table.codebook_shape._replace(num_rows=10)
     table.assignments.resize(10)

@@ -81,12 +81,12 @@ def test_wrong_options_are_named(kind, option, message):
 
 def test_a_residual_start_changes_the_table_less_than_a_zero_start():
     moved = {}
-    for kind in (cce.ClusteredEmbedding, ResidualHelpersEmbedding):
+    for kind in (cce.embeddings.ClusteredEmbedding, ResidualHelpersEmbedding):
         table = kind(300, 8, num_rows=40, generator=generator())
         before = table.to_dense()
         table.cluster(generator=generator(1))
         moved[kind] = (table.to_dense() - before).norm()
-    assert moved[ResidualHelpersEmbedding] < 0.97 * moved[cce.ClusteredEmbedding]
+    assert moved[ResidualHelpersEmbedding] < 0.97 * moved[cce.embeddings.ClusteredEmbedding]
 
 
 def test_a_residual_start_is_the_mean_of_what_is_left():
@@ -125,7 +125,7 @@ def test_circular_columns_are_clustered_by_the_others():
         table.codebook.zero_()
         table.tables[1, 0] = torch.randn(5, 2, generator=generator(2))
         table.assignments.write(torch.arange(900), groups.view(-1, 1).repeat(1, 4))
-    table.settings = cce.ClusterSettings(init="k-means++")
+    table.settings = cce.clustering.ClusterSettings(init="k-means++")
     table.cluster(generator=generator(3))
     found = table.assignments.pointers.to_tensor()[:, 0].long()
     assert torch.unique(torch.stack([found, groups]), dim=1).shape[1] == 5
@@ -135,14 +135,16 @@ def test_sums_are_clustered_as_residuals():
     weight = torch.randn(400, 8, generator=generator())
     table = SummedEmbedding(400, 8, num_rows=40, num_columns=2, generator=generator(1))
     table.fit_to(weight, generator=generator(2))
-    residual = cce.ProductQuantizedEmbedding(400, 8, num_rows=40, num_columns=2, residual=True, generator=generator(1))
+    residual = cce.embeddings.ProductQuantizedEmbedding(
+        400, 8, num_rows=40, num_columns=2, residual=True, generator=generator(1)
+    )
     residual.fit_to(weight, generator=generator(2))
     errors = [(each.to_dense() - weight).square().mean() for each in (table, residual)]
     assert errors[0] < 1.1 * errors[1] < 1.1 * weight.square().mean()
 
 
 def test_ids_are_counted_in_training_and_serve_a_clustering():
-    settings = cce.ClusterSettings(sampling="frequency", weighted=True)
+    settings = cce.clustering.ClusterSettings(sampling="frequency", weighted=True)
     table = CountedEmbedding(100, 4, num_rows=4, num_learned=50, padding_idx=0, settings=settings)
     table(torch.tensor([[3, 3], [7, 99], [0, 0]]))
     table.eval()(torch.tensor([3]))
@@ -152,7 +154,7 @@ def test_ids_are_counted_in_training_and_serve_a_clustering():
 
 def settling(after):
     """A table whose ids have 20 different pieces in each column, with room for 10 before it settles and 20 after."""
-    settings = cce.ClusterSettings(init="k-means++")
+    settings = cce.clustering.ClusterSettings(init="k-means++")
     return SettlingEmbedding(600, 8, num_rows=10, num_columns=4, settle_after=after, settings=settings)
 
 
@@ -187,7 +189,7 @@ def test_a_table_settles_at_the_clustering_that_it_was_told_and_is_saved_as_it_i
 def test_training_goes_on_through_the_clustering_at_which_a_table_settles():
     table = settling(2)
     optimizer = torch.optim.Adam(table.parameters(), lr=0.01)
-    schedule = cce.ClusterSchedule(table, optimizer, every=2)
+    schedule = cce.reclustering.ClusterSchedule(table, optimizer, every=2)
     target = torch.randn(600, 8, generator=torch.Generator().manual_seed(0))
     losses = []
     for _ in range(12):

@@ -118,7 +118,7 @@ def test_a_refit_learns_pointers_through_the_model(name, tmp_path):
         table.fit_to(torch.randn(table.num_embeddings, 16, generator=torch.Generator().manual_seed(1)))
     cce.finalize(tables)
     model = made(name, data.schema, tables, batch_norm=True, dropout=0.5)
-    refit = cce.Refit(model, data.rows("train"))
+    refit = cce.reclustering.Refit(model, data.rows("train"))
     assert refit.features == ["c0", "c1"]
     events = refit.round(generator=torch.Generator().manual_seed(0))
     assert all(event.churn > 0 for event in events.values())

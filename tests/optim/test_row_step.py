@@ -17,7 +17,7 @@ class Model(nn.Module):
     def __init__(self, dim=DIM, **options):
         super().__init__()
         generator = torch.Generator().manual_seed(3)
-        self.table = cce.CCEEmbedding(NUM_IDS, dim, generator=generator, **options)
+        self.table = cce.embeddings.CCEEmbedding(NUM_IDS, dim, generator=generator, **options)
         self.net = nn.Linear(dim, 1)
         with torch.no_grad():
             self.net.weight.fill_(0.3), self.net.bias.zero_()
@@ -107,7 +107,9 @@ def test_rows_move_about_as_far_as_float_rows_under_adam():
     """A table of few ids, which all occur in every step: what Adam does with dense gradients."""
     num_ids = 6
     counts = torch.full((num_ids,), 9)
-    table = cce.CCEEmbedding(num_ids, DIM, counts=counts, start_scale=0.5, generator=torch.Generator().manual_seed(0))
+    table = cce.embeddings.CCEEmbedding(
+        num_ids, DIM, counts=counts, start_scale=0.5, generator=torch.Generator().manual_seed(0)
+    )
     full = nn.Embedding.from_pretrained(table.to_dense().clone(), freeze=False)
     goal = torch.randn(num_ids, DIM, generator=torch.Generator().manual_seed(1))
     ids = torch.arange(num_ids)

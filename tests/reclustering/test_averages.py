@@ -15,7 +15,7 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.table = FirstRowsEmbedding(100, 4, num_rows=5, first_factor=2, generator=torch.Generator().manual_seed(0))
-        self.thin = cce.CollidingEmbedding(100, 4, num_rows=5)
+        self.thin = cce.embeddings.CollidingEmbedding(100, 4, num_rows=5)
         self.head = nn.Linear(4, 1)
 
     def forward(self, ids):
@@ -33,7 +33,7 @@ def run(**options):
     model = Model()
     averaged = AveragedModel(model, **options)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    schedule = cce.ClusterSchedule(model, optimizer, at_steps=[5, 9], averages=[averaged])
+    schedule = cce.reclustering.ClusterSchedule(model, optimizer, at_steps=[5, 9], averages=[averaged])
     return model, averaged, optimizer, schedule
 
 
@@ -101,19 +101,19 @@ def test_wrappers_around_the_model_do_not_matter():
     for wrap in (Wrapper, lambda model: torch.compile(model, backend="eager")):
         model = Model()
         averaged = AveragedModel(model)
-        schedule = cce.ClusterSchedule(wrap(model), at_steps=[1], averages=[averaged])
+        schedule = cce.reclustering.ClusterSchedule(wrap(model), at_steps=[1], averages=[averaged])
         schedule.step()
         assert torch.equal(averaged.module.table.to_dense(), model.table.to_dense())
 
 
 def test_a_copy_of_another_model_is_rejected_at_once():
     with pytest.raises(ValueError, match="averaged must be a copy of the model, but it has no table 'table'"):
-        cce.ClusterSchedule(Model(), at_steps=[1], averages=[AveragedModel(nn.Linear(2, 2))])
+        cce.reclustering.ClusterSchedule(Model(), at_steps=[1], averages=[AveragedModel(nn.Linear(2, 2))])
 
 
 def test_a_plain_copy_can_be_restarted_too():
     model = Model()
     copied = copy.deepcopy(model)
     model.table.cluster()
-    cce.restart_average(copied, model)
+    cce.reclustering.restart_average(copied, model)
     assert torch.equal(copied.table(torch.arange(100)), model.table(torch.arange(100)))

@@ -35,7 +35,7 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def make(kind=cce.ClusteredEmbedding, **options):
+def make(kind=cce.embeddings.ClusteredEmbedding, **options):
     return kind(300, 8, num_rows=10, num_columns=4, generator=generator(), **options)
 
 
@@ -74,7 +74,7 @@ def test_a_clustered_row_gets_the_mean_state_of_the_rows_its_ids_came_from(name)
     old = table.assignments(torch.arange(300))
     event = table.cluster(generator=generator(1))
     new = table.assignments(torch.arange(300))
-    cce.repair_optimizer(optimizer, event)
+    cce.reclustering.repair_optimizer(optimizer, event)
     for key, value in row_states(optimizer, table.codebook).items():
         for column in range(4):
             for row in new[:, column].unique().tolist():
@@ -85,7 +85,7 @@ def test_a_clustered_row_gets_the_mean_state_of_the_rows_its_ids_came_from(name)
 def test_helper_rows_lose_their_momentum_and_keep_the_usual_size_of_gradients():
     table, optimizer = trained("adam")
     before = row_states(optimizer, table.codebook)
-    cce.repair_optimizer(optimizer, event := table.cluster(generator=generator(1)))
+    cce.reclustering.repair_optimizer(optimizer, event := table.cluster(generator=generator(1)))
     after, helpers = row_states(optimizer, table.codebook), event.transfer.restarted
     assert not after["exp_avg"][helpers].any()
     expected = before["exp_avg_sq"][helpers].mean(0).expand(len(helpers), -1)
@@ -94,13 +94,13 @@ def test_helper_rows_lose_their_momentum_and_keep_the_usual_size_of_gradients():
 
 def test_rows_of_no_id_are_like_the_average_row():
     """Thirty rows for five ids: most rows are dead after a clustering."""
-    table = cce.ClusteredEmbedding(5, 8, num_rows=30, generator=generator())
+    table = cce.embeddings.ClusteredEmbedding(5, 8, num_rows=30, generator=generator())
     optimizer = torch.optim.Adagrad(table.parameters())
     table(torch.arange(5)).sum().backward()
     optimizer.step()
     before = row_states(optimizer, table.codebook)["sum"]
     event = table.cluster(generator=generator(1))
-    cce.repair_optimizer(optimizer, event)
+    cce.reclustering.repair_optimizer(optimizer, event)
     after = row_states(optimizer, table.codebook)["sum"]
     used = set(event.transfer.new_rows.tolist()) | set(event.transfer.restarted.tolist())
     dead = [row for row in range(len(after)) if row not in used]
@@ -112,7 +112,7 @@ def test_rows_of_no_id_are_like_the_average_row():
 @pytest.mark.parametrize("name", list(BOUNDS))
 def test_a_step_after_an_event_moves_no_number_beyond_the_optimizer_s_own_bound(name, policy):
     table, optimizer = trained(name)
-    cce.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy=policy)
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy=policy)
     before = table.codebook.detach().clone()
     train(table, optimizer, 1, scale=100.0)
     assert torch.isfinite(table.codebook).all()
@@ -125,7 +125,7 @@ def test_a_step_after_an_event_moves_no_number_beyond_the_optimizer_s_own_bound(
 def test_training_goes_on_and_improves_after_events(name, policy):
     table, optimizer = trained(name)
     for seed in range(3):
-        cce.repair_optimizer(optimizer, table.cluster(generator=generator(seed)), policy=policy)
+        cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(seed)), policy=policy)
         train(table, optimizer, 10)
     assert torch.isfinite(table.to_dense()).all()
     assert all(torch.isfinite(state).all() for state in row_states(optimizer, table.codebook).values())
@@ -136,7 +136,7 @@ def test_training_goes_on_and_improves_after_events(name, policy):
 @pytest.mark.parametrize("name", ["momentum", "adam"])
 def test_after_a_reset_a_step_without_gradient_moves_nothing(name):
     table, optimizer = trained(name)
-    cce.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy="reset")
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy="reset")
     before = table.codebook.detach().clone()
     table.codebook.grad = torch.zeros_like(table.codebook)
     optimizer.step()
@@ -145,7 +145,7 @@ def test_after_a_reset_a_step_without_gradient_moves_nothing(name):
 
 def test_transfer_keeps_the_step_counter():
     table, optimizer = trained("adam")
-    cce.repair_optimizer(optimizer, table.cluster())
+    cce.reclustering.repair_optimizer(optimizer, table.cluster())
     assert int(optimizer.state[table.codebook]["step"]) == 30
 
 
@@ -158,7 +158,7 @@ def test_a_step_counter_may_be_a_number(policy, sparse):
     state = optimizer.state_dict()
     state["state"][0]["step"] = 5
     optimizer.load_state_dict(state)
-    cce.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy=policy)
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy=policy)
     assert float(optimizer.state[table.codebook].get("step", 0)) == (0 if policy == "reset" else 5)
     train(table, optimizer, 2)
     assert float(optimizer.state[table.codebook]["step"]) == (2 if policy == "reset" else 7)
@@ -179,7 +179,7 @@ def test_after_a_reset_a_step_is_that_of_a_new_optimizer(name):
     table = make()
     optimizer = EVERY[name](table.parameters())
     train(table, optimizer, 5)
-    cce.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy="reset")
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy="reset")
     twin = copy.deepcopy(table)
     train(table, optimizer, 2)
     train(twin, EVERY[name](twin.parameters()), 2)
@@ -188,10 +188,10 @@ def test_after_a_reset_a_step_is_that_of_a_new_optimizer(name):
 
 @pytest.mark.parametrize("name", list(EVERY))
 def test_replaced_parameters_are_stepped_as_by_a_new_optimizer(name):
-    table = cce.CollidingEmbedding(300, 8, num_rows=10, thin_dim=2, generator=generator())
+    table = cce.embeddings.CollidingEmbedding(300, 8, num_rows=10, thin_dim=2, generator=generator())
     optimizer = EVERY[name](table.parameters())
     train(table, optimizer, 5)
-    cce.repair_optimizer(optimizer, table.cluster(generator=generator(1)))
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)))
     twin = copy.deepcopy(table)
     train(table, optimizer, 2)
     train(twin, EVERY[name](twin.parameters()), 2)
@@ -202,14 +202,14 @@ def test_reset_gives_adagrad_its_first_accumulator_back():
     table = make()
     optimizer = torch.optim.Adagrad(table.parameters(), initial_accumulator_value=0.25)
     train(table, optimizer, 3)
-    cce.repair_optimizer(optimizer, table.cluster(), policy="reset")
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(), policy="reset")
     assert torch.equal(optimizer.state[table.codebook]["sum"], torch.full_like(table.codebook, 0.25))
 
 
 def test_keep_touches_nothing():
     table, optimizer = trained("adam")
     before = row_states(optimizer, table.codebook)
-    cce.repair_optimizer(optimizer, table.cluster(), policy="keep")
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(), policy="keep")
     after = row_states(optimizer, table.codebook)
     assert all(torch.equal(value, after[key]) for key, value in before.items())
 
@@ -217,7 +217,7 @@ def test_keep_touches_nothing():
 def test_state_stays_in_its_place_in_memory():
     table, optimizer = trained("adam")
     address = optimizer.state[table.codebook]["exp_avg"].data_ptr()
-    cce.repair_optimizer(optimizer, table.cluster())
+    cce.reclustering.repair_optimizer(optimizer, table.cluster())
     assert optimizer.state[table.codebook]["exp_avg"].data_ptr() == address
 
 
@@ -226,7 +226,7 @@ def test_state_stays_in_its_place_in_memory():
 @pytest.mark.parametrize("policy", ["transfer", "reset", "keep"])
 def test_a_codebook_that_changed_its_size(name, policy):
     table, optimizer = trained(name, kind=FirstRowsEmbedding, first_factor=3)
-    cce.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy=policy)
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)), policy=policy)
     assert table.codebook.shape == (80, 2)
     train(table, optimizer, 5)
     assert all(len(state) == 80 for state in row_states(optimizer, table.codebook).values())
@@ -234,10 +234,10 @@ def test_a_codebook_that_changed_its_size(name, policy):
 
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
 def test_parameters_that_were_replaced_are_trained_on(name):
-    table = cce.CollidingEmbedding(300, 8, num_rows=10, thin_dim=2, generator=generator())
+    table = cce.embeddings.CollidingEmbedding(300, 8, num_rows=10, thin_dim=2, generator=generator())
     optimizer = OPTIMIZERS[name](table.parameters())
     train(table, optimizer, 5)
-    cce.repair_optimizer(optimizer, table.cluster(generator=generator(1)))
+    cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)))
     assert [p for group in optimizer.param_groups for p in group["params"]] == [table.codebook]
     before = table.codebook.detach().clone()
     train(table, optimizer, 5)
@@ -255,7 +255,7 @@ def test_sparse_adam_and_sparse_momentum():
         table = make(sparse=True)
         optimizer = make_optimizer(list(table.parameters()))
         train(table, optimizer, 5)
-        cce.repair_optimizer(optimizer, table.cluster(generator=generator(1)))
+        cce.reclustering.repair_optimizer(optimizer, table.cluster(generator=generator(1)))
         train(table, optimizer, 5)
         assert torch.isfinite(table.to_dense()).all()
 
@@ -281,20 +281,20 @@ def test_an_unknown_optimizer_s_rows_follow_too():
     optimizer.step()
     old = table.assignments(torch.arange(300))
     event = table.cluster(generator=generator(1))
-    cce.repair_optimizer(optimizer, event)
+    cce.reclustering.repair_optimizer(optimizer, event)
     state, new = optimizer.state[table.codebook], table.assignments(torch.arange(300))
     row = int(new[0, 0])
     assert state["row_size"][row] == pytest.approx(float(old[new[:, 0] == row, 0].double().mean()), rel=1e-5)
     assert not state["memory"][event.transfer.restarted].any()
     assert (state["word"], state["num"]) == ("x", 3)
-    cce.repair_optimizer(optimizer, event, policy="reset")
+    cce.reclustering.repair_optimizer(optimizer, event, policy="reset")
     assert table.codebook not in optimizer.state  # as for a parameter it has never seen
 
 
 def test_an_optimizer_that_does_not_know_the_table_is_left_alone():
     table, other = make(), torch.nn.Linear(2, 2)
     optimizer = torch.optim.Adam(other.parameters())
-    cce.repair_optimizer(optimizer, table.cluster())
+    cce.reclustering.repair_optimizer(optimizer, table.cluster())
     assert not optimizer.state
 
 
@@ -308,4 +308,4 @@ def test_gradients_of_the_old_rows_are_dropped():
 def test_a_wrong_policy_is_rejected():
     table = make()
     with pytest.raises(ValueError, match="policy must be one of transfer, reset, keep; got 'hope'"):
-        cce.repair_optimizer(torch.optim.SGD(table.parameters()), table.cluster(), policy="hope")
+        cce.reclustering.repair_optimizer(torch.optim.SGD(table.parameters()), table.cluster(), policy="hope")

@@ -18,10 +18,10 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         g = torch.Generator().manual_seed(0)
-        self.user = cce.ClusteredEmbedding(200, 4, num_rows=5, generator=g)
-        self.item = cce.EmbeddingBag(cce.ClusteredEmbedding(100, 4, num_rows=5, generator=g))
-        self.full = cce.FullEmbedding(10, 4, generator=g)
-        self.thin = cce.CollidingEmbedding(50, 4, num_rows=3, generator=g)
+        self.user = cce.embeddings.ClusteredEmbedding(200, 4, num_rows=5, generator=g)
+        self.item = cce.embeddings.EmbeddingBag(cce.embeddings.ClusteredEmbedding(100, 4, num_rows=5, generator=g))
+        self.full = cce.embeddings.FullEmbedding(10, 4, generator=g)
+        self.thin = cce.embeddings.CollidingEmbedding(50, 4, num_rows=3, generator=g)
 
     def forward(self, ids):
         return (self.user(ids) * self.item(ids.unsqueeze(1)) * self.thin(ids % 50)).sum() + self.full(ids % 10).sum()
@@ -45,19 +45,19 @@ def steps_of(schedule, num_steps):
     ],
 )
 def test_clusterings_come_at_their_steps(options, expected):
-    model = nn.Sequential(cce.ClusteredEmbedding(20, 4, num_rows=2))
-    assert steps_of(cce.ClusterSchedule(model, **options), 12) == expected
+    model = nn.Sequential(cce.embeddings.ClusteredEmbedding(20, 4, num_rows=2))
+    assert steps_of(cce.reclustering.ClusterSchedule(model, **options), 12) == expected
 
 
 def test_the_next_step_is_known():
-    model = nn.Sequential(cce.ClusteredEmbedding(20, 4, num_rows=2))
-    schedule = cce.ClusterSchedule(model, at_steps=[2, 5])
+    model = nn.Sequential(cce.embeddings.ClusteredEmbedding(20, 4, num_rows=2))
+    schedule = cce.reclustering.ClusterSchedule(model, at_steps=[2, 5])
     assert schedule.next_step == 2
     steps_of(schedule, 3)
     assert schedule.next_step == 5
     steps_of(schedule, 3)
     assert schedule.next_step is None
-    assert cce.ClusterSchedule(model, every=7).next_step == 7
+    assert cce.reclustering.ClusterSchedule(model, every=7).next_step == 7
 
 
 def test_all_tables_are_found_and_events_told():
@@ -65,7 +65,7 @@ def test_all_tables_are_found_and_events_told():
     optimizer = torch.optim.Adam(model.parameters())
     model(torch.arange(100)).backward()
     optimizer.step()
-    schedule = cce.ClusterSchedule(model, optimizer, every=1)
+    schedule = cce.reclustering.ClusterSchedule(model, optimizer, every=1)
     events = schedule.step()
     assert [event.num_ids for event in events] == [200, 100, 50]
     assert schedule.clustered == ["user", "item.table", "thin"]
@@ -94,7 +94,7 @@ def test_all_tables_are_found_and_events_told():
 )
 def test_wrong_arguments_are_named(options, message):
     with pytest.raises(ValueError, match=message):
-        cce.ClusterSchedule(nn.Linear(1, 1), **options)
+        cce.reclustering.ClusterSchedule(nn.Linear(1, 1), **options)
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_a_table_that_cannot_be_clustered_is_named_with_its_feature_and_nothing_
     optimizer = torch.optim.Adam(model.parameters())
     tables(torch.arange(90).reshape(30, 3)).sum().backward()
     optimizer.step()
-    schedule = cce.ClusterSchedule(model, optimizer, at_steps=[2])
+    schedule = cce.reclustering.ClusterSchedule(model, optimizer, at_steps=[2])
     schedule.step()
     good = copy.deepcopy(tables.state_dict())
     with torch.no_grad():
@@ -126,7 +126,7 @@ def test_a_table_that_cannot_be_clustered_is_named_with_its_feature_and_nothing_
     sizes = {"user": 300, "items": 200, "a.b": 100}
     again = nn.ModuleDict({"embeddings": cce.EmbeddingCollection(sizes, 4, method="cce-paper", cap=80)})
     again["embeddings"].load_state_dict(good)
-    cce.ClusterSchedule(again, every=1).step()
+    cce.reclustering.ClusterSchedule(again, every=1).step()
     assert all(torch.equal(value, dict(_floats(again))[name]) for name, value in _floats(model))
 
 
@@ -135,9 +135,9 @@ def _floats(model):
 
 
 def test_frozen_tables_are_left_alone():
-    table = cce.ClusteredEmbedding(50, 4, num_rows=3).requires_grad_(False)
+    table = cce.embeddings.ClusteredEmbedding(50, 4, num_rows=3).requires_grad_(False)
     before = table.to_dense()
-    assert cce.ClusterSchedule(nn.Sequential(table), every=1).step() == []
+    assert cce.reclustering.ClusterSchedule(nn.Sequential(table), every=1).step() == []
     assert torch.equal(table.to_dense(), before)
 
 
@@ -148,7 +148,7 @@ def test_several_optimizers_may_share_the_model():
     model(torch.arange(100)).backward()
     for optimizer in optimizers:
         optimizer.step()
-    schedule = cce.ClusterSchedule(model, optimizers, every=1)
+    schedule = cce.reclustering.ClusterSchedule(model, optimizers, every=1)
     event = schedule.step()[0]
     assert not optimizers[0].state[model.user.codebook]["exp_avg"][event.transfer.restarted].any()
 
@@ -156,15 +156,17 @@ def test_several_optimizers_may_share_the_model():
 def test_an_optimizer_without_the_tables_is_rejected_at_once():
     model = Model()
     with pytest.raises(ValueError, match="optimizer must hold the parameters of every clustered table"):
-        cce.ClusterSchedule(model, torch.optim.Adam(model.full.parameters()), every=1)
+        cce.reclustering.ClusterSchedule(model, torch.optim.Adam(model.full.parameters()), every=1)
 
 
 def test_settings_that_need_counts_are_rejected_at_once():
-    settings = cce.ClusterSettings(weighted=True)
+    settings = cce.clustering.ClusterSettings(weighted=True)
     with pytest.raises(ValueError, match="settings that need counts need a table that counts its ids"):
-        cce.ClusterSchedule(nn.Sequential(cce.ClusteredEmbedding(50, 4, num_rows=3, settings=settings)), every=1)
+        cce.reclustering.ClusterSchedule(
+            nn.Sequential(cce.embeddings.ClusteredEmbedding(50, 4, num_rows=3, settings=settings)), every=1
+        )
     counted = CountedEmbedding(50, 4, num_rows=3, settings=settings)
-    assert cce.ClusterSchedule(nn.Sequential(counted), every=1).step()
+    assert cce.reclustering.ClusterSchedule(nn.Sequential(counted), every=1).step()
 
 
 def train(model, optimizer, schedule, start, stop, averaged=None):
@@ -181,7 +183,7 @@ def train(model, optimizer, schedule, start, stop, averaged=None):
 def start_run():
     model = Model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    return model, optimizer, cce.ClusterSchedule(model, optimizer, every=7, times=3, seed=4)
+    return model, optimizer, cce.reclustering.ClusterSchedule(model, optimizer, every=7, times=3, seed=4)
 
 
 @pytest.mark.slow
@@ -194,7 +196,7 @@ def test_a_resumed_run_ends_with_the_same_bits():
     second.load_state_dict(first.state_dict())
     second_optimizer = torch.optim.Adam(second.parameters(), lr=0.01)
     second_optimizer.load_state_dict(copy.deepcopy(first_optimizer.state_dict()))
-    second_schedule = cce.ClusterSchedule(second, second_optimizer, every=7, times=3, seed=0)
+    second_schedule = cce.reclustering.ClusterSchedule(second, second_optimizer, every=7, times=3, seed=0)
     second_schedule.load_state_dict(first_schedule.state_dict())
     train(second, second_optimizer, second_schedule, 10, 25)
     for name, tensor in model.state_dict().items():
@@ -213,7 +215,7 @@ def test_clustering_does_not_disturb_the_global_random_numbers():
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    cce.ClusterSchedule(Model(), every=1).step()
+    cce.reclustering.ClusterSchedule(Model(), every=1).step()
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -223,9 +225,9 @@ def planted_run(method, **options):
     clicks = SyntheticClicks((300, 60), num_clusters=6, zipf=0.2, generator=g)
     sample = clicks.sample(60_000, generator=g)
     users = cce.create_embedding(method, 300, 8, num_params=1_280, generator=g, **options)
-    items = cce.FullEmbedding(60, 8, generator=g)
+    items = cce.embeddings.FullEmbedding(60, 8, generator=g)
     optimizer = torch.optim.Adam([*users.parameters(), *items.parameters()], lr=0.03)
-    schedule = cce.ClusterSchedule(nn.ModuleList([users, items]), optimizer, every=118, times=6)
+    schedule = cce.reclustering.ClusterSchedule(nn.ModuleList([users, items]), optimizer, every=118, times=6)
     for _ in range(8):
         for rows in torch.split(torch.randperm(60_000, generator=g), 512):
             logits = (users(sample.ids[rows, 0]) * items(sample.ids[rows, 1])).sum(-1)
@@ -239,6 +241,6 @@ def planted_run(method, **options):
 
 @pytest.mark.slow
 def test_six_clusterings_recover_planted_clusters_and_hashing_cannot():
-    assert planted_run("cce-paper", num_columns=1, settings=cce.ClusterSettings(init="k-means++")) > 0.9
+    assert planted_run("cce-paper", num_columns=1, settings=cce.clustering.ClusterSettings(init="k-means++")) > 0.9
     for method in ("hash", "hash-embedding", "ce-concat"):
         assert planted_run(method) < 0.5

@@ -10,7 +10,9 @@ from cce_lab.variants import CountedEmbedding
 
 def tables():
     seeds = {n: torch.Generator().manual_seed(n) for n in (60, 90, 30)}
-    return {f"table {n}": cce.ClusteredEmbedding(n, 4, num_rows=5, generator=seed) for n, seed in seeds.items()}
+    return {
+        f"table {n}": cce.embeddings.ClusteredEmbedding(n, 4, num_rows=5, generator=seed) for n, seed in seeds.items()
+    }
 
 
 def test_events_come_in_the_order_of_the_tables_and_optimizers_are_repaired():

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evaluating")
-    record = cce.Trainer(tiny_config(tiny_data(folder / "data")), folder / "run").run()
+    record = cce.training.Trainer(tiny_config(tiny_data(folder / "data")), folder / "run").run()
     return cce.load_run(folder / "run"), record, folder / "data"
 
 

@@ -143,7 +143,7 @@ def test_a_run_knows_its_vocabularies_once_its_data_set_is_gone(trained, tmp_pat
 
 
 def test_a_synthetic_data_set_has_no_vocabulary(tmp_path):
-    cce.Trainer(tiny_config(tiny_data(tmp_path / "data"), max_steps=2, epochs=1), tmp_path / "run").run()
+    cce.training.Trainer(tiny_config(tiny_data(tmp_path / "data"), max_steps=2, epochs=1), tmp_path / "run").run()
     run = cce.load_run(tmp_path / "run")
     with pytest.raises(ValueError, match=r"data must have been made from raw rows, got a synthetic data set\.$"):
         run.predict([])

@@ -17,7 +17,7 @@ def train(folder, **columns):
     write_csv(folder / "log.csv", HEADER, ROWS)
     cce.prepare(folder / "log.csv", folder / "data", label="y", split="order", progress=False, **columns)
     options = {"max_steps": 9, "epochs": 1, "model": "mlp", "model_options": {"hidden": [8]}}
-    cce.Trainer(tiny_config(folder / "data", **options), folder / "run").run()
+    cce.training.Trainer(tiny_config(folder / "data", **options), folder / "run").run()
     return load_run(folder / "run")
 
 

@@ -189,7 +189,7 @@ def test_what_cannot_be_packed_is_rejected(trained, packed, tmp_path):
 
 
 def test_the_pack_of_a_synthetic_run_has_no_vocabularies(tmp_path):
-    cce.Trainer(tiny_config(tiny_data(tmp_path / "data"), max_steps=2, epochs=1), tmp_path / "run").run()
+    cce.training.Trainer(tiny_config(tiny_data(tmp_path / "data"), max_steps=2, epochs=1), tmp_path / "run").run()
     assert not pack_run(tmp_path / "run", tmp_path / "one.ccez").has_inputs
     run = cce.load_run(tmp_path / "one.ccez")
     assert run.evaluate(tmp_path / "data").num_rows == 100

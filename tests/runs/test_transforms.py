@@ -39,7 +39,7 @@ def test_raw_rows_are_predicted_as_the_prepared_ones(tmp_path, more):
     write_csv(tmp_path / "raw.csv", HEADER, ROWS)
     data = cce.prepare(tmp_path / "raw.csv", tmp_path / "data", split="order", progress=False, **TYPED, **more)
     config = tiny_config(tmp_path / "data", max_steps=6, epochs=1, model="mlp", model_options={"hidden": [8]})
-    cce.Trainer(config, tmp_path / "run").run()
+    cce.training.Trainer(config, tmp_path / "run").run()
     run = cce.load_run(tmp_path / "run")
     with torch.no_grad():
         batches = data.loader("test", batch_size=16_384, shuffle=False)
@@ -64,7 +64,7 @@ def test_unseen_and_missing_are_two_ids_everywhere(tmp_path, values, more):
     )
     assert more or [ids[v].item() for v in (common, "", rare)] == [1, 2, 3]
     assert len({int(i) for i in ids.values()}) == 3
-    cce.Trainer(
+    cce.training.Trainer(
         tiny_config(tmp_path / "data", max_steps=2, epochs=1, model="mlp", model_options={}), tmp_path / "run"
     ).run()
     run = cce.load_run(tmp_path / "run")
@@ -96,7 +96,7 @@ def test_ids_that_are_hashes_have_no_values(tmp_path):
     cce.prepare(
         tmp_path / "raw.csv", tmp_path / "data", label="click", categorical=["user"], hash_ids=7, progress=False
     )
-    cce.Trainer(
+    cce.training.Trainer(
         tiny_config(tmp_path / "data", max_steps=2, epochs=1, model="mlp", model_options={}), tmp_path / "run"
     ).run()
     vocabulary = cce.load_run(tmp_path / "run").vocabularies["user"]

@@ -42,8 +42,10 @@ print(json.dumps(answers))
 
 @pytest.mark.slow
 def test_a_program_of_torch_export_runs_where_cce_is_not_and_compiled_ahead_of_time(tmp_path):
-    schema = cce.Schema((cce.Feature("user", 600), cce.Feature("item", 20, multi_hot=True)))
-    model = cce.GMF(schema, finalized(cce.EmbeddingCollection(schema.vocabulary_sizes, 16, cap=3_000, seed=0))).eval()
+    schema = cce.schema.Schema((cce.schema.Feature("user", 600), cce.schema.Feature("item", 20, multi_hot=True)))
+    model = cce.models.GMF(
+        schema, finalized(cce.EmbeddingCollection(schema.vocabulary_sizes, 16, cap=3_000, seed=0))
+    ).eval()
     made = export_model(model, schema, tmp_path / "out", format="pt2")
     assert made.nbytes < made.table_nbytes + 80_000  # the graph is no larger than the tables of a small model
     some = make_batch(make_schema(multi_hot=True), 33)
@@ -82,7 +84,7 @@ def test_a_folder_says_what_it_holds_and_turns_raw_values_into_ids(tmp_path):
 
 def test_a_model_in_training_is_exported_and_trains_on(tmp_path):
     data = PreparedData.open(tiny_data(tmp_path / "data"))
-    model = cce.DLRM(
+    model = cce.models.DLRM(
         data.schema, cce.EmbeddingCollection(data.schema.vocabulary_sizes, 8, cap=320, seed=0), dropout=0.5
     )
     trained = [parameter.requires_grad for parameter in model.parameters()]
@@ -126,8 +128,8 @@ def test_a_model_that_takes_no_batch_is_rejected_in_one_line_and_leaves_nothing(
 
     schema = make_schema(multi_hot=False)
     message = (
-        r"^model must take a cce\.Batch of the schema and give logits \(3\) for 3 rows to be exported as a program or "
-        r"verified, got TypeError: 'Batch' object is not subscriptable; format 'safetensors' holds the "
+        r"^model must take a cce\.schema\.Batch of the schema and give logits \(3\) for 3 rows to be exported as a "
+        r"program or verified, got TypeError: 'Batch' object is not subscriptable; format 'safetensors' holds the "
     )
     with pytest.raises(TypeError, match=message):
         export_model(TakesIds(), schema, tmp_path / "out", format=kind)

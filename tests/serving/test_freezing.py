@@ -26,7 +26,7 @@ def test_a_frozen_model_gives_the_same_logits_and_leaves_the_trained_one_alone(m
 
 
 def test_pointers_take_four_bits_where_there_are_sixteen_rows():
-    table = cce.CCEEmbedding(1_001, 8, num_rows=16, num_columns=4, counts=torch.full((1_001,), 2))
+    table = cce.embeddings.CCEEmbedding(1_001, 8, num_rows=16, num_columns=4, counts=torch.full((1_001,), 2))
     table.finalize()
     frozen = freeze_table(table)
     assert frozen.spec()["groups"][0]["bits"] == 4
@@ -44,21 +44,21 @@ def test_helper_tables_of_zeros_are_left_out():
 
 @pytest.mark.parametrize("unseen", ["neutral", "trained"])
 def test_int8_rows_without_a_row_are_frozen(unseen):
-    table = cce.CCEEmbedding(100, 8, unseen=unseen)
+    table = cce.embeddings.CCEEmbedding(100, 8, unseen=unseen)
     assert torch.equal(freeze_table(table)(torch.arange(100)), torch.zeros(100, 8))
     assert torch.equal(freeze_table(table).embed(torch.arange(100)), torch.zeros(100, 8))
 
 
 @pytest.mark.parametrize("bits", [4, 8, 16])
 def test_codes_of_any_width_give_the_same_vectors(bits):
-    table = cce.QuantizedEmbedding(100, 5, bits=bits)
+    table = cce.embeddings.QuantizedEmbedding(100, 5, bits=bits)
     ids = torch.arange(100)
     assert torch.equal(freeze_table(table)(ids), table.to_dense(ids))
 
 
 def test_tables_by_themselves_and_in_bags_are_frozen_where_they_are():
     table = make_table("cce", {})
-    model = nn.ModuleDict({"one": table, "same": table, "bag": cce.EmbeddingBag(table, mode="mean")})
+    model = nn.ModuleDict({"one": table, "same": table, "bag": cce.embeddings.EmbeddingBag(table, mode="mean")})
     frozen = cce.freeze(model)
     assert frozen["one"] is frozen["same"] is frozen["bag"].table
     ids = torch.arange(12)

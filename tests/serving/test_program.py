@@ -32,7 +32,7 @@ def test_a_traced_model_says_what_the_frozen_one_says_for_any_number_of_rows(met
 def test_every_model_can_be_traced(name):
     schema = Schema((Feature("user", 600), Feature("item", 300)), () if name == "gmf" else ("age", "price"))
     tables = finalized(cce.EmbeddingCollection(schema.vocabulary_sizes, 16, cap=3_000, seed=0))
-    frozen = cce.freeze(cce.create_model(name, schema, tables))
+    frozen = cce.freeze(cce.models.create_model(name, schema, tables))
     program = trace(ServedModel(frozen, schema), schema)
     some = make_batch(make_schema(multi_hot=False), 7)
     batch = Batch(some.dense[:, : len(schema.dense)], some.ids, some.labels)

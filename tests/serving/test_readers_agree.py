@@ -125,7 +125,7 @@ def cce_table(form):
     """A `cce` table that was trained, in one of its forms."""
     unseen = "trained" if "trained" in form else "neutral"
     counts = torch.zeros(NUM_IDS, dtype=torch.int64).index_fill_(0, WITH_ROWS, 2)
-    table = cce.CCEEmbedding(NUM_IDS, 8, counts=counts, unseen=unseen, generator=draw())
+    table = cce.embeddings.CCEEmbedding(NUM_IDS, 8, counts=counts, unseen=unseen, generator=draw())
     optimizer = cce.optim.Adam(table, lr=0.1)
     for step in range(3):
         optimizer.zero_grad()

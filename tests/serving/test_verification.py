@@ -19,7 +19,7 @@ def data(tmp_path_factory):
 def make(data):
     torch.manual_seed(0)
     tables = finalized(cce.EmbeddingCollection(data.schema.vocabulary_sizes, 8, cap=320, seed=0))
-    return cce.DLRM(data.schema, tables, **tiny_config(data.path).model_options).eval()
+    return cce.models.DLRM(data.schema, tables, **tiny_config(data.path).model_options).eval()
 
 
 def test_a_right_program_passes_with_equal_scores(data):
@@ -59,7 +59,7 @@ def test_a_sweep_goes_from_the_first_id_to_the_last(multi_hot):
 
 
 def test_a_sweep_of_a_large_vocabulary_ends_at_its_last_id():
-    schema = cce.Schema((cce.Feature("user", 10**9), cce.Feature("item", 7)), ("age", "price"))
+    schema = cce.schema.Schema((cce.schema.Feature("user", 10**9), cce.schema.Feature("item", 7)), ("age", "price"))
     ids = torch.cat([batch.ids for batch in sweep(make_batch(make_schema(multi_hot=False), 5), schema)])
     assert len(ids) == SWEPT
     assert (int(ids[0, 0]), int(ids[-1, 0])) == (0, 10**9 - 1)

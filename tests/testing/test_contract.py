@@ -62,7 +62,7 @@ def test_a_variant_leaves_out_what_is_tested_once_a_class():
     assert Variant.test_ids_of_any_shape
 
 
-class Shifted(cce.HashingTrickEmbedding):
+class Shifted(cce.embeddings.HashingTrickEmbedding):
     method = "shifted"
 
     def embed(self, ids, shape=None):
@@ -74,7 +74,7 @@ class ShiftedContract(LinearContract):
 
 
 class PlainContract(LinearContract):
-    table_class = cce.HashingTrickEmbedding
+    table_class = cce.embeddings.HashingTrickEmbedding
 
 
 @pytest.mark.parametrize("name", ["test_is_the_product_of_h_and_m", "test_is_linear_in_its_codebook"])

@@ -12,9 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from cce import paper_schedule
 from cce.cli import main
-from cce.embeddings import create_embedding
+from cce.embeddings import create_embedding, paper_schedule
 from cce.reclustering import ClusterSchedule
 from cce.training import TrainConfig, Trainer
 from cce.training.checkpoint import list_checkpoints, read_checkpoint, write_checkpoint

@@ -33,7 +33,7 @@ def test_budgets_and_options_reach_the_tables(data):
     options = {"num_columns": 2, "settings": {"init": "k-means++"}}
     _, model = built(data, method_options=options)
     table = model.tables.tables["c0"]
-    assert isinstance(table, cce.ClusteredEmbedding)
+    assert isinstance(table, cce.embeddings.ClusteredEmbedding)
     assert table.num_columns == 2
     assert table.settings.init == "k-means++"
     assert table.num_params <= 320
@@ -42,9 +42,9 @@ def test_budgets_and_options_reach_the_tables(data):
 
 def test_a_budget_in_bytes_reaches_the_tables(data):
     config, model = built(data, cap=None, nbytes=5_000)
-    assert config.budget == cce.Budget(nbytes=5_000)
+    assert config.budget == cce.budget.Budget(nbytes=5_000)
     assert 4_500 < model.tables.nbytes <= 5_000
-    planned = cce.plan_tables(model.tables.features, 8, method=config.method, budget=config.budget)
+    planned = cce.collection.plan_tables(model.tables.features, 8, method=config.method, budget=config.budget)
     assert [table.nbytes for table in model.tables.tables.values()] == [table.nbytes for table in planned.tables]
 
 
@@ -114,7 +114,7 @@ def test_ids_that_occur_often_enough_have_rows_and_all_others_read_zeros(data, t
     prepared = PreparedData.open(data)
     trainer = Trainer(tiny_config(data, **CCE, epochs=1, refits=1, **given), tmp_path / "run")
     trainer.run()
-    tables = {n: t for n, t in trainer.model.tables.tables.items() if isinstance(t, cce.CCEEmbedding)}
+    tables = {n: t for n, t in trainer.model.tables.tables.items() if isinstance(t, cce.embeddings.CCEEmbedding)}
     assert list(tables) == ["c0", "c1"]  # the third is full
     for name, counts in zip(prepared.schema.vocabulary_sizes, counted_by_hand(prepared), strict=True):
         if name in tables:
@@ -129,9 +129,9 @@ def test_ids_that_occur_often_enough_have_rows_and_all_others_read_zeros(data, t
 def test_cce_trains_as_int8_rows_and_is_refitted(data):
     prepared = PreparedData.open(data)
     config = resolve(tiny_config(data, **CCE), prepared)
-    assert config.refits == cce.CCEEmbedding.training_defaults().refits > 0
+    assert config.refits == cce.embeddings.CCEEmbedding.training_defaults().refits > 0
     table = build_model(config, prepared.schema).tables.tables["c0"]
-    assert isinstance(table, cce.CCEEmbedding)
+    assert isinstance(table, cce.embeddings.CCEEmbedding)
     assert not table.is_final
 
 

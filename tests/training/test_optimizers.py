@@ -11,7 +11,7 @@ from cce.training.optimizers import OPTIMIZERS, create_optimizers, set_learning_
 class Model(nn.Module):
     def __init__(self, sparse=False):
         super().__init__()
-        self.table = cce.FullEmbedding(10, 4, sparse=sparse, generator=torch.Generator().manual_seed(0))
+        self.table = cce.embeddings.FullEmbedding(10, 4, sparse=sparse, generator=torch.Generator().manual_seed(0))
         self.top = nn.Linear(4, 1)
 
     def forward(self, ids):
@@ -72,7 +72,7 @@ def test_sparse_adam_takes_the_tables_and_adam_the_rest():
 
 def with_int8_rows():
     model = Model()
-    model.table = cce.CCEEmbedding(10, 4, generator=torch.Generator().manual_seed(0))
+    model.table = cce.embeddings.CCEEmbedding(10, 4, generator=torch.Generator().manual_seed(0))
     return model
 
 

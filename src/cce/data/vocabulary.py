@@ -117,7 +117,7 @@ class Vocabulary:
 
 
 def hashed_ids(texts: Texts, bits: int) -> np.ndarray:
-    """Ids in [1, 2**bits): the 64-bit hash of each text (`cce.hash_ids`), modulo their number."""
+    """Ids in [1, 2**bits): the 64-bit hash of each text (`cce.hashing.hash_ids`), modulo their number."""
     return 1 + (mix(fnv1a(texts)) % np.uint64(2**bits - 1)).astype(np.int64)
 
 

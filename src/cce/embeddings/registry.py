@@ -69,7 +69,7 @@ def register_method(kind: type[Embedding]) -> type[Embedding]:
     `cce.testing.EmbeddingContract` says whether it is ready for that.
     """
     if not (isinstance(kind, type) and issubclass(kind, Embedding)):
-        raise TypeError(f"a method must be a subclass of cce.Embedding, got {kind!r}.")
+        raise TypeError(f"a method must be a subclass of cce.embeddings.Embedding, got {kind!r}.")
     name = getattr(kind, "method", None)
     if not isinstance(name, str) or not name:
         raise ValueError(f"method of {kind.__name__} must be a word, its name in the registry, got {name!r}.")
@@ -99,8 +99,8 @@ def create_embedding(
 
     `method` is a name of `list_methods`, or a class of your own. A budget that holds the full table gives the full
     table, but for methods that have no other size; see `Budget` for what each of them means. `options` are the
-    arguments of the method's class (`cce.ClusteredEmbedding` and so on), and are checked against it. Randomness comes
-    from `generator`, or from a new one with `seed`, or from torch's global one.
+    arguments of the method's class (`ClusteredEmbedding` and so on), and are checked against it. Randomness comes from
+    `generator`, or from a new one with `seed`, or from torch's global one.
     """
     kind = find_method(method)
     check_range("num_embeddings", num_embeddings, 1, MAX_IDS)

@@ -26,7 +26,7 @@ class CompressedEmbeddingBagCollection(EmbeddingBagCollectionInterface):  # type
     tables: TorchRec's configs. A table may serve several features. `init_fn` and other initializers are not used:
         `start_scale` is an option here.
     is_weighted: whether ids come with weights.
-    method, budget, cap, …, options: see `cce.create_embedding` and `cce.Budget`.
+    method, budget, cap, …, options: see `cce.create_embedding` and `cce.budget.Budget`.
 
     Data parallelism (also TorchRec's `DistributedModelParallel`) replicates it. Create it after `init_process_group`:
     all ranks then have the same hash seeds and pointers.

@@ -198,7 +198,7 @@ def _check_call(frozen: nn.Module, schema: Schema) -> None:
     except Exception as error:  # noqa: BLE001  # whatever the code of a user's model raises
         logits, got = None, f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
     if not isinstance(logits, Tensor) or logits.shape != (EXAMPLE_ROWS,):
-        rule = f"must take a cce.Batch of the schema and give logits ({EXAMPLE_ROWS}) for {EXAMPLE_ROWS} rows"
+        rule = f"must take a cce.schema.Batch of the schema and give logits ({EXAMPLE_ROWS}) for {EXAMPLE_ROWS} rows"
         hint = "format 'safetensors' holds the tables of any model"
         raise TypeError(f"model {rule} to be exported as a program or verified, got {got}; {hint}.")
 

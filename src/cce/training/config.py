@@ -79,7 +79,7 @@ class TrainConfig:
         {}, "model", "further arguments of the model, such as bottom=[64,32] or concatenate=true"
     )
     embedding_dim: int = option(16, "model", "dimension of the vectors")
-    method: str = option(DEFAULT_METHOD, "tables", "method of the tables: one of cce.list_methods()")
+    method: str = option(DEFAULT_METHOD, "tables", "method of the tables: one of cce.embeddings.list_methods()")
     method_options: dict[str, Any] = option(
         {},
         "tables",
@@ -154,7 +154,7 @@ class TrainConfig:
     test: bool = option(default=True, group=MORE, text="score the test rows with the best checkpoint at the end")
     logger: str | None = option(None, "machine", "log to tensorboard as well, or to a logger of a plug-in")
     plugins: list[str] = option(
-        [], MORE, "Python files or modules that were loaded with cce.load_plugins and that the run needs"
+        [], MORE, "Python files or modules that were loaded with cce.plugins.load_plugins and that the run needs"
     )
     verify: bool = option(
         default=True, group="machine", text="compare the files of the data set with their checksums before training"

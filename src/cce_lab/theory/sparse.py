@@ -27,7 +27,7 @@ With all other ids fixed, the row that id `i` wants, the one that minimises `‖
 
 A step asks every id, clusters the answers, `A = kmeans(W)`, and fits the codebook, `M = argmin_M ‖X A M − Y‖²`. There
 is no sketch: ids of one cluster are told apart by what they want, not by what random buckets learn of them. This is the
-refit of `cce.Refit`, on a problem where it has a closed form.
+refit of `cce.reclustering.Refit`, on a problem where it has a closed form.
 """
 
 from __future__ import annotations

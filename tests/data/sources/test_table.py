@@ -273,7 +273,7 @@ def test_ids_may_be_hashes_that_no_count_decides(tmp_path):
     by_user = {row[1]: id_ for row, id_ in zip(ROWS, batch.ids[:80].tolist(), strict=False)}
     assert len(set(by_user.values())) == len(by_user) == 4
     assert min(by_user.values()) > 0
-    assert by_user["u1"] == 1 + int(cce.hash_ids(["u1"]).view(np.uint64)[0]) % 4095
+    assert by_user["u1"] == 1 + int(cce.hashing.hash_ids(["u1"]).view(np.uint64)[0]) % 4095
     new = run(reuse_job(tmp_path / "out", tmp_path / "a.csv"), tmp_path / "new")
     again = next(iter(new.loader("test", batch_size=80, shuffle=False)))
     assert again.ids.tolist() == batch.ids.tolist()

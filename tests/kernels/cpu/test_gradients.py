@@ -50,7 +50,9 @@ def test_all_three_ways_agree(jagged, num_ids, needed):
 )
 def test_used_rows_are_listed_once_in_order_with_the_sums_of_their_gradients(num_ids, places, padding):
     """Rows lie at both ends of words of 64 bits."""
-    table = cce.FullEmbedding(num_ids, 4, sparse=True, padding_idx=0 if padding else None, generator=seeded())
+    table = cce.embeddings.FullEmbedding(
+        num_ids, 4, sparse=True, padding_idx=0 if padding else None, generator=seeded()
+    )
     ids = torch.tensor(places, dtype=torch.int64) % num_ids
     gradient = torch.autograd.grad(table(ids), table.codebook, torch.ones(len(ids), 4))[0]
     used, counts = torch.unique(ids[ids != 0] if padding else ids, return_counts=True)

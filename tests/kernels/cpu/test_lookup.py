@@ -433,7 +433,7 @@ PROGRAM = """
 import os, torch, cce
 from torch.utils.data import DataLoader, Dataset
 torch.set_num_threads(2)
-table = cce.ClusteredEmbedding(700, 16, num_rows=20, generator=torch.Generator().manual_seed(0))
+table = cce.embeddings.ClusteredEmbedding(700, 16, num_rows=20, generator=torch.Generator().manual_seed(0))
 ids = torch.arange(700).repeat(20)
 expected = table(ids).detach()
 table(ids).sum().backward()  # the threads of the parent exist

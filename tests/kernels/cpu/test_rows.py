@@ -31,7 +31,7 @@ def test_the_hash_of_one_id_is_that_of_exact_arithmetic(x, seed, num_rows):
     ids=st.lists(st.integers(0, 699), min_size=1, max_size=20),
 )
 def test_places_of_any_array_and_blocks(size, block_size, ids):
-    table = cce.RobeEmbedding(700, 16, size=size, block_size=block_size, generator=seeded())
+    table = cce.embeddings.RobeEmbedding(700, 16, size=size, block_size=block_size, generator=seeded())
     assert torch.equal(table(torch.tensor(ids)), plain(table, torch.tensor(ids)))
 
 
@@ -50,7 +50,7 @@ def test_places_of_any_array_and_blocks(size, block_size, ids):
 @example(num_learned=691, num_rows=16, columns=4)
 def test_pointers_of_any_width_number_and_share(num_learned, num_rows, columns):
     options = {"num_learned": num_learned, "num_columns": columns}
-    table = cce.ClusteredEmbedding(700, 16, num_rows=num_rows, generator=seeded(), **options)
+    table = cce.embeddings.ClusteredEmbedding(700, 16, num_rows=num_rows, generator=seeded(), **options)
     with torch.no_grad():  # another pointer than the hash's for every id and column
         if num_learned:
             rows = (torch.arange(num_learned).unsqueeze(1) * 31 + torch.arange(columns) * 7) % num_rows

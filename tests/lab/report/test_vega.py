@@ -81,6 +81,6 @@ def test_methods_keep_their_colour_whoever_else_is_there():
 
 
 def test_all_methods_and_one_more_series_have_colours_of_their_own():
-    names = [*cce.list_methods(), "pq fine-tuned"]
+    names = [*cce.embeddings.list_methods(), "pq fine-tuned"]
     assert len(names) == 17
     assert len({style.colour for style in palette(names).values()}) == 17

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from cce import load_plugins
 from cce.cli import _parse, _Parser
 from cce.collection import EmbeddingCollection
 from cce.data import PreparedData
 from cce.data.sources.reczoo import PUBLIC_SETS
 from cce.models import create_model
+from cce.plugins import load_plugins
 from cce.schema import Batch, Feature, Schema
 from cce_lab.sweeps.recipe import make_recipe, read_recipe
 from cce_lab.sweeps.running import Sweep

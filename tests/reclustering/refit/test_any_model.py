@@ -18,11 +18,11 @@ from cce.reclustering.refit.sources import ALL_ROWS, Fold, Selection, Source
 DIM, USERS, ITEMS = 4, 60, 40
 
 
-def final_table(num_embeddings: int, *, seed: int = 0, **options) -> cce.CCEEmbedding:
+def final_table(num_embeddings: int, *, seed: int = 0, **options) -> cce.embeddings.CCEEmbedding:
     generator = torch.Generator().manual_seed(seed)
     counts = torch.full((num_embeddings,), 2)
     options = {"num_columns": 2, "num_rows": 8, "start_scale": 0.3} | options
-    table = cce.CCEEmbedding(num_embeddings, DIM, counts=counts, generator=generator, **options)
+    table = cce.embeddings.CCEEmbedding(num_embeddings, DIM, counts=counts, generator=generator, **options)
     table.finalize(generator=generator)
     return table
 
@@ -45,8 +45,8 @@ class History(nn.Module):
     def __init__(self, mode: str = "mean") -> None:
         super().__init__()
         self.item = final_table(ITEMS, padding_idx=0)
-        self.bag = cce.EmbeddingBag(self.item, mode=mode)
-        self.weighted = cce.EmbeddingBag(self.item, mode="sum", include_last_offset=True)
+        self.bag = cce.embeddings.EmbeddingBag(self.item, mode=mode)
+        self.weighted = cce.embeddings.EmbeddingBag(self.item, mode="sum", include_last_offset=True)
         self.factors = nn.Parameter(torch.randn(4, DIM, generator=torch.Generator().manual_seed(2)))
 
     def forward(self, bags: Tensor, items: Tensor, weights: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ def make_pass(model: nn.Module, rows: list[Tensor], names: dict[str, Tensor], *,
 class Dense(nn.Module):
     """A table written out, of which one vector is another."""
 
-    def __init__(self, table: cce.CCEEmbedding, index: int, vector: Tensor) -> None:
+    def __init__(self, table: cce.embeddings.CCEEmbedding, index: int, vector: Tensor) -> None:
         super().__init__()
         self.weight = table.to_dense().detach().index_put((torch.tensor([index]),), vector.unsqueeze(0))
         self.scale = nn.Parameter(torch.ones(()))  # bags ask for the dtype of parameters
@@ -125,8 +125,8 @@ class Dense(nn.Module):
         return self.weight[ids]
 
 
-def full_table(table: cce.CCEEmbedding, index: int, vector: Tensor) -> cce.FullEmbedding:
-    full = cce.FullEmbedding(table.num_embeddings, DIM, padding_idx=table.padding_idx)
+def full_table(table: cce.embeddings.CCEEmbedding, index: int, vector: Tensor) -> cce.embeddings.FullEmbedding:
+    full = cce.embeddings.FullEmbedding(table.num_embeddings, DIM, padding_idx=table.padding_idx)
     full.fit_to(Dense(table, index, vector).weight)
     return full
 
@@ -203,7 +203,7 @@ class Offsets(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bag = cce.EmbeddingBag(final_table(ITEMS), mode="sum")
+        self.bag = cce.embeddings.EmbeddingBag(final_table(ITEMS), mode="sum")
 
     def forward(self, ids: Tensor, offsets: Tensor) -> Tensor:
         return self.bag(ids, offsets).sum(1)
@@ -371,11 +371,11 @@ def test_models_that_cannot_be_refitted_are_told_why():
         cce.refit(Twice(), [(rows[0], rows[3])])
     with pytest.raises(ValueError, match=r'tables of method "cce" to be refitted, got none'):
         cce.refit(nn.Linear(2, 2), [rows])
-    model.item = cce.CCEEmbedding(ITEMS, DIM)
+    model.item = cce.embeddings.CCEEmbedding(ITEMS, DIM)
     with pytest.raises(ValueError, match=r"finalized before they are refitted .* got int8 rows in \['item'\]"):
         cce.refit(model, [rows])
     ratings, history = Ratings(), History()
-    history.bag = cce.EmbeddingBag(history.item, mode="max")
+    history.bag = cce.embeddings.EmbeddingBag(history.item, mode="max")
     with pytest.raises(ValueError, match="in a bag of sums or means to be refitted, got mode='max'"):
         cce.refit(history, [history_rows(10)])
     with pytest.raises(ValueError, match=r"table 'user' must be looked up .* model's outputs, 50, got 100"):

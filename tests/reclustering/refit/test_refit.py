@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from cce import EmbeddingCollection, Refit
+from cce import EmbeddingCollection
 from cce.models import create_model
+from cce.reclustering import Refit
 from cce.reclustering.refit import passes
 from cce.reclustering.refit import refit as refit_module
 from cce.reclustering.refit.sources import cross_entropy
