@@ -1,19 +1,16 @@
 """The demonstration in miniature: full, `cce` in two sizes from one training, `hash`, each number accounted for."""
 
-import dataclasses
-
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
-from cce.demo import DemoConfig, demo_table, run_demo
+from cce.data import prepare
+from cce.demo import demo_table, run_demo
 from cce.records import RunRecord, read_records
+from helpers.raw_files import write_csv
 
 pytestmark = pytest.mark.slow
-
-TINY = DemoConfig(
-    num_rows=4_000, vocabulary_sizes=(300, 200), num_clusters=8, num_dense=2, embedding_dim=8, bits=(2, 6), epochs=2,
-    batch_size=256,
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -24,35 +21,47 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def outcome(folder):
     before = torch.get_num_threads()
-    yield run_demo(TINY, folder, progress=False)
+    yield run_demo(folder, num_rows=4_000, progress=False)
     torch.set_num_threads(before)
 
 
 def test_cce_is_trained_once_and_served_in_every_size(outcome, folder):
     records, oracle_bce = outcome
-    full, small, large, hashed = records
-    assert [record.method for record in records] == ["full", "cce", "cce", "hash"]
-    assert [record.config["bits"] for record in (small, large)] == [2, 6]
+    full, small, middle, large, hashed = records
+    assert [record.method for record in records] == ["full", "cce", "cce", "cce", "hash"]
+    assert [record.config["bits"] for record in (small, middle, large)] == [4, 8, 16]
     assert small.seconds_by_part["train"] == large.seconds_by_part["train"]
     assert small.curve_before_finalize == large.curve_before_finalize
-    assert (full.num_params, full.nbytes) == (502 * 8, 502 * 8 * 4)
-    assert small.nbytes < large.nbytes < full.nbytes
-    assert 0.9 * large.nbytes < hashed.nbytes <= large.nbytes
+    assert (full.num_params, full.nbytes) == (26_104 * 16, 26_104 * 16 * 4)
+    assert small.nbytes <= middle.nbytes <= large.nbytes < full.nbytes
+    assert 0.9 * middle.nbytes < hashed.nbytes <= middle.nbytes
     assert all(0.4 < record.scores["auc"] < 1 and record.scores["bce"] > oracle_bce for record in records)
     assert not any("refit" in record.seconds_by_part for record in records)  # which would depend on the clock
     assert read_records(folder / "records.jsonl") == records
 
 
 def test_it_can_be_run_again_in_its_folder_and_keeps_what_is_not_its_own(tmp_path):
-    short = dataclasses.replace(TINY, num_rows=500, epochs=1)
     (tmp_path / "clicks").mkdir()
     (tmp_path / "clicks" / "mine.txt").write_text("not the demonstration's")
     with pytest.raises((FileExistsError, ValueError)):
-        run_demo(short, tmp_path, progress=False)
+        run_demo(tmp_path, num_rows=500, progress=False)
     assert (tmp_path / "clicks" / "mine.txt").exists()
-    first = run_demo(short, tmp_path / "out", progress=False)
-    again = run_demo(short, tmp_path / "out", progress=False)
+    first = run_demo(tmp_path / "out", num_rows=500, progress=False)
+    again = run_demo(tmp_path / "out", num_rows=500, progress=False)
     assert [record.curve for record in first[0]] == [record.curve for record in again[0]]
+
+
+def test_real_ratings_are_taken_where_they_are_at_hand(tmp_path, monkeypatch):
+    ratings = [(n % 3 % 2, n % 1_900, n * 7 % 1_800) for n in range(6_000)]
+    table = prepare(write_csv(tmp_path / "a.csv", ("label", "c0", "c1"), ratings), tmp_path / "as-csv",
+                    label="label", categorical=["c0", "c1"], progress=False)  # fmt: skip
+    pq.write_table(pa.table(dict(zip(("label", "c0", "c1"), map(list, zip(*ratings, strict=True)), strict=True))),
+                   tmp_path / "ml1m.parquet")  # fmt: skip
+    monkeypatch.setenv("CCE_DATA", str(tmp_path))
+    records, oracle_bce = run_demo(tmp_path / "out", progress=False)
+    assert oracle_bce is None
+    assert records[0].num_params == sum(table.schema.vocabulary_sizes.values()) * 16
+    assert "(oracle)" not in demo_table(records, None)
 
 
 def test_the_table_compares_with_the_first_record():

@@ -48,8 +48,11 @@ def test_prepare_takes_files_of_splits_and_other_kinds(tmp_path, capsys):
         ({"labels": "y"}, "'labels' is no option of 'table': did you mean 'label'"),
         ({"label": None}, "label must be given for 'table'"),
         ({"kind": "tables"}, "kind must be one of criteo-kaggle, .*; got 'tables'"),
-        ({"kind": "synthetic"}, "'label' is no option of 'synthetic': they are num_rows"),
-        ({"reuse_vocabulary": "old"}, "reuse_vocabulary takes raw rows and no other options, got label='y'"),
+        ({"kind": "synthetic"}, "'raw' is no option of 'synthetic': they are num_rows"),
+        (
+            {"kind": "criteo-kaggle", "label": None, "categorical": None, "test": ["a"]},
+            "test must be a share of the rows",
+        ),
     ],
 )
 def test_what_is_wrong_is_raised(tmp_path, options, message):

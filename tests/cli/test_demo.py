@@ -11,7 +11,7 @@ from cce.records import read_records
 
 pytestmark = pytest.mark.slow
 
-SMALL = ("demo", "--rows", "2000", "--epochs", "1")
+SMALL = ("demo", "--rows", "2000")
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,7 @@ def test_json_is_all_that_stdout_holds(printed):
     assert set(data) == {"oracle_bce", "runs"}
     assert [run["method"] for run in data["runs"]] == ["full", "cce", "cce", "cce", "hash"]
     assert data["runs"][1]["config"]["data"] == str(folder / "clicks")
-    assert data["runs"][1]["config"]["epochs"] == 1
-    assert data["runs"][1]["config"]["batch_size"] == 1024  # what was not given keeps its default
+    assert data["runs"][1]["config"]["epochs"] == 4
     assert [run["scores"] for run in data["runs"]] == [r.scores for r in read_records(folder / "records.jsonl")]
 
 
@@ -76,20 +75,18 @@ def test_both_ways_to_print_leave_the_same_files(printed):
     assert curves[0] == curves[1]
 
 
-@pytest.mark.parametrize(("option", "name"), [("--rows", "num_rows"), ("--epochs", "epochs")])
 @pytest.mark.parametrize("value", ["0", "-3", str(2**31)])
-def test_a_number_out_of_range_is_one_line_and_exit_2(option, name, value, capsys, tmp_path):
-    assert main(["demo", f"{option}={value}", "--out", str(tmp_path / "x")]) == 2
+def test_a_number_out_of_range_is_one_line_and_exit_2(value, capsys, tmp_path):
+    assert main(["demo", f"--rows={value}", "--out", str(tmp_path / "x")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    lowest = 100 if name == "num_rows" else 1
-    assert err == f"cce demo: {name} must lie in [{lowest}, 2**31), got {value}.\n"
+    assert err == f"cce demo: num_rows must lie in [100, 2**31), got {value}.\n"
     assert not (tmp_path / "x").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_one_line_and_exit_2(capsys, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    assert main(["demo", "--rows", "128", "--epochs", "1", "--out", str(tmp_path / "file" / "x")]) == 2
+    assert main(["demo", "--rows", "128", "--out", str(tmp_path / "file" / "x")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("cce demo: ")
@@ -104,11 +101,6 @@ def test_a_word_for_a_number_is_rejected_by_name(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err == "cce demo: argument --rows: invalid int value: 'many'; see `cce demo --help`.\n"
-
-
-def test_a_seed_beyond_64_bits_is_rejected_by_name(capsys, tmp_path):
-    assert main(["demo", "--rows", "128", "--seed", str(2**70), "--out", str(tmp_path / "x")]) == 2
-    assert "seed" in capsys.readouterr().err
 
 
 def test_an_interruption_is_one_line_and_exit_130_and_leaves_no_report(capsys, tmp_path):
@@ -134,16 +126,8 @@ def test_help_has_an_example_and_every_option(capsys):
     text = capsys.readouterr().out
     assert text.startswith("usage: cce demo ")
     assert "example:\n  cce demo --out runs/demo\n" in text
-    for option in ("--out", "--rows", "--epochs", "--seed", "--json"):
+    for option in ("--out", "--rows", "--json"):
         assert option in text
+    from cce.demo import NUM_ROWS
 
-
-def test_the_defaults_that_help_tells_are_the_real_ones(capsys):
-    from cce.demo import DemoConfig
-
-    with pytest.raises(SystemExit):
-        main(["demo", "--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    config = DemoConfig()
-    for number in (config.num_rows, config.epochs, config.seed):
-        assert f"(default: {number})" in text
+    assert f"(default: {NUM_ROWS})" in " ".join(text.split())

@@ -45,8 +45,6 @@ def test_criteo_kaggle(tmp_path, capsys):
     assert summary["out"] == str(tmp_path / "out")
     data = PreparedData.open(tmp_path / "out")
     assert data.manifest["dense"] == summary["dense"]
-    new = prepared(capsys, "--reuse-vocabulary", tmp_path / "out", tmp_path / "train.txt", tmp_path / "new")
-    assert (new["splits"], new["features"]) == ({"test": 700}, summary["features"])
 
 
 @pytest.mark.slow
@@ -79,7 +77,7 @@ def test_table(tmp_path, capsys):
 def test_table_takes_files_of_splits(tmp_path, capsys):
     write_csv(tmp_path / "a.csv", ("y", "user", "tags", "age"), ROWS[:70])
     write_csv(tmp_path / "b.csv", ("y", "user", "tags", "age"), ROWS[70:])
-    words = ("--label", "y", "--categorical", "*", "--drop", "age", "tags", "--dense", "age:standard")
+    words = ("--label", "y", "--categorical", "user", "--dense", "age:standard")
     files = ("--train", tmp_path / "a.csv", "--test", tmp_path / "b.csv")
     given = prepared(capsys, "table", tmp_path / "given", *words, *files)
     assert given["splits"] == {"train": 70, "validation": 0, "test": 30}
@@ -138,8 +136,8 @@ def test_what_is_wrong_is_one_line(tmp_path, capsys):
     assert "cut.gz was cut short" in rejected(capsys, "criteo-kaggle", tmp_path / "cut.gz", out)
     assert "engine must be local, ray" in rejected(capsys, "criteo-kaggle", train, out, "--engine", "dask")
     assert "min_count must lie in" in rejected(capsys, "criteo-kaggle", train, out, "--min-count", 0)
-    assert "KIND must be one of criteo-kaggle, " in rejected(capsys)
-    assert "must be a data set made by `cce prepare`" in rejected(capsys, "--reuse-vocabulary", tmp_path, train, out)
+    assert "kind must be one of criteo-kaggle, " in rejected(capsys, "avazu", train, out)
+    assert "RAW and OUT must be two paths at most, got 3" in rejected(capsys, "criteo-kaggle", train, train, out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.gz", "train.txt"]
     out.mkdir()
     assert "out must not exist already" in rejected(capsys, "synthetic", out)
@@ -151,17 +149,23 @@ def test_without_pyarrow_one_is_told_what_to_install(tmp_path, capsys, monkeypat
     assert install_hint("data") in error
 
 
-@pytest.mark.parametrize("kind", [None, *SOURCES, "synthetic"])
-def test_help_has_an_example(kind, capsys):
+def test_help_has_every_kind_and_an_example_of_it(capsys):
     with pytest.raises(SystemExit) as caught:
-        main(["prepare", *([kind] if kind else []), "--help"])
+        main(["prepare", "table", "--help"])
     assert caught.value.code == 0
     out = capsys.readouterr().out
-    assert "example" in out
-    assert f"  cce prepare {kind or 'synthetic'} " in out
+    for kind in (*SOURCES, "synthetic"):
+        assert f"  cce prepare {kind} " in out
+        assert f"\n  {kind:16}" in out
     assert "--json" in out
-    if kind is None:
-        assert all(name in out for name in (*SOURCES, "synthetic", "--reuse-vocabulary"))
+    assert "options of recbole and table:" in out
+
+
+def test_an_option_of_another_kind_is_rejected(tmp_path, capsys):
+    write_csv(tmp_path / "a.csv", ("y", "user"), [(1, "u")])
+    words = ("table", tmp_path / "a.csv", tmp_path / "out", "--label", "y", "--categorical", "user")
+    assert "'modulus' is no option of 'table': they are label" in rejected(capsys, *words, "--modulus", 9)
+    assert "'jobs' is no option of 'synthetic'" in rejected(capsys, "synthetic", tmp_path / "out", "--jobs", 2)
 
 
 def test_the_words_of_every_recipe_are_those_of_the_verb(monkeypatch):

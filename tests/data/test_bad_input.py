@@ -20,7 +20,7 @@ import pytest
 from benchmarks.criteo_text import write_criteo_text
 
 from cce.cli import main
-from cce.data import PreparedData
+from cce.data import PreparedData, raw_options, read_manifest
 from cce.data.record_format import checksum
 from helpers.raw_files import table_with_everything
 
@@ -31,7 +31,6 @@ DAYS = ("prepare", "criteo-terabyte", "days", "out")
 ML = ("prepare", "movielens", "ml.zip", "out")
 SYNTHETIC = ("prepare", "synthetic", "out", "--rows", "100")
 PARQUET = ("prepare", "table", "a.parquet", "out", "--label", "y", "--categorical", "user")
-LIKE = ("prepare", "--reuse-vocabulary", "data", "a.csv", "out")
 VERIFY = ("verify", "data")
 
 
@@ -126,10 +125,10 @@ COLUMNS = {
     "a feature twice": ({"a.csv": GOOD}, (*TABLE, "user"), ["must name a column once, got 'user' twice"]),
     "a feature that is dense as well": ({"a.csv": GOOD}, (*TABLE, "--dense", "user"), ["must name a column once, got 'user' twice"]),
     "an empty separator": ({"a.csv": GOOD}, (*TABLE, "--multi-hot", "item", "--separator", ""), ["separator must have at least one character"]),
-    "no label option": ({"a.csv": GOOD}, TABLE[:4], ["the following arguments are required: --label"]),
+    "no label option": ({"a.csv": GOOD}, TABLE[:4], ["label must be given for 'table'"]),
 }  # fmt: skip
 SPLITS = {
-    "an unknown split": ({"a.csv": GOOD}, (*TABLE, "--split", "half"), ["argument --split: invalid choice: 'half'"]),
+    "an unknown split": ({"a.csv": GOOD}, (*TABLE, "--split", "half"), ["split must be one of random, temporal, order; got 'half'"]),
     "time without a timestamp": ({"a.csv": GOOD}, (*TABLE, "--split", "temporal"), ["timestamp must name a column to split 'temporal', got none"]),
     "a timestamp without time": ({"a.csv": GOOD}, (*TABLE, "--timestamp", "time"), ["timestamp must be left out with split 'random', got 'time'"]),
     "a share of nan": ({"a.csv": GOOD}, (*TABLE, "--validation", "nan"), ["validation and test must be shares", "got nan and 0.1"]),
@@ -156,9 +155,9 @@ OPTIONS = {
     "a file where the work goes": ({"a.csv": GOOD, "out.part": ""}, TABLE, ["out.part must be a folder, got the file"]),
     "a result in folders that are not there": ({"a.csv": "y\n1\n"}, (*TABLE[:3], "new/deep/out", *TABLE[4:]), ["a.csv must have a column 'user'"]),
     "bad rows in folders that are not there": ({"a.csv": with_line("2,u")}, (*TABLE[:3], "new/deep/out", *TABLE[4:]), ["line 42"]),
-    "no kind": ({}, ("prepare",), ["KIND must be one of criteo-kaggle, criteo-terabyte, movielens, recbole, reczoo, table, synthetic"]),
-    "an unknown kind": ({}, ("prepare", "avazu", "a", "b"), ["invalid choice: 'avazu'"]),
-    "no out": ({}, ("prepare", "criteo-kaggle", "a"), ["the following arguments are required: OUT"]),
+    "no kind": ({}, ("prepare",), ["the following arguments are required: KIND, RAW OUT"]),
+    "an unknown kind": ({}, ("prepare", "avazu", "a", "b"), ["kind must be one of criteo-kaggle, criteo-terabyte, movielens, recbole, reczoo, table, synthetic; got 'avazu'"]),
+    "no out": ({}, ("prepare", "criteo-kaggle", "a"), ["raw must be given for 'criteo-kaggle'"]),
     "an unknown option": ({"a.csv": GOOD}, (*TABLE, "--labels", "y"), ["unrecognized arguments: --labels y"]),
 }  # fmt: skip
 CRITEO = {
@@ -340,15 +339,12 @@ CONTENTS = {  # found by whoever reads all of it
     "a vocabulary of another size": (sealed_again(lambda folder: pq.write_table(pa.table({"value": ["a"], "count": [1]}), folder / "vocabulary" / "000.parquet")), ["vocabulary/000.parquet must have 5 values for 'user', got 1"]),
     "a vocabulary of text": (sealed_again(replaced("vocabulary/001.parquet", b"a,b\n")), ["vocabulary/001.parquet must be a whole Parquet file"]),
 }  # fmt: skip
-OLD_DATA = {  # rejected by a preparation with the ids of an old data set
-    "no data set": (lambda folder: shutil.rmtree(folder), ["data must be a data set made by `cce prepare`"]),
-    "of an unknown kind": (changed("kind", value="avazu"), ["kind of", "manifest.json must be one of", "got 'avazu'"]),
+OPTIONS_OF_DATA = {  # rejected where raw rows are read as those of the data set
     "a synthetic one": (changed("kind", value="synthetic"), ["data must have been made from raw rows, got a synthetic data set"]),
     "without options": (changed("options", value=...), ["options of", "manifest.json must be as `cce prepare` wrote them"]),
     "without columns": (changed("options", "columns", value=...), ["options of", "manifest.json must be as", "columns"]),
     "with other columns": (changed("options", "columns", "colour", value=1), ["options of", "manifest.json must be as", "colour"]),
     "with columns of words": (changed("options", "columns", value="y"), ["options of", "manifest.json must be as"]),
-    "with a damaged vocabulary": (sealed_again(replaced("vocabulary/000.parquet", b"PAR1")), ["vocabulary/000.parquet must be a whole Parquet file"]),
 }  # fmt: skip
 GROUPS = (RAW_TEXT, LABELS, COLUMNS, SPLITS, OPTIONS, CRITEO, MOVIELENS, PARQUETS, MADE)
 CASES = [case for group in GROUPS for case in group.values()]
@@ -412,7 +408,7 @@ def check(words, fragments, folder, capsys):
 
 
 def test_there_are_many_cases():
-    assert len(CASES) + len(MANIFESTS) + len(CONTENTS) + len(OLD_DATA) >= 200
+    assert len(CASES) + len(MANIFESTS) + len(CONTENTS) + len(OPTIONS_OF_DATA) >= 190
     assert len(set(NAMES)) >= len(NAMES) - 3  # few have the name of another
 
 
@@ -423,13 +419,12 @@ def test_it_is_rejected_with_one_clear_line_and_nothing_is_left(files, words, fr
     check(words, fragments, here, capsys)
 
 
-@pytest.mark.parametrize("words", [VERIFY, LIKE], ids=["verify", "like"])
 @pytest.mark.parametrize("name", ["no manifest", "cut short", "a negative split"])
-def test_a_damaged_manifest_is_rejected(words, name, good, here, capsys):
+def test_a_damaged_manifest_is_rejected(name, good, here, capsys):
     shutil.copytree(good, here, dirs_exist_ok=True)
     damage, fragments = MANIFESTS[name]
     damage(here / "data")
-    check(words, fragments, here, capsys)
+    check(VERIFY, fragments, here, capsys)
 
 
 @pytest.mark.slow
@@ -450,17 +445,17 @@ def test_damaged_values_are_found(damage, fragments, good, here, capsys):
     check(VERIFY, fragments, here, capsys)
 
 
-@pytest.mark.parametrize(("damage", "fragments"), OLD_DATA.values(), ids=OLD_DATA)
-def test_an_old_data_set_that_cannot_be_followed_is_rejected(damage, fragments, good, here, capsys):
+@pytest.mark.parametrize(("damage", "fragments"), OPTIONS_OF_DATA.values(), ids=OPTIONS_OF_DATA)
+def test_a_data_set_whose_options_cannot_be_followed_is_rejected(damage, fragments, good, here):
     shutil.copytree(good, here, dirs_exist_ok=True)
     damage(here / "data")
-    check(LIKE, fragments, here, capsys)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        raw_options(Path("data/manifest.json"), read_manifest(Path("data")))
+    assert [fragment for fragment in fragments if fragment not in str(caught.value)] == []
 
 
-def test_new_rows_without_the_columns_of_the_old_are_rejected(good, here, capsys):
-    shutil.copytree(good / "data", here / "data")
+def test_only_folders_are_verified(here, capsys):
     (here / "a.csv").write_text("y,user\n1,u\n")
-    check(LIKE, ["a.csv must have a column 'w'; it has y, user"], here, capsys)
     check(("verify", "a.csv"), ["must be a folder, got 'a.csv'"], here, capsys)
     check(("verify", "nothing"), ["must be a folder, got 'nothing'"], here, capsys)
 

@@ -26,7 +26,6 @@ DIGESTS = {
     "movielens": "5046c83999daa143",
     "temporal": "ea29f704fb4fd49b",
     "random": "031f8fd474c4e91c",
-    "like": "7b8537110d2e9cb2",
 }
 
 
@@ -78,12 +77,3 @@ def test_a_preparation_gives_the_bytes_that_it_always_gave(name, raw, tmp_path, 
     words = [str(tmp_path / "out") if word == "OUT" else word for word in CASES[name]]
     assert main(["prepare", *words, "--json"]) == 0
     assert digest(tmp_path / "out") == DIGESTS[name]
-
-
-@pytest.mark.slow
-def test_new_rows_have_the_ids_of_the_old_data_set(raw, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(raw)
-    old, out = str(tmp_path / "old"), str(tmp_path / "out")
-    assert main(["prepare", *(old if word == "OUT" else word for word in CASES["kaggle"]), "--json"]) == 0
-    assert main(["prepare", "--reuse-vocabulary", old, "days/day_0", out, "--json"]) == 0
-    assert digest(tmp_path / "out") == DIGESTS["like"]

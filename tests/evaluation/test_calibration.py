@@ -1,13 +1,12 @@
-"""Calibration, its error by bin, and accuracy against plain loops and scikit-learn."""
+"""Calibration, its error by bin against plain loops."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score
 
-from cce.evaluation import ExpectedCalibrationError, ScoredRows, find_metric
+from cce.evaluation import ScoredRows, find_metric
 
 
 def score(name, logits, labels, weights=None):
@@ -48,17 +47,10 @@ def test_the_calibration_error_is_the_mean_gap_of_15_bins(rows):
     assert error > 0.05
 
 
-def test_accuracy_equals_scikit_learns(rows):
-    logits, labels, weights = rows
-    expected = accuracy_score(labels, logits > 0, sample_weight=weights)
-    assert score("accuracy", logits, labels, weights) == pytest.approx(expected, abs=1e-7)
-
-
 def test_by_hand():
     logits, labels = torch.tensor([0.0, 0.0, 0.0, 0.0]), torch.tensor([1, 0, 0, 0])
     assert score("calibration", logits, labels) == 2
     assert score("ece", logits, labels) == 0.25
-    assert score("accuracy", logits, labels) == 0.75  # a half predicts 0
 
 
 def test_certain_predictions_lie_in_the_last_bins():
@@ -71,11 +63,3 @@ def test_labels_of_one_kind_have_an_error_but_without_positives_no_ratio():
     assert math.isnan(score("calibration", torch.zeros(3), torch.zeros(3)))
     assert score("calibration", torch.zeros(3), torch.ones(3)) == 0.5
     assert score("ece", torch.zeros(3), torch.zeros(3)) == 0.5
-
-
-def test_bins_without_rows_are_left_out():
-    metric = ExpectedCalibrationError()
-    assert metric.bins.shape == (0, 3)
-    logits = torch.tensor([0.1, 0.5, 0.5]).logit()
-    metric.add(ScoredRows.of(logits, torch.tensor([1.0, 0.0, 1.0]), torch.tensor([2.0, 1.0, 3.0])))
-    torch.testing.assert_close(metric.bins.float(), torch.tensor([[0.1, 1.0, 2.0], [0.5, 0.75, 4.0]]))

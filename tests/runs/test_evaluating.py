@@ -3,8 +3,6 @@
 import pytest
 
 import cce
-from cce.cli import main
-from helpers.raw_runs import held_out_rows, write_rows
 from helpers.runs import tiny_config, tiny_data
 
 pytestmark = pytest.mark.slow
@@ -22,7 +20,9 @@ def test_evaluation_gives_the_scores_of_the_record(run):
     found = loaded.evaluate(data)
     assert loaded.step == min(record.curve, key=lambda scores: scores["bce"])["step"]
     assert (found.name, found.num_rows, found.scores) == ("test", 100, record.scores)
-    assert list(loaded.evaluate(data, split="validation", metrics=["ndcg@3"], group_by="c2").scores) == ["ndcg@3"]
+    assert list(loaded.evaluate(data, split="validation", metrics=["grouped_auc"], group_by="c2").scores) == [
+        "grouped_auc"
+    ]
 
 
 def test_what_does_not_fit_is_rejected(run, tmp_path):
@@ -36,13 +36,3 @@ def test_what_does_not_fit_is_rejected(run, tmp_path):
         loaded.evaluate(data, format="csv")
     with pytest.raises(FileNotFoundError, match=r"^data must be the folder of a data set or a file of raw rows, got"):
         loaded.evaluate(tmp_path / "nowhere")
-
-
-def test_rows_that_were_prepared_without_labels_are_not_scored(trained, tmp_path, capsys):
-    raw = write_rows(tmp_path / "new.csv", held_out_rows(), ("user", "item", "tags", "age"))
-    words = ["prepare", "--reuse-vocabulary", str(trained.parent / "data"), str(raw), str(tmp_path / "new")]
-    assert main(words) == 0
-    assert "without labels" in capsys.readouterr().out
-    assert main(["verify", str(tmp_path / "new")]) == 0
-    with pytest.raises(ValueError, match=r"^data must have labels to be scored, and .*new was prepared without\.$"):
-        cce.load_run(trained).evaluate(tmp_path / "new")

@@ -5,9 +5,7 @@ import pytest
 import torch
 
 import cce
-from cce.data.preparing import reuse_job
-from helpers.raw_files import rows_of, write_csv
-from helpers.raw_files import run as run_job
+from helpers.raw_files import write_csv
 from helpers.runs import tiny_config
 
 pytestmark = pytest.mark.slow
@@ -29,7 +27,6 @@ TYPED = {
     "categorical": ["user", "item"],
     "multi_hot": ["history"],
     "separator": "^",
-    "max_length": 3,
     "dense": ["age:standard", "price"],
 }
 
@@ -52,7 +49,7 @@ def test_raw_rows_are_predicted_as_the_prepared_ones(tmp_path, more):
 @pytest.mark.parametrize("more", [{}, {"hash_ids": 7}], ids=["counted", "hashed"])
 @pytest.mark.parametrize("values", [("a", "b", "c"), (5, 7, 9)], ids=["words", "integers"])
 def test_unseen_and_missing_are_two_ids_everywhere(tmp_path, values, more):
-    """In prepared rows, in new rows prepared and predicted, and in vocabularies; "?" is no number, and unseen."""
+    """In prepared rows, in new rows, and in vocabularies; "?" is no number, and unseen."""
     common, rare, _ = values
     rows = [(0, common), (1, common), (1, common), (0, ""), (1, ""), (0, rare)] * 4
     write_csv(tmp_path / "a.csv", ("y", "v"), rows)
@@ -77,9 +74,6 @@ def test_unseen_and_missing_are_two_ids_everywhere(tmp_path, values, more):
     if not more:
         assert found[3:] == [0, 0]
         assert vocabulary.values([0, 1, 2, 3]) == [None, str(common), "", str(rare)]
-    write_csv(tmp_path / "new.csv", ("v", "y"), [(each["v"], 0) for each in new])
-    again = run_job(reuse_job(tmp_path / "data", tmp_path / "new.csv"), tmp_path / "new")
-    assert [row[2][0] for row in rows_of(again, "test")] == found
 
 
 def test_a_missing_value_that_training_never_saw_is_unseen(tmp_path):

@@ -136,8 +136,7 @@ def _parser(kind: type[argparse.ArgumentParser], typed: str | None) -> argparse.
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, verb in VERBS.items():
         _add_verb(verbs, name, verb)
-        if name != "prepare":  # whose kinds have it
-            verbs.choices[name].add_argument("--json", action="store_true", help="print the result as JSON")
+        verbs.choices[name].add_argument("--json", action="store_true", help="print the result as JSON")
     for entry in entry_points(group=VERBS_OF_PACKAGES):
         if entry.name in verbs.choices:
             continue  # ours, or that of a package before

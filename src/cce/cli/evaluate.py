@@ -17,7 +17,7 @@ DESCRIPTION = (
 EXAMPLE = """examples:
   cce evaluate runs/clicks-cce runs/clicks
   cce evaluate runs/clicks-cce/checkpoints/step-0000001000 runs/clicks --split validation --json
-  cce evaluate runs/clicks-cce runs/clicks --metrics auc ece ndcg@10 --group-by user
+  cce evaluate runs/clicks-cce runs/clicks --metrics auc ece grouped_auc --group-by user
   cce evaluate one.ccez tomorrow.csv"""
 
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--group-by",
         metavar="FEATURE",
         default=None,
-        help="feature that names the group or query of a row, for metrics by group (default: that of the run)",
+        help="feature that names the group of a row, for metrics by group (default: that of the run)",
     )
     add_loading(parser)
 

@@ -46,7 +46,7 @@ def _models() -> dict[str, str]:
 def _metrics() -> dict[str, str]:
     from cce.evaluation import METRICS
 
-    return {f"{name}@K" if info.takes_k else name: info.about for name, info in METRICS.items()}
+    return {name: info.about for name, info in METRICS.items()}
 
 
 def _sources() -> dict[str, str]:

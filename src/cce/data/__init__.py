@@ -13,14 +13,14 @@ from cce.lazy import lazy_names
 if TYPE_CHECKING:
     from cce.data.arrow.tables import TableWriter
     from cce.data.loader import EpochShuffle, Loader, join_bags
-    from cce.data.preparation.job import Columns, Job, Reading, Splitting
+    from cce.data.preparation.job import Columns, Job, Reading, Splitting, raw_options
     from cce.data.preparation.pipeline import prepare_data
     from cce.data.preparation.vocabulary import index_vocabulary, vocabulary_file
     from cce.data.prepared import PreparedData, unseen_lines, unseen_shares
-    from cce.data.preparing import prepare, raw_options
+    from cce.data.preparing import prepare
     from cce.data.raw_files import COMPRESSED, FORMATS, STANDARD, Input, check_pyarrow, find_format
     from cce.data.raw_rows import RawRows, RowEncoder
-    from cce.data.record_format import MANIFEST, checksum, has_labels, read_manifest
+    from cce.data.record_format import MANIFEST, checksum, read_manifest
     from cce.data.sources import SOURCES, Option, Source, register_source
     from cce.data.sources.criteo import criteo_kaggle_job
     from cce.data.sources.table import table_job
@@ -56,7 +56,6 @@ __all__ = [
     "checksum",
     "criteo_kaggle_job",
     "find_format",
-    "has_labels",
     "index_vocabulary",
     "join_bags",
     "prepare",

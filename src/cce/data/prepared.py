@@ -12,7 +12,6 @@ import numpy as np
 from cce.checks import check_choice
 from cce.data.record_format import (
     check_files,
-    has_labels,
     id_dtype,
     map_file,
     read_manifest,
@@ -21,7 +20,7 @@ from cce.data.record_format import (
     split_files,
     values_file,
 )
-from cce.data.verify import verify_checksums, verify_data, verify_split
+from cce.data.verify import find_problems
 from cce.schema import Schema
 
 if TYPE_CHECKING:
@@ -54,11 +53,6 @@ class PreparedData:
     def splits(self) -> tuple[str, ...]:
         """Names of the splits: `train`, `validation`, `test`."""
         return tuple(self.manifest["splits"])
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether rows have labels, so that they can be scored."""
-        return has_labels(self.manifest)
 
     def num_rows(self, split: str) -> int:
         """Rows of a split."""
@@ -104,25 +98,25 @@ class PreparedData:
         return count_ids(self.path, split, self.schema)
 
     def verify_first(self) -> None:
-        """Verify now what `open` promised to verify when it is first used, and the checksums of vocabularies."""
+        """Verify now what `open` promised to verify when it is first used, and the vocabularies."""
         if self._unverified:
             of_splits = {name for split in self.splits for name in split_files(self.schema, split)}
-            verify_checksums(
-                self.path, self.manifest, [name for name in self.manifest["files"] if name not in of_splits]
-            )
+            self._check(name for name in self.manifest["files"] if name not in of_splits)
         for split in self.splits:
             self._verify(split)
 
     def _verify(self, split: str) -> None:
         if split in self._unverified:
-            verify_split(self.path, self.manifest, split)
+            self._check(split_files(self.schema, split))
             self._unverified.remove(split)
 
     def verify(self) -> None:
         """Read every file and raise the first problem: a wrong checksum, shape or value."""
-        problems = verify_data(self.path).problems
-        if problems:
-            raise ValueError(problems[0])
+        self._check(self.manifest["files"])
+
+    def _check(self, names: Iterable[str]) -> None:
+        for problem in find_problems(self.path, self.manifest, list(names)):
+            raise ValueError(problem)
 
 
 COUNTED = 1 << 20  # ids at a time, or as many as there are in a vocabulary

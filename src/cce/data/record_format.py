@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -108,12 +107,6 @@ def check_files(folder: Path, manifest: dict[str, Any]) -> None:
         size = (folder / name).stat().st_size
         if size != entry["bytes"]:
             raise ValueError(f"{folder / name} must have {entry['bytes']} bytes, got {size}: it was damaged.")
-
-
-def has_labels(manifest: Mapping[str, Any]) -> bool:
-    """Whether rows have labels: new rows that were prepared without have NaN."""
-    columns = manifest.get("options", {}).get("columns", {})
-    return "label" not in columns or columns["label"] is not None
 
 
 def checksum(path: Path) -> str:

@@ -173,11 +173,11 @@ class SyntheticConfig:
     def of(cls, options: Mapping[str, Any]) -> SyntheticConfig:
         """The sizes with these options; an unknown one is rejected."""
         known = [each.name for each in fields(cls)]
-        for name in options:
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in given:
             if name not in known:
                 raise ValueError(f"{name!r} is no option of 'synthetic': they are {', '.join(known)}.")
-        sizes = tuple(options.get("vocabulary_sizes", cls.vocabulary_sizes))
-        return cls(**{**options, "vocabulary_sizes": sizes})
+        return cls(**given | {"vocabulary_sizes": tuple(given.get("vocabulary_sizes", cls.vocabulary_sizes))})
 
     def clicks(self) -> SyntheticClicks:
         """The click log of these sizes."""

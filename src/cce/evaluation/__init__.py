@@ -25,7 +25,7 @@ from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cce.evaluation.metric import Metric, ScoredRows, SummedMetric, WholeMetric, check_rows
-    from cce.evaluation.probabilities import ExpectedCalibrationError, binary_cross_entropy
+    from cce.evaluation.probabilities import binary_cross_entropy
     from cce.evaluation.ranking import auc
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "DEFAULT_METRICS",
     "METRICS",
     "Better",
-    "ExpectedCalibrationError",
     "Metric",
     "MetricInfo",
     "ScoredRows",

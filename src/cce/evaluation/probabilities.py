@@ -1,5 +1,5 @@
 """Whether predicted probabilities are right: binary cross-entropy, the loss of the paper's models, also relative to a
-constant prediction; calibration on the whole and bin by bin; and on which side of 1/2.
+constant prediction; and calibration, on the whole and bin by bin.
 """
 
 from __future__ import annotations
@@ -87,32 +87,10 @@ class ExpectedCalibrationError(SummedMetric):
         columns = torch.stack([weights * predicted, weights * rows.labels, weights])
         return torch.zeros(3, NUM_BINS, dtype=torch.float64).index_add_(1, bins, columns).flatten()
 
-    @property
-    def bins(self) -> Tensor:
-        """The mean prediction, the mean label and the weight of each bin that has rows, `(n, 3)`."""
-        predicted, observed, weights = self.sums.view(3, NUM_BINS)
-        return torch.stack([predicted / weights, observed / weights, weights], dim=1)[weights > 0]
-
     def compute(self) -> float:
         """Between 0 and 1."""
         predicted, observed, weights = self.sums.view(3, NUM_BINS)
         return float((predicted - observed).abs().sum() / weights.sum())
-
-
-class Accuracy(SummedMetric):
-    """The share of rows whose prediction lies on the side of 1/2 that their label is on; 1/2 itself predicts 0."""
-
-    num_sums = 2  # right, all
-
-    def sums_of(self, rows: ScoredRows) -> Tensor:
-        """The weights of the rows that are right, and of all."""
-        weights = rows.weights.double()
-        is_right = (rows.logits > 0) == (rows.labels > 0.5)
-        return torch.stack([(weights * is_right).sum(), weights.sum()])
-
-    def compute(self) -> float:
-        """Between 0 and 1."""
-        return float(self.sums[0] / self.sums[1])
 
 
 def _probabilities(rows: ScoredRows) -> Tensor:

@@ -34,9 +34,7 @@ class Evaluation:
     scores: Scores
 
 
-def prepared_batches(
-    data: PreparedData, schema: Schema, *, split: str, batch_size: int, needs_labels: bool = True
-) -> Iterable[Batch]:
+def prepared_batches(data: PreparedData, schema: Schema, *, split: str, batch_size: int) -> Iterable[Batch]:
     """The batches of a split of a data set, in order; `schema` is that of the model."""
     if data.schema != schema:
         raise ValueError(
@@ -44,8 +42,6 @@ def prepared_batches(
         )
     if not data.num_rows(split):
         raise ValueError(f"split must have rows, got {split!r} with none.")
-    if needs_labels and not data.has_labels:
-        raise ValueError(f"data must have labels to be scored, and {data.path} was prepared without.")
     return data.loader(split, batch_size=batch_size, shuffle=False)
 
 

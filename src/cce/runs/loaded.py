@@ -107,8 +107,7 @@ class LoadedRun:
             batches = self.inputs.encoder(self.schema).batches(rows, batch_size=batch_size, form=format)
             return predict_batches(self.model, batches, progress=progress)
         check_rows_or_data(rows, split, format)
-        how: dict[str, Any] = {"split": split or "test", "batch_size": batch_size, "needs_labels": False}
-        found = prepared_batches(PreparedData.open(rows), self.schema, **how)
+        found = prepared_batches(PreparedData.open(rows), self.schema, split=split or "test", batch_size=batch_size)
         return predict_batches(self.model, found, progress=progress)
 
     def evaluate(

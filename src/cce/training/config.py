@@ -145,9 +145,7 @@ class TrainConfig:
         list(DEFAULT_METRICS), "scores", f"scores of validation and test rows: {', '.join(list_metrics())}"
     )
     best_by: str = option(DEFAULT_BEST_BY, "scores", "metric that says which checkpoint is the best, and when to stop")
-    group_by: str | None = option(
-        None, "scores", "feature that names the group or query of a row, for metrics by group"
-    )
+    group_by: str | None = option(None, "scores", "feature that names the group of a row, for metrics by group")
     early_stopping: bool = option(
         default=True, group="scores", text="stop when an epoch's best validation is worse than the last one's"
     )

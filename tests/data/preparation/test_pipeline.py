@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from benchmarks.criteo_text import write_criteo_text
 
-from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
+from cce.data import PreparedData, SyntheticConfig, prepare_synthetic, read_manifest
 from cce.data.preparation import pipeline as module
 from cce.data.preparation.encoding import temporary_folder
 from cce.data.preparation.job import Splitting
@@ -126,7 +126,7 @@ def test_a_killed_process_leaves_what_the_next_one_needs(tmp_path):
     assert (again.returncode, again.stderr) == (0, "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "train.txt"]
     files = run(criteo_kaggle_job(tmp_path / "train.txt"), tmp_path / "whole").manifest["files"]
-    assert module.read_manifest(tmp_path / "out")["files"] == files
+    assert read_manifest(tmp_path / "out")["files"] == files
 
 
 @pytest.mark.slow

@@ -77,10 +77,6 @@ def test_of_each_user_the_last_two_rows_are_held_out(blocks):
     assert codes(some, Splitting("last-two")) == expected
 
 
-def test_none_is_all_for_the_test(tmp_path):
-    assert codes(big(tmp_path, (3,)), Splitting("none")) == [2, 2, 2]
-
-
 def test_hashes_are_uniform():
     numbers = unit_hash(np.arange(100_000), 0)
     assert (numbers.min() >= 0, numbers.max() < 1) == (True, True)

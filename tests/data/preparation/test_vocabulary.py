@@ -61,15 +61,6 @@ def test_ids_are_as_by_hand(tmp_path_factory, blocks, rule, merged):
             assert ids[start + index] == expected.get(word, 0)
 
 
-def test_another_data_sets_vocabulary_is_taken_as_it_is(tmp_path):
-    paths = write_blocks(tmp_path, [[("b", 0), ("b", 0), ("a", 0)]])
-    number_values(task(tmp_path, paths, VocabularyRule()))
-    (tmp_path / "new").mkdir()
-    new = write_blocks(tmp_path / "new", [[("a", 0), ("a", 0), ("c", 2), ("b", 2)]])
-    number_values(task(tmp_path / "new", new, VocabularyRule(), reuse=tmp_path / "vocabulary.parquet"))
-    assert np.load(tmp_path / "new" / "ids.npy").tolist() == [2, 1, 0, 0]  # a, b, c, and the one never used
-
-
 def test_what_is_done_is_not_done_again(tmp_path):
     paths = write_blocks(tmp_path, [[("b", 0)]])
     facts = number_values(task(tmp_path, paths, VocabularyRule()))

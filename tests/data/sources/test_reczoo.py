@@ -127,12 +127,3 @@ def test_other_files_and_folders_are_rejected(tmp_path):
     write(tmp_path, "Criteo_x1")
     with pytest.raises(ValueError, match=r"validation must be left out with split 'files', got 0\.2"):
         RECZOO.job(tmp_path, {"validation": 0.2})
-
-
-def test_new_rows_get_the_same_ids(tmp_path):
-    from cce.data.preparing import reuse_job
-
-    write(tmp_path, "Avazu_x4")
-    data = run(reczoo_job(tmp_path), tmp_path / "out")
-    new = run(reuse_job(tmp_path / "out", tmp_path / "test.csv"), tmp_path / "new")
-    assert rows_of(new, "test") == rows_of(data, "test")

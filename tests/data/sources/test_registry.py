@@ -22,17 +22,14 @@ def pipes():
     source = Source(
         name="pipes",
         about="lines of a label and a user",
-        example="cce prepare pipes a.txt out",
         splits=("order", "random"),
-        default_split="the last rows",
         make=pipes_job,
-        reuse=lambda raw, _columns, reading: pipes_job(raw, {"between": reading.delimiter}),
         options=(Option("between", "what stands between the columns: 100 % your choice"),),
     )
     return register_source(source)
 
 
-def test_a_new_source_is_a_sub_command_with_its_options(pipes, tmp_path, capsys):
+def test_a_new_source_is_a_kind_with_its_options(pipes, tmp_path, capsys):
     rows = [(n % 2, f"u{n % 3}") for n in range(20)]
     for delimiter in "|;":
         (tmp_path / f"a{delimiter}.txt").write_text("".join(f"{y}{delimiter}{user}\n" for y, user in rows))
@@ -40,15 +37,12 @@ def test_a_new_source_is_a_sub_command_with_its_options(pipes, tmp_path, capsys)
     assert main(["prepare", "pipes", *words]) == 0
     data = PreparedData.open(tmp_path / "out")
     assert (data.manifest["kind"], data.num_rows("test"), data.schema.vocabulary_sizes) == ("pipes", 5, {"user": 4})
-    again = ["--reuse-vocabulary", str(tmp_path / "out"), str(tmp_path / "a;.txt"), str(tmp_path / "new"), "--json"]
-    assert main(["prepare", *again]) == 0
-    assert PreparedData.open(tmp_path / "new").num_rows("test") == 20
     with pytest.raises(SystemExit):
         main(["prepare", "pipes", "--help"])
     text = capsys.readouterr().out
     assert "100 % your choice" in " ".join(text.split())
-    assert "how rows are held out (default: the last rows)" in " ".join(text.split())
-    assert "  cce prepare pipes a.txt out" in text
+    assert "options of pipes:" in text
+    assert "pipes           lines of a label and a user; --split order | random" in text
 
 
 def test_options_that_all_sources_have_change_the_job(pipes):

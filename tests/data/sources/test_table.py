@@ -1,7 +1,6 @@
 """Any table: CSV, TSV and Parquet, one file or many, multi-hot columns, weights, and every way to split."""
 
 import gzip
-import itertools
 import json
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 import cce
 from cce.data.preparation.job import Columns, Reading, Splitting
-from cce.data.preparing import reuse_job
 from cce.data.sources.table import TABLE, table_job
 from helpers.raw_files import log1p_or_zero, rows_of, run, vocabulary_of, write_csv
 
@@ -249,19 +247,6 @@ def test_dense_columns_are_scaled_by_training_rows(tmp_path):
     found = [row[1] for split in data.splits for row in rows_of(data, split)]
     assert [row[0] for row in found] == pytest.approx(expected, abs=1e-5)
     assert [row[1] for row in found] == list(range(100))
-    new = run(reuse_job(tmp_path / "out", tmp_path / "a.csv"), tmp_path / "new")
-    assert [row[1][0] for row in rows_of(new, "test")] == pytest.approx(expected, abs=1e-5)
-
-
-def test_a_history_keeps_its_last_values(tmp_path):
-    rows = [(1, "a", "b^a^c^c"), (0, "b", "c"), (1, "b", ""), (0, "d", "c^c^b")]
-    write_csv(tmp_path / "a.csv", ("click", "user", "history"), rows)
-    options = {"multi_hot": ["history"], "separator": "^", "max_length": 2}
-    data = run(typed(tmp_path / "a.csv", **options, split="order", validation=0.0, test=0.0), tmp_path / "out")
-    ids = vocabulary_of([word for row in rows for word in row[2].split("^")[-2:] if word])
-    batch = next(iter(data.loader("train", batch_size=4, shuffle=False)))
-    bags = [batch.ids[start:stop].tolist() for start, stop in itertools.pairwise(batch.offsets.tolist())]
-    assert bags[4:] == [[ids[word] for word in row[2].split("^")[-2:] if word] for row in rows]
 
 
 def test_ids_may_be_hashes_that_no_count_decides(tmp_path):
@@ -274,9 +259,6 @@ def test_ids_may_be_hashes_that_no_count_decides(tmp_path):
     assert len(set(by_user.values())) == len(by_user) == 4
     assert min(by_user.values()) > 0
     assert by_user["u1"] == 1 + int(cce.hashing.hash_ids(["u1"]).view(np.uint64)[0]) % 4095
-    new = run(reuse_job(tmp_path / "out", tmp_path / "a.csv"), tmp_path / "new")
-    again = next(iter(new.loader("test", batch_size=80, shuffle=False)))
-    assert again.ids.tolist() == batch.ids.tolist()
 
 
 def test_a_folder_of_compressed_files_is_one_table(tmp_path):

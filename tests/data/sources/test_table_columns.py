@@ -26,9 +26,9 @@ def test_a_colon_may_be_part_of_a_name():
     assert reading.transforms == ()
 
 
-def test_all_other_columns_are_categorical_but_those_that_are_dropped():
-    columns, _ = read(categorical=("*",), dense=("age:identity",), drop=("price", "x:log"), weight="when")
-    assert columns.categorical == ("a", "b")
+def test_all_other_columns_are_categorical():
+    columns, _ = read(categorical=("*",), dense=("age:identity", "price"), weight="when")
+    assert columns.categorical == ("a", "b", "x:log")
     assert read(categorical=("*",), timestamp="when", multi_hot=("b",))[0].categorical == (
         "a",
         "age",
@@ -41,9 +41,6 @@ def test_all_other_columns_are_categorical_but_those_that_are_dropped():
     ("options", "message"),
     [
         ({"dense": ("age:cube",)}, r"dense must be NAME or NAME:log\|standard\|identity, got 'age:cube'"),
-        ({"drop": ("b",)}, r"drop goes with categorical '\*', which takes all other columns; got 'b'"),
-        ({"categorical": ("*",), "drop": ("c",)}, "drop must name columns of the file, y, a, b, .*; got 'c'"),
-        ({"max_length": 0}, r"max_length must lie in \[1, 2\*\*31\), got 0"),
     ],
 )
 def test_what_cannot_be_is_rejected(options, message):

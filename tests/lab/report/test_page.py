@@ -179,7 +179,7 @@ CONFIG = TrainConfig(
     lr=0.05,
     early_stopping=False,
     cluster_at=[0.25, 0.5],
-    metrics=["auc", "ndcg@10"],
+    metrics=["auc", "grouped_auc"],
     best_by="auc",
     group_by="user",
     shuffle=False,
@@ -199,7 +199,7 @@ def test_a_command_says_what_differs_and_nothing_else():
     assert train_command(asdict(CONFIG)) == (
         "cce train '/data/my clicks' --set shuffle=false --model-options 'bottom=[64,32]' --method robe "
         "--method-options 'sizes=[1,2]' sparse=true --cap 8000 --epochs 3 --optimizer sgd --lr 0.05 --seed 2 "
-        "--cluster-at 0.25 0.5 --metrics auc ndcg@10 --best-by auc --group-by user --no-early-stopping"
+        "--cluster-at 0.25 0.5 --metrics auc grouped_auc --best-by auc --group-by user --no-early-stopping"
     )
 
 

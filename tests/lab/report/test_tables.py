@@ -43,15 +43,15 @@ def test_a_line_by_hand():
 
 
 def test_every_score_has_its_columns_and_the_leading_one_is_compared():
-    scores = {"bce": 0.46, "auc": 0.7, "ndcg@10": 0.5, "profit": 3.0}
-    records = [made_record("full", None, scores=scores), made_record("cce", 500, scores=scores | {"ndcg@10": 0.4})]
+    scores = {"bce": 0.46, "auc": 0.7, "grouped_auc": 0.5, "profit": 3.0}
+    records = [made_record("full", None, scores=scores), made_record("cce", 500, scores=scores | {"grouped_auc": 0.4})]
     for record in records:
-        record.config["best_by"] = "ndcg@10"
+        record.config["best_by"] = "grouped_auc"
     table = table_of(records)
     shown = [column.name for column in table.columns if column.shown]
-    assert shown[8:13] == ["NDCG@10", "against full", "BCE", "AUC", "profit"]
+    assert shown[8:13] == ["grouped AUC", "against full", "BCE", "AUC", "profit"]
     row = table.as_dicts()[1]
-    assert (row["NDCG@10"], row["profit greatest"], row["BCE least"]) == (0.4, 3.0, 0.46)
+    assert (row["grouped AUC"], row["profit greatest"], row["BCE least"]) == (0.4, 3.0, 0.46)
     assert row["against full"] == pytest.approx(-0.1)
 
 
@@ -82,7 +82,7 @@ EXPECTED = {
     "compression": {"cce": 8500, "ce-concat": [127, 155], "hash": "many"},
     "largest": {"cce": 11000},
     "bce": {"cce": 0.4521},
-    "ndcg@5": {"cce": 0.6},
+    "grouped_auc": {"cce": 0.6},
     "full_bce": 0.45,
 }
 
@@ -112,7 +112,7 @@ def test_expected_numbers_stand_beside():
     assert rows["cce"]["expected params"] == 8500
     assert rows["cce"]["expected params of the largest table"] == 11000
     assert rows["cce"]["expected BCE"] == 0.4521
-    assert rows["cce"]["expected NDCG@5"] == 0.6
+    assert rows["cce"]["expected grouped AUC"] == 0.6
     assert rows["ce-concat"]["expected params"] == pytest.approx((127 * 155) ** 0.5)
     assert rows["hash"]["expected params"] is None
     assert rows["dhe"]["expected params"] is None

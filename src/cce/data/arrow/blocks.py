@@ -137,11 +137,7 @@ def _as_bags(column: Any, name: str, reading: Reading) -> Words:
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     present = words.indices >= 0
     rows = np.repeat(np.arange(len(lengths)), lengths)[present]
-    indices, lengths = words.indices[present], np.bincount(rows, minlength=len(lengths))
-    if reading.max_length is not None:
-        from_end = np.cumsum(lengths)[rows] - np.arange(len(rows))  # 1 for the last word of a bag
-        indices, lengths = indices[from_end <= reading.max_length], np.minimum(lengths, reading.max_length)
-    return Words(indices, words.values, lengths)
+    return Words(words.indices[present], words.values, np.bincount(rows, minlength=len(lengths)))
 
 
 def _plain(values: Any) -> Any:

@@ -142,7 +142,7 @@ def encode_block(task: BlockTask) -> int:
 
 def _records(task: BlockTask, num_rows: int) -> np.ndarray:
     records = np.zeros(num_rows, record_dtype(task.schema))
-    records["label"] = np.nan if task.columns.label is None else load_numbers(task.block, "label")
+    records["label"] = load_numbers(task.block, "label")
     if task.schema.has_weights:
         records["weight"] = load_numbers(task.block, "weight")
     scales = {name: scale for name, *scale in task.scales}

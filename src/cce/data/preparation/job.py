@@ -21,7 +21,7 @@ TRANSFORMS = ("log", "standard", "identity")  # of dense columns
 class Columns:
     """The columns of a raw file by name."""
 
-    label: str | None  # None where new rows have none
+    label: str | None  # None where only the inputs of a model are read
     categorical: tuple[str, ...]
     dense: tuple[str, ...] = ()
     multi_hot: tuple[str, ...] = ()  # they come after the categorical ones
@@ -91,7 +91,6 @@ class Reading:
     separator: str = "|"  # between the values of a multi-hot column
     is_hex: bool = False  # values of categorical columns are hexadecimal words
     modulus: int | None = None  # of those words
-    max_length: int | None = None  # the last values of a multi-hot column that are kept
     transforms: tuple[tuple[str, str], ...] = ()  # of dense columns by name, one of TRANSFORMS; others take the log
     scales: tuple[tuple[str, float, float], ...] = ()  # mean and deviation of standard columns, once they are known
     threshold: float | None = None  # a label is 1 from here on; as it is if None
@@ -111,8 +110,6 @@ class Reading:
                 raise ValueError(f"{name} must be a finite number, got {value}.")
         for name, transform in self.transforms:
             check_choice(f"transform of dense column {name!r}", transform, TRANSFORMS)
-        if self.max_length is not None:
-            check_range("max_length", self.max_length, 1, 2**31)
         if not self.separator:
             raise ValueError("separator must have at least one character, got ''.")
         if self.modulus is not None:
@@ -123,6 +120,26 @@ class Reading:
         return dict(self.transforms).get(name, "log")
 
 
+def raw_options(path: Path, manifest: Mapping[str, Any]) -> tuple[Columns, Reading]:
+    """The columns of the raw rows of a data set, and how they were read; `path` is that of the manifest."""
+    if manifest["kind"] == "synthetic":
+        raise ValueError(f"{path.parent} must have been made from raw rows, got a {manifest['kind']} data set.")
+    options = manifest.get("options", {})
+    try:
+        return Columns(**_plain(options["columns"])), Reading(**_plain(options["reading"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"options of {path} must be as `cce prepare` wrote them, got {error}.") from error
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as they were before JSON, which has lists for tuples; those that were not given are left out."""
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in values.items()
+        if value is not None or name == "label"
+    }
+
+
 WAYS = {  # to split rows, with the options that each uses
     "random": ("validation", "test", "seed"),
     "order": ("validation", "test"),
@@ -130,7 +147,6 @@ WAYS = {  # to split rows, with the options that each uses
     "temporal": ("validation", "test"),
     "last-two": (),
     "files": (),
-    "none": (),
 }
 
 
@@ -188,13 +204,14 @@ class Job:
     splitting: Splitting = field(default_factory=Splitting)
     rule: VocabularyRule = field(default_factory=VocabularyRule)
     max_bad_rows: int = 0
-    reuse_vocabulary: Path | None = None  # a data set whose ids are used
     block_bytes: int = BLOCK_BYTES
 
     def __post_init__(self) -> None:
         check_range("max_bad_rows", self.max_bad_rows, 0, 2**63)
         if not self.inputs:
             raise ValueError("raw must hold at least one file, got none.")
+        if self.columns.label is None:
+            raise ValueError("columns must name a label, got none.")
         check_columns(str(self.inputs[0]), self.columns_read.used, self.reading.names)
 
     @property
@@ -207,7 +224,7 @@ class Job:
         size = sum(path.stat().st_size for path in {input_.path for input_ in self.inputs} if path.exists())
         return max(1, min(num_cores(), size >> 26))
 
-    def key(self, reused: object = None) -> str:
+    def key(self) -> str:
         """Everything on which the result depends: a preparation with another key begins again."""
         files = [(str(input_), input_.path.stat().st_size, input_.path.stat().st_mtime_ns) for input_ in self.inputs]
-        return json.dumps([files, reused, asdict(self)], default=str, indent=1)
+        return json.dumps([files, asdict(self)], default=str, indent=1)

@@ -28,7 +28,7 @@ from cce.data.preparation.vocabulary import (
     split_file,
     vocabulary_file,
 )
-from cce.data.record_format import SPLITS, checksum, read_manifest
+from cce.data.record_format import SPLITS, checksum
 from cce.files import FULL_DISK, clear_folder, lock_folder, named_full_disk, write_atomic
 from cce.schema import Feature, Schema
 
@@ -65,8 +65,7 @@ class Preparation:
         check_new(self.out)
         for input_ in self.job.inputs:
             input_.check()
-        reused = self.job.reuse_vocabulary
-        key = self.job.key(read_manifest(reused)["files"] if reused else None)
+        key = self.job.key()
         key_file = temporary_folder(self.out) / "key.json"
         if not key_file.exists() or key_file.read_bytes() != key.encode():
             clear_folder(temporary_folder(self.out))
@@ -118,25 +117,24 @@ class Preparation:
             np.save(split_file(block.path), codes)
             counts.append(np.bincount(codes, minlength=len(SPLITS)))
         result = np.array(counts)
-        if not self.job.reuse_vocabulary and not result[:, 0].sum():
+        if not result[:, 0].sum():
             raise ValueError("split must leave rows to train on, and it leaves none.")
         return result
 
     def _fit_scales(self, blocks: list[dict[str, Any]]) -> tuple[tuple[str, float, float], ...]:
-        """Mean and deviation, over the training rows, of the columns that are scaled and not known."""
+        """Mean and deviation, over the training rows, of the columns that are scaled."""
         paths = [self.work / block["name"] for block in blocks if block["num_rows"]]
-        known = {name for name, _, _ in self.job.reading.scales}
         return tuple(
             (name, *_mean_and_deviation(paths, f"dense {index}"))
             for index, name in enumerate(self.columns.dense)
-            if self.job.reading.transform_of(name) == "standard" and name not in known
+            if self.job.reading.transform_of(name) == "standard"
         )
 
     # -- number --------------------------------------------------------------------------------------------------------
 
     def _number(self, blocks: list[dict[str, Any]]) -> tuple[tuple[Feature, ...], list[dict[str, Any]]]:
         """The features with their vocabulary sizes, and the summary of each: see `number_values`."""
-        columns, names, reused = self.columns, self.columns.features, self.job.reuse_vocabulary
+        columns, names = self.columns, self.columns.features
         paths = tuple(self.work / block["name"] for block in blocks if block["num_rows"])
         tasks = [
             FeatureTask(
@@ -146,7 +144,6 @@ class Preparation:
                 rule=self.job.rule,
                 vocabulary=self.data / vocabulary_file(index),
                 ids=self.work / f"ids-{index:03d}.npy",
-                reuse=reused / vocabulary_file(index) if reused else None,
             )
             for index, name in enumerate(names)
         ]
@@ -205,7 +202,7 @@ class Preparation:
 
     def _contents(self, blocks: list[dict[str, Any]], counts: np.ndarray, checksums: list[str]) -> dict[str, Any]:
         job = self.job
-        fitted = replace(job.reading, scales=self._scales or job.reading.scales)
+        fitted = replace(job.reading, scales=self._scales)
         parts: dict[str, Any] = {
             "columns": self.columns,
             "reading": fitted,
@@ -220,11 +217,7 @@ class Preparation:
                 {"name": path.name, "bytes": path.stat().st_size, "sha256": digest}
                 for path, digest in zip(paths, checksums, strict=True)
             ],
-            "splits": {
-                split: count
-                for split, count in zip(SPLITS, counts.sum(0).tolist(), strict=True)
-                if count or not job.reuse_vocabulary
-            },
+            "splits": dict(zip(SPLITS, counts.sum(0).tolist(), strict=True)),
             "rows": {
                 "read": sum(block["num_rows"] + block["num_dropped"] for block in blocks),
                 "left_out": sum(block["num_dropped"] for block in blocks),

@@ -161,9 +161,7 @@ def _check_numbers(raw: RawBlock, name: str, is_right: Callable[[np.ndarray], np
 def _kept(raw: RawBlock, offset: int, piece: Piece) -> np.ndarray:
     """Which rows are used: by label, then by a hash of the row's offset in the file."""
     reading = piece.reading
-    if piece.columns.label is None:
-        return np.ones(len(raw.lines), bool)
-    labels = raw.numbers[piece.columns.label]
+    labels = raw.numbers[piece.columns.numbers["label"]]
     kept = np.ones(len(labels), bool) if reading.drop_label is None else labels != reading.drop_label
     if reading.sample == "all":
         return kept

@@ -8,7 +8,7 @@ features being worked on, and no more.
 Before that, which rows are for training, for validation and for the test. `random`: by a hash of the row's index and a
 seed. `order`: the last rows of the input are held out. `last-file`: the last file is, one half for validation and one
 for the test. `temporal`: the latest timestamps are. `last-two`: of each user, the last row is for the test and the one
-before it for validation. `files`: each file has its split. `none`: all rows are for the test.
+before it for validation. `files`: each file has its split.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class FeatureTask:
     rule: VocabularyRule
     vocabulary: Path
     ids: Path
-    reuse: Path | None = None  # take this vocabulary instead of counting
 
 
 def vocabulary_file(index: int) -> str:
@@ -84,9 +83,7 @@ def number_values(task: FeatureTask) -> dict[str, Any]:
     if done.exists():
         known: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
         return known
-    if task.reuse:
-        values, counts = load_vocabulary(task.reuse)
-    elif bits is not None:
+    if bits is not None:
         values, counts = as_values([]), np.empty(0, np.int64)
     else:
         values, counts = by_falling_count(*_count(task))
@@ -160,7 +157,7 @@ def split_codes(blocks: Sequence[SplitBlock], how: Splitting) -> Iterator[np.nda
     """The index in `SPLITS` of each row, block by block."""
     count = sum(block.num_rows for block in blocks)
     starts = np.cumsum([0, *(block.num_rows for block in blocks)])
-    if how.way in ("random", "order", "none"):  # the row's index is all they need
+    if how.way in ("random", "order"):  # the row's index is all they need
         for block, start in zip(blocks, starts.tolist(), strict=False):
             yield _by_index(np.arange(start, start + block.num_rows), count, how).astype(np.uint8)
         return
@@ -169,8 +166,6 @@ def split_codes(blocks: Sequence[SplitBlock], how: Splitting) -> Iterator[np.nda
 
 
 def _by_index(indices: np.ndarray, count: int, how: Splitting) -> np.ndarray:
-    if how.way == "none":
-        return np.full(len(indices), SPLITS.index("test"))
     if how.way == "order":
         bounds = (count - round(count * (how.validation + how.test)), count - round(count * how.test))
         return np.searchsorted(bounds, indices, side="right")

@@ -32,12 +32,9 @@ def criteo_kaggle_job(raw: Path) -> Job:
 
 CRITEO_KAGGLE = Source(
     name="criteo-kaggle",
-    about="train.txt of Criteo's Kaggle challenge: label, 13 integers, 26 hexadecimal words",
-    example="cce prepare criteo-kaggle train.txt runs/kaggle --min-count 2",
+    about="train.txt of Criteo's Kaggle challenge: the last day is held out, in halves",
     splits=("order", "random"),
-    default_split="the last day, in halves",
     make=lambda raw, _options: criteo_kaggle_job(raw),
-    reuse=lambda raw, _columns, _reading: criteo_kaggle_job(raw),
 )
 
 
@@ -72,13 +69,9 @@ def _days(folder: Path) -> list[Path]:
 
 CRITEO_TERABYTE = Source(
     name="criteo-terabyte",
-    about="day_0 … day_23 of Criteo's Terabyte log, plain or .gz",
-    example="cce prepare criteo-terabyte days/ runs/terabyte --sample negatives --keep 0.125 --modulus 40000000 "
-    "--vocabulary-from all",
+    about="day_0 … day_23 of Criteo's Terabyte log, plain or .gz; the last day is held out, in halves",
     splits=("last-file", "order", "random"),
-    default_split="the last day, in halves",
     make=lambda raw, options: criteo_terabyte_job(raw, **{name: options[name] for name in OWN if name in options}),
-    reuse=lambda raw, _columns, reading: criteo_terabyte_job(raw, modulus=reading.modulus),
     options=(
         Option("sample", "keep all rows (the default), or some, or all positive ones and some others", choices=SAMPLES),
         Option("keep", f"share of (negative) rows kept when sampling (default: {KEEP})", type=float),

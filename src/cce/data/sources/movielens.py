@@ -45,9 +45,6 @@ def movielens_job(raw: Path) -> Job:
 MOVIELENS = Source(
     name="movielens",
     about="ratings of MovieLens 100k, 1M, 10M, 20M, 25M or latest, as a zip, a folder or the file itself",
-    example="cce prepare movielens ml-25m.zip runs/ml25m",
     splits=("last-two", "temporal", "random"),
-    default_split="last-two",
     make=lambda raw, _options: movielens_job(raw),
-    reuse=lambda raw, _columns, _reading: movielens_job(raw),
 )

@@ -63,14 +63,19 @@ def _inter_file(raw: Path) -> Path:
 RECBOLE = Source(
     name="recbole",
     about="an atomic file of RecBole, NAME.inter, or the folder that holds it",
-    example="cce prepare recbole ml-100k/ml-100k.inter runs/ml100k --threshold 4 --split temporal",
     splits=("random", "temporal", "order"),
-    default_split="random",
     make=recbole_job,
-    reuse=lambda raw, columns, reading: recbole_job(raw, {"label": columns.label, "threshold": reading.threshold}),
     options=(
-        Option("label", "the column to predict (default: label, or rating)", metavar="COLUMN"),
+        Option(
+            "label",
+            "the column to predict: 0 or 1, or see --threshold (default of recbole: label or rating)",
+            metavar="COLUMN",
+        ),
         Option("threshold", "labels from here on are 1, and below 0", type=float),
-        Option("timestamp", "the column to split by time (default: timestamp)", metavar="COLUMN"),
+        Option(
+            "timestamp",
+            "the column to split by time: numbers or ISO 8601 (default of recbole: timestamp)",
+            metavar="COLUMN",
+        ),
     ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cce.data.preparation.job import Columns, Job, Reading, Splitting, VocabularyRule
-from cce.data.raw_files import Input, find_inputs, read_names
+from cce.data.raw_files import Input, read_names
 from cce.data.sources.registry import Source
 
 INTEGERS = tuple(f"I{index}" for index in range(1, 14))
@@ -50,21 +50,9 @@ def reczoo_job(folder: Path) -> Job:
     return Job(RECZOO.name, inputs, columns, reading, splitting, VocabularyRule(min_count))
 
 
-def _reuse(raw: Path, columns: Columns, reading: Reading) -> Job:
-    inputs = find_inputs(raw)
-    names, _ = read_names(inputs)
-    if names != tuple(reading.names):
-        raise ValueError(f"{inputs[0]} must have the columns of the data set, {', '.join(reading.names)}.")
-    return Job(RECZOO.name, inputs, columns, reading)
-
-
 RECZOO = Source(
     name="reczoo",
     about=f"a folder of a public CTR benchmark ({', '.join(PUBLIC_SETS)})",
-    example="cce prepare reczoo Criteo_x1 runs/criteo_x1\n"
-    "  cce prepare reczoo Criteo_x4 runs/criteo_x4_002 --min-count 2",
     splits=("files",),
-    default_split="as published: the files of the folder",
     make=lambda raw, _options: reczoo_job(raw),
-    reuse=_reuse,
 )

@@ -1,6 +1,6 @@
 """Sources of raw data: what a format is called, which options it has, and how a path becomes a job.
 
-A source is plain values and two functions, and loads neither numpy nor pyarrow before a job is made: the command line
+A source is plain values and a function, and loads neither numpy nor pyarrow before a job is made: the command line
 builds its help from it.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cce.checks import check_choice
-from cce.data.preparation.job import WAYS, Columns, Job, Reading
+from cce.data.preparation.job import WAYS, Job
 
 SOURCES: dict[str, Source] = {}
 OF_SPLIT = ("validation", "test", "seed")
@@ -35,30 +35,25 @@ class Option:
 
 @dataclass(frozen=True)
 class Source:
-    """A raw format. `make(raw, options)` returns the job of a path, `reuse(raw, columns, reading)` that of new rows of
-    the same kind as those of a prepared data set.
-    """
+    """A raw format. `make(raw, options)` returns the job of a path, with those of its options that were given."""
 
     name: str  # the word after `cce prepare`
     about: str
-    example: str
-    splits: tuple[str, ...]  # ways in which its rows may be held out
+    splits: tuple[str, ...]  # ways in which its rows may be held out, the default first
     make: Callable[..., Job]  # (raw, options), where raw is None if a source with files of splits has no other
-    reuse: Callable[[Path, Columns, Reading], Job]
-    default_split: str  # in words
     options: tuple[Option, ...] = ()
-    has_split_files: bool = False  # files may be given for each split, as `train`, `validation` and `test`
+    has_split_files: bool = False  # its option `train`, `validation` and `test` may be files
 
     def job(self, raw: Path | None, options: Mapping[str, Any]) -> Job:
         """The job of a path, with the options of the source and those that all sources have."""
         given = self._checked(options)
+        if raw is None and not self.has_split_files:
+            raise ValueError(f"raw must be given for {self.name!r}: the path of a file or a folder.")
         job = self.make(raw, given)
         way = given.get("split")
         if way is not None:
             check_choice("split", way, self.splits)
-        of_split = {name: given[name] for name in OF_SPLIT if name in given}
-        if job.splitting.way == "files":  # validation and test are files
-            of_split = {name: value for name, value in of_split.items() if not isinstance(value, tuple)}
+        of_split = {name: given[name] for name in OF_SPLIT if name in given and not isinstance(given[name], tuple)}
         if job.reading.sample != "all" and "seed" not in WAYS[way or job.splitting.way]:
             of_split.pop("seed", None)  # it is that of the sample
         return replace(
@@ -70,7 +65,7 @@ class Source:
     def _checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options that are given, lists as tuples; an unknown one is rejected with the closest match."""
         own = {option.name: option for option in self.options}
-        known = [*own, "split", *OF_SPLIT, *OF_RULE, *(["train"] if self.has_split_files else [])]
+        known = [*own, "split", *OF_SPLIT, *OF_RULE]
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
             if name not in known:
@@ -84,6 +79,8 @@ class Source:
                 given[name] = value[0] if is_share else tuple(value)
             elif name in own and own[name].is_list:
                 given[name] = (value,)
+            if name in ("validation", "test") and not self.has_split_files and not isinstance(given[name], float | int):
+                raise ValueError(f"{name} must be a share of the rows of {self.name!r}, got {value!r}.")
         missing = [option.name for option in self.options if option.required and option.name not in given]
         if missing:
             raise ValueError(f"{missing[0]} must be given for {self.name!r}.")

@@ -78,31 +78,17 @@ def _split_files(split: str, options: Mapping[str, Any]) -> tuple[Path, ...]:
     return tuple(Path(each) for each in value)
 
 
-def _reuse(raw: Path, columns: Columns, reading: Reading) -> Job:
-    names, _ = read_names(find_inputs(raw))
-    return table_job(raw, columns if columns.label in names else replace(columns, label=None), reading=reading)
-
-
 TABLE = Source(
     name="table",
     about="any CSV, TSV or Parquet file, plain or compressed, or a folder of them",
-    example="cce prepare table clicks.parquet runs/clicks --label click --categorical user item --multi-hot tags "
-    "--dense age --split temporal --timestamp time\n"
-    "  cce prepare table runs/clicks --train day-*.csv.gz --validation valid.csv --test test.csv --label click "
-    "--categorical '*' --drop id --dense age:standard price\n"
-    "  cce prepare table log.tsv runs/clicks --label stars --threshold 4 --categorical item --multi-hot history "
-    "--separator ^ --max-length 50",
     splits=("random", "temporal", "order"),
-    default_split="random",
     make=_make,
-    reuse=_reuse,
     has_split_files=True,
     options=(
         Option("label", "the column to predict: 0 or 1, or see --threshold", metavar="COLUMN", required=True),
         Option("categorical", "columns with one value a row; '*': all others", metavar="COLUMN", is_list=True),
         Option("multi_hot", "columns of lists, or of values with a separator", metavar="COLUMN", is_list=True),
         Option("separator", "between the values of a multi-hot column of text, such as ^ (default: |)"),
-        Option("max_length", "keep the last values of a multi-hot column only", type=int),
         Option(
             "dense",
             "numeric columns: NAME or NAME:log is log(1 + x), NAME:standard is scaled by mean and deviation of "
@@ -110,7 +96,7 @@ TABLE = Source(
             metavar="COLUMN",
             is_list=True,
         ),
-        Option("drop", "columns that --categorical '*' leaves out", metavar="COLUMN", is_list=True),
+        Option("train", "files to train on, instead of RAW", metavar="FILE", is_list=True),
         Option("timestamp", "the column to split by time: numbers, or times of ISO 8601", metavar="COLUMN"),
         Option("weight", "the column of row weights", metavar="COLUMN"),
         Option("threshold", "labels from here on are 1, and below 0", type=float),
@@ -137,23 +123,16 @@ def read_columns(names: Sequence[str], options: Mapping[str, Any]) -> tuple[Colu
         missing=("", *options.get("missing", ())),
         separator=options.get("separator", "|"),
         threshold=options.get("threshold"),
-        max_length=options.get("max_length"),
         transforms=transforms,
     )
     return columns, reading
 
 
 def _categorical(names: Sequence[str], options: Mapping[str, Any], dense: Sequence[str]) -> tuple[str, ...]:
-    given, dropped = options.get("categorical", ()), options.get("drop", ())
-    for name in dropped:
-        if name not in names:
-            raise ValueError(f"drop must name columns of the file, {', '.join(names)}; got {name!r}.")
+    given = options.get("categorical", ())
     if given != (ALL,):
-        if dropped:
-            raise ValueError(f"drop goes with categorical '*', which takes all other columns; got {dropped[0]!r}.")
         return tuple(given)
-    others = ("label", "weight", "timestamp")
-    taken = {*dense, *options.get("multi_hot", ()), *dropped, *(options.get(role) for role in others)}
+    taken = {*dense, *options.get("multi_hot", ()), *map(options.get, ("label", "weight", "timestamp"))}
     return tuple(name for name in names if name not in taken)
 
 
