@@ -50,7 +50,7 @@ def test_prepare_takes_files_of_splits_and_other_kinds(tmp_path, capsys):
         ({"kind": "tables"}, "kind must be one of criteo-kaggle, .*; got 'tables'"),
         ({"kind": "synthetic"}, "'raw' is no option of 'synthetic': they are num_rows"),
         (
-            {"kind": "criteo-kaggle", "label": None, "categorical": None, "test": ["a"]},
+            {"kind": "movielens", "label": None, "categorical": None, "test": ["a"]},
             "test must be a share of the rows",
         ),
     ],

@@ -20,9 +20,8 @@ def test_evaluation_gives_the_scores_of_the_record(run):
     found = loaded.evaluate(data)
     assert loaded.step == min(record.curve, key=lambda scores: scores["bce"])["step"]
     assert (found.name, found.num_rows, found.scores) == ("test", 100, record.scores)
-    assert list(loaded.evaluate(data, split="validation", metrics=["grouped_auc"], group_by="c2").scores) == [
-        "grouped_auc"
-    ]
+    grouped = loaded.evaluate(data, split="validation", metrics=["grouped_auc"], group_by="c2")
+    assert list(grouped.scores) == ["grouped_auc"]
 
 
 def test_what_does_not_fit_is_rejected(run, tmp_path):

@@ -1,4 +1,4 @@
-"""`cce prepare`: raw logs → a data set that trains. Options are those of all sources, and those that a source declares."""
+"""`cce prepare`: raw logs → a data set that trains. Sources declare their options."""
 
 from __future__ import annotations
 

@@ -66,16 +66,8 @@ RECBOLE = Source(
     splits=("random", "temporal", "order"),
     make=recbole_job,
     options=(
-        Option(
-            "label",
-            "the column to predict: 0 or 1, or see --threshold (default of recbole: label or rating)",
-            metavar="COLUMN",
-        ),
+        Option("label", "column to predict: 0 or 1, or see --threshold (recbole: label or rating)", metavar="COLUMN"),
         Option("threshold", "labels from here on are 1, and below 0", type=float),
-        Option(
-            "timestamp",
-            "the column to split by time: numbers or ISO 8601 (default of recbole: timestamp)",
-            metavar="COLUMN",
-        ),
+        Option("timestamp", "column to split by time: numbers, or ISO 8601 (recbole: timestamp)", metavar="COLUMN"),
     ),
 )
