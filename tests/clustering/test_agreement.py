@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cce.clustering.agreement import churn, column_entropies, contingency, count_rows
+from cce.clustering.agreement import churn, column_entropies, contingency, count_dead
 
 
 def column(*rows):
@@ -45,10 +45,10 @@ def test_contingency_counts_pairs():
     assert list(zip(old.tolist(), new.tolist(), counts.tolist(), strict=True)) == [(0, 1, 2), (2, 0, 1), (2, 1, 1)]
 
 
-def test_dead_and_overfull_rows():
+def test_dead_rows():
     pointers = torch.stack([torch.zeros(100, dtype=torch.long), torch.arange(100) % 20], dim=1)
-    assert count_rows([pointers], 20) == (19, 1)
-    assert count_rows(pointers.split(7), 20) == (19, 1)
+    assert count_dead([pointers], 20) == 19
+    assert count_dead(pointers.split(7), 20) == 19
 
 
 def test_entropies_of_uniform_and_of_repeated_columns():
@@ -58,3 +58,16 @@ def test_entropies_of_uniform_and_of_repeated_columns():
     assert h1 == pytest.approx(math.log(3))
     assert h2 == pytest.approx(math.log(4))  # the second column only renames the first
     assert h3 == pytest.approx(math.log(12))
+
+
+def test_a_column_that_collapsed_has_no_entropy():
+    pointers = torch.stack([torch.arange(64) % 8, torch.full((64,), 5)], dim=1)
+    assert column_entropies(pointers, 2) == pytest.approx((0, math.log(8)))
+    assert math.copysign(1, column_entropies(pointers, 1)[0]) == 1  # no negative zero
+
+
+def test_joint_codes_never_overflow():
+    """Written as one number in base 2**30, these three rows of pointers would differ by multiples of 2**64 alone."""
+    top = 2**30 - 1
+    pointers = torch.tensor([[0, top, top], [16, top, top], [32, top, top]])
+    assert column_entropies(pointers, 3) == pytest.approx((0, 0, math.log(3)))

@@ -276,10 +276,9 @@ def test_counting_compiles_and_does_without_learned_ids():
 def test_half_precision_tables_cluster_too():
     for dtype in (torch.bfloat16, torch.float16, torch.float64):
         table = cce.embeddings.ClusteredEmbedding(500, 8, num_rows=10, generator=generator()).to(dtype)
-        event = table.cluster(generator=generator(1))
+        table.cluster(generator=generator(1))
         assert table.codebook.dtype == dtype
         assert torch.isfinite(table.codebook).all()
-        assert event.moved < 1
 
 
 def cluster_a_file(path, started):

@@ -136,7 +136,6 @@ def test_clustering_works_in_place_and_keeps_the_number_of_parameters():
     assert table.num_params == size
     assert not event.replaced
     assert 0 < event.churn <= 1
-    assert event.moved > 0
     assert event.num_ids == 3000
     assert event.total_seconds == sum(event.seconds.values()) > 0
     assert list(event.seconds) == ["sample", "fit", "assign", "helpers", "measure", "stage", "swap"]

@@ -1,6 +1,6 @@
 """Vectors → centroids and the nearest centroid of each: k-means, exact assignment, sampling of ids, quantizers."""
 
-from cce.clustering.agreement import churn, column_entropies, contingency, count_rows
+from cce.clustering.agreement import churn, column_entropies, contingency, count_dead
 from cce.clustering.backends.base import KMeans
 from cce.clustering.kmeans import kmeans, nearest_centroid
 from cce.clustering.quantizers import (
@@ -34,7 +34,7 @@ __all__ = [
     "churn",
     "column_entropies",
     "contingency",
-    "count_rows",
+    "count_dead",
     "draw_sample",
     "draw_weighted",
     "encode_all",

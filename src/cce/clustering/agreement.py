@@ -1,4 +1,4 @@
-"""Statistics of one clustering and of two compared: churn, entropies, dead and overfull rows."""
+"""Statistics of one clustering and of two compared: churn, entropies, dead rows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-OVERFULL = 8  # times the mean number of ids in a row
 LARGEST = 2**31  # codes beyond it are numbered again before they are multiplied
 
 
 def column_entropies(pointers: Tensor, max_order: int) -> tuple[float, ...]:
-    """`H_1 … H_max_order` in nats of pointers `(n, num_columns)`: see `diagnostics.entropy`."""
+    """`H_1 … H_max_order` in nats of pointers `(n, num_columns)`.
+
+    `H_j` is the smallest entropy, over all choices of j columns, of the distribution of their pointers: the paper's
+    "Table Collapse". A low `H_1` means that a column uses few of its rows; an `H_2` near it, that two columns agree.
+    """
     columns = pointers.long().T.contiguous().unbind()
     orders = range(1, max_order + 1)
     return tuple(min(_joint_entropy(*chosen) for chosen in combinations(columns, order)) for order in orders)
@@ -31,17 +34,13 @@ def churn(before: Tensor, after: Tensor) -> float:
     return 1 - kept / before.numel()
 
 
-def count_rows(blocks: Iterable[Tensor], num_rows: int) -> tuple[int, int]:
-    """How many of the rows of all columns are dead (no id points there) and overfull (8 times the mean).
-
-    Pointers come in blocks `(n, num_columns)`.
-    """
+def count_dead(blocks: Iterable[Tensor], num_rows: int) -> int:
+    """How many of the rows of all columns no id points to; pointers come in blocks `(n, num_columns)`."""
     counts = torch.zeros(1, num_rows, dtype=torch.int64, device="cpu")
     for block in blocks:
         columns = [torch.bincount(column.long(), minlength=num_rows) for column in block.unbind(1)]
         counts = counts + torch.stack(columns)  # (num_columns, num_rows)
-    mean = int(counts[0].sum()) / num_rows
-    return int((counts == 0).sum()), int((counts > OVERFULL * max(mean, 1)).sum())
+    return int((counts == 0).sum())
 
 
 def contingency(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor, Tensor]:

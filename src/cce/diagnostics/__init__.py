@@ -1,13 +1,5 @@
-"""Diagnostics of tables: their parameters and bytes, and whether their pointers have collapsed."""
+"""What the tables of a model hold: parameters and bytes."""
 
 from cce.diagnostics.memory import gradient_nbytes, summary
-from cce.diagnostics.table_collapse import Collapse, diagnose_collapse, diagnose_tables, pointer_entropies
 
-__all__ = [
-    "Collapse",
-    "diagnose_collapse",
-    "diagnose_tables",
-    "gradient_nbytes",
-    "pointer_entropies",
-    "summary",
-]
+__all__ = ["gradient_nbytes", "summary"]

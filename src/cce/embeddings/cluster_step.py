@@ -8,7 +8,7 @@ for the sample and then block by block.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -20,11 +20,9 @@ from cce.clustering import (
     churn,
     column_entropies,
     contingency,
-    count_rows,
+    count_dead,
     draw_sample,
     encode_all,
-    piece_size,
-    vectors_of,
 )
 from cce.embeddings.clusterable import ClusterEvent, RowTransfer, StagedClustering, StepTimer, clean_interrupts
 from cce.indexing import MultiplyShift, PointerStore, common_generator, stack_rows
@@ -53,13 +51,6 @@ class Learned:
         terms = torch.cat([rows.to(hashed.device).unsqueeze(-1), hashed], dim=-1)  # (n, num_columns, num_tables)
         stacked = stack_rows(terms.flatten(1), num_rows).view(len(ids), embedding_dim // width, -1)
         return gather_sum(self.tables.flatten(0, 2), stacked)
-
-
-class Snapshot(NamedTuple):
-    """What sampled ids look like before or after the swap."""
-
-    pointers: Tensor  # (n, num_columns) int64
-    vectors: Tensor  # float32, (m, embedding_dim): of every `step`-th of them
 
 
 @torch.no_grad()
@@ -112,37 +103,18 @@ def _event(
     seconds: dict[str, float],
 ) -> ClusterEvent:
     num_rows = table.next_shape.num_rows
+    before, after = table.assignments(counted.to(table.codebook.device)).cpu(), learned.pointers.read(counted)
     step = max(1, len(counted) // max(COMPARED, COMPARED_PER_ROW * num_rows))
-    before, after = _before(table, counted, step), _after(table, learned, counted, step)
-    dead, overfull = count_rows(learned.pointers.blocks(), num_rows)
-    old, new, order = before.pointers[::step], after.pointers[::step], min(2, table.num_columns)
     return ClusterEvent(
         num_ids=table.assignments.num_learned,
         num_rows=num_rows,
         seconds=seconds,
         inertias=inertias,
-        churn=churn(old, new),
-        dead_rows=dead,
-        overfull_rows=overfull,
-        entropies_before=column_entropies(old, order),
-        entropies_after=column_entropies(new, order),
-        moved=float((after.vectors - before.vectors).norm() / before.vectors.norm().clamp(min=1e-30)),
-        transfer=_transfer(table, before.pointers, after.pointers),
+        churn=churn(before[::step], after[::step]),
+        dead_rows=count_dead(learned.pointers.blocks(), num_rows),
+        entropies=column_entropies(after[::step], min(2, table.num_columns)),
+        transfer=_transfer(table, before, after),
     )
-
-
-def _before(table: ClusteredEmbedding, ids: Tensor, step: int) -> Snapshot:
-    device = table.codebook.device
-    vectors = vectors_of(lambda piece: table.embed(piece.to(device)), ids[::step], table.embedding_dim)
-    return Snapshot(table.assignments(ids.to(device)).cpu(), vectors)
-
-
-def _after(table: ClusteredEmbedding, learned: Learned, ids: Tensor, step: int) -> Snapshot:
-    """What the swap will make of the same ids."""
-    pointers, dim = learned.pointers.read(ids), table.embedding_dim
-    pieces = zip(torch.split(ids[::step], piece_size(dim)), torch.split(pointers[::step], piece_size(dim)), strict=True)
-    vectors = [learned.vectors(*piece, dim).float() for piece in pieces]
-    return Snapshot(pointers, torch.cat(vectors))
 
 
 def _transfer(table: ClusteredEmbedding, before: Tensor, after: Tensor) -> RowTransfer:

@@ -43,7 +43,7 @@ class RowTransfer:
 
 @dataclass(frozen=True)
 class ClusterEvent:
-    """What one clustering did. Churn, entropies and distance are measured on the sampled ids."""
+    """What one clustering did. Churn and entropies are measured on the sampled ids."""
 
     num_ids: int  # whose pointers were learned
     num_rows: int  # of each column's codebook
@@ -51,10 +51,7 @@ class ClusterEvent:
     inertias: tuple[float, ...]  # of each column's k-means on the sample
     churn: float  # share of pointers that changed, whatever the rows are called
     dead_rows: int  # that no id points to, over all columns
-    overfull_rows: int  # that hold more than eight times the mean number of ids
-    entropies_before: tuple[float, ...]  # H1, H2
-    entropies_after: tuple[float, ...]
-    moved: float  # root mean square change of the vectors, relative to their size
+    entropies: tuple[float, ...]  # H1, H2 of the new pointers
     transfer: RowTransfer | None = field(default=None, repr=False)  # what an optimizer must repair
     replaced: dict[nn.Parameter, nn.Parameter | None] = field(default_factory=dict, repr=False)  # new objects
 

@@ -19,7 +19,7 @@ from cce.clustering import (
     Sample,
     checked_settings,
     column_entropies,
-    count_rows,
+    count_dead,
     draw_sample,
     encode_all,
 )
@@ -38,8 +38,6 @@ from cce.embeddings.sizing import Shapes
 from cce.indexing import Assignments, PointerStore, common_generator
 from cce.kernels import gather_rows
 from cce.signals import uninterrupted
-
-MAX_MEASURED = 1 << 22  # values of sampled vectors on which change is measured
 
 
 class CollidingEmbedding(Clusterable):
@@ -121,21 +119,14 @@ class CollidingEmbedding(Clusterable):
         codebook, assignments = self._learned(
             quantizer.codebooks[0].to(self.projection) @ self.projection, pointers, generator
         )
-        with timer("measure"):
-            measured = ids[:: 1 + len(ids) * self.embedding_dim // MAX_MEASURED].to(codebook.device)
-            moved = self._distance_moved(codebook[assignments(measured).squeeze(-1)], measured)
-        dead, overfull = count_rows(pointers.blocks(), self.num_rows)
         event = ClusterEvent(
             num_ids=self.num_embeddings,
             num_rows=self.num_rows,
             seconds=timer.seconds,
             inertias=quantizer.inertias,
             churn=1.0,
-            dead_rows=dead,
-            overfull_rows=overfull,
-            entropies_before=(),
-            entropies_after=column_entropies(pointers.to_tensor(), 1),
-            moved=moved,
+            dead_rows=count_dead(pointers.blocks(), self.num_rows),
+            entropies=column_entropies(pointers.to_tensor(), 1),
             replaced={self.codebook: codebook, self.projection: None},
         )
 
@@ -159,13 +150,6 @@ class CollidingEmbedding(Clusterable):
 
     def _thin_rows(self, ids: Tensor) -> Tensor:
         return self.codebook.detach()[ids.to(self.codebook.device)]
-
-    def _distance_moved(self, after: Tensor, ids: Tensor) -> float:
-        """How far the vectors of ids are from where they will be, relative to their size."""
-        before = self.to_dense(ids)
-        if self.padding_idx is not None:
-            after = after.masked_fill((ids == self.padding_idx).unsqueeze(-1), 0)
-        return float((after - before).norm() / before.norm())
 
     def _learned(
         self, rows: Tensor, pointers: PointerStore | None, generator: torch.Generator | None

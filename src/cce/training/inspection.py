@@ -10,7 +10,7 @@ from typing import Any
 
 from cce.budget import FULL
 from cce.data import Verification
-from cce.diagnostics import diagnose_tables, summary
+from cce.diagnostics import summary
 from cce.embeddings import Embedding
 from cce.evaluation import describe_metric
 from cce.models import MODELS
@@ -36,7 +36,6 @@ class Inspection:
     config: dict[str, Any]
     curve: list[dict[str, float]]
     tables: Any  # Footprints
-    health: dict[str, dict[str, Any]]  # by table: entropies, dead rows, verdict
     num_params: int  # of the whole model
     sizes: list[dict[str, Any]]  # that there were to choose from when tables were finalized
     gain: dict[str, Any] | None  # validations before the first clustering or refit and at best after it
@@ -49,9 +48,6 @@ class Inspection:
     def __str__(self) -> str:
         lines = [f"checkpoint: {self.path}", f"step {self.step:,}; model of {self.num_params:,} params", ""]
         lines += [str(self.tables), ""]
-        if self.health:
-            rows = [(name, *_health_row(found)) for name, found in self.health.items()]
-            lines += [format_table(("table", "H1", "H2", "dead rows", "verdict"), rows), ""]
         if self.sizes:
             lines += [sizes_table(self.sizes), ""]
         if self.gain is not None:
@@ -71,7 +67,6 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
     """
     checkpoint, damage = open_checkpoint(path)
     config, made = load_model(checkpoint, model=model, trust_model=trust_model)
-    health = {name: found.to_dict() for name, found in diagnose_tables(made, seed=config.seed).items()}
     of_tables = {id(p) for table in made.modules() if isinstance(table, Embedding) for p in table.parameters()}
     rest = sum(parameter.numel() for parameter in made.parameters() if id(parameter) not in of_tables)
     return Inspection(
@@ -81,7 +76,6 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
         config=checkpoint.get("config", dict),
         curve=checkpoint.get("curve", list),
         tables=summary(made),
-        health=health,
         num_params=summary(made).num_params + rest,
         sizes=checkpoint.get("phases", dict)["finalize"]["sizes"],
         gain=_gain(checkpoint, config),
@@ -110,11 +104,6 @@ def _curve_table(curve: list[dict[str, float]]) -> str:
         (f"{c['step']:,}", f"{c['epoch']}", *(info.format(c.get(info.name), digits=5) for info in infos)) for c in curve
     ]
     return format_table(("step", "epoch", *(f"validation {info.title}" for info in infos)), rows)
-
-
-def _health_row(found: dict[str, Any]) -> tuple[str, ...]:
-    entropies = [f"{value:.2f}" for value in found["entropies"]]
-    return (*entropies, *[""] * (2 - len(entropies)), f"{found['dead_rows']:,}", found["verdict"])
 
 
 def verify_run(folder: Path) -> Verification:

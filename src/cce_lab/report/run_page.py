@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -29,7 +29,6 @@ EVENT = {  # heading → field of the log and its format
     "step": ("step", ","),
     "ids": ("num_ids", ","),
     "churn": ("churn", ".3f"),
-    "vectors moved": ("moved", ".3f"),
     "dead rows": ("dead_rows", ","),
     "seconds": ("seconds", ".2f"),
     "H1": ("H1", ".3f"),
@@ -110,7 +109,7 @@ def make_parts(run: LoadedRun, history: RunHistory) -> list[Part]:
     makers = {
         ("scores", "Scores"): partial(_scores, run, history),
         ("tables", "Tables"): partial(_tables, run, history),
-        ("clusterings", "Clusterings"): partial(_clusterings, run, history),
+        ("clusterings", "Clusterings"): partial(_clusterings, history),
         ("neighbours", "Nearest values"): partial(_neighbours, run),
     }
     parts = []
@@ -133,32 +132,14 @@ def _tables(run: LoadedRun, history: RunHistory) -> dict[str, Any]:
     return {"html": memory_table(footprints(run, history)).as_html()}
 
 
-def _clusterings(run: LoadedRun, history: RunHistory) -> dict[str, Any]:
-    from cce.diagnostics import diagnose_tables
-
-    health = {name: found.to_dict() for name, found in diagnose_tables(run.model, seed=run.config.seed).items()}
-    tables = [_health_table(health)] if health else []
+def _clusterings(history: RunHistory) -> dict[str, Any]:
     events = {"Clusterings": history.clusterings, "Refits": history.refits}
-    tables += [_event_table(title, lines) for title, lines in events.items() if lines]
+    tables = [_event_table(title, lines) for title, lines in events.items() if lines]
     left_out = [f"{name}: {why}." for name, why in history.missing.items() if name in ("clusterings", "refits")]
     if not tables:
         left_out = ["no table of this run was clustered or refitted.", *left_out]
     html = "".join(part(table.title, table.as_html()) for table in tables)
     return {"html": html, "left_out": tuple(left_out)}
-
-
-def _health_table(health: Mapping[str, Mapping[str, Any]]) -> Table:
-    """How the pointers of the model at the best validation are used, beside product quantisation of its vectors."""
-    names = ("H1", "H1 by PQ", "H2", "H2 by PQ", "dead rows")
-    moved = Column("moved", about="share of pointers that are not the hashes of the beginning")
-    columns = [Column("table", is_text=True), *map(Column, names), moved, Column("verdict", is_text=True)]
-    rows = []
-    for name, found in health.items():
-        pairs = [pair for values in zip(found["entropies"], found["golden"], strict=True) for pair in values]
-        entropies = [number_cell(value, ".3f") for value in (*pairs, None, None)[:4]]
-        counts = [number_cell(found["dead_rows"], ","), number_cell(found["moved"], ".0%")]
-        rows.append([Cell(name), *entropies, *counts, Cell(found["verdict"])])
-    return Table("health", "Pointers now", columns, rows)
 
 
 def _event_table(title: str, lines: Sequence[dict[str, Any]]) -> Table:

@@ -44,7 +44,7 @@ def test_the_page_of_a_run_has_every_part_and_escapes_raw_values(odd_run, tmp_pa
     assert all(re.fullmatch(r"10\d\d · -?[01]\.\d\d", each) for each in nearest)
     assert column(page, "memory", 0)[-1] == "all tables"
     assert column(page, "clusterings", 0) == ["tables.tables.user", "tables.tables.item"]
-    for entropies in (column(page, "clusterings", 7), column(page, "clusterings", 8)):
+    for entropies in (column(page, "clusterings", 6), column(page, "clusterings", 7)):
         assert all(float(found) > 0 for found in entropies)
     assert f"Test: BCE {run.scores['bce']:.5f}" in page
 

@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 from tqdm import trange
 
-from cce.diagnostics import pointer_entropies
+from cce.clustering import column_entropies
 from cce.embeddings import ClusteredEmbedding, CompositionalConcatEmbedding, Embedding, ProductQuantizedEmbedding
 from cce_lab.theory.figure import Claim, Figure, steps
 from cce_lab.variants import CircularEmbedding
@@ -105,14 +105,20 @@ def _follow(table: Embedding, vectors: Tensor, rounds: Iterable[int], sizes: Siz
     """Train the table, cluster it between rounds if it can be, and return its entropies after each."""
     if isinstance(table, ProductQuantizedEmbedding):
         table.fit_to(vectors, generator=generator)
-        return [pointer_entropies(table, max_order=2) for _ in rounds]
+        return [_entropies(table) for _ in rounds]
     found = []
     for index in rounds:
         if index > 0 and isinstance(table, ClusteredEmbedding):
             table.cluster(generator=generator)
         _train(table, vectors, sizes)
-        found.append(pointer_entropies(table, max_order=2))
+        found.append(_entropies(table))
     return found
+
+
+def _entropies(table: Embedding) -> tuple[float, ...]:
+    """H1 and H2 of the hashed or learned pointers; helpers of CCE do not count."""
+    pointers = table.split if isinstance(table, CompositionalConcatEmbedding) else table.assignments
+    return column_entropies(pointers(torch.arange(table.num_embeddings)), 2)  # type: ignore[operator]
 
 
 def _train(table: Embedding, vectors: Tensor, sizes: Sizes) -> None:
