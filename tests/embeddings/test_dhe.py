@@ -28,20 +28,6 @@ class TestDeepHash(EmbeddingContract):
         return torch.stack([sum(w * v for w, v in zip(row, vector, strict=True)) for row in last])
 
 
-class TestSparseHashes(TestDeepHash, variant=True):
-    options = {"num_ones": 2, "num_hidden": 1}  # noqa: RUF012
-
-    def reference(self, table, x):
-        first, *hidden, last = table.layers
-        segment = len(first) // 2
-        rows = [slow.row(x, seeds, segment) + j * segment for j, seeds in enumerate(table.hash.seeds)]
-        sums = [float(first[rows[0]][i] + first[rows[1]][i]) for i in range(first.shape[1])]
-        vector = [mish(value) for value in sums]
-        for layer in hidden:
-            vector = [mish(sum(float(w) * v for w, v in zip(row, vector, strict=True))) for row in layer]
-        return torch.stack([sum(w * v for w, v in zip(row, vector, strict=True)) for row in last])
-
-
 def shapes_of(**options):
     table = cce.create_embedding("dhe", 1_000_000, 64, num_params=64_000, **options)
     return [tuple(layer.shape) for layer in table.layers]
@@ -54,36 +40,12 @@ def test_depth_and_hashes_share_the_budget():
     assert shapes_of(num_hashes=1024, num_hidden=0) == [(59, 1024), (64, 59)]  # 1,088 w: a line, no square
 
 
-def test_sparse_hashes_have_half_of_the_budget_and_rows_of_the_first_layer():
-    first, *hidden, last = shapes_of(num_ones=4)
-    assert (hidden, last) == ([(111, 111)] * 2, (64, 111))
-    assert first == (288 // 4 * 4, 111)
-    assert first[0] * first[1] == pytest.approx(32_000, rel=0.01)
-
-
-def test_an_id_sums_as_many_rows_as_it_has_ones_one_in_each_segment():
-    table = cce.embeddings.DeepHashEmbedding(1000, 8, width=4, num_hashes=12, num_ones=3)
-    table(torch.tensor([7])).sum().backward()
-    used = table.layers[0].grad.abs().sum(1).view(3, 4) > 0
-    assert used.sum(1).tolist() == [1, 1, 1]
-
-
-@pytest.mark.parametrize("options", [{"num_hidden": 0}, {"num_hidden": 5}, {"num_hashes": 3}, {"num_ones": 1}])
+@pytest.mark.parametrize("options", [{"num_hidden": 0}, {"num_hidden": 5}, {"num_hashes": 3}])
 def test_every_depth_starts_with_the_common_variance(options):
     table = cce.create_embedding("dhe", 5000, 16, num_params=3000, seed=0, **options)
     vectors = table.to_dense()
     assert float(vectors.square().mean()) == pytest.approx(1 / 48, rel=0.25)
     assert float(vectors.mean()) == pytest.approx(0, abs=0.02)
-
-
-def test_ids_that_are_all_alike_start_with_the_common_variance_too():
-    table = cce.embeddings.DeepHashEmbedding(100, 16, width=4, num_hashes=1, num_ones=1)
-    assert float(table.to_dense().square().mean()) == pytest.approx(1 / 48, rel=1e-3)
-
-
-def test_hashes_that_segments_do_not_divide_are_rejected():
-    with pytest.raises(ValueError, match=r"num_hashes must be a multiple of num_ones=3, got 10\."):
-        cce.embeddings.DeepHashEmbedding(100, 8, width=4, num_hashes=10, num_ones=3)
 
 
 def test_the_paper_s_example():

@@ -31,7 +31,7 @@ OPTIONS = [
     *(("ce-concat", {"split": "quotient-remainder"}), ("pq", {"residual": True}), ("mixed-dim", {"temperature": 0.7})),
     *((kind.method, {}) for kind in VARIANTS),
     *(("cce-helpers", {"num_helpers": 0}), ("cce-counts", {"num_learned": 5}), ("cce-paper", {"num_learned": 5})),
-    *(("dhe", {"num_hidden": 0}), ("dhe", {"num_hashes": 5}), ("dhe", {"num_ones": 2, "num_hidden": 1})),
+    *(("dhe", {"num_hidden": 0}), ("dhe", {"num_hashes": 5})),
     *(("quantized", {"bits": 4}), ("quantized", {"scale_by": "column"})),
 ]
 

@@ -341,25 +341,6 @@ def int8_rows_clipped():
     torch.testing.assert_close(squares[1], squares[0] * (1e-3 / totals[1]).double() ** 2, rtol=1e-3, atol=0)
 
 
-def int8_rows_synchronized():
-    """After `synchronize` the norm that clipping reads is that of one process; without, it is larger."""
-    ranks = current_ranks()
-    parallel = DistributedDataParallel(row_model(0, min_count=1))
-    alone = row_model(0, min_count=1)
-    cce.optim.Adam(alone, lr=0.02)
-    alone(ids_of(0, range(ranks.world_size))).square().mean().backward()
-    optimizer = cce.optim.Adam(parallel, lr=0.02)
-    parallel(ids_of(0, [ranks.rank])).square().mean().backward()
-    anchor = parallel.module.table.anchor
-    assert anchor.grad > 1.01 * alone.table.anchor.grad
-    optimizer.synchronize()
-    torch.testing.assert_close(anchor.grad, alone.table.anchor.grad, rtol=1e-5, atol=0)
-    total = nn.utils.clip_grad_norm_(parallel.parameters(), 1e-3)
-    torch.testing.assert_close(total, nn.utils.clip_grad_norm_(alone.parameters(), 1e-3), rtol=1e-4, atol=0)
-    optimizer.step()
-    check_same(parallel.state_dict())
-
-
 def finalized_rows():
     """Tables are finalized alike, whatever the seeds of ranks, and train on."""
     rank = current_ranks().rank

@@ -16,7 +16,7 @@ SMALL = {
     "dcnv2": {"hidden": [8, 6], "num_cross_layers": 2},
 }
 CASES = [(name, {}) for name in SMALL]
-CASES += [("dlrm", {"concatenate": True}), ("dcnv2", {"low_rank": 3}), ("dcnv2", {"structure": "stacked"})]
+CASES += [("dlrm", {"concatenate": True})]
 NAMES = [f"{name}-{'-'.join(options) or 'plain'}" for name, options in CASES]
 every_case = pytest.mark.parametrize(("name", "options"), CASES, ids=NAMES)
 

@@ -30,7 +30,7 @@ def test_pytest_runs_it_and_names_what_is_broken(tmp_path):
     paths = {"tests": str(ROOT / "tests"), "examples": str(ROOT / "examples")}
     (tmp_path / "test_mine.py").write_text(SUITE.format(**paths))
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -W error\n")
-    wanted = {"test_state_dict_round_trip_in_a_new_process", "test_a_budget_is_met_from_below_and_nearly_spent"}
+    wanted = {"test_a_budget_is_met_from_below_and_nearly_spent"}
     fast = " and ".join(f"not {name}" for name in sorted(SLOW_TESTS - wanted))
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", "-k", fast],
@@ -50,14 +50,14 @@ def test_pytest_runs_it_and_names_what_is_broken(tmp_path):
 
 def test_every_slow_test_is_one_of_the_contract():
     assert {name for name in SLOW_TESTS if not hasattr(EmbeddingContract, name)} == set()
-    assert len(SLOW_TESTS) == 8
+    assert len(SLOW_TESTS) == 7
 
 
 def test_a_variant_leaves_out_what_is_tested_once_a_class():
     class Variant(PlainContract, variant=True):
         pass
 
-    assert len(ONCE_A_CLASS) >= 18
+    assert len(ONCE_A_CLASS) >= 17
     assert all(getattr(Variant, name) is None and getattr(PlainContract, name) for name in ONCE_A_CLASS)
     assert Variant.test_ids_of_any_shape
 

@@ -12,6 +12,7 @@ BROKEN = [
     (broken.CopyIsItself, "test_deepcopy_shares_nothing"),
     (broken.Unpicklable, "test_pickle"),
     (broken.UnsavedState, "test_a_table_of_another_seed_takes_over_a_state"),
+    (broken.FollowsThreads, "test_any_number_of_threads_gives_the_same"),
     (broken.UnsavedState, "test_a_table_made_on_the_meta_device_takes_over_a_state"),
     (broken.TensorThatStays, "test_runs_on_another_device"),
     (broken.ReadsValues, "test_vmap_and_functional_gradients"),

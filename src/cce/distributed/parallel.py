@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -39,10 +38,6 @@ class ParallelModel:
             self.close()
             self._wrapped = DistributedDataParallel(self.model, **NO_BUFFERS)  # type: ignore[arg-type]
         self._known = now
-
-    def without_reduction(self, *, when: bool) -> AbstractContextManager[Any]:
-        """Keep gradients to this rank, as for all but the last piece of a batch."""
-        return self._wrapped.no_sync() if when and self._wrapped is not None else nullcontext()
 
     def close(self) -> None:
         """Release the wrapper: it must outlive neither the group of processes nor the shapes of the parameters."""

@@ -51,7 +51,6 @@ from cce.embeddings.registry import (
     register_method,
 )
 from cce.embeddings.robe import RobeEmbedding
-from cce.embeddings.rounding import HEADROOM
 from cce.embeddings.row_gradients import Pending, merge_pending
 from cce.embeddings.row_lookup import RowTables, compiled_look_up
 from cce.embeddings.sizing import Shapes, TableRequest
@@ -60,7 +59,6 @@ from cce.embeddings.tracing import TracedWhole, is_symbolic
 from cce.embeddings.training_defaults import TrainingDefaults, paper_schedule
 
 __all__ = [
-    "HEADROOM",
     "MAX_IDS",
     "METHODS",
     "CCEEmbedding",

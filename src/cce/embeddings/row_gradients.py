@@ -45,7 +45,6 @@ class Pending:
     norm: float  # of the sums of ids that will be moved, as the table's anchor has it
     is_finite: bool
     version: int  # of the table, at which rows were found
-    exact_norm: float = 0.0  # after gradients were exchanged: that of the mean over processes
 
     @classmethod
     def of(cls, ids: Tensor, rows: Tensor, occurrences: Tensor, sums: Tensor, version: int) -> Pending:

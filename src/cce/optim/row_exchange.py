@@ -21,7 +21,7 @@ def mean_over_processes(tables: list[Int8Rows], taken: list[Pending | None]) -> 
     merged: list[Pending | None] = []
     for index, table in enumerate(tables):
         whole = merge_pending(table, [of_rank[index] for of_rank in parts])
-        whole.exact_norm, whole.norm = whole.norm, float(everywhere[:, index, 1].mean())
+        whole.norm = float(everywhere[:, index, 1].mean())
         whole.is_finite = bool(everywhere[:, index, 2].all())
         merged.append(whole if whole.count else None)
     return merged

@@ -45,7 +45,6 @@ class Int8RowOptimizer(torch.optim.Optimizer):
             check_number("row_lr", row_lr)
         self._row_lr = row_lr
         self._rows: list[tuple[nn.Parameter, Int8Rows]] = []
-        self._is_synchronized = False
         super().__init__(params.parameters() if isinstance(params, nn.Module) else params, *arguments, **options)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -98,7 +97,6 @@ class Int8RowOptimizer(torch.optim.Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._row_lr = state.get("_row_lr", getattr(self, "_row_lr", None))
-        self._is_synchronized = False
         found = [(p, rows_of(p)) for group in self.param_groups for p in group["params"]]
         self._rows = [(parameter, table) for parameter, table in found if table is not None]
         for _, table in self._rows:
@@ -107,32 +105,13 @@ class Int8RowOptimizer(torch.optim.Optimizer):
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_row_lr": self._row_lr}
 
-    @torch.no_grad()
-    def synchronize(self) -> None:
-        """Exchange the gradients of int8 rows between processes now, and not in `step`.
-
-        Under DistributedDataParallel the gradient of an anchor is the mean of the norms that the processes have, which
-        is at least the norm of the mean. After this call it is the norm of the mean: call it between `backward` and
-        `clip_grad_norm_` to clip exactly as one process would. Every process must call it.
-        """
-        if current_ranks().world_size == 1 or self._is_synchronized or not self._rows:
-            return
-        taken = mean_over_processes([table for _, table in self._rows], [_take(*pair) for pair in self._rows])
-        for (anchor, table), pending in zip(self._rows, taken, strict=True):
-            table.live.pending = pending
-            if pending is not None:
-                anchor.grad = torch.full_like(anchor, pending.exact_norm)
-                pending.norm = float(anchor.grad)
-        self._is_synchronized = True
-
     def _row_steps(self) -> list[RowStep]:
         """The steps to take; nothing is changed if a gradient is not finite."""
         taken = [_take(anchor, table) for anchor, table in self._rows]
         has_ranks = current_ranks().world_size > 1
-        if has_ranks and not self._is_synchronized:
+        if has_ranks:
             taken = mean_over_processes([table for _, table in self._rows], taken)
-        tolerance = CLOSE if has_ranks and not self._is_synchronized else 0.0
-        self._is_synchronized = False
+        tolerance = CLOSE if has_ranks else 0.0
         scale, found_inf = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
         if found_inf is not None and bool(found_inf):
             return []

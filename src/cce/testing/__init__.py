@@ -14,7 +14,7 @@ It needs pytest and hypothesis: `pip install 'clustered-embeddings[testing]'`. `
 import pytest
 
 pytest.register_assert_rewrite(  # before they are imported: a failed assertion then shows its values
-    *(f"{__name__}.{name}" for name in ("base", "contract", "modules", "processes", "sizes", "values"))
+    *(f"{__name__}.{name}" for name in ("base", "contract", "modules", "sizes", "values"))
 )
 
 from cce.testing.base import DIM, NUM_IDS  # noqa: E402

@@ -8,34 +8,30 @@ import torch
 
 from cce.testing.base import DIM
 from cce.testing.modules import ModuleTests
-from cce.testing.processes import ProcessTests
 from cce.testing.sizes import SizeTests
 from cce.testing.values import ValueTests
 
-SLOW_TESTS = frozenset(  # tests that compile, start a process or make many tables; pytest has no mark that all know
+SLOW_TESTS = frozenset(  # tests that compile or make many tables; pytest has no mark that all know
     {
         "test_a_budget_is_met_from_below_and_nearly_spent",
         "test_any_number_of_threads_gives_the_same",
         "test_any_sizes_and_budgets",
         "test_fits_a_trained_table_or_says_why_not",
         "test_starts_with_the_common_mean_and_variance",
-        "test_state_dict_round_trip_in_a_new_process",
         "test_torch_compile",
         "test_torch_export_with_any_number_of_ids",
     }
 )
-ONCE_A_CLASS = frozenset(
-    name for kind in (ModuleTests, ProcessTests) for name in vars(kind) if name.startswith("test_")
-)
+ONCE_A_CLASS = frozenset(name for name in vars(ModuleTests) if name.startswith("test_"))
 
 
-class EmbeddingContract(ValueTests, ModuleTests, ProcessTests, SizeTests):
+class EmbeddingContract(ValueTests, ModuleTests, SizeTests):
     """Inherit, set `table_class`, and write `reference`: the formula of the method for one id.
 
     Class attributes say where a method differs from the rule: `options`, `compression`, `budget_excess`,
     `fills_budget`, `fits_tables`, `has_sparse`, `has_matrix_products`. A test that does not apply is switched off by
     setting its name to None. `class TestMore(TestMine, variant=True)` tests other `options` of a class that is under
-    contract already, by its values and sizes alone: pickles, processes and compilers are tried `ONCE_A_CLASS`.
+    contract already, by its values and sizes alone: pickles, threads and compilers are tried `ONCE_A_CLASS`.
     """
 
     def __init_subclass__(cls, *, variant: bool = False, **options: Any) -> None:

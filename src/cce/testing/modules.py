@@ -1,4 +1,4 @@
-"""A table as a torch module: copies, states, devices, `torch.compile`, `torch.export`, `torch.fx`, `torch.func`."""
+"""A table as a torch module: copies, states, devices, threads, `torch.compile`, `.export`, `.fx` and `.func`."""
 
 from __future__ import annotations
 
@@ -131,6 +131,20 @@ class ModuleTests(ContractBase):
             vectors = torch.func.functional_call(table, moved, (ids,))
         assert vectors.device.type == "cuda"
         assert vectors.shape == (7, 3, DIM)
+
+    def test_any_number_of_threads_gives_the_same(self) -> None:
+        results, before = [], torch.get_num_threads()
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            try:
+                table = self.make()
+                gradients = self.gradients(table, self.ids(3000))
+                results.append([*table.state_dict().values(), table.to_dense(), *gradients.values()])
+            finally:
+                torch.set_num_threads(before)
+        for others in results[1:]:
+            for found, expected in zip(others, results[0], strict=True):
+                self.assert_same(found, expected)
 
     # -- names and averages --------------------------------------------------------------------------------------------
 
