@@ -24,13 +24,12 @@ def test_checkpoints_that_are_passed_over_are_named(raw_run, tmp_path, capsys):
 
 
 def test_the_data_set_may_be_elsewhere(raw_run, tmp_path, capsys):
-    shutil.copytree(raw_run / "run", tmp_path / "run", ignore=shutil.ignore_patterns("inputs"))
+    shutil.copytree(raw_run / "run", tmp_path / "run")
     (raw_run / "data").rename(raw_run / "moved")
     try:
         words = ["predict", str(tmp_path / "run"), str(raw_run / "alone" / "new.csv"), "--out", str(tmp_path / "p.csv")]
         assert main(words) == 2
         assert "got none there: give its folder as data (--data), or pack the run" in capsys.readouterr().err
         assert main([*words, "--data", str(raw_run / "moved")]) == 0
-        assert main(words) == 0  # the run has its vocabularies now
     finally:
         (raw_run / "moved").rename(raw_run / "data")

@@ -45,7 +45,10 @@ BAD = [
     (("predict", "one.ccez", "new.csv", "--out", "p.xls"), "p.xls must end in .csv, .tsv, .txt, .parquet"),
     (("predict", "one.ccez", "new.csv", "--out", "p.csv.gz"), "out must be a plain file, got 'p.csv.gz'."),
     (("predict", "one.ccez", "-", "--out", "p.csv"), "standard input and output need a format of csv, tsv,"),
-    (("predict", "one.ccez", "none.csv", "--out", "p.csv"), "none.csv must be a file, and there is none."),
+    (
+        ("predict", "one.ccez", "none.csv", "--out", "p.csv"),
+        "data must be the folder of a data set or a file of raw rows",
+    ),
     (("predict", "one.ccez", "new.csv", "--out", "./new.csv"), "--out must be another file than that of the rows, got"),
     (("predict", "one.ccez", "new.csv", "--out", "new.csv/p.csv"), "out must lie in a folder, got 'new.csv/p.csv', ab"),
     (("predict", "new.csv", "new.csv", "--out", "p.csv"), "new.csv must be a whole pack made by `cce pack`, got"),

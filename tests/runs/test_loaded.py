@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -33,7 +35,7 @@ def test_a_run_is_loaded_at_its_best_and_leaves_random_numbers_alone(trained):
     run = cce.load_run(str(trained))
     assert torch.equal(torch.get_rng_state(), state)
     assert not run.model.training
-    assert run.config.cap == 320
+    assert run.options["cap"] == 320
     assert [feature.name for feature in run.schema.features] == ["user", "item", "tags"]
     assert run.path == trained / "checkpoints" / f"step-{run.step:010d}"
     record = json.loads((trained / "record.jsonl").read_text())
@@ -98,7 +100,7 @@ def test_raw_rows_with_labels_are_scored_as_the_prepared_ones(trained, run, tmp_
         ),
         ([1], r"^rows must be dictionaries, got int at index 0\.$"),
         (5, r"^rows must be a path, a list of dictionaries or a frame with __arrow_c_stream__ .*, got int\.$"),
-        ("nowhere.csv", r"^nowhere\.csv must be a file, and there is none\.$"),
+        ("nowhere.csv", r"^data must be the folder of a data set or a file of raw rows, got 'nowhere\.csv'\.$"),
     ],
 )
 def test_rows_that_do_not_fit_are_rejected_in_one_line(run, rows, message):
@@ -121,25 +123,49 @@ def test_files_that_do_not_fit_are_rejected_with_their_row(run, tmp_path):
         run.evaluate(rows, split="test")
 
 
-def test_a_run_knows_its_vocabularies_once_its_data_set_is_gone(trained, tmp_path):
-    shutil.copytree(trained, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "inputs", ignore_errors=True)
-    text = (tmp_path / "run" / "config.toml").read_text()
-    assert str(trained.parent / "data") in text
+def test_a_run_finds_its_vocabularies_in_its_data_set_wherever_that_is_now(trained, tmp_path):
     shutil.copytree(trained.parent / "data", tmp_path / "data")
-    run = cce.load_run(tmp_path / "run", data=tmp_path / "elsewhere")
+    run = cce.load_run(trained, data=tmp_path / "elsewhere")
     message = (
         r"has its vocabularies in the data set '.*elsewhere', got none there: give its folder as data \(--data\), or"
     )
     with pytest.raises(FileNotFoundError, match=message):
         run.predict(held_out_rows())
-    wanted = cce.load_run(tmp_path / "run", data=tmp_path / "data").predict(held_out_rows())
-    assert np.array_equal(run.predict(held_out_rows()), wanted)  # they are in the folder of the run from now on
-    shutil.rmtree(tmp_path / "run" / "inputs")
+    wanted = cce.load_run(trained).predict(held_out_rows())
+    assert np.array_equal(cce.load_run(trained, data=tmp_path / "data").predict(held_out_rows()), wanted)
     manifest = tmp_path / "data" / "manifest.json"
     manifest.write_text(manifest.read_text() + " ")
     with pytest.raises(ValueError, match=r"^data must be the data set that .* was trained on, but '.*' is another"):
-        cce.load_run(tmp_path / "run", data=tmp_path / "data").predict(held_out_rows())
+        cce.load_run(trained, data=tmp_path / "data").predict(held_out_rows())
+
+
+def files_of(folder):
+    """What there is in a folder, with the time of its last change."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+PREDICTING = """
+import sys, cce
+run = cce.load_run(sys.argv[1])
+rows = [{"user": "u1", "item": 1003, "tags": "a|d", "age": 7}]
+assert 0 < run.predict(rows)[0] < 1
+assert run.recommend({"user": "u1"}, 3, item="item")
+print(*sys.modules)
+"""
+
+
+def test_a_prediction_loads_nothing_of_training_and_writes_nothing(trained):
+    before = files_of(trained.parent)
+    command = [sys.executable, "-c", PREDICTING, str(trained)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stderr
+    loaded = {name for name in result.stdout.split() if name.startswith("cce.")}
+    assert {"cce.models.dlrm", "cce.runs.loaded", "cce.training.checkpoint"} <= loaded
+    packages = {name.split(".")[1] for name in loaded}
+    assert not packages & {"optim", "reclustering", "compression", "diagnostics", "serving", "cli"}
+    training = {name for name in loaded if name.startswith("cce.training.")}
+    assert training == {f"cce.training.{name}" for name in ("checkpoint", "model", "random_numbers", "scoring")}
+    assert files_of(trained.parent) == before
 
 
 def test_a_synthetic_data_set_has_no_vocabulary(tmp_path):
@@ -147,7 +173,6 @@ def test_a_synthetic_data_set_has_no_vocabulary(tmp_path):
     run = cce.load_run(tmp_path / "run")
     with pytest.raises(ValueError, match=r"data must have been made from raw rows, got a synthetic data set\.$"):
         run.predict([])
-    assert not (tmp_path / "run" / "inputs").exists()
 
 
 def test_weights_and_integers_of_parquet_are_read_as_in_training(tmp_path):

@@ -1,6 +1,5 @@
 """Packs: one file that holds a run, checked when it is opened."""
 
-import hashlib
 import json
 import shutil
 import zipfile
@@ -30,12 +29,12 @@ def test_a_pack_alone_does_what_the_run_does(trained, packed, tmp_path):
     (tmp_path / "moved.ccez").write_bytes(packed)
     run, pack = cce.load_run(trained), cce.load_run(tmp_path / "moved.ccez")
     assert np.array_equal(pack.predict(held_out_rows()), run.predict(held_out_rows()))
-    assert (pack.scores, pack.step, pack.schema, pack.config) == (run.scores, run.step, run.schema, run.config)
+    assert (pack.scores, pack.step, pack.schema, pack.options) == (run.scores, run.step, run.schema, run.options)
     assert pack.evaluate(trained.parent / "data").scores == run.scores
     hashes = pack.vocabularies["user"].hashes
     assert isinstance(hashes.base, np.memmap)
     assert hashes.flags.aligned
-    assert all(start % ALIGNMENT == 0 for start in Pack.open(tmp_path / "moved.ccez").starts.values())
+    assert all(start % ALIGNMENT == 0 for start, _ in Pack.open(tmp_path / "moved.ccez").spans.values())
     assert list(tmp_path.iterdir()) == [tmp_path / "moved.ccez"]
 
 
@@ -43,7 +42,7 @@ def test_every_damaged_byte_is_noticed(packed, tmp_path):
     path = tmp_path / "a.ccez"
     path.write_bytes(packed)
     pack = Pack.open(path)
-    spans = [(start, pack.manifest["files"][name]["bytes"]) for name, start in pack.starts.items()]
+    spans = list(pack.spans.values())
     spans.append((packed.index(b'{\n "format": "cce-pack"'), 900))  # the manifest itself
     places = [start + size * part // 9 for start, size in spans for part in range(9)]
     assert len(places) == 9 * 7
@@ -116,15 +115,9 @@ def test_a_manifest_made_to_do_harm_is_rejected_before_it_does(packed, tmp_path)
     damage = r"^.*a\.ccez must be a whole pack made by `cce pack`, got damage: "
     with pytest.raises(ValueError, match=damage + r"pack\.json is not JSON: maximum recursion depth"):
         cce.load_run(with_manifest(packed, path, '{"state": ' * 200_000))
-    stored = r"pack\.json must be at most 67,108,864 bytes, stored as they are, got 70,000,002 bytes, compressed\.$"
+    stored = r"pack\.json must be stored as it is, with at most 67,108,864 bytes\.$"
     with pytest.raises(ValueError, match=damage + stored):
         cce.load_run(with_manifest(packed, path, f"[{' ' * 70_000_000}]", zipfile.ZIP_DEFLATED))
-    for size in (-5, 3.5, None, 10**30):
-        files = {"model.safetensors": {"bytes": size, "sha256": "0"}}
-        with pytest.raises(
-            ValueError, match=damage + r"model\.safetensors must have the .* bytes that pack\.json says, got"
-        ):
-            cce.load_run(changed(packed, path, files=files))
 
 
 def test_damage_is_blamed_on_the_file_of_the_pack_that_has_it(packed, tmp_path):
@@ -144,7 +137,6 @@ def test_damage_is_blamed_on_the_file_of_the_pack_that_has_it(packed, tmp_path):
             r"^options of .*a\.ccez/inputs/inputs\.json must be as `cce prepare` wrote",
         ),
     ):
-        manifest["files"]["inputs/inputs.json"] = {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
         with zipfile.ZipFile(path, "w") as archive:
             for name, content in (others | {"inputs/inputs.json": text, "pack.json": json.dumps(manifest)}).items():
                 archive.writestr(name, content)
@@ -156,14 +148,12 @@ def test_a_record_that_is_none_is_named(packed, tmp_path):
     path = tmp_path / "a.ccez"
     path.write_bytes(packed)
     with zipfile.ZipFile(path) as archive:
-        files = json.loads(archive.read("pack.json"))["files"]
         others = {name: archive.read(name) for name in archive.namelist()} | {"record.jsonl": b"{}"}
-    files["record.jsonl"] = {"bytes": 2, "sha256": hashlib.sha256(b"{}").hexdigest()}
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in others.items():
             archive.writestr(name, content)
     with pytest.raises(ValueError, match=r"^record\.jsonl of .*a\.ccez must hold the record of a run: "):
-        cce.load_run(changed(path.read_bytes(), path, files=files))
+        cce.load_run(path)
 
 
 def test_a_full_disk_leaves_the_old_pack_and_nothing_else(trained, tmp_path):

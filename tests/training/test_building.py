@@ -12,7 +12,7 @@ from cce.schema import Feature, Schema
 from cce.training import Trainer, count_ids, resolve
 from cce.training.building import build_model, build_schedule, give_rows
 from cce.training.checkpoint import open_checkpoint
-from cce.training.loading import load_model
+from cce.training.model import load_model
 from cce.training.optimizers import create_optimizers
 from cce.training.resolving import DataSizes
 from helpers.runs import CCE, tiny_config, tiny_resolved
@@ -85,8 +85,8 @@ def test_a_checkpoint_gives_its_configuration_and_its_model(data, tmp_path):
     trainer = Trainer(tiny_config(data), tmp_path / "run")
     trainer.run()
     checkpoint = open_checkpoint(tmp_path / "run")[0]
-    config, model = load_model(checkpoint)
-    assert config == trainer.config
+    options, model = load_model(checkpoint)
+    assert options == vars(trainer.config)
     assert model.state_dict().keys() == checkpoint.model.keys()
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, checkpoint.model[name]), name

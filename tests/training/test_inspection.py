@@ -64,7 +64,7 @@ class Mine(DLRM):
 
 
 @pytest.mark.slow
-def test_the_code_of_a_saved_model_is_run_only_if_it_is_trusted_or_given_again(data, tmp_path):
+def test_the_code_of_a_saved_model_is_run_only_if_it_is_given_again(data, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     model, ran = f"{tmp_path / 'mine.py'}:Mine", tmp_path / "was-run"
     record = Trainer(tiny_config(data, model=model, max_steps=4), tmp_path / "run").run()
@@ -81,10 +81,7 @@ def test_the_code_of_a_saved_model_is_run_only_if_it_is_trusted_or_given_again(d
         assert not ran.exists(), name
         opened(model=model)
         assert ran.exists(), name
-        ran.unlink()
-        opened(trust_model=True)
-        assert ran.exists(), name
-    assert load_run(tmp_path / "run", trust_model=True).evaluate(data).scores == record.scores
+    assert load_run(tmp_path / "run", model=model).evaluate(data).scores == record.scores
     ran.unlink()
     Trainer(tiny_config(data, start_from=str(tmp_path / "run"), max_steps=1), tmp_path / "from").run()
     assert not ran.exists()  # the new run names a model of its own

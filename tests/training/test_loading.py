@@ -14,7 +14,8 @@ from cce.training.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from cce.training.loading import load_model, start_from
+from cce.training.loading import start_from
+from cce.training.model import load_model
 from helpers.runs import CCE, tiny_config, tiny_data, tiny_resolved
 
 

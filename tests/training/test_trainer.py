@@ -402,7 +402,7 @@ def test_a_model_that_draws_random_numbers_goes_on_drawing_them(data, tmp_path):
     options = {"model": f"{tmp_path / 'model.py'}:Random", "epochs": 1}
     for name, changes in (("whole", {}), ("parts", {"max_steps": 6})):
         Trainer(tiny_config(data, **options, **changes), tmp_path / name).run()
-    Trainer.resume(tmp_path / "parts", max_steps=None, trust_model=True).run()
+    Trainer.resume(tmp_path / "parts", max_steps=None, model=options["model"]).run()
     assert last_bits(tmp_path / "whole")[2] == last_bits(tmp_path / "parts")[2]
     one, two = (last_bits(tmp_path / name)[1] for name in ("whole", "parts"))
     assert all(bits(one[name]) == bits(two[name]) for name in one)

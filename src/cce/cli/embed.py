@@ -6,7 +6,7 @@ import argparse
 from contextlib import ExitStack
 from pathlib import Path
 
-from cce.cli.loading import add_loading, add_run, load
+from cce.cli.loading import add_run, load
 from cce.files import check_target, replace_file
 from cce.records import strict_json
 
@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument("--feature", required=True, metavar="NAME", help="the feature whose vectors are written")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.npy", help="the file of vectors")
-    add_loading(parser)
 
 
 def run(options: argparse.Namespace) -> None:

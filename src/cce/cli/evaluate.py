@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from cce.cli.loading import add_loading, add_run, check_rows, load
+from cce.cli.loading import add_device, add_run, check_rows, load
 from cce.data import FORMATS
 from cce.evaluation import format_scores, list_metrics
 from cce.records import strict_json
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="feature that names the group of a row, for metrics by group (default: that of the run)",
     )
-    add_loading(parser)
+    add_device(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cce.cli.loading import add_data_set, add_run, add_trust, load
+from cce.cli.loading import add_run, load
 from cce.records import strict_json
 from cce.serving import FORMAT_NAMES
 from cce.text import format_bytes
@@ -30,9 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", type=Path, metavar="OUT", help="folder to write, which must not exist yet")
     parser.add_argument("--format", choices=FORMAT_NAMES, default="safetensors", help="(default: %(default)s)")
     parser.add_argument("--verify", type=Path, metavar="DATA", default=None, help="data set to compare with the run on")
-    add_data_set(parser)
-    add_trust(parser)
-    parser.set_defaults(device="cpu")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from cce.cli.loading import add_trust, typed_bytes, typed_count
+from cce.cli.loading import add_model, typed_bytes, typed_count
 from cce.records import strict_json
 from cce.text import format_bytes
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--tolerance", type=float, help="what validation may lose against int8 rows, such as 0.0005")
     what.add_argument("--discard", action="store_true", help="remove the int8 rows: the size is final")
     parser.add_argument("--refits", type=typed_count, default=0, help="rounds of refits, or auto (default: 0)")
-    add_trust(parser)
+    add_model(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     if options.discard:
         print(f"{options.path}: int8 rows are removed, {format_bytes(discard_rows(options.path))}")
         return
-    how: dict[str, Any] = {"progress": not options.json, "model": options.model, "trust_model": options.trust_model}
+    how: dict[str, Any] = {"progress": not options.json, "model": options.model}
     if options.curve:
         sizes = curve_of_run(options.path, **how)
         print(strict_json(sizes) if options.json else sizes_table(sizes))

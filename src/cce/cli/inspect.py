@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from cce.cli.loading import add_trust
+from cce.cli.loading import add_model
 from cce.records import strict_json
 
 HELP = "show what a run or a checkpoint holds: tables, bytes, entropies, scores"
@@ -22,7 +22,7 @@ EXAMPLE = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     parser.add_argument("path", type=Path, metavar="RUN|CHECKPOINT", help="folder of a run or of a checkpoint")
-    add_trust(parser)
+    add_model(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
 
     if options.path.is_file():
         raise ValueError(f"RUN must be a folder, got the file {str(options.path)!r}.")
-    found = inspect_checkpoint(options.path, model=options.model, trust_model=options.trust_model)
+    found = inspect_checkpoint(options.path, model=options.model)
     for line in found.damage:
         print(f"cce inspect: {line}", file=sys.stderr)
     print(strict_json(found.to_dict()) if options.json else str(found))

@@ -37,27 +37,25 @@ def typed_bytes(word: str) -> int:
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add the run, and what else its loading may need."""
+    """Add the run, and what its loading may need."""
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run or of a checkpoint, or a pack (.ccez)")
-
-
-def add_loading(parser: argparse.ArgumentParser) -> None:
-    """Add the options of loading."""
-    parser.add_argument("--device", default="auto", help="cpu, cuda, or auto: cuda where there is one")
     add_data_set(parser)
-    add_trust(parser)
+    add_model(parser)
 
 
-def add_trust(parser: argparse.ArgumentParser) -> None:
-    """Add the two ways to let the code of a saved model run."""
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add where the model runs."""
+    parser.add_argument("--device", default="auto", help="cpu, cuda, or auto: cuda where there is one")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the way to let the code of a saved model run."""
     parser.add_argument("--model", default=None, help="the model again, if it is a file of your own: FILE.py:NAME")
-    about = "run the code that a saved run names as its model; only for runs of people you trust"
-    parser.add_argument("--trust-model", action="store_true", help=about)
 
 
 def add_data_set(parser: argparse.ArgumentParser) -> None:
     """Add where the data set of a run is now."""
-    about = "the data set that the run was trained on, if it is not where it was; needed once, for its vocabularies"
+    about = "the data set that the run was trained on, if it is not where it was: it has the vocabularies"
     parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, dest="data_set", help=about)
 
 
@@ -75,13 +73,8 @@ def load(options: argparse.Namespace) -> LoadedRun:
     from cce.runs import load_run
 
     with warnings.catch_warnings(action="ignore"):
-        found = load_run(
-            options.path,
-            data=options.data_set,
-            device=options.device,
-            model=options.model,
-            trust_model=options.trust_model,
-        )
+        device = getattr(options, "device", "cpu")
+        found = load_run(options.path, data=options.data_set, device=device, model=options.model)
     for line in found.damage:
         print(f"cce {options.verb}: {line}", file=sys.stderr)
     return found

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
     """Pack, and say what is inside."""
     from cce.runs import pack_run
 
-    pack = pack_run(options.path, options.out, data=options.data_set, progress=not options.json)
+    pack = pack_run(options.path, options.out, data=options.data_set)
     size = options.out.stat().st_size
     told = {"out": str(options.out), "bytes": size, "step": pack.step, "files": pack.manifest["files"]}
     lines = [f"{options.out}: step {pack.step:,}, {format_bytes(size)}"]

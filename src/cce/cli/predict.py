@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cce.cli.loading import add_loading, add_run, check_rows, load
+from cce.cli.loading import add_device, add_run, check_rows, load
 from cce.data import FORMATS, STANDARD
 from cce.records import strict_json
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, metavar="FILE", help="where to write; - for standard output")
     about = "what RAW is, if its name does not say so (and standard output, if --out is -)"
     parser.add_argument("--format", choices=tuple(FORMATS), default=None, help=about)
-    add_loading(parser)
+    add_device(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -41,8 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = f"options of a TOML file that have no flag: {more.removesuffix(', plugins')}"
     parser.add_argument("--set", nargs="+", metavar="NAME=VALUE", default=[], help=about)
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
-    about = "with --resume: run the code that the run names as its model; without it, --model must name it again"
-    parser.add_argument("--trust-model", action="store_true", help=about)
     for group, title in GROUPS.items():
         own = [each.name for each in fields(TrainConfig) if each.metadata.get("group") == group]
         add_options(parser.add_argument_group(title), own)
@@ -112,8 +110,6 @@ def run(options: argparse.Namespace) -> None:
     """Train to the end and print the record."""
     given = given_options(options)
     if options.resume is None:
-        if options.trust_model:
-            raise ValueError("trust_model goes with resume: a new run already names its model.")
         values = (read_toml(options.config) if options.config is not None else {}) | given
         config = make_config(values)
     else:
@@ -124,8 +120,7 @@ def run(options: argparse.Namespace) -> None:
     with init_distributed() as ranks:
         shown = not options.json
         if options.resume is not None:
-            trust = options.trust_model
-            trainer = Trainer.resume(options.resume, progress=shown, trust_model=trust, **given)
+            trainer = Trainer.resume(options.resume, progress=shown, **given)
         else:
             trainer = Trainer(config, options.out or config.default_folder, progress=shown)
         record, out = trainer.run(), trainer.folder.path

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import torch
 from torch import nn
 from tqdm import tqdm
 
-from cce.data import COMPRESSED, FORMATS, STANDARD, PreparedData, find_format
+from cce.data import COMPRESSED, FORMATS, STANDARD, find_format
 from cce.evaluation import check_metrics, describe_metric
 from cce.files import check_target, replace_file
 from cce.training import Scores, group_column, score
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from cce.runs.loaded import LoadedRun
-    from cce.schema import Batch, Schema
+    from cce.schema import Batch
+
+
+BATCH_SIZE = 16_384
+COLUMN = "probability"
 
 
 @dataclass(frozen=True)
@@ -34,40 +38,14 @@ class Evaluation:
     scores: Scores
 
 
-def prepared_batches(data: PreparedData, schema: Schema, *, split: str, batch_size: int) -> Iterable[Batch]:
-    """The batches of a split of a data set, in order; `schema` is that of the model."""
-    if data.schema != schema:
-        raise ValueError(
-            f"data must have the columns and ids that the model was trained on, but {data.path} has others."
-        )
-    if not data.num_rows(split):
-        raise ValueError(f"split must have rows, got {split!r} with none.")
-    return data.loader(split, batch_size=batch_size, shuffle=False)
-
-
-def is_folder(data: Any) -> bool:
-    """Whether data is the folder of a prepared data set, rather than raw rows."""
-    return isinstance(data, str | Path) and Path(data).is_dir()
-
-
-def check_rows_or_data(data: Any, split: str | None, form: str | None) -> None:
-    """Reject a path that is not there, and options that do not go with what is there."""
-    if isinstance(data, str | Path) and str(data) != STANDARD and not Path(data).exists():
-        raise FileNotFoundError(f"data must be the folder of a data set or a file of raw rows, got {str(data)!r}.")
-    if is_folder(data) and form is not None:
-        raise ValueError(f"format goes with a file of raw rows, got {form!r} with the folder {str(data)!r}.")
-    if not is_folder(data) and split is not None:
-        raise ValueError(f"split goes with the folder of a data set, got {split!r} with raw rows.")
-
-
 def score_batches(
     run: LoadedRun, batches: Iterable[Batch], metrics: Sequence[str] | None, group_by: str | None, *, name: str
 ) -> Evaluation:
     """Score all batches, by the metrics that are given, and for the rest as in the run."""
     if metrics is None:
-        metrics, group_by = run.config.metrics, group_by or run.config.group_by or None
+        metrics, group_by = run.options["metrics"], group_by or run.options["group_by"] or None
     elif group_by is None and any(describe_metric(name).by_group for name in metrics):
-        group_by = run.config.group_by or None
+        group_by = run.options["group_by"] or None
     check_metrics(list(metrics), group_by=group_by)
     groups = None if group_by is None else group_column(run.schema, group_by)
     num_rows = 0
@@ -81,10 +59,6 @@ def score_batches(
     device = next(run.model.parameters()).device
     scores = score(run.model, counted(), list(metrics), device=device, groups=groups)
     return Evaluation(name, num_rows, scores)
-
-
-BATCH_SIZE = 16_384
-COLUMN = "probability"
 
 
 @torch.no_grad()

@@ -45,7 +45,7 @@ def read_history(run: LoadedRun) -> RunHistory:
 
 def _packed(pack: Pack) -> RunHistory:
     missing = {"losses": ONLY_RECORD, "refits": ONLY_RECORD}
-    if RECORD not in pack.starts:
+    if RECORD not in pack.spans:
         curve = pack.manifest["state"].get("curve", [])
         return RunHistory(curve, missing=missing | {"clusterings": NO_RECORD})
     record = RunRecord.from_json(pack.read(RECORD).decode())

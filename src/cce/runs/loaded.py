@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,30 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cce.checks import check_range, check_type
-from cce.data import MANIFEST, PreparedData, Vocabulary, read_manifest
+from cce.data import STANDARD, PreparedData, Vocabulary
 from cce.distributed import Ranks
 from cce.files import check_target
 from cce.records import RunRecord
 from cce.run_folder import CHECKPOINTS, RunFolder
-from cce.runs.evaluating import (
-    BATCH_SIZE,
-    Evaluation,
-    check_rows_or_data,
-    is_folder,
-    predict_batches,
-    prepared_batches,
-    score_batches,
-)
-from cce.runs.inputs import INPUTS, OPTIONS, DataReference, RunInputs, find_inputs, input_file, read_inputs
+from cce.runs.evaluating import BATCH_SIZE, Evaluation, predict_batches, score_batches
+from cce.runs.inputs import DataReference, RunInputs, packed_inputs
 from cce.runs.neighbours import recommend, similar
 from cce.runs.pack import MODEL, RECORD, Pack, write_pack
 from cce.runs.vectors import FeatureVectors
-from cce.training import TrainConfig, Trainer, kept_random_state, load_model, make_config, open_checkpoint, read_schema
+from cce.training import kept_random_state, load_model, open_checkpoint, read_schema
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from cce.schema import Schema
+    from cce.schema import Batch, Schema
 
 
 @dataclass(frozen=True)
@@ -43,13 +36,14 @@ class LoadedRun:
     """A trained run; `load_run` makes it.
 
     path: of its checkpoint or its pack. model: as it was at the best validation, in evaluation mode.
+    options: those of the training run, by name, with everything decided.
     scores: of the test rows, if the run is finished. damage: better checkpoints that were passed over, and why.
     """
 
     path: Path
     step: int
     model: nn.Module = field(repr=False)
-    config: TrainConfig
+    options: dict[str, Any] = field(repr=False)
     schema: Schema
     scores: dict[str, float]
     source: Pack | DataReference = field(repr=False)  # of what raw rows need
@@ -57,20 +51,17 @@ class LoadedRun:
 
     @cached_property
     def inputs(self) -> RunInputs:
-        """How raw rows become inputs. Made of the data set when it is first needed, and kept in the run's folder."""
-        if isinstance(self.source, Pack):
-            if not self.source.has_inputs:
-                raise ValueError(f"{self.path} has no vocabularies, as its data set had none: it predicts no raw rows.")
-            return read_inputs(self.source.below(INPUTS), self.schema, self.path / INPUTS)
-        return find_inputs(self.source, self.schema)
+        """How raw rows become inputs: read from the pack, or from the data set of the run."""
+        if not isinstance(self.source, Pack):
+            return self.source.inputs(self.schema)
+        if not self.source.has_inputs:
+            raise ValueError(f"{self.path} has no vocabularies, as its data set had none: it predicts no raw rows.")
+        return packed_inputs(self.source, self.schema)
 
     @property
     def has_raw_values(self) -> bool:
         """Whether its data set was made of raw values, and not synthetic."""
-        if isinstance(self.source, Pack):
-            return self.source.has_inputs
-        manifest = self.source.data / MANIFEST
-        return not (manifest.is_file() and read_manifest(self.source.data)["kind"] == "synthetic")
+        return self.source.has_inputs if isinstance(self.source, Pack) else not self.source.is_synthetic
 
     @property
     def vocabularies(self) -> dict[str, Vocabulary]:
@@ -102,13 +93,8 @@ class LoadedRun:
         format: what a file is, if the end of its name does not say so: csv, tsv or parquet.
         split: of the folder of a data set, by default "test".
         """
-        check_range("batch_size", batch_size, 1, 2**31)
-        if not is_folder(rows) and split is None:
-            batches = self.inputs.encoder(self.schema).batches(rows, batch_size=batch_size, form=format)
-            return predict_batches(self.model, batches, progress=progress)
-        check_rows_or_data(rows, split, format)
-        found = prepared_batches(PreparedData.open(rows), self.schema, split=split or "test", batch_size=batch_size)
-        return predict_batches(self.model, found, progress=progress)
+        _, batches = self._batches(rows, split, batch_size, format, is_scored=False)
+        return predict_batches(self.model, batches, progress=progress)
 
     def evaluate(
         self,
@@ -124,15 +110,31 @@ class LoadedRun:
 
         split: of a data set, by default "test". metrics, group_by: those of the run, unless they are given.
         """
-        check_rows_or_data(data, split, format)
-        if is_folder(data):
-            name = split or "test"
-            batches = prepared_batches(PreparedData.open(data), self.schema, split=name, batch_size=batch_size)
-        else:
-            name = str(data) if isinstance(data, str | Path) else "rows"
-            encoder = self.inputs.encoder(self.schema, has_labels=True)
-            batches = encoder.batches(data, batch_size=batch_size, form=format)
+        name, batches = self._batches(data, split, batch_size, format, is_scored=True)
         return score_batches(self, batches, metrics, group_by, name=name)
+
+    def _batches(
+        self, rows: Any, split: str | None, batch_size: int, form: str | None, *, is_scored: bool
+    ) -> tuple[str, Iterable[Batch]]:
+        """What the rows are called, and their batches, in order."""
+        check_range("batch_size", batch_size, 1, 2**31)
+        is_path = isinstance(rows, str | Path)
+        if is_path and str(rows) != STANDARD and not Path(rows).exists():
+            raise FileNotFoundError(f"data must be the folder of a data set or a file of raw rows, got {str(rows)!r}.")
+        if not (is_path and Path(rows).is_dir()):
+            if split is not None:
+                raise ValueError(f"split goes with the folder of a data set, got {split!r} with raw rows.")
+            encoder = self.inputs.encoder(self.schema, has_labels=is_scored)
+            return str(rows) if is_path else "rows", encoder.batches(rows, batch_size=batch_size, form=form)
+        if form is not None:
+            raise ValueError(f"format goes with a file of raw rows, got {form!r} with the folder {str(rows)!r}.")
+        data, split = PreparedData.open(rows), split or "test"
+        if data.schema != self.schema:
+            rule = "must have the columns and ids that the model was trained on"
+            raise ValueError(f"data {rule}, but {data.path} has others.")
+        if not data.num_rows(split):
+            raise ValueError(f"split must have rows, got {split!r} with none.")
+        return split, data.loader(split, batch_size=batch_size, shuffle=False)
 
     def recommend(self, user: Any, n: int = 10, *, item: str | None = None) -> list[tuple[str, float]]:
         """The `n` items with the highest probability for a user, with their probabilities, the best first.
@@ -158,12 +160,11 @@ def load_run(
     data: Path | str | None = None,
     device: str = "cpu",
     model: str | None = None,
-    trust_model: bool = False,
 ) -> LoadedRun:
     """Load the run in a folder, at its best checkpoint; or a checkpoint itself; or a pack.
 
-    data: the data set of the run, if it is not where it was. It is needed once, for the vocabularies.
-    model, trust_model: code that is not of this package is run only if it is given again, or trusted.
+    data: the data set of the run, if it is not where it was; raw rows need its vocabularies.
+    model: the model again, as FILE.py:NAME, if it is your own. No other code is run.
     """
     check_type("path", path, (str, Path), "the path of a run")
     where, pack, damage = Path(path), None, list[str]()
@@ -175,17 +176,17 @@ def load_run(
     for line in damage:
         warnings.warn(line, stacklevel=2)
     with kept_random_state():
-        config, made = load_model(checkpoint, model=model, trust_model=trust_model)
+        options, made = load_model(checkpoint, model=model)
     folder = run_folder(where)
     fingerprint = checkpoint.get("data", str)
     return LoadedRun(
         path=checkpoint.path,
         step=checkpoint.step,
         model=made.to(Ranks().device(device)).eval(),
-        config=config,
+        options=options,
         schema=read_schema(checkpoint),
         scores=_packed_scores(pack) if pack else folder.read_record().scores if folder.is_finished else {},
-        source=pack or DataReference(folder.path, Path(data or config.data), fingerprint),
+        source=pack or DataReference(folder.path, Path(data or options["data"]), fingerprint),
         damage=tuple(damage),
     )
 
@@ -196,7 +197,7 @@ def run_folder(path: Path) -> RunFolder:
 
 
 def _packed_scores(pack: Pack) -> dict[str, float]:
-    if RECORD not in pack.starts:
+    if RECORD not in pack.spans:
         return {}
     try:
         return RunRecord.from_json(pack.read(RECORD).decode()).scores
@@ -212,6 +213,8 @@ def train(
     out: the folder of the run (default: runs/DATA-METHOD).
     options: those of `TrainConfig`, such as `method="cce", model="deepfm", epochs=2`.
     """
+    from cce.training import Trainer, make_config
+
     path = data.path if isinstance(data, PreparedData) else Path(data)
     config = make_config({"data": str(path.resolve()), **options})
     return Trainer(config, config.default_folder if out is None else out, progress=progress).run()
@@ -237,11 +240,11 @@ def _loaded(run: LoadedRun | Path | str) -> LoadedRun:
     return run if isinstance(run, LoadedRun) else load_run(run)
 
 
-def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = None, progress: bool = False) -> Pack:
+def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = None) -> Pack:
     """Write the run in a folder, at its best checkpoint, to one file that `load_run` opens anywhere.
 
-    data: the data set of the run, if it is not where it was. A synthetic one has no
-        vocabularies, and neither has its pack.
+    data: the data set of the run, if it is not where it was. A synthetic one has no vocabularies, and neither has its
+        pack.
     """
     where, target = Path(path), Path(out)
     if where.is_file():
@@ -255,10 +258,9 @@ def pack_run(path: Path | str, out: Path | str, *, data: Path | str | None = Non
     if folder.is_finished:
         files[RECORD] = folder.record
     fingerprint, was = checkpoint.get("data", str), checkpoint.get("config", dict)["data"]
-    reference = DataReference(folder.path, Path(data or was), fingerprint, progress=progress)
-    if not ((reference.data / MANIFEST).is_file() and read_manifest(reference.data)["kind"] == "synthetic"):
-        inputs = find_inputs(reference, read_schema(checkpoint))  # may lie in a folder that goes when they go
-        names = [OPTIONS, *(input_file(index) for index in range(len(inputs.vocabularies)))]
-        files |= {f"{INPUTS}/{name}": inputs.files.locate(name)[0] for name in names}
-    write_pack(target, checkpoint, files)
+    reference = DataReference(folder.path, Path(data or was), fingerprint)
+    with tempfile.TemporaryDirectory() as temporary:
+        if not reference.is_synthetic:
+            files |= reference.inputs(read_schema(checkpoint)).save(Path(temporary))
+        write_pack(target, checkpoint, files)
     return Pack.open(target)

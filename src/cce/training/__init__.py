@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, list_checkpoints, open_checkpoint
     from cce.training.config import GROUPS, MAY_CHANGE, MORE, TrainConfig
     from cce.training.inspection import inspect_checkpoint, verify_run
-    from cce.training.loading import load_model, read_schema
+    from cce.training.model import load_model, read_schema
     from cce.training.options import check_names, make_config, parse_pairs, read_toml
     from cce.training.phases import sizes_table
     from cce.training.planning import RunPlan, plan_run

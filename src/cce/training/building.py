@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from cce.collection import EmbeddingCollection
 from cce.data import PreparedData, unseen_shares
 from cce.embeddings import Clusterable, Finalizable
-from cce.models import create_model
 from cce.reclustering import ClusterSchedule, Refit, Rows
-from cce.training.resolving import ResolvedConfig, count_ids, table_arguments
+from cce.training.model import make_model
+from cce.training.resolving import ResolvedConfig, count_ids
 
 if TYPE_CHECKING:
     from cce.schema import Schema
@@ -27,28 +22,7 @@ NETWORK_PARAMS = 1000  # a model with fewer beside its tables has no network
 
 def build_model(config: ResolvedConfig, schema: Schema) -> nn.Module:
     """The model with its tables, from the seed alone."""
-    seed_everything(config.seed)
-    with _explained_memory(config):
-        tables = EmbeddingCollection(
-            schema.vocabulary_sizes,
-            config.embedding_dim,
-            **table_arguments(config),
-            sparse=config.sparse,
-            seed=config.seed,
-        )
-    return create_model(config.model, schema, tables, **config.model_options)
-
-
-@contextmanager
-def _explained_memory(config: ResolvedConfig) -> Iterator[None]:
-    """Say which options ask for more memory than there is."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "allocate memory" not in str(error):
-            raise
-        tables = f"method {config.method!r} and embedding_dim={config.embedding_dim}"
-        raise MemoryError(f"tables must fit into memory, but those of {tables} do not.") from error
+    return make_model(vars(config), schema)
 
 
 def give_rows(model: nn.Module, data: PreparedData) -> None:
@@ -105,10 +79,3 @@ def build_schedule(config: ResolvedConfig, model: nn.Module, optimizers: list[Op
     return ClusterSchedule(
         model, optimizers, at_epochs=config.cluster_at, steps_per_epoch=config.steps_per_epoch, seed=config.seed
     )
-
-
-def seed_everything(seed: int) -> None:
-    """Start all of them at a seed."""
-    torch.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002

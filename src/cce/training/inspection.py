@@ -18,7 +18,8 @@ from cce.run_folder import CONFIG, RunFolder
 from cce.text import format_table
 from cce.training.checkpoint import Checkpoint, checkpoint_path, list_checkpoints, open_checkpoint, read_checkpoint
 from cce.training.config import TrainConfig
-from cce.training.loading import load_model, read_run_options
+from cce.training.loading import read_options
+from cce.training.model import load_model
 from cce.training.phases import sizes_table
 from cce.training.stopping import non_finite_parameter
 
@@ -60,13 +61,13 @@ class Inspection:
         return "\n".join([*lines, "options: " + ", ".join(f"{name}={value}" for name, value in given.items())])
 
 
-def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: bool = False) -> Inspection:
+def inspect_checkpoint(path: Path, *, model: str | None = None) -> Inspection:
     """The newest whole checkpoint of a run, or the checkpoint itself, and what it holds.
 
-    model, trust_model: code that is not of this package is run only if it is given again, or trusted.
+    model: the model again, as FILE.py:NAME, if it is your own. No other code is run.
     """
     checkpoint, damage = open_checkpoint(path)
-    config, made = load_model(checkpoint, model=model, trust_model=trust_model)
+    options, made = load_model(checkpoint, model=model)
     of_tables = {id(p) for table in made.modules() if isinstance(table, Embedding) for p in table.parameters()}
     rest = sum(parameter.numel() for parameter in made.parameters() if id(parameter) not in of_tables)
     return Inspection(
@@ -78,17 +79,17 @@ def inspect_checkpoint(path: Path, *, model: str | None = None, trust_model: boo
         tables=summary(made),
         num_params=summary(made).num_params + rest,
         sizes=checkpoint.get("phases", dict)["finalize"]["sizes"],
-        gain=_gain(checkpoint, config),
+        gain=_gain(checkpoint, options["best_by"]),
         damage=damage,
     )
 
 
-def _gain(checkpoint: Checkpoint, config: TrainConfig) -> dict[str, Any] | None:
+def _gain(checkpoint: Checkpoint, best_by: str) -> dict[str, Any] | None:
     """What clusterings or refits did, as the run saw it. None without validations on both sides of the first."""
     lines, _ = RunFolder(checkpoint.path.parents[1]).scan_log()
     found = {kind: [line["step"] for line in lines if line["kind"] == kind] for kind in EVENTS}
     events, steps = next(((EVENTS[kind], steps) for kind, steps in found.items() if steps), ("", []))
-    metric, curve = describe_metric(config.best_by), checkpoint.get("curve", list)
+    metric, curve = describe_metric(best_by), checkpoint.get("curve", list)
     before = [scores for scores in curve if steps and scores["step"] <= min(steps)]
     after = [scores[metric.name] for scores in curve if steps and scores["step"] > min(steps)]
     if not before or not after:
@@ -123,7 +124,7 @@ def verify_run(folder: Path) -> Verification:
             problems.append(str(error))
 
     with noted():
-        read_run_options(run, {}, trust_model=True)
+        read_options(run)
     with noted():
         if run.is_finished:  # one that is not has no record, which is no problem
             run.read_record()

@@ -1,4 +1,4 @@
-"""Saved runs made into models again: to look at, to resume, or to start another run from.
+"""Saved runs, to resume or to start another run from.
 
 A run that starts from a trained one has tables as near as they get to the trained ones, whatever their kind. With
 `method="pq"` this is the paper's post-training baseline: train the full table, then quantise it.
@@ -7,7 +7,6 @@ A run that starts from a trained one has tables as near as they get to the train
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,69 +14,38 @@ import torch
 from torch import nn
 
 from cce.embeddings import Embedding
-from cce.models import MODELS, find_model
-from cce.plugins import check_plugins
-from cce.schema import Schema
-from cce.training.building import build_model
-from cce.training.checkpoint import Checkpoint, DamagedCheckpointError, explained_misfits, open_checkpoint
+from cce.training.checkpoint import DamagedCheckpointError, open_checkpoint
 from cce.training.config import MAY_CHANGE, MAY_MOVE
+from cce.training.model import load_model, read_schema, trusted_model
 from cce.training.options import make_config, read_toml
-from cce.training.resolving import ResolvedConfig
 
 if TYPE_CHECKING:
     from cce.run_folder import RunFolder
-
-
-def load_model(
-    checkpoint: Checkpoint, *, model: str | None = None, trust_model: bool = False
-) -> tuple[ResolvedConfig, nn.Module]:
-    """The configuration and the model of a checkpoint, whose code is run only if it is `model`, or trusted."""
-    with explained_misfits(checkpoint.path):
-        config = ResolvedConfig(**checkpoint.get("resolved", dict))
-    check_plugins(config.plugins)
-    config = replace(config, model=trusted_model(config.model, model, checkpoint.path, trust_model=trust_model))
-    find_model(config.model)  # what is wrong with its file is not the checkpoint's fault
-    with explained_misfits(checkpoint.path):
-        made = build_model(config, read_schema(checkpoint))
-        made.load_state_dict(checkpoint.model)
-    return config, made
-
-
-def trusted_model(name: str, given: str | None, where: Path, *, trust_model: bool) -> str:
-    """The model's name, or the one that was given again. A saved name may lead to anyone's code: it must be trusted."""
-    if given is None and name not in MODELS and not trust_model:
-        hint = "give the model again (--model), or --trust-model if you know who made it"
-        raise PermissionError(f"model of {where} must be trusted, as its code would be run, got {name!r}: {hint}.")
-    return name if given is None else given
+    from cce.schema import Schema
 
 
 def read_run_options(
-    folder: RunFolder,
-    changes: Mapping[str, Any],
-    *,
-    trust_model: bool,
-    may: Sequence[str] = (*MAY_CHANGE, *MAY_MOVE),
+    folder: RunFolder, changes: Mapping[str, Any], *, may: Sequence[str] = (*MAY_CHANGE, *MAY_MOVE)
 ) -> dict[str, Any]:
     """The options of the run in a folder, with those changes that a run may see; None takes an option away."""
     for name in changes:
         if name not in may:
             raise ValueError(f"{name} does not go with resume, which may change {', '.join(may)} only.")
-    path = folder.config
     if not folder.is_begun:
         raise FileNotFoundError(f"resume must name the folder of a run, got {str(folder.path)!r}.")
-    values = read_toml(path)
-    try:
-        config = make_config(values)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{path} must hold the options of a run: {error}") from error
-    model = trusted_model(config.model, changes.get("model"), path, trust_model=trust_model)
+    values = read_options(folder)
+    model = trusted_model(make_config(values).model, changes.get("model"), folder.config)
     return {name: value for name, value in {**values, **changes, "model": model}.items() if value is not None}
 
 
-def read_schema(checkpoint: Checkpoint) -> Schema:
-    """The columns that a checkpoint was trained on."""
-    with explained_misfits(checkpoint.path):
-        return Schema.from_dict(checkpoint.get("schema", dict))
+def read_options(folder: RunFolder) -> dict[str, Any]:
+    """The options in the folder of a run, which are checked."""
+    values = read_toml(folder.config)
+    try:
+        make_config(values)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{folder.config} must hold the options of a run: {error}") from error
+    return values
 
 
 def start_from(model: nn.Module, run: Path, schema: Schema, *, name: str, seed: int) -> None:

@@ -13,7 +13,8 @@ from cce.collection import plan_tables
 from cce.compression import Option, allocate, shapes_within
 from cce.embeddings import METHODS
 from cce.footprint import Footprint, Footprints
-from cce.training.resolving import DataSizes, ResolvedConfig, resolve, table_arguments
+from cce.training.model import table_arguments
+from cce.training.resolving import DataSizes, ResolvedConfig, resolve
 
 if TYPE_CHECKING:
     from cce.training.config import TrainConfig
@@ -58,7 +59,7 @@ def plan_run(
         row.
     """
     resolved = resolve(config, DataSizes(vocabularies, counts=None if counts is None else lambda: counts))
-    planned = plan_tables(vocabularies, config.embedding_dim, **table_arguments(resolved)).tables
+    planned = plan_tables(vocabularies, config.embedding_dim, **table_arguments(vars(resolved))).tables
     rows = {
         table.name: table.num_embeddings if counts is None else int((counts[table.name] >= resolved.min_count).sum())
         for table in planned

@@ -36,24 +36,21 @@ def finalize_run(
     refits: int | str = 0,
     progress: bool = False,
     model: str | None = None,
-    trust_model: bool = False,
 ) -> RunRecord:
     """Finalize the int8 rows of a finished run again, in another size, and test it: a new record in place of the old.
 
     The run stays as it was until the new tables are saved; after that, `cce train --resume` ends what was interrupted.
     """
     sizes = {"nbytes": nbytes, "bits": bits, "tolerance": tolerance}
-    trainer = _reopen(out, sizes | {"refits": refits}, progress=progress, model=model, trust_model=trust_model)
+    trainer = _reopen(out, sizes | {"refits": refits}, progress=progress, model=model)
     record = trainer.run()
     write_atomic(trainer.folder.path / SIZES, json.dumps(record.sizes))
     return record
 
 
-def curve_of_run(
-    out: Path | str, *, progress: bool = False, model: str | None = None, trust_model: bool = False
-) -> list[dict[str, Any]]:
+def curve_of_run(out: Path | str, *, progress: bool = False, model: str | None = None) -> list[dict[str, Any]]:
     """The sizes that the tables of a finished run may have, with their validation loss; written to `sizes.json` too."""
-    trainer = _reopen(out, {"refits": 0}, is_logged=False, progress=progress, model=model, trust_model=trust_model)
+    trainer = _reopen(out, {"refits": 0}, is_logged=False, progress=progress, model=model)
     try:
         trainer.go_back_to_best()
         trainer.finalizing.finalize(curve=True)
@@ -98,7 +95,6 @@ def _reopen(
     *,
     progress: bool,
     model: str | None,
-    trust_model: bool,
     is_logged: bool = True,
 ) -> Trainer:
     """A trainer of the run as it was when its int8 rows had trained; what it saves comes after all that there is."""
@@ -114,5 +110,5 @@ def _reopen(
     rows.state["step"] = latest.step
     changes: dict[str, Any] = dict.fromkeys(MAY_BE_CHOSEN_AGAIN) | sizes | ({} if model is None else {"model": model})
     rows = replace(rows, step=latest.step)
-    how = {"progress": progress, "is_logged": is_logged, "trust_model": trust_model}
+    how = {"progress": progress, "is_logged": is_logged}
     return Trainer.resume(folder.path, rows=rows, **how, **changes)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from cce.budget import FULL, FULL_SIZED, MEASURES, PAPER_METHOD, Budget
+from cce.budget import FULL, FULL_SIZED, MEASURES, PAPER_METHOD
 from cce.checks import check_choice
-from cce.clustering import ClusterSettings
 from cce.collection import plan_tables
 from cce.embeddings import METHODS, TrainingDefaults, paper_schedule
 from cce.training.config import AUTO, NEVER, TrainConfig
+from cce.training.model import table_arguments
 
 if TYPE_CHECKING:
     from cce.data import PreparedData
@@ -177,7 +177,7 @@ def _refits(
         return 0, f"method {config.method!r} has none"
     if config.start_from is not None or config.max_steps is not None:
         return 0, "a run that starts from another, or is cut short, has none by default"
-    planned = plan_tables(sizes.vocabularies, config.embedding_dim, **table_arguments(resolved)).tables
+    planned = plan_tables(sizes.vocabularies, config.embedding_dim, **table_arguments(vars(resolved))).tables
     learned = {table.name for table in planned if table.method == config.method}
     least, counts = resolved.min_count or 1, sizes.counts() if sizes.counts is not None else None
     num_ids = sum(
@@ -191,17 +191,3 @@ def _refits(
     if ROWS_PER_ID * num_ids <= num_rows:
         return defaults.refits, f"ids with pointers have at least {ROWS_PER_ID} rows each"
     return 0, f"{len(learned)} tables have pointers, and fewer than {ROWS_PER_ID} rows for each of their ids"
-
-
-def table_arguments(config: ResolvedConfig) -> dict[str, Any]:
-    """How the tables of a run are made and sized, as `plan_tables` and `EmbeddingCollection` take it."""
-    options = dict(config.table_options)
-    own = options[config.method]
-    if isinstance(own.get("settings"), dict):  # in a file a table of names and values
-        try:
-            options[config.method] = own | {"settings": ClusterSettings(**own["settings"])}
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"method_options settings must be those of ClusterSettings: {error}") from error
-    is_sized_later = config.trains_as_rows and config.nbytes is not None
-    budget = Budget() if is_sized_later else config.budget
-    return {"method": config.method, "options": options, "budget": budget}

@@ -74,7 +74,6 @@ class Trainer:
         *,
         progress: bool = False,
         lock: bool = True,
-        trust_model: bool = False,
         rows: Checkpoint | None = None,
         is_logged: bool = True,
         **changes: Any,
@@ -82,17 +81,16 @@ class Trainer:
         """Go on with the run in `out`, from its newest whole checkpoint.
 
         lock: False if the caller holds the lock of the folder.
-        trust_model: run the code of a model that is not of this package, even if `model` does not name it again.
         rows: the checkpoint of int8 rows to go on from instead, to finalize them in another size.
         is_logged: whether the log of the run goes on.
-        changes: options that may change, such as `epochs`; with `rows`, those of the size.
+        changes: options that may change, such as `epochs`; with `rows`, those of the size; a model of your own again.
         """
         self = cls.__new__(cls)
         with self._alone(RunFolder(Path(out)), lock=lock):
             may = MAY_CHANGE if rows is None else MAY_BE_CHOSEN_AGAIN
             values = None
             if self.ranks.is_main:
-                values = read_run_options(self.folder, changes, trust_model=trust_model, may=(*may, *MAY_MOVE))
+                values = read_run_options(self.folder, changes, may=(*may, *MAY_MOVE))
             self._open(make_config(broadcast(values, self.ranks)))
             saved: Checkpoint | None = rows
             damage: list[str] = []

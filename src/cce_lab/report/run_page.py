@@ -81,7 +81,7 @@ def write_run_page(run: LoadedRun, out: Path | str) -> list[str]:
         "sections": headline + "\n".join(each.as_html() for each in parts),
         "notes": f"<ul>{damage}</ul>" if damage else "",
         "environment": environment_table([history.record]).as_html() if history.record else "<p>Not recorded yet.</p>",
-        "commands": f"<pre>{escape(train_command(vars(run.config)))}</pre>",
+        "commands": f"<pre>{escape(train_command(run.options))}</pre>",
     }
     write_atomic(Path(out), fill_page(values, [plot_data(each.name, each.plots) for each in parts]))
     return [f"{each.title}: {line}" for each in parts for line in each.left_out]
@@ -125,7 +125,7 @@ def _scores(run: LoadedRun, history: RunHistory) -> dict[str, Any]:
     left_out = [] if history.curve else ["the curves: the run has no validations yet."]
     if "losses" in history.missing:
         left_out.append(f"the training loss: {history.missing['losses']}.")
-    return {"plots": curve_plots(history, run.config.best_by), "left_out": tuple(left_out)}
+    return {"plots": curve_plots(history, run.options["best_by"]), "left_out": tuple(left_out)}
 
 
 def _tables(run: LoadedRun, history: RunHistory) -> dict[str, Any]:

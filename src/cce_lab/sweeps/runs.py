@@ -166,7 +166,7 @@ def _finalize(task: Task) -> None:
     shutil.rmtree(copied.path, ignore_errors=True)
     shutil.copytree(task.folder.path.with_name(run.source), copied.path)
     sizes = {name: getattr(config, name) for name in CHOSEN_LATER}
-    record = finalize_run(copied.path, **sizes, refits=config.refits, model=config.model, trust_model=True)
+    record = finalize_run(copied.path, **sizes, refits=config.refits, model=config.model)
     for path in (copied.config, copied.log):
         path.replace(task.folder.path / path.name)
     if task.is_source:

@@ -29,8 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "the data set that the run was trained on, if it is not where it was"
     parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, help=about)
     parser.add_argument("--model", default=None, help="the model again, if it is a file of your own: FILE.py:NAME")
-    about = "run the code that a saved run names as its model; only for runs of people you trust"
-    parser.add_argument("--trust-model", action="store_true", help=about)
     parser.add_argument("--json", action="store_true", help="print where it is and what it leaves out as JSON")
 
 
@@ -40,9 +38,7 @@ def run(options: argparse.Namespace) -> None:
     from cce_lab.report import write_run_page
 
     with warnings.catch_warnings(action="ignore"):  # of damage, which is printed
-        found = load_run(
-            options.path, data=options.data, device="cpu", model=options.model, trust_model=options.trust_model
-        )
+        found = load_run(options.path, data=options.data, device="cpu", model=options.model)
     for line in found.damage:
         print(f"cce page: {line}", file=sys.stderr)
     page = options.out or default_page(options.path)
