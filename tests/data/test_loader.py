@@ -65,12 +65,6 @@ def test_the_batch_size_does_not_change_the_order(data):
     assert flat(rows_of(loader(data, batch_size=7))) == flat(rows_of(loader(data, batch_size=500)))
 
 
-def test_drop_last_leaves_out_the_short_batch(data):
-    batches = loader(data, drop_last=True)
-    assert len(batches) == len(rows_of(batches)) == 100
-    assert rows_of(loader(data, drop_last=True)) == rows_of(loader(data))[:100]
-
-
 @pytest.mark.parametrize("world_size", [2, 3, 16])
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_ranks_share_out_every_batch_without_overlap(data, world_size, shuffle):
@@ -99,7 +93,7 @@ def test_a_position_is_restored_exactly(data, stop, world_size):
     whole = loader(data)
     wanted = [rows_of(whole), rows_of(whole)]
     first = loader(data)
-    first.set_epoch(1)
+    first.epoch = 1
     taken = [batch.labels.long().tolist() for _, batch in zip(range(stop), first, strict=False)]
     state = first.state_dict()
     shares = []
@@ -129,15 +123,6 @@ def test_loading_a_position_in_the_middle_of_a_loop_moves_the_loop(data):
         if len(seen) == 3:
             batches.load_state_dict(state)
     assert seen[3:] == rows_of(loader(data))
-
-
-def test_setting_the_current_epoch_keeps_the_position(data):
-    batches = loader(data)
-    next(iter(batches))
-    batches.set_epoch(0)
-    assert batches.state_dict()["position"] == 10
-    batches.set_epoch(5)
-    assert (batches.state_dict()["epoch"], batches.state_dict()["position"]) == (5, 0)
 
 
 def test_a_position_of_another_order_is_rejected(data):

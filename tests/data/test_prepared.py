@@ -32,9 +32,9 @@ def test_an_unknown_split_is_rejected_with_the_right_ones(data):
 
 
 def test_options_reach_the_loader(data):
-    loader = data.loader("test", batch_size=8, shuffle=False, seed=5, rank=1, world_size=2, drop_last=True)
+    loader = data.loader("test", batch_size=8, shuffle=False, seed=5, rank=1, world_size=2)
     assert (loader.batch_size, loader.shuffle, loader.seed) == (8, False, 5)
-    assert (loader.rank, loader.world_size, loader.drop_last) == (1, 2, True)
+    assert (loader.rank, loader.world_size) == (1, 2)
 
 
 def test_a_missing_file_is_told_by_name(data):

@@ -177,24 +177,23 @@ class Loader:
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
-        drop_last: bool = False,
     ) -> None:
         check_range("batch_size", batch_size, 1, 2**31)
         check_range("seed", seed, 0, 2**63)
         check_range("world_size", world_size, 1, 2**31)
         check_range("rank", rank, 0, world_size)
         self.rows, self.batch_size, self.shuffle, self.seed = rows, batch_size, shuffle, seed
-        self.rank, self.world_size, self.drop_last = rank, world_size, drop_last
+        self.rank, self.world_size = rank, world_size
         self.epoch = 0
         self.position = 0  # rows of the epoch that all ranks together have been given
         self._shuffle: EpochShuffle | None = None
 
     def __len__(self) -> int:
         """Batches in a whole epoch."""
-        return math.ceil(self._num_rows / self.batch_size)
+        return math.ceil(len(self.rows) / self.batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        while self.position < self._num_rows:
+        while self.position < len(self.rows):
             start = self.position
             lengths = self._next_lengths()
             rows = self._row_indices(start, start + sum(lengths))
@@ -206,15 +205,9 @@ class Loader:
                 self.position = start
                 yield piece
                 if self.position != start:
-                    break  # moved by load_state_dict or set_epoch
+                    break  # moved by load_state_dict
         self.epoch += 1
         self.position = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch; stay where we are if it is the current one."""
-        check_range("epoch", epoch, 0, 2**63)
-        if epoch != self.epoch:
-            self.epoch, self.position = epoch, 0
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the next batch, and the options that it depends on."""
@@ -225,21 +218,16 @@ class Loader:
         for name, value in self._settings().items():
             if state[name] != value:
                 raise ValueError(f"{name} must be that of the saved position, {state[name]!r}, got {value!r}.")
-        check_range("position", state["position"], 0, self._num_rows + 1)
+        check_range("position", state["position"], 0, len(self.rows) + 1)
         self.epoch, self.position = state["epoch"], state["position"]
 
     def _settings(self) -> dict[str, Any]:
         return {"seed": self.seed, "shuffle": self.shuffle, "num_rows": len(self.rows)}
 
-    @property
-    def _num_rows(self) -> int:
-        whole = len(self.rows) // self.batch_size * self.batch_size
-        return whole if self.drop_last else len(self.rows)
-
     def _next_lengths(self) -> list[int]:
         """Rows of the next batches: enough batches that a fetch is worth its while."""
         count = max(1, DECODED_ROWS * self.world_size // self.batch_size)
-        left = self._num_rows - self.position
+        left = len(self.rows) - self.position
         whole, rest = divmod(min(left, count * self.batch_size), self.batch_size)
         return [self.batch_size] * whole + ([rest] if rest else [])
 

@@ -76,7 +76,6 @@ class PreparedData:
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
-        drop_last: bool = False,
     ) -> Loader:
         """The batches of a split; `batch_size` is that of all ranks together."""
         from cce.data.loader import Loader
@@ -88,7 +87,6 @@ class PreparedData:
             seed=seed,
             rank=rank,
             world_size=world_size,
-            drop_last=drop_last,
         )
 
     def count_ids(self, split: str) -> dict[str, np.ndarray]:

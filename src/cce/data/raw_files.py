@@ -44,15 +44,9 @@ FORMATS = {
     "parquet": FileFormat((".parquet", ".pq")),
 }
 ENDINGS = {ending: name for name, each in FORMATS.items() for ending in each.endings}
-COMPRESSED = (".gz", ".zst", ".zip")
-
-
-class DamagedError(Exception):
-    """Compressed text that cannot be read."""
-
-
+COMPRESSED = ".gz"
 DAMAGE = (
-    *(gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, DamagedError),
+    *(gzip.BadGzipFile, zipfile.BadZipFile, zlib.error),
     *(NotImplementedError, RuntimeError),  # zipfile's, for a way of compression or a password that it does not have
 )
 
@@ -72,14 +66,13 @@ def find_format(path: str | Path, given: str | None = None, *, default: str | No
     if found is None and str(path) == STANDARD:
         raise ValueError(f"standard input and output need a format of {', '.join(FORMATS)}: give --format.")
     if found is None:
-        endings = f"{', '.join(ENDINGS)} (or with {', '.join(COMPRESSED)})"
-        raise ValueError(f"{path} must end in {endings}, to say what it is.")
+        raise ValueError(f"{path} must end in {', '.join(ENDINGS)} (or with {COMPRESSED}), to say what it is.")
     return found
 
 
 def _ending(path: Path) -> str:
     """How the name of a file ends, apart from what it is compressed by."""
-    return path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
+    return path.with_suffix("").suffix if path.suffix == COMPRESSED else path.suffix
 
 
 # -- files of a table --------------------------------------------------------------------------------------------------
@@ -90,7 +83,7 @@ def find_inputs(raw: Path | Sequence[Path]) -> tuple[Input, ...]:
     paths = [each for path in ([raw] if isinstance(raw, Path) else raw) for each in _files(path)]
     for path in paths:
         find_format(path)
-    return tuple(Input.of(path) for path in paths)
+    return tuple(Input(path) for path in paths)
 
 
 def _files(raw: Path) -> list[Path]:
@@ -145,20 +138,6 @@ class Input:
     path: Path
     member: str | None = None
 
-    @classmethod
-    def of(cls, path: Path) -> Input:
-        """The file at a path, or the one in a zip archive."""
-        if path.suffix != ".zip":
-            return cls(path)
-        cls(path).check(as_lines=False)
-        if not zipfile.is_zipfile(path):
-            raise ValueError(f"{path} must be a whole zip archive, and it is damaged.")
-        with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if not name.endswith("/")]
-        if len(names) != 1:
-            raise ValueError(f"{path} must hold one file, got {len(names)}.")
-        return cls(path, names[0])
-
     def __str__(self) -> str:
         return str(self.path) if self.member is None else f"{self.path}:{self.member}"
 
@@ -170,7 +149,7 @@ class Input:
     @property
     def is_plain(self) -> bool:
         """Whether reading can begin anywhere."""
-        return self.member is None and self.path.suffix not in COMPRESSED
+        return self.member is None and self.path.suffix != COMPRESSED
 
     def check(self, *, as_lines: bool | None = None) -> None:
         """Reject a file that is missing or empty, and one of lines (by default if it is no Parquet) with wrong ends."""
@@ -215,11 +194,7 @@ class Input:
         if self.member is not None:
             return stack.enter_context(stack.enter_context(zipfile.ZipFile(self.path)).open(self.member))
         file = stack.enter_context(self.path.open("rb"))
-        if self.path.suffix == ".zst":
-            from cce.data.arrow.tables import open_zstd
-
-            return stack.enter_context(open_zstd(file))
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if self.path.suffix == ".gz" else file
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if self.path.suffix == COMPRESSED else file
 
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
         """All blocks in order, each with the offset where it begins."""

@@ -15,9 +15,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from cce.data.arrow.blocks import RawBlock
+from cce.data.arrow.blocks import RawBlock, as_texts
 from cce.data.arrow.tables import frame_blocks, parquet_blocks, parquet_columns, parse_text, record_blocks
-from cce.data.arrow.values import as_texts
 from cce.data.loader import cut_batch, join_bags
 from cce.data.preparation.reading import PARQUET_ROWS, clean_columns, well_formed
 from cce.data.raw_files import FORMATS, STANDARD, Input, check_columns, find_format, line_blocks, split_header
@@ -76,7 +75,7 @@ class RawRows:
         is_standard = str(path) == STANDARD
         found = FORMATS[find_format(path, form, default=None if self.has_names else "tsv")]
         if not is_standard:
-            Input.of(Path(path)).check(as_lines=not found.by_columns)
+            Input(Path(path)).check(as_lines=not found.by_columns)
         elif found.by_columns:
             raise ValueError("standard input must be text: csv or tsv; got 'parquet'.")
         try:
@@ -84,7 +83,7 @@ class RawRows:
                 check_columns("it", self.columns.used, parquet_columns(Path(path)))
                 yield from parquet_blocks(Path(path), None, self.columns, self.reading, PARQUET_ROWS)
                 return
-            with nullcontext(sys.stdin.buffer) if is_standard else Input.of(Path(path)).open() as stream:
+            with nullcontext(sys.stdin.buffer) if is_standard else Input(Path(path)).open() as stream:
                 yield from self._text_blocks(stream, found.delimiter)
         except ValueError as error:
             raise (error if str(path) in str(error) else ValueError(f"{path}: {error}")) from error

@@ -181,41 +181,32 @@ class SyntheticConfig:
 
     def clicks(self) -> SyntheticClicks:
         """The click log of these sizes."""
-        return SyntheticClicks(
-            self.vocabulary_sizes,
-            num_clusters=self.num_clusters,
-            zipf=self.zipf,
-            num_informative=self.num_informative,
-            num_dense=self.num_dense,
-            drift=self.drift,
-            generator=torch.Generator().manual_seed(self.seed),
-        )
+        sizes = {name: value for name, value in asdict(self).items() if name not in ("num_rows", "seed")}
+        return SyntheticClicks(**sizes, generator=torch.Generator().manual_seed(self.seed))
 
 
 def prepare_synthetic(out: Path, config: SyntheticConfig, *, progress: bool = True) -> dict[str, Any]:
     """Write the data set and return its manifest. Id 0 is never drawn: the most frequent id of a feature is 1."""
     check_new(out)
-    with lock_folder(temporary_folder(out), temporary=True):
-        try:
-            clear_folder(temporary_folder(out))
-            return _prepare(temporary_folder(out) / "data", out, config, progress=progress)
-        finally:
-            clear_folder(temporary_folder(out))
-
-
-def _prepare(folder: Path, out: Path, config: SyntheticConfig, *, progress: bool) -> dict[str, Any]:
     clicks = config.clicks()
     features = tuple(Feature(f"c{index}", size + 1) for index, size in enumerate(config.vocabulary_sizes))
     schema = Schema(features, tuple(f"d{index}" for index in range(config.num_dense)))
     held_out = int(config.num_rows * HELD_OUT)
     splits = {"train": config.num_rows - 2 * held_out, "validation": held_out, "test": held_out}
-    create_files(folder, schema, splits)
-    oracle = {
-        split: _write_split(folder, split, count, schema, clicks, (config.seed, index), progress=progress)
-        for index, (split, count) in enumerate(splits.items())
-    }
-    contents = {"kind": "synthetic", "options": asdict(config), "splits": splits}
-    return seal(folder, out, schema, {**contents, "oracle_bce": oracle["test"], "oracle_bce_by_split": oracle})
+    temporary = temporary_folder(out)
+    with lock_folder(temporary, temporary=True):
+        try:
+            clear_folder(temporary)
+            create_files(temporary / "data", schema, splits)
+            oracle = {
+                split: _write_split(temporary / "data", split, count, schema, clicks, (config.seed, index), progress)
+                for index, (split, count) in enumerate(splits.items())
+            }
+            contents: dict[str, Any] = {"kind": "synthetic", "options": asdict(config), "splits": splits}
+            contents |= {"oracle_bce": oracle["test"], "oracle_bce_by_split": oracle}
+            return seal(temporary / "data", out, schema, contents)
+        finally:
+            clear_folder(temporary)
 
 
 def _write_split(
@@ -225,8 +216,7 @@ def _write_split(
     schema: Schema,
     clicks: SyntheticClicks,
     seeds: tuple[int, int],
-    *,
-    progress: bool,
+    progress: bool,  # noqa: FBT001
 ) -> float:
     """Draw and write the rows of a split in blocks, each with its own random numbers; return the oracle's BCE."""
     total = 0.0

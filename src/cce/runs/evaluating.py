@@ -81,7 +81,7 @@ def write_predictions(blocks: Iterable[np.ndarray], out: str | Path, form: str |
     by_columns, num_rows = FORMATS[find_format(out, form)].by_columns, 0
     if str(out) != STANDARD:
         check_target("out", Path(out))
-        if Path(out).suffix in COMPRESSED:
+        if Path(out).suffix == COMPRESSED:
             raise ValueError(f"out must be a plain file, got {str(out)!r}.")
     elif by_columns:
         raise ValueError("format must be csv or tsv on standard output, got 'parquet'.")

@@ -11,7 +11,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.process import BaseProcess
-from types import FrameType
 from typing import TypeVar
 
 from cce.checks import check_range
@@ -48,11 +47,10 @@ class LocalEngine:
             return
         try:
             if kind is not None and issubclass(kind, KeyboardInterrupt):
-                self._interrupt()
+                self._send(signal.SIGINT)
             self._pool.shutdown(cancel_futures=True)
         except KeyboardInterrupt:
-            for worker in self._workers():
-                worker.kill()
+            self._send(getattr(signal, "SIGKILL", signal.SIGTERM))
             raise
         finally:
             self._pool = None
@@ -71,14 +69,11 @@ class LocalEngine:
             results = self._pool.map(partial(_work, function), tasks)
         yield from results
 
-    def _workers(self) -> list[BaseProcess]:
-        return [child for child in multiprocessing.active_children() if child not in self._others]
-
-    def _interrupt(self) -> None:
-        """Pass Ctrl-C on: the processes are not in the terminal's group, or they would be interrupted twice."""
-        for worker in self._workers():
-            if worker.pid is not None:
-                os.kill(worker.pid, signal.SIGINT)
+    def _send(self, number: int) -> None:
+        """Send the workers a signal: they are not in the terminal's group, or Ctrl-C would interrupt them twice."""
+        for child in multiprocessing.active_children():
+            if child not in self._others and child.pid is not None:
+                os.kill(child.pid, number)
 
 
 @contextmanager
@@ -96,12 +91,14 @@ def _held_back_interrupts() -> Iterator[None]:
 
 # -- in the other processes --------------------------------------------------------------------------------------------
 
+_stopped = threading.Event()  # this process was asked to stop
+
 
 def _begin_work() -> None:
     """Leave Ctrl-C to the process that began this one, and end when it ends."""
     if hasattr(os, "setpgrp"):
         os.setpgrp()
-    signal.signal(signal.SIGINT, _note_idle)
+    signal.signal(signal.SIGINT, _stop)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -115,27 +112,19 @@ def _end_with_parent() -> None:
 
 
 def _work(function: Callable[[Task], Result], task: Task) -> Result:
-    """One task. What SIGINT does says whether this process is idle, at work, or was asked to stop."""
+    """One task, which Ctrl-C interrupts; after it no other is begun."""
     try:
-        if signal.signal(signal.SIGINT, signal.default_int_handler) is _reject:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if _stopped.is_set():
             raise KeyboardInterrupt
-        result = function(task)
-        signal.signal(signal.SIGINT, _note_idle)
+        return function(task)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, _reject)
+        _stopped.set()
         raise
-    except BaseException:
-        signal.signal(signal.SIGINT, _note_idle)
-        raise
-    return result
+    finally:
+        signal.signal(signal.SIGINT, _stop)
 
 
-def _note_idle(number: int, frame: FrameType | None) -> None:
-    """Handle a stop request between two tasks: reject the next task."""
-    del number, frame
-    signal.signal(signal.SIGINT, _reject)
-
-
-def _reject(number: int, frame: FrameType | None) -> None:
-    """Do nothing: marks a process that was asked to stop."""
-    del number, frame
+def _stop(*_: object) -> None:
+    """Handle a stop request between two tasks."""
+    _stopped.set()

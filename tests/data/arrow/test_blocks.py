@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from cce.data.arrow.blocks import Words, load_numbers, load_words, save_block
+from cce.data.arrow.blocks import Words, as_values, load_numbers, load_words, save_block
 from cce.data.arrow.tables import parse_text
-from cce.data.arrow.values import as_values
 from cce.data.preparation.job import Columns, Reading
 from helpers.raw_files import bags_of, words_of
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from cce.data.arrow.blocks import as_values
 from cce.data.arrow.tables import load_vocabulary, parquet_columns, save_vocabulary
-from cce.data.arrow.values import as_values
 
 
 def test_a_vocabulary_survives_its_file(tmp_path):

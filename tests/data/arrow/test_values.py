@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cce.data.arrow.values import (
+from cce.data.arrow.blocks import (
     as_texts,
     as_values,
     by_falling_count,

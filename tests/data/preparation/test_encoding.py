@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from cce.data.arrow.blocks import Words, save_block
-from cce.data.arrow.values import as_values
+from cce.data.arrow.blocks import Words, as_values, save_block
 from cce.data.loader import SplitRows
 from cce.data.preparation.encoding import BlockTask, create_files, encode_block
 from cce.data.preparation.job import Columns

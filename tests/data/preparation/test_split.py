@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from cce.data.arrow.blocks import Words, save_block
-from cce.data.arrow.values import as_values
+from cce.data.arrow.blocks import Words, as_values, save_block
 from cce.data.preparation.job import Splitting
 from cce.data.preparation.vocabulary import SplitBlock, split_codes, unit_hash
 

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cce.data.arrow.blocks import Words
-from cce.data.arrow.values import as_values
+from cce.data.arrow.blocks import Words, as_values
 from cce.data.preparation.job import Columns, Reading
 from cce.data.preparation.reading import translate
 from helpers.raw_files import words_of

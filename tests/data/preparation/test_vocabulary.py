@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cce.data.arrow.blocks import Words, save_block
+from cce.data.arrow.blocks import Words, as_values, save_block
 from cce.data.arrow.tables import load_vocabulary
-from cce.data.arrow.values import as_values
 from cce.data.preparation import vocabulary as module
 from cce.data.preparation.job import VocabularyRule
 from cce.data.preparation.vocabulary import FeatureTask, number_values, split_file

@@ -267,7 +267,7 @@ def test_a_folder_of_compressed_files_is_one_table(tmp_path):
         write_csv(tmp_path / name, HEADER, rows)
     for name in ("raw/day=1/1.csv", "raw/day=1/2.csv"):
         path = tmp_path / name
-        path.with_suffix(".csv.zst").write_bytes(pa.compress(path.read_bytes(), "zstd", asbytes=True))
+        path.with_suffix(".csv.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
     both, one = (run(typed(tmp_path / name, split="order"), tmp_path / f"{name}.out") for name in ("raw", "a.csv"))
     assert both.manifest["files"] == one.manifest["files"]

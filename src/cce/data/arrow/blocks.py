@@ -1,4 +1,4 @@
-"""The columns of a block of rows, in memory and on disk.
+"""The columns of a block of rows, in memory and on disk; and their values, with counts.
 
 Columns of words are stored as a *dictionary*, the values of a block once each, and an index for each row (-1: missing).
 """
@@ -6,7 +6,7 @@ Columns of words are stored as a *dictionary*, the values of a block once each, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
+
+from cce.hashing import Texts, arrow_texts
 
 if TYPE_CHECKING:
     from cce.data.preparation.job import Columns, Reading
@@ -66,7 +68,7 @@ class NotNumbersError(ValueError):
 def raw_block(table: Any, columns: Columns, reading: Reading, lines: Array, bad: list[tuple[int, str]]) -> RawBlock:
     """The columns of an arrow table."""
     numbers = {
-        name: as_times(table[name]) if name == columns.timestamp else _as_numbers(table[name], name)
+        name: (as_times if name == columns.timestamp else _as_numbers)(table[name], name, reading.missing)
         for name in dict.fromkeys((*columns.numbers.values(), *columns.dense))
     }
     words = {name: _as_words(table[columns.column_of(name)], name, reading.missing) for name in columns.categorical}
@@ -74,28 +76,39 @@ def raw_block(table: Any, columns: Columns, reading: Reading, lines: Array, bad:
     return RawBlock(numbers, words, lines, table.num_rows + len(bad), bad)
 
 
-def _as_numbers(column: Any, name: str) -> Array:
+def _as_numbers(column: Any, name: str, missing: tuple[str, ...]) -> Array:
+    column = one_chunk(column)
+    if pa.types.is_dictionary(column.type):
+        return _of_rows(column, _as_numbers(column.dictionary, name, missing))
     try:
+        if is_text(column.type):
+            words = pc.cast(column, pa.string())
+            is_missing = pc.is_in(words, pa.array(missing, pa.string()))
+            column = pc.utf8_trim_whitespace(pc.if_else(is_missing, pa.scalar(None, pa.string()), words))
         numbers = pc.cast(column, pa.float64())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         message = f"column {name!r} must hold numbers, got {column.type}: {first_line(error)}"
         raise NotNumbersError(message) from error
-    return one_chunk(pc.fill_null(numbers, float("nan"))).to_numpy(zero_copy_only=False)
+    return pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False)
 
 
-def as_times(column: Any) -> Array:
+def as_times(column: Any, name: str, missing: tuple[str, ...]) -> Array:
     """Seconds: numbers as they are, or times of ISO 8601 (UTC, if they name no zone); NaN for anything else."""
     column = one_chunk(column)
+    column = column.dictionary_encode() if is_text(column.type) else column
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+        if is_text(column.dictionary.type):
+            return _of_rows(column, np.array([_seconds(text) for text in column.dictionary.to_pylist()]))
+        return _of_rows(column, as_times(column.dictionary, name, missing))
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         micros = pc.cast(pc.cast(column, pa.timestamp("us")), pa.int64())
         return pc.fill_null(pc.cast(micros, pa.float64()), float("nan")).to_numpy(zero_copy_only=False) / 1e6
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return _as_numbers(column, "timestamp")
-    coded = column.dictionary_encode()
-    seconds = np.array([*(_seconds(text) for text in coded.dictionary.to_pylist()), math.nan])
-    return seconds[pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)]
+    return _as_numbers(column, name, missing)
+
+
+def _of_rows(column: Any, numbers: Array) -> Array:
+    """The number of each row, of those of the distinct values of a dictionary column; NaN where there is none."""
+    return np.append(numbers, math.nan)[pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False)]
 
 
 def _seconds(text: str) -> float:
@@ -129,8 +142,8 @@ def _as_words(column: Any, name: str, missing: tuple[str, ...]) -> Words:
 def _as_bags(column: Any, name: str, reading: Reading) -> Words:
     """Lists, or words with a separator between them; missing words within a bag are left out."""
     column = one_chunk(column)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = pc.split_pattern(column, reading.separator)
+    if is_text(column.type):
+        column = pc.split_pattern(pc.cast(column, pa.string()), reading.separator)
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
         raise ValueError(f"multi-hot column {name!r} must hold lists or text, got {column.type}.")
     words = _as_words(pc.list_flatten(column), name, reading.missing)
@@ -138,6 +151,11 @@ def _as_bags(column: Any, name: str, reading: Reading) -> Words:
     present = words.indices >= 0
     rows = np.repeat(np.arange(len(lengths)), lengths)[present]
     return Words(words.indices[present], words.values, np.bincount(rows, minlength=len(lengths)))
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a type is one of strings, or of nothing at all."""
+    return kind in (pa.string(), pa.large_string(), pa.string_view(), pa.null())
 
 
 def _plain(values: Any) -> Any:
@@ -199,3 +217,99 @@ def _load_column(path: Path, name: str) -> Any:
         reader = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(use_threads=False))
         batches = [reader.get_batch(index).column(name) for index in range(reader.num_record_batches)]
     return batches[0] if batches else pa.array([], pa.float64())
+
+
+# -- values and their counts -------------------------------------------------------------------------------------------
+
+LARGEST = str(2**63 - 1)
+NO_NUMBER = "?"
+
+
+def as_values(words: list[str]) -> Values:
+    """Words as an arrow array."""
+    return pa.array(words, pa.string())
+
+
+def hex_words(values: Values, modulus: int | None) -> Values:
+    """Hexadecimal words of at most eight digits as integers, taken modulo `modulus`."""
+    words = pc.utf8_lpad(values, 8, "0")
+    if not pc.all(pc.match_substring_regex(words, "^[0-9a-fA-F]{8}$")).as_py() and len(words):
+        wrong = words.filter(pc.invert(pc.match_substring_regex(words, "^[0-9a-fA-F]{8}$")))
+        raise ValueError(
+            f"a categorical value must be a hexadecimal word of at most 8 digits, got {wrong[0].as_py()!r}."
+        )
+    digits = np.frombuffer("".join(words.to_pylist()).encode(), np.uint8).reshape(-1, 8).astype(np.int64)
+    digits = np.where(digits > ord("9"), (digits | 32) - ord("a") + 10, digits - ord("0"))
+    integers = (digits << np.arange(28, -1, -4)).sum(1)
+    return pa.array(integers % modulus if modulus else integers, pa.int64())
+
+
+def texts_of(values: Values) -> list[str]:
+    """Values as words of Python."""
+    texts: list[str] = pc.cast(values, pa.string()).to_pylist()
+    return texts
+
+
+def merge_counts(pairs: Sequence[tuple[Values, Array]]) -> tuple[Values, Array]:
+    """Distinct values, and the sum of the counts of each; some pieces may hold words and others integers."""
+    values, counts = concatenate([values for values, _ in pairs]), np.concatenate([counts for _, counts in pairs])
+    table = pa.table({"value": values, "count": counts})
+    merged = table.group_by("value", use_threads=False).aggregate([("count", "sum")])
+    return one_chunk(merged["value"]), one_chunk(merged["count_sum"]).to_numpy()
+
+
+def by_falling_count(values: Values, counts: Array) -> tuple[Values, Array]:
+    """Sorted: the most frequent first, and among equals the smaller value (words by their bytes)."""
+    table = pa.table({"value": values, "count": counts})
+    table = table.take(pc.sort_indices(table, [("count", "descending"), ("value", "ascending")]))
+    return one_chunk(table["value"]), one_chunk(table["count"]).to_numpy()
+
+
+def find_values(values: Values, among: Values) -> Array:
+    """The index of each value in `among`, or -1."""
+    values = whole_numbers(values) if pa.types.is_integer(among.type) else pc.cast(values, among.type)
+    found = pc.index_in(values, value_set=among, skip_nulls=True)
+    return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def whole_numbers(values: Values) -> Values:
+    """Values as int64; words that are no such number are null."""
+    if pa.types.is_integer(values.type):
+        return pc.cast(values, pa.int64())
+    words = pc.cast(values, pa.string())
+    digits = pc.utf8_ltrim(words, "-0")
+    is_short = pc.less(pc.utf8_length(digits), len(LARGEST))
+    fits = pc.or_(is_short, pc.and_(pc.equal(pc.utf8_length(digits), len(LARGEST)), pc.less_equal(digits, LARGEST)))
+    is_whole = pc.and_(pc.match_substring_regex(words, r"^-?[0-9]+$"), fits)
+    return pc.cast(pc.if_else(is_whole, words, pa.scalar(None, pa.string())), pa.int64())
+
+
+def is_whole(values: Values) -> bool:
+    """Whether a column holds integers."""
+    return bool(pa.types.is_integer(values.type))
+
+
+def as_texts(values: Values, *, whole: bool) -> Texts:
+    """Offsets (int64) and UTF-8 bytes of the text of each value; of numbers, if `whole`, their decimal digits.
+
+    A missing value has the empty text, which no other value has. What is no number where one is due is `NO_NUMBER`.
+    """
+    words = pc.cast(whole_numbers(values) if whole else values, pa.large_string())
+    return arrow_texts(pc.if_else(pc.is_null(values), "", pc.fill_null(words, NO_NUMBER)))
+
+
+def with_missing(values: Values) -> Values:
+    """The same values after a missing one."""
+    return pa.concat_arrays([pa.nulls(1, values.type), values])
+
+
+def missing_id(values: Values) -> int:
+    """The id of the missing value in a vocabulary, or 0 if it has none."""
+    nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
+    return int(nulls[0]) + 1 if len(nulls) else 0
+
+
+def concatenate(pieces: list[Values]) -> Values:
+    """Arrays one after the other; of integers and words together, words."""
+    kinds = {piece.type for piece in pieces}
+    return pa.concat_arrays([pc.cast(piece, pa.string()) for piece in pieces] if len(kinds) > 1 else pieces)

@@ -1,15 +1,13 @@
 """Rows by columns: Parquet files by row group, frames of any library that speaks Arrow's C interface (pandas, polars,
-pyarrow, …; none is imported), lists of dictionaries, and lines of text, with a reason for each malformed one; and
-zstandard, which Python reads from 3.14 on.
+pyarrow, …; none is imported), lists of dictionaries, and lines of text, with a reason for each malformed one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +16,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from cce.data.arrow.blocks import Array, NotNumbersError, RawBlock, Values, first_line, one_chunk, raw_block
-from cce.data.raw_files import DamagedError, check_columns
+from cce.data.raw_files import check_columns
 
 if TYPE_CHECKING:
     from cce.data.preparation.job import Columns, Reading
@@ -96,7 +94,7 @@ def frame_blocks(frame: Any, columns: Columns, reading: Reading, num_rows: int) 
     for batch in stream:
         for start in range(0, batch.num_rows, num_rows):
             piece = batch.slice(start, num_rows).select(list(columns.used))
-            yield named_block(pa.table(piece), columns, reading)
+            yield raw_block(pa.table(piece), columns, reading, np.arange(len(piece)), [])
 
 
 def record_blocks(
@@ -111,20 +109,7 @@ def record_blocks(
     for start in range(0, len(records), num_rows):
         some = records[start : start + num_rows]
         arrays = {name: _column([record.get(name) for record in some], name) for name in columns.used}
-        yield named_block(pa.table(arrays), columns, reading)
-
-
-def named_block(table: Any, columns: Columns, reading: Reading) -> RawBlock:
-    """The columns of a table whose types may be of any library; numbers may be words, as in a text."""
-    numbers = (*columns.numbers.values(), *columns.dense)
-    for index, field in enumerate(table.schema):
-        column, kind = _without_views(table[field.name]), _common_type(field.type)
-        column = column if kind == column.type else column.cast(kind)
-        if field.name in numbers and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            is_missing = pc.is_in(column, pa.array(reading.missing, kind))
-            column = pc.utf8_trim_whitespace(pc.if_else(is_missing, pa.scalar(None, kind), column))
-        table = table.set_column(index, field.name, column)
-    return raw_block(table, columns, reading, np.arange(table.num_rows), [])
+        yield raw_block(pa.table(arrays), columns, reading, np.arange(len(some)), [])
 
 
 def _column(values: list[Any], name: str) -> Any:
@@ -132,26 +117,6 @@ def _column(values: list[Any], name: str) -> Any:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise ValueError(f"column {name!r} must hold values of one type: {first_line(error)}") from error
-
-
-def _without_views(column: Any) -> Any:
-    """A column of categories, of which Arrow cannot cast the words as polars has them."""
-    if not pa.types.is_dictionary(column.type):
-        return column
-    words = _common_type(column.type.value_type)
-    chunks = [pa.DictionaryArray.from_arrays(each.indices, each.dictionary.cast(words)) for each in column.chunks]
-    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, words))
-
-
-def _common_type(kind: Any) -> Any:
-    """Strings and lists of views, as polars has them, as plain strings and lists; a column of nothing as strings."""
-    if pa.types.is_string_view(kind) or pa.types.is_null(kind):
-        return pa.string()
-    if pa.types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, _common_type(kind.value_type))
-    if pa.types.is_large_list(kind) or pa.types.is_list(kind) or pa.types.is_list_view(kind):
-        return pa.large_list(_common_type(kind.value_type))
-    return kind
 
 
 NUMBER = r"^\s*[+-]?((\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))\s*$"
@@ -187,18 +152,13 @@ def _parse_with_care(text: bytes, columns: Columns, reading: Reading) -> RawBloc
     lines = _good_lines(table.num_rows, bad)
     good = ~np.isin(lines, list(broken))
     bad += broken.items()
-    names = _numeric(columns)
-    for name in names:
-        texts = pc.cast(table[name], pa.string())
+    for name in _numeric(columns):
+        texts = table[name]
         is_number = pc.fill_null(pc.match_substring_regex(texts, NUMBER), True).to_numpy()  # noqa: FBT003
         wrong = np.flatnonzero(good & ~is_number).tolist()
         bad.extend((int(lines[row]), f"{name} must be a number, got {texts[row].as_py()!r}") for row in wrong)
         good &= is_number
-    table = table.filter(pa.array(good))
-    for name in (name for name in names if name not in _words(columns)):
-        index = table.column_names.index(name)
-        table = table.set_column(index, name, pc.cast(pc.utf8_trim_whitespace(table[name]), pa.float64()))
-    return raw_block(table, columns, reading, lines[good], bad)
+    return raw_block(table.filter(pa.array(good)), columns, reading, lines[good], bad)
 
 
 def _without_broken_lines(text: bytes, num_columns: int) -> tuple[bytes, dict[int, str]]:
@@ -225,9 +185,10 @@ def _read_csv(
         bad.append((row.number - 1, f"expected {row.expected_columns} columns, got {row.actual_columns}"))
         return "skip"
 
-    numbers = {} if as_words else dict.fromkeys(_numeric(columns), pa.float64())
-    types = {**dict.fromkeys(columns.used, pa.string()), **numbers}
-    types |= dict.fromkeys(_words(columns), pa.dictionary(pa.int32(), pa.string()))
+    types = dict.fromkeys(columns.used, pa.string())
+    if not as_words:
+        types |= dict.fromkeys(_numeric(columns), pa.float64())
+        types |= dict.fromkeys(map(columns.column_of, columns.categorical), pa.dictionary(pa.int32(), pa.string()))
     delimiter = "\t" if len(reading.delimiter) > 1 else reading.delimiter
     return pyarrow.csv.read_csv(
         pa.BufferReader(text),
@@ -252,21 +213,6 @@ def _numeric(columns: Columns) -> list[str]:
     return [name for name in dict.fromkeys((*columns.numbers.values(), *columns.dense)) if name != columns.timestamp]
 
 
-def _words(columns: Columns) -> list[str]:
-    """Columns that features with one value a row are read from."""
-    return [columns.column_of(name) for name in columns.categorical]
-
-
 def _good_lines(num_rows: int, bad: list[tuple[int, str]]) -> Array:
     lines = np.arange(num_rows + len(bad))
     return np.delete(lines, [line for line, _ in bad]) if bad else lines
-
-
-@contextmanager
-def open_zstd(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """The text of an open .zst file."""
-    try:
-        with pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd") as stream:
-            yield cast("IO[bytes]", BufferedReader(stream))  # it has lines
-    except (OSError, pa.ArrowException) as error:
-        raise DamagedError(first_line(error)) from error

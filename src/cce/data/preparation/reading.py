@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cce.data.arrow.blocks import RawBlock, Words, save_block
+from cce.data.arrow.blocks import RawBlock, Words, as_values, hex_words, save_block, texts_of
 from cce.data.arrow.tables import parquet_blocks, parse_text
-from cce.data.arrow.values import as_values, hex_words, texts_of
 from cce.data.preparation.vocabulary import unit_hash
 from cce.data.raw_files import BLOCK_BYTES, Input
 from cce.files import named_full_disk, write_atomic

@@ -22,19 +22,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cce.data.arrow.blocks import Values, load_numbers, load_words
-from cce.data.arrow.tables import load_vocabulary, save_vocabulary
-from cce.data.arrow.values import (
+from cce.data.arrow.blocks import (
+    Values,
     as_texts,
     as_values,
     by_falling_count,
     concatenate,
     find_values,
     is_whole,
+    load_numbers,
+    load_words,
     merge_counts,
     missing_id,
     with_missing,
 )
+from cce.data.arrow.tables import load_vocabulary, save_vocabulary
 from cce.data.record_format import SPLITS
 from cce.data.vocabulary import Vocabulary, hashed_ids
 from cce.files import write_atomic
