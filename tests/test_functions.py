@@ -28,10 +28,11 @@ def test_prepare_does_what_the_shell_does(data, tmp_path, capsys):
 
 
 def test_prepare_takes_files_of_splits_and_other_kinds(tmp_path, capsys):
-    write_csv(tmp_path / "a.csv", HEADER, ROWS[:200])
-    write_csv(tmp_path / "b.csv", HEADER, ROWS[200:])
-    files = {"train": [tmp_path / "a.csv"], "test": [tmp_path / "b.csv"]}
-    data = cce.prepare(None, tmp_path / "split", label="y", categorical=["user"], progress=False, **files)
+    (tmp_path / "raw").mkdir()
+    write_csv(tmp_path / "raw" / "train.csv", HEADER, ROWS[:200])
+    write_csv(tmp_path / "raw" / "test.csv", HEADER, ROWS[200:])
+    typed = {"label": "y", "categorical": ["user"], "split": "files"}
+    data = cce.prepare(tmp_path / "raw", tmp_path / "split", progress=False, **typed)
     assert {split: data.num_rows(split) for split in data.splits} == {"train": 200, "validation": 0, "test": 100}
     clicks = cce.prepare(
         None, tmp_path / "clicks", kind="synthetic", num_rows=200, vocabulary_sizes=[9, 5], progress=False
@@ -49,10 +50,7 @@ def test_prepare_takes_files_of_splits_and_other_kinds(tmp_path, capsys):
         ({"label": None}, "label must be given for 'table'"),
         ({"kind": "tables"}, "kind must be one of criteo-kaggle, .*; got 'tables'"),
         ({"kind": "synthetic"}, "'raw' is no option of 'synthetic': they are num_rows"),
-        (
-            {"kind": "movielens", "label": None, "categorical": None, "test": ["a"]},
-            "test must be a share of the rows",
-        ),
+        ({"test": ["a"]}, "validation and test must be shares"),
     ],
 )
 def test_what_is_wrong_is_raised(tmp_path, options, message):

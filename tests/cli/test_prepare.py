@@ -75,11 +75,11 @@ def test_table(tmp_path, capsys):
 
 
 def test_table_takes_files_of_splits(tmp_path, capsys):
-    write_csv(tmp_path / "a.csv", ("y", "user", "tags", "age"), ROWS[:70])
-    write_csv(tmp_path / "b.csv", ("y", "user", "tags", "age"), ROWS[70:])
-    words = ("--label", "y", "--categorical", "user", "--dense", "age:standard")
-    files = ("--train", tmp_path / "a.csv", "--test", tmp_path / "b.csv")
-    given = prepared(capsys, "table", tmp_path / "given", *words, *files)
+    (tmp_path / "raw").mkdir()
+    write_csv(tmp_path / "raw" / "train.csv", ("y", "user", "tags", "age"), ROWS[:70])
+    write_csv(tmp_path / "raw" / "test.csv", ("y", "user", "tags", "age"), ROWS[70:])
+    words = ("--label", "y", "--categorical", "user", "--dense", "age:standard", "--split", "files")
+    given = prepared(capsys, "table", tmp_path / "raw", tmp_path / "given", *words)
     assert given["splits"] == {"train": 70, "validation": 0, "test": 30}
     assert given["features"] == {"user": 8}
 

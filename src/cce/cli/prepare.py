@@ -25,24 +25,16 @@ EXAMPLE = """examples:
   cce prepare recbole ml-100k/ml-100k.inter runs/ml100k --threshold 4 --split temporal
   cce prepare reczoo Criteo_x1 runs/criteo_x1
   cce prepare table clicks.parquet runs/clicks --label click --categorical user item --dense age:standard
-  cce prepare table runs/clicks --train a.csv b.csv.gz --test c.csv --label click --categorical '*'
+  cce prepare table clicks/ runs/clicks --split files --label click --categorical '*'
 """
 OF_VERB = ("verb", "paths", "run", "plugin", "plugins", "json")  # of the parser, or used by `run`
 HELD_OUT = "of --split random, order or temporal (default: 0.1)"
 
 
-def share_or_file(text: str) -> float | str:
-    """A number, or the name of a file."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 OF_ALL = (
-    Option("split", "how rows are held out; the kinds below have their ways, the default first"),
-    Option("validation", f"share of rows for validation {HELD_OUT}, or files of a table", share_or_file, is_list=True),
-    Option("test", f"share of rows for the test {HELD_OUT}, or files of a table", share_or_file, is_list=True),
+    Option("split", "how rows are held out: the ways of a kind are below, the default first; files: by their names"),
+    Option("validation", f"share of rows for validation {HELD_OUT}", type=float),
+    Option("test", f"share of rows for the test {HELD_OUT}", type=float),
     Option("seed", "seed of everything random (default: 0)", type=int),
     Option("min_count", "values seen less often are unseen, id 0 (default: 1)", type=int),
     Option("vocabulary_from", "rows that are counted (default: train)", choices=("train", "all")),
@@ -56,7 +48,7 @@ OF_ALL = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the verb."""
     parser.add_argument("kind", metavar="KIND", help="what RAW is; the kinds are listed below")
-    text = "the raw file or folder (none for synthetic, or with --train), and the folder to make"
+    text = "the raw file or folder (none for synthetic), and the folder to make"
     parser.add_argument("paths", type=Path, nargs="+", metavar="RAW OUT", help=text)
     parser.usage = "cce prepare KIND [RAW] OUT [options]"
     groups = {"all kinds (of synthetic, --seed alone)": list(OF_ALL)}

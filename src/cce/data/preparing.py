@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ def prepare(
     *,
     kind: str = "table",
     split: str | None = None,
-    validation: float | Sequence[Path | str] | None = None,
-    test: float | Sequence[Path | str] | None = None,
+    validation: float | None = None,
+    test: float | None = None,
     seed: int | None = None,
     min_count: int | None = None,
     vocabulary_from: str | None = None,
@@ -34,7 +33,7 @@ def prepare(
 ) -> PreparedData:
     """Prepare raw data in the new folder `out`, and open it. An interrupted preparation resumes when called again.
 
-    raw: a file or a folder; None where `kind` needs none, or where files are given with `train`.
+    raw: a file or a folder; None for "synthetic".
     kind: the source, one of `cce list sources`, or "synthetic", whose options are those of `SyntheticConfig`.
     split, validation, test, seed: how rows are held out; `cce prepare --help` shows the ways of a source.
     min_count: values that occur less often in training rows are unseen. vocabulary_from: "train" or "all" rows.

@@ -187,26 +187,25 @@ def typed(raw, **options):
     return TABLE.job(raw, {"label": "click", "categorical": ["user"], **options})
 
 
-def test_files_may_be_given_for_each_split(tmp_path):
-    for name, rows in (("a", ROWS[:30]), ("b", ROWS[30:60]), ("v", ROWS[60:70]), ("t", ROWS[70:])):
-        write_csv(tmp_path / f"{name}.csv", HEADER, rows)
-    path = {name: str(tmp_path / f"{name}.csv") for name in "abvt"}
-    given = typed(None, train=[path["a"], path["b"]], validation=[path["v"]], test=[path["t"]])
-    data = run(given, tmp_path / "given")
+def test_names_of_files_may_say_their_splits(tmp_path):
+    (tmp_path / "raw" / "train").mkdir(parents=True)
+    for name, rows in (("train/a", ROWS[:30]), ("train/b", ROWS[30:60]), ("valid", ROWS[60:70]), ("test", ROWS[70:])):
+        write_csv(tmp_path / "raw" / f"{name}.csv", HEADER, rows)
+    data = run(typed(tmp_path / "raw", split="files"), tmp_path / "out")
     assert {split: data.num_rows(split) for split in data.splits} == {"train": 60, "validation": 10, "test": 30}
     assert [row[0] for row in rows_of(data, "validation")] == [row[0] for row in ROWS[60:70]]
-    both = run(typed(tmp_path / "a.csv", test=[path["t"]]), tmp_path / "both")
-    assert {split: both.num_rows(split) for split in both.splits} == {"train": 30, "validation": 0, "test": 30}
+    write_csv(tmp_path / "raw" / "more.csv", HEADER, ROWS)
+    with pytest.raises(
+        ValueError, match=r"names of files to split by must begin with train, valid, test; got 'more.csv'"
+    ):
+        typed(tmp_path / "raw", split="files")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"train": ["a.csv"]}, r"give raw or train, got both"),
-        ({"raw": None}, "raw must be given, or files with train; got neither"),
-        ({"test": ["a.csv"], "split": "order"}, "split must be left out where files are given for test, got 'order'"),
-        ({"test": [0.1, "a.csv"]}, r"test must be one share or names of files, got \(0.1, 'a.csv'\)"),
-        ({"test": ["a.csv"], "validation": [0.1]}, "validation must be left out with split 'files', got 0.1"),
+        ({"raw": None}, "raw must be given for 'table': the path of a file or a folder"),
+        ({"split": "files"}, "names of files to split by must begin with train, valid, test; got 'a.csv'"),
         ({"timestamp": "when"}, "timestamp must be left out with split 'random', got 'when'"),
         ({"hash_ids": 20, "min_count": 2}, "hash_ids counts nothing: leave out min_count and vocabulary_from"),
         ({"hash_ids": 0}, r"hash_ids must lie in \[1, 49\), got 0"),

@@ -163,13 +163,14 @@ class Splitting:
     def __post_init__(self) -> None:
         check_choice("split", self.way, WAYS)
         check_range("seed", self.seed, 0, 2**63)
-        if not (self.validation >= 0 and self.test >= 0 and self.validation + self.test < 1):
-            shares = f"{self.validation} and {self.test}"
-            raise ValueError(f"validation and test must be shares that leave rows to train on, got {shares}.")
+        shares = (self.validation, self.test)
+        if not (all(isinstance(share, float | int) and share >= 0 for share in shares) and sum(shares) < 1):
+            got = " and ".join(map(str, shares))
+            raise ValueError(f"validation and test must be shares that leave rows to train on, got {got}.")
 
     def adjusted(self, way: str | None, given: Mapping[str, Any]) -> Splitting:
         """Split another `way`, or with other options; options that have no effect are rejected."""
-        base = self if way is None else Splitting(way)
+        base = self if way in (None, "files") else Splitting(str(way))  # whose files are known already
         for name in given:
             if name not in WAYS[base.way]:
                 raise ValueError(f"{name} must be left out with split {base.way!r}, got {given[name]!r}.")

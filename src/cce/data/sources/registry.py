@@ -40,20 +40,19 @@ class Source:
     name: str  # the word after `cce prepare`
     about: str
     splits: tuple[str, ...]  # ways in which its rows may be held out, the default first
-    make: Callable[..., Job]  # (raw, options), where raw is None if a source with files of splits has no other
+    make: Callable[[Path, Mapping[str, Any]], Job]
     options: tuple[Option, ...] = ()
-    has_split_files: bool = False  # its option `train`, `validation` and `test` may be files
 
     def job(self, raw: Path | None, options: Mapping[str, Any]) -> Job:
         """The job of a path, with the options of the source and those that all sources have."""
         given = self._checked(options)
-        if raw is None and not self.has_split_files:
+        if raw is None:
             raise ValueError(f"raw must be given for {self.name!r}: the path of a file or a folder.")
         job = self.make(raw, given)
         way = given.get("split")
         if way is not None:
             check_choice("split", way, self.splits)
-        of_split = {name: given[name] for name in OF_SPLIT if name in given and not isinstance(given[name], tuple)}
+        of_split = {name: given[name] for name in OF_SPLIT if name in given}
         if job.reading.sample != "all" and "seed" not in WAYS[way or job.splitting.way]:
             of_split.pop("seed", None)  # it is that of the sample
         return replace(
@@ -74,13 +73,8 @@ class Source:
                 raise ValueError(f"{name!r} is no option of {self.name!r}: {hint}")
             if name in own and own[name].choices:
                 check_choice(name, value, own[name].choices or ())
-            if isinstance(value, list | tuple):
-                is_share = len(value) == 1 and isinstance(value[0], float)  # typed where files could be
-                given[name] = value[0] if is_share else tuple(value)
-            elif name in own and own[name].is_list:
-                given[name] = (value,)
-            if name in ("validation", "test") and not self.has_split_files and not isinstance(given[name], float | int):
-                raise ValueError(f"{name} must be a share of the rows of {self.name!r}, got {value!r}.")
+            if name in own and own[name].is_list:
+                given[name] = tuple(value) if isinstance(value, list | tuple) else (value,)
         missing = [option.name for option in self.options if option.required and option.name not in given]
         if missing:
             raise ValueError(f"{missing[0]} must be given for {self.name!r}.")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from cce.data.preparation.job import TRANSFORMS, Columns, Job, Reading, Splitting
-from cce.data.raw_files import FileFormat, Input, find_inputs, read_names
+from cce.data.raw_files import find_inputs, read_names
 from cce.data.sources.registry import Option, Source
 
-SPLIT_FILES = ("train", "validation", "test")
+SPLIT_FILES = {"train": "train", "valid": "validation", "test": "test"}  # by how a name begins
 
 
 def table_job(
@@ -26,64 +26,41 @@ def table_job(
     Fields of a text may be in quotes, but may not hold line breaks.
     """
     inputs = find_inputs(raw)
-    return _job(inputs, *read_names(inputs), columns, reading or Reading(), splitting or Splitting())
-
-
-def _job(
-    inputs: tuple[Input, ...],
-    names: tuple[str, ...],
-    found: FileFormat,
-    columns: Columns,
-    reading: Reading,
-    splitting: Splitting,
-) -> Job:
-    """The job of files of this format with these columns."""
+    names, found = read_names(inputs)
     as_found: dict[str, Any] = {
         "names": names,
         "delimiter": found.delimiter,
         "quoted": True,
         "has_header": not found.by_columns,
     }
-    return Job(TABLE.name, inputs, columns, replace(reading, **as_found), splitting)
+    return Job(TABLE.name, inputs, columns, replace(reading or Reading(), **as_found), splitting or Splitting())
 
 
-def _make(raw: Path | None, options: Mapping[str, Any]) -> Job:
-    files = {split: _split_files(split, options) for split in SPLIT_FILES}
-    given = [split for split in SPLIT_FILES if files[split]]
-    if raw is None and not files["train"]:
-        raise ValueError("raw must be given, or files with train; got neither.")
-    if raw is not None and files["train"]:
-        raise ValueError(f"give raw or train, got both: {str(raw)!r} and {str(files['train'][0])!r}.")
-    if given and options.get("split") is not None:
-        raise ValueError(f"split must be left out where files are given for {given[0]}, got {options['split']!r}.")
+def _make(raw: Path, options: Mapping[str, Any]) -> Job:
     way, timestamp = options.get("split", "random"), options.get("timestamp")
     if timestamp is not None and way != "temporal":
         raise ValueError(f"timestamp must be left out with split {way!r}, got {timestamp!r}.")
-    if raw is not None:
-        files["train"] = (raw,)
-    groups = [(split, each) for split, paths in files.items() for each in (find_inputs(paths) if paths else ())]
-    inputs = tuple(each for _, each in groups)
-    names, found = read_names(inputs)
-    splitting = Splitting("files", of_files=tuple(split for split, _ in groups)) if given else Splitting()
-    return _job(inputs, names, found, *read_columns(names, options), splitting)
+    inputs, splitting = find_inputs(raw), Splitting()
+    if way == "files":
+        splitting = Splitting(way, of_files=tuple(_split_of(each.path, raw) for each in inputs))
+    columns, reading = read_columns(read_names(inputs)[0], options)
+    return table_job(raw, columns, reading=reading, splitting=splitting)
 
 
-def _split_files(split: str, options: Mapping[str, Any]) -> tuple[Path, ...]:
-    """The files of a split; none where a share is given instead."""
-    value = options.get(split, ())
-    if isinstance(value, float | int) and split != "train":
-        return ()
-    if not isinstance(value, tuple) or not all(isinstance(each, str | Path) for each in value):
-        raise ValueError(f"{split} must be one share or names of files, got {value!r}.")
-    return tuple(Path(each) for each in value)
+def _split_of(path: Path, raw: Path) -> str:
+    """The split of a file, by its name, or by that of the folder within `raw` that it lies in."""
+    name = path.relative_to(raw).parts[0] if path != raw else raw.name
+    found = next((split for start, split in SPLIT_FILES.items() if name.startswith(start)), None)
+    if found is None:
+        raise ValueError(f"names of files to split by must begin with {', '.join(SPLIT_FILES)}; got {name!r} in {raw}.")
+    return found
 
 
 TABLE = Source(
     name="table",
-    about="any CSV, TSV or Parquet file, plain or compressed, or a folder of them",
-    splits=("random", "temporal", "order"),
+    about="any CSV, TSV or Parquet file, plain or .gz, or a folder of them",
+    splits=("random", "temporal", "order", "files"),
     make=_make,
-    has_split_files=True,
     options=(
         Option("label", "the column to predict: 0 or 1, or see --threshold", metavar="COLUMN", required=True),
         Option("categorical", "columns with one value a row; '*': all others", metavar="COLUMN", is_list=True),
@@ -96,7 +73,6 @@ TABLE = Source(
             metavar="COLUMN",
             is_list=True,
         ),
-        Option("train", "files to train on, instead of RAW", metavar="FILE", is_list=True),
         Option("timestamp", "the column to split by time: numbers, or times of ISO 8601", metavar="COLUMN"),
         Option("weight", "the column of row weights", metavar="COLUMN"),
         Option("threshold", "labels from here on are 1, and below 0", type=float),
