@@ -49,9 +49,3 @@ def test_a_batch_goes_to_a_device_with_all_its_tensors():
         assert getattr(moved, name).is_meta
         assert getattr(moved, name).shape == getattr(batch, name).shape
     assert Batch(torch.zeros(2, 1), torch.ones(2, 3).long(), torch.zeros(2)).to("meta").weights is None
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="memory is pinned for a GPU, and there is none")
-def test_a_batch_can_be_pinned():
-    batch = Batch(torch.zeros(2, 1), torch.ones(2, 3).long(), torch.zeros(2)).pin_memory()
-    assert batch.ids.is_pinned()

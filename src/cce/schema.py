@@ -111,12 +111,5 @@ class Batch:
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Batch:
         """The same batch on a device."""
-        return replace(self, **{n: t.to(device, non_blocking=non_blocking) for n, t in self._tensors().items()})
-
-    def pin_memory(self) -> Batch:
-        """The same batch in memory that a GPU can fetch by itself."""
-        return replace(self, **{name: tensor.pin_memory() for name, tensor in self._tensors().items()})
-
-    def _tensors(self) -> dict[str, Tensor]:
-        values = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: value for name, value in values if value is not None}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{n: t.to(device, non_blocking=non_blocking) for n, t in values.items() if t is not None})

@@ -93,8 +93,8 @@ def test_training_verifies_every_file_first(tmp_path, name, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_verify_finds_a_changed_byte(data):
-    data.verify()
+def test_a_changed_byte_is_found(data):
+    data.verify_first()
     changed_byte(data.path / "train.rows")
     with pytest.raises(ValueError, match=r"train\.rows must have the SHA-256 [0-9a-f]{64}, got "):
-        PreparedData.open(data.path).verify()
+        PreparedData.open(data.path).verify_first()

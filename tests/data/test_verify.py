@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cce.data import PreparedData, SyntheticConfig, prepare_synthetic
-from cce.data.verify import verify_data
+from cce.data.prepared import verify_data
 from helpers.raw_files import table_with_everything
 
 

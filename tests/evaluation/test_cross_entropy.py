@@ -7,7 +7,7 @@ import torch
 from sklearn.metrics import log_loss
 
 from cce.evaluation import ScoredRows, binary_cross_entropy
-from cce.evaluation.probabilities import NormalizedEntropy
+from cce.evaluation.scores import NormalizedEntropy
 
 
 def generator(seed=0):

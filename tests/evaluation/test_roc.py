@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from cce.evaluation import ScoredRows, auc, find_metric
-from cce.evaluation.ranking import GroupedAreaUnderCurve
+from cce.evaluation.scores import GroupedAreaUnderCurve
 
 
 def generator(seed=0):

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 from cce.cli import main
-from cce.data import PreparedData, prepare_data
+from cce.data import PreparedData, prepare_data, verify_data
 from cce.workers import LocalEngine
 
 
@@ -34,9 +34,8 @@ def table_with_everything(folder, *words):
 def run(job, out):
     """The data set of a job, prepared in this process."""
     prepare_data(job, out, engine=LocalEngine(1), progress=False)
-    data = PreparedData.open(out)
-    data.verify()
-    return data
+    assert verify_data(out).problems == []
+    return PreparedData.open(out)
 
 
 def rows_of(data, split):

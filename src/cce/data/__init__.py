@@ -16,16 +16,14 @@ if TYPE_CHECKING:
     from cce.data.preparation.job import Columns, Job, Reading, Splitting, raw_options
     from cce.data.preparation.pipeline import prepare_data
     from cce.data.preparation.vocabulary import index_vocabulary, vocabulary_file
-    from cce.data.prepared import PreparedData, unseen_lines, unseen_shares
+    from cce.data.prepared import PreparedData, Verification, unseen_lines, unseen_shares, verify_data
     from cce.data.preparing import prepare
     from cce.data.raw_files import COMPRESSED, FORMATS, STANDARD, Input, check_pyarrow, find_format
     from cce.data.raw_rows import RawRows, RowEncoder
     from cce.data.record_format import MANIFEST, checksum, read_manifest
     from cce.data.sources import SOURCES, Option, Source, register_source
     from cce.data.sources.criteo import criteo_kaggle_job
-    from cce.data.sources.table import table_job
     from cce.data.synthetic import Sample, SyntheticClicks, SyntheticConfig, prepare_synthetic
-    from cce.data.verify import Verification, verify_data
     from cce.data.vocabulary import Vocabulary
 
 __all__ = [
@@ -64,7 +62,6 @@ __all__ = [
     "raw_options",
     "read_manifest",
     "register_source",
-    "table_job",
     "unseen_lines",
     "unseen_shares",
     "verify_data",

@@ -25,8 +25,7 @@ from cce.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cce.evaluation.metric import Metric, ScoredRows, SummedMetric, WholeMetric, check_rows
-    from cce.evaluation.probabilities import binary_cross_entropy
-    from cce.evaluation.ranking import auc
+    from cce.evaluation.scores import auc, binary_cross_entropy
 
 __all__ = [
     "DEFAULT_BEST_BY",

@@ -63,12 +63,12 @@ def _own(name: str, title: str, better: Better, home: str, about: str, *, by_gro
 
 LOWER, HIGHER, ONE = Better.LOWER, Better.HIGHER, Better.ONE
 _ALL = (
-    _own("bce", "BCE", LOWER, "probabilities:BinaryCrossEntropy", "binary cross-entropy, in nats"),
-    _own("auc", "AUC", HIGHER, "ranking:AreaUnderCurve", "area under the ROC curve"),
-    _own("normalized_entropy", "NE", LOWER, "probabilities:NormalizedEntropy", "BCE over that of the mean label"),
-    _own("calibration", "calibration", ONE, "probabilities:Calibration", "mean prediction over mean label"),
-    _own("ece", "ECE", LOWER, "probabilities:ExpectedCalibrationError", "expected calibration error, in 15 equal bins"),
-    _own("grouped_auc", "grouped AUC", HIGHER, "ranking:GroupedAreaUnderCurve", "mean AUC in groups", by_group=True),
+    _own("bce", "BCE", LOWER, "scores:BinaryCrossEntropy", "binary cross-entropy, in nats"),
+    _own("auc", "AUC", HIGHER, "scores:AreaUnderCurve", "area under the ROC curve"),
+    _own("normalized_entropy", "NE", LOWER, "scores:NormalizedEntropy", "BCE over that of the mean label"),
+    _own("calibration", "calibration", ONE, "scores:Calibration", "mean prediction over mean label"),
+    _own("ece", "ECE", LOWER, "scores:ExpectedCalibrationError", "expected calibration error, in 15 equal bins"),
+    _own("grouped_auc", "grouped AUC", HIGHER, "scores:GroupedAreaUnderCurve", "mean AUC in groups", by_group=True),
 )
 METRICS = {info.name: info for info in _ALL}
 

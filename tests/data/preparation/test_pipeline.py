@@ -170,7 +170,7 @@ def test_two_commands_into_one_folder_give_the_data_of_one_of_them(tmp_path):
     assert re.fullmatch(r"cce prepare: out(\.part is in use by .*| must not exist already.*)\n", told)
     sizes = {2**bits for (_, _, code), bits in zip(ended, (3, 7), strict=True) if code == 0}
     assert {max(json.loads(printed)["features"].values())} == sizes
-    PreparedData.open(tmp_path / "out").verify()
+    PreparedData.open(tmp_path / "out").verify_first()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "train.txt"]
 
 
