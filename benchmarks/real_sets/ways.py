@@ -207,14 +207,14 @@ def trainer(job: Job) -> dict[str, Any]:
     columns |= {f"d{index}": column.numpy() for index, column in enumerate(job.rows.dense.unbind(1))}
     rows = table(columns | {"label": job.rows.labels.numpy()})
     with tempfile.TemporaryDirectory() as folder:
-        files = {part: str(Path(folder) / f"{part}.parquet") for part in job.rows.parts}
+        (Path(folder) / "raw").mkdir()
         for part, own in job.rows.parts.items():
-            parquet.write_table(rows.take(own.numpy()), files[part])
-        words = [word for part, file in files.items() for word in (f"--{part}", file)]
-        words += ["--label", "label", "--categorical", *(name for name in columns if name[0] == "c")]
+            parquet.write_table(rows.take(own.numpy()), Path(folder) / "raw" / f"{part}.parquet")
+        words = ["--split", "files", "--label", "label"]
+        words += ["--categorical", *(name for name in columns if name[0] == "c")]
         if num_dense:
             words += ["--dense", *(f"d{index}:identity" for index in range(num_dense))]
-        _cce("prepare", "table", *words, "--", f"{folder}/data")
+        _cce("prepare", "table", f"{folder}/raw", f"{folder}/data", *words)
         options = ["--model", "deepfm", "--model-options", f"hidden={list(HIDDEN)}", "--lr", str(job.lr)]
         options += ["--batch-size", str(BATCH), "--epochs", str(job.epochs), "--seed", str(job.seed), "--refits", "0"]
         options += ["--validations-per-epoch", str(VALIDATIONS), "--no-early-stopping", "--threads", "1"]

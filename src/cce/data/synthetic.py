@@ -82,8 +82,9 @@ class SyntheticClicks:
             for _ in vocabulary_sizes
         ]
         self.dense_weights = torch.randn(num_dense, generator=generator) / max(num_dense, 1) ** 0.5
-        self._cumulative = [_zipf_cumulative(n, zipf) for n in vocabulary_sizes]
-        self.moves = [_Moves.draw(c, num_clusters, drift, generator) for c in self.clusters] if drift else None
+        weights = [torch.arange(1, n + 1, dtype=torch.float64).pow(-zipf).cumsum(0) for n in vocabulary_sizes]
+        self._cumulative = [cumulative / cumulative[-1].clone() for cumulative in weights]
+        self._moves = [_draw_moves(c, num_clusters, drift, generator) for c in self.clusters] if drift else None
 
     def sample(self, num_rows: int, *, times: Tensor | None = None, generator: torch.Generator | None = None) -> Sample:
         """`num_rows` independent rows, of these times in [0, 1]; without drift, and by default, all are of time 1."""
@@ -93,7 +94,11 @@ class SyntheticClicks:
         check_type("times", times, Tensor, "a Tensor")
         if times.shape != (num_rows,):
             raise ValueError(f"times must have shape ({num_rows},), got {tuple(times.shape)}.")
-        ids = torch.stack([_draw(c, num_rows, generator) for c in self._cumulative], dim=1)
+        columns = []
+        for cumulative in self._cumulative:
+            uniform = torch.rand(num_rows, dtype=torch.float64, generator=generator)
+            columns.append(torch.searchsorted(cumulative, uniform, right=True).clamp(max=len(cumulative) - 1))
+        ids = torch.stack(columns, dim=1)
         dense = torch.randn(num_rows, len(self.dense_weights), generator=generator)
         probabilities = torch.sigmoid(self._logits(ids, times) + (dense @ self.dense_weights).double())
         labels = torch.bernoulli(probabilities, generator=generator).float()
@@ -102,7 +107,10 @@ class SyntheticClicks:
     def clusters_of(self, feature: int, ids: Tensor, times: Tensor) -> Tensor:
         """The clusters of ids of a feature, each at its time."""
         clusters = self.clusters[feature][ids]
-        return clusters if self.moves is None else self.moves[feature].apply(clusters, ids, times)
+        if self._moves is None:
+            return clusters
+        moved_at, moved_to = self._moves[feature]
+        return torch.where(times >= moved_at[ids], moved_to[ids], clusters)
 
     def _logits(self, ids: Tensor, times: Tensor) -> Tensor:
         columns = enumerate(ids[:, : self.num_informative].unbind(1))
@@ -112,21 +120,13 @@ class SyntheticClicks:
         return (stacked.sum(0).square() - stacked.square().sum(0)).sum(-1) / 2  # from (features, n, latent_dim)
 
 
-@dataclass(frozen=True)
-class _Moves:
+def _draw_moves(
+    clusters: Tensor, num_clusters: int, drift: float, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
     """When each id of a feature leaves its cluster, and for which one; a time above 1 is never."""
-
-    times: Tensor
-    clusters: Tensor
-
-    @classmethod
-    def draw(cls, clusters: Tensor, num_clusters: int, drift: float, generator: torch.Generator | None) -> _Moves:
-        times = torch.rand(len(clusters), dtype=torch.float64, generator=generator) / drift
-        steps = torch.randint(max(num_clusters - 1, 1), (len(clusters),), generator=generator) + 1
-        return cls(times, (clusters + steps) % num_clusters)
-
-    def apply(self, clusters: Tensor, ids: Tensor, times: Tensor) -> Tensor:
-        return torch.where(times >= self.times[ids], self.clusters[ids], clusters)
+    times = torch.rand(len(clusters), dtype=torch.float64, generator=generator) / drift
+    steps = torch.randint(max(num_clusters - 1, 1), (len(clusters),), generator=generator) + 1
+    return times, (clusters + steps) % num_clusters
 
 
 def _scale(num_informative: int, latent_dim: int) -> float:
@@ -135,17 +135,6 @@ def _scale(num_informative: int, latent_dim: int) -> float:
         return 3.0 / math.sqrt(latent_dim)
     num_pairs = num_informative * (num_informative - 1) / 2
     return math.sqrt(3.0 / math.sqrt(latent_dim * num_pairs))
-
-
-def _zipf_cumulative(num_ids: int, exponent: float) -> Tensor:
-    weights = torch.arange(1, num_ids + 1, dtype=torch.float64).pow(-exponent)
-    cumulative = weights.cumsum(0)
-    return cumulative / cumulative[-1].clone()
-
-
-def _draw(cumulative: Tensor, num_rows: int, generator: torch.Generator | None) -> Tensor:
-    uniform = torch.rand(num_rows, dtype=torch.float64, generator=generator)
-    return torch.searchsorted(cumulative, uniform, right=True).clamp(max=len(cumulative) - 1)
 
 
 BLOCK_ROWS = 1 << 16
@@ -228,16 +217,12 @@ def _write_split(
         if split == "train":
             times = torch.arange(start, start + count, dtype=torch.float64) / num_rows
         sample = clicks.sample(count, times=times, generator=torch.Generator().manual_seed(seed))
-        write_at(folder / rows_file(split), start, _records(sample, schema))
+        records = np.zeros(count, record_dtype(schema))
+        records["label"] = sample.labels.numpy()
+        if schema.dense:
+            records["dense"] = sample.dense.numpy()
+        for index, column in enumerate(sample.ids.unbind(1)):
+            records[f"id{index}"] = column.numpy() + 1
+        write_at(folder / rows_file(split), start, records)
         total += sample.oracle_bce * count
     return total / num_rows
-
-
-def _records(sample: Sample, schema: Schema) -> np.ndarray:
-    records = np.zeros(len(sample.labels), record_dtype(schema))
-    records["label"] = sample.labels.numpy()
-    if schema.dense:
-        records["dense"] = sample.dense.numpy()
-    for index, column in enumerate(sample.ids.unbind(1)):
-        records[f"id{index}"] = column.numpy() + 1
-    return records

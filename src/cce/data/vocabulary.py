@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -75,7 +75,11 @@ class Vocabulary:
         metadata = {"format": FORMAT, "version": VERSION, "feature": self.feature, "kind": self.kind}
         metadata |= {} if self.bits is None else {"bits": str(self.bits)}
         arrays = {"hashes": self.hashes, "ids": self.ids, "offsets": self.texts.offsets, "text": self.texts.text}
-        save_arrays(path, arrays, metadata)
+        try:
+            with usual_permissions(path):
+                save_file(arrays, path, metadata)
+        except (OSError, SafetensorError) as error:
+            raise OSError(f"{path} could not be written: {error}.") from error
 
     def __len__(self) -> int:
         """Values, which is one less than there are ids."""
@@ -137,15 +141,6 @@ def _equal(first: Texts, at: np.ndarray, second: Texts, there: np.ndarray) -> np
 MAX_HEADER = 100_000_000  # bytes; the limit of the format
 METADATA = "__metadata__"
 DTYPES = {"U8": "<u1", "I32": "<i4", "I64": "<i8", "U64": "<u8", "F32": "<f4"}
-
-
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
-    """Write a file of arrays."""
-    try:
-        with usual_permissions(path):
-            save_file(dict(arrays), path, dict(metadata))
-    except (OSError, SafetensorError) as error:
-        raise OSError(f"{path} could not be written: {error}.") from error
 
 
 def map_arrays(path: Path, start: int = 0) -> tuple[dict[str, np.ndarray], dict[str, str]]:

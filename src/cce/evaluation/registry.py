@@ -57,18 +57,16 @@ class MetricInfo:
         return "–" if score is None or math.isnan(score) else f"{score:.{digits}f}"
 
 
-def _own(name: str, title: str, better: Better, home: str, about: str, *, by_group: bool = False) -> MetricInfo:
-    return MetricInfo(name, title, better, f"cce.evaluation.{home}", about, by_group=by_group)
-
-
-LOWER, HIGHER, ONE = Better.LOWER, Better.HIGHER, Better.ONE
+LOWER, HIGHER, ONE, SCORES = Better.LOWER, Better.HIGHER, Better.ONE, "cce.evaluation.scores"
 _ALL = (
-    _own("bce", "BCE", LOWER, "scores:BinaryCrossEntropy", "binary cross-entropy, in nats"),
-    _own("auc", "AUC", HIGHER, "scores:AreaUnderCurve", "area under the ROC curve"),
-    _own("normalized_entropy", "NE", LOWER, "scores:NormalizedEntropy", "BCE over that of the mean label"),
-    _own("calibration", "calibration", ONE, "scores:Calibration", "mean prediction over mean label"),
-    _own("ece", "ECE", LOWER, "scores:ExpectedCalibrationError", "expected calibration error, in 15 equal bins"),
-    _own("grouped_auc", "grouped AUC", HIGHER, "scores:GroupedAreaUnderCurve", "mean AUC in groups", by_group=True),
+    MetricInfo("bce", "BCE", LOWER, f"{SCORES}:BinaryCrossEntropy", "binary cross-entropy, in nats"),
+    MetricInfo("auc", "AUC", HIGHER, f"{SCORES}:AreaUnderCurve", "area under the ROC curve"),
+    MetricInfo("normalized_entropy", "NE", LOWER, f"{SCORES}:NormalizedEntropy", "BCE over that of the mean label"),
+    MetricInfo("calibration", "calibration", ONE, f"{SCORES}:Calibration", "mean prediction over mean label"),
+    MetricInfo("ece", "ECE", LOWER, f"{SCORES}:ExpectedCalibrationError", "expected calibration error, in 15 bins"),
+    MetricInfo(
+        "grouped_auc", "grouped AUC", HIGHER, f"{SCORES}:GroupedAreaUnderCurve", "mean AUC in groups", by_group=True
+    ),
 )
 METRICS = {info.name: info for info in _ALL}
 

@@ -202,13 +202,9 @@ class Preparation:
 
     def _contents(self, blocks: list[dict[str, Any]], counts: np.ndarray, checksums: list[str]) -> dict[str, Any]:
         job = self.job
-        fitted = replace(job.reading, scales=self._scales)
-        parts: dict[str, Any] = {
-            "columns": self.columns,
-            "reading": fitted,
-            "splitting": job.splitting,
-            "rule": job.rule,
-        }
+        reading = replace(job.reading, scales=self._scales)
+        parts: dict[str, Any] = {"columns": self.columns, "reading": reading}
+        parts |= {"splitting": job.splitting, "rule": job.rule}
         paths = dict.fromkeys(input_.path for input_ in job.inputs)
         return {
             "kind": job.kind,
