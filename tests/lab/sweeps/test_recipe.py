@@ -105,7 +105,7 @@ SERIES = {"method": "pq", "caps": [1]}
             r"bce must name series of the recipe \(full, cce, PQ, tuned\), got 'ccee",
         ),
         ({"expected": {"acu": {"cce": 0.4}}}, r"\[expected\] has a part that is not known, 'acu': did you mean 'auc'?"),
-        ({"expected": {"ndcg@5": {"ccee": 1}}}, r"\[expected\] ndcg@5 must name series of the recipe"),
+        ({"expected": {"grouped_auc": {"ccee": 1}}}, r"\[expected\] grouped_auc must name series of the recipe"),
         ({"expected": {"bce": {"cce": "0.4"}}}, "bce of cce must be a number, or from and to, got '0.4'."),
     ],
 )
