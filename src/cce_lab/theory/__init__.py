@@ -1,12 +1,10 @@
-"""The paper's theory, run: dense and sparse CCE for least squares, noise, bounds, the lemma, and figures of them."""
+"""The paper's theory, run: dense and sparse CCE for least squares, noise, bounds, and figures of them."""
 
 from cce_lab.theory.bounds import (
     corollary_bound,
-    exact_ratio,
     ideal_bound,
     lies_under,
     rho,
-    simulate_ratio,
     steps_needed,
     theorem_bound,
 )
@@ -15,7 +13,6 @@ from cce_lab.theory.figures import FIGURES
 from cce_lab.theory.least_squares import LeastSquares, Run, dense_cce
 from cce_lab.theory.sparse import (
     SparseFactor,
-    SparseRun,
     clustered_optimum,
     count_sketch,
     factorise,
@@ -31,18 +28,15 @@ __all__ = [
     "Run",
     "Series",
     "SparseFactor",
-    "SparseRun",
     "clustered_optimum",
     "corollary_bound",
     "count_sketch",
     "dense_cce",
-    "exact_ratio",
     "factorise",
     "ideal_bound",
     "lies_under",
     "refit_cce",
     "rho",
-    "simulate_ratio",
     "sparse_cce",
     "steps_needed",
     "theorem_bound",

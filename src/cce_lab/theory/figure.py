@@ -51,7 +51,6 @@ class Figure:
     claims: tuple[Claim, ...]
     settings: dict[str, float | int | str] = field(default_factory=dict)
     log_y: bool = False
-    ticks: tuple[str, ...] = ()  # names of x = 0, 1, …, where x is not numeric: drawn as bars
 
     @property
     def held(self) -> bool:
@@ -74,7 +73,7 @@ class Figure:
         positions = sorted({position for line in lines for position in line.x})
         values = [dict(zip(line.x, line.y, strict=True)) for line in lines]
         rows = [
-            [self._tick(position), *(f"{found[position]:.4g}" if position in found else "" for found in values)]
+            [f"{position:g}", *(f"{found[position]:.4g}" if position in found else "" for found in values)]
             for position in spread(positions, MOST_LINES)
         ]
         levels = [f"{line.name}: {line.y[0]:.4g}" for line in self.series if line.is_level]
@@ -83,9 +82,6 @@ class Figure:
     def __str__(self) -> str:
         settings = ", ".join(f"{name} {value}" for name, value in self.settings.items())
         return "\n".join([self.title, settings, "", self.table(), "", *map(str, self.claims)])
-
-    def _tick(self, position: float) -> str:
-        return self.ticks[int(position)] if self.ticks else f"{position:g}"
 
 
 def spread(positions: list[float], count: int) -> list[float]:

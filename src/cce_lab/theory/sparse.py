@@ -6,32 +6,25 @@ From `T_0 = 0` on, every step clusters the last table, sets a count sketch besid
 
 `A` and `C` have k columns each, so the codebook has 2k rows.
 
-`H`, d1 × k, with a few nonzero values in each row: stored as their column indices, never as a matrix.
+Count sketch is a random H with signs (Charikar, Chen and Farach-Colton, 2002; the paper's appendix "Hashing"): row `i`
+has `s(i)` in column `h(i)`. With several values in a row, columns are split into equal segments with a hash function
+into each, as the analysis of sparse Johnson–Lindenstrauss advises (Cohen, Jayram and Nelson, 2018).
 
-Count sketch is a random one with signs (Charikar, Chen and Farach-Colton, 2002; the paper's appendix "Hashing"): row
-`i` has `s(i)` in column `h(i)`. With several values in a row, columns are split into equal segments with a hash
-function into each, as the analysis of sparse Johnson–Lindenstrauss advises (Cohen, Jayram and Nelson, 2018).
+k-means gives an `A` with a single 1 in each row (the paper's appendix, "K-means as matrix factorization"). For more
+ones, each segment of columns is fitted to what the ones before leave over (residual quantisation). The other way, from
+the authors' notes, is a random codebook: k random vectors, of which every id takes the nearest.
 
-A table as `A · M` with sparse A: k-means as a factorisation of matrices (the paper's appendix, "K-means as matrix
-factorization").
-
-k-means gives an `A` with a single 1 in each row. For more ones, columns are split into equal segments and each segment
-is fitted to what the ones before leave over (residual quantisation). The other way is a random codebook: k random
-vectors, of which every id takes the nearest. The authors' notes have it for runs of many steps.
-
-Sparse CCE with exact refits for least squares: clusters of what ids want, instead of clusters and a sketch.
-
-With all other ids fixed, the row that id `i` wants, the one that minimises `‖XT − Y‖²`, is known exactly:
+With exact refits there is no sketch. With all other ids fixed, the row that id `i` wants is known exactly:
 
     w_i = t_i + x_iᵀ(Y − XT) / ‖x_i‖²        x_i: the column of X that belongs to the id
 
-A step asks every id, clusters the answers, `A = kmeans(W)`, and fits the codebook, `M = argmin_M ‖X A M − Y‖²`. There
-is no sketch: ids of one cluster are told apart by what they want, not by what random buckets learn of them. This is the
-refit of `cce.reclustering.Refit`, on a problem where it has a closed form.
+A step asks every id, clusters the answers, `A = kmeans(W)`, and fits the codebook. This is the refit of
+`cce.reclustering.Refit`, on a problem where it has a closed form.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -91,7 +84,6 @@ def count_sketch(
 
 
 WAYS = ("k-means", "random-codebook")
-BLOCK = 1024  # ids compared with a random codebook at a time
 
 
 def factorise(
@@ -100,7 +92,6 @@ def factorise(
     *,
     num_ones: int = 1,
     way: str = "k-means",
-    num_iterations: int = 50,  # paper, "K-means"
     generator: Generator | None = None,
 ) -> SparseFactor:
     """`A`, `(num_embeddings, num_rows)`, with `num_ones` ones in each row: which rows ids of `table` should share."""
@@ -111,17 +102,17 @@ def factorise(
         return ones_at(_nearest_random(table, num_rows, num_ones, generator), num_rows)
     left, rows = table, []
     for first in range(0, num_rows, num_rows // num_ones):
-        assigned, means = _cluster(left, num_rows // num_ones, num_iterations, generator)
+        assigned, means = _cluster(left, num_rows // num_ones, generator)
         left = left - means[assigned]
         rows.append(assigned + first)
     return ones_at(torch.stack(rows, dim=1), num_rows)
 
 
-def _cluster(table: Tensor, num_rows: int, num_iterations: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
+def _cluster(table: Tensor, num_rows: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
     """The cluster of every row, and the centroids in float64."""
     size = float(table.abs().max()) or 1.0  # clustering works in float32: no value should be tiny there
     points = (table / size).float()
-    fit = kmeans(points, num_rows, max_iter=num_iterations, generator=generator)
+    fit = kmeans(points, num_rows, max_iter=50, generator=generator)  # paper, "K-means"
     return nearest_centroid(points, fit.centroids), fit.centroids.double() * size
 
 
@@ -132,16 +123,7 @@ def _nearest_random(table: Tensor, num_rows: int, num_ones: int, generator: Gene
     """
     scale = table.square().mean().sqrt()
     codebook = scale * torch.randn(num_rows, table.shape[1], generator=generator, dtype=table.dtype)
-    nearest = [torch.cdist(ids, codebook).topk(num_ones, largest=False).indices for ids in torch.split(table, BLOCK)]
-    return torch.cat(nearest)
-
-
-@dataclass(frozen=True)
-class SparseRun(Run):
-    """A run whose table is `factor.times(codebook)`."""
-
-    factor: SparseFactor
-    codebook: Tensor  # (2k, embedding_dim)
+    return torch.cdist(table, codebook).topk(num_ones, largest=False).indices
 
 
 def sparse_cce(
@@ -153,58 +135,64 @@ def sparse_cce(
     way: str = "k-means",
     start: Tensor | None = None,
     generator: Generator | None = None,
-) -> SparseRun:
+) -> Run:
     """Run `num_steps` steps with `num_rows` clusters and as many rows of sketch; rows of A and C have `num_ones`.
 
     `start` is another `T_0` than zero, `(num_embeddings, embedding_dim)`.
     """
+
+    def clusters_and_sketch(small: LeastSquares, table: Tensor) -> SparseFactor:
+        clusters = factorise(table, num_rows, num_ones=num_ones, way=way, generator=generator)
+        sketch = count_sketch(small.num_embeddings, num_rows, num_ones=num_ones, generator=generator)
+        return clusters.beside(sketch)
+
+    return _run(problem, clusters_and_sketch, num_steps, start)
+
+
+def refit_cce(problem: LeastSquares, num_rows: int, *, num_steps: int, generator: Generator | None = None) -> Run:
+    """Run `num_steps` steps from `T_0 = 0` on, with `num_rows` clusters, which are all rows of the codebook."""
+
+    def clusters(small: LeastSquares, table: Tensor) -> SparseFactor:
+        return factorise(wanted_rows(small, table), num_rows, generator=generator)
+
+    return _run(problem, clusters, num_steps)
+
+
+def clustered_optimum(
+    problem: LeastSquares, num_rows: int, *, num_ones: int = 1, generator: Generator | None = None
+) -> Run:
+    """The baseline: find the best table in full, cluster it, and fit the `num_rows` rows of its codebook once more."""
+
+    def clusters(small: LeastSquares, table: Tensor) -> SparseFactor:
+        del small
+        return factorise(table, num_rows, num_ones=num_ones, generator=generator)
+
+    return _run(problem, clusters, 1, problem.reduced.optimum)
+
+
+def _run(
+    problem: LeastSquares,
+    factor_of: Callable[[LeastSquares, Tensor], SparseFactor],
+    num_steps: int,
+    start: Tensor | None = None,
+) -> Run:
+    """Steps that make `H` of the last table, and fit a codebook to it."""
     check_type("problem", problem, LeastSquares, "LeastSquares")
-    check_range("num_rows", num_rows, 1, 2**31)
     check_range("num_steps", num_steps, 1, 2**31)
     small = problem.reduced
     expected = (small.num_embeddings, small.embedding_dim)
     if start is not None and tuple(start.shape) != expected:
         raise ValueError(f"start must have shape {expected}, got {tuple(start.shape)}.")
-    table = small.x.new_zeros(small.num_embeddings, small.embedding_dim) if start is None else start.double()
+    table = small.x.new_zeros(expected) if start is None else start.double()
     excesses = [small.excess(table)]
     for _ in range(num_steps):
-        clusters = factorise(table, num_rows, num_ones=num_ones, way=way, generator=generator)
-        sketch = count_sketch(small.num_embeddings, num_rows, num_ones=num_ones, generator=generator)
-        factor = clusters.beside(sketch)
-        codebook = small.solve(factor.after(small.x))
-        table = factor.times(codebook)
+        factor = factor_of(small, table)
+        table = factor.times(small.solve(factor.after(small.x)))
         excesses.append(small.excess(table))
-    return SparseRun(table, tuple(excesses), small.floor, factor, codebook)
-
-
-def clustered_optimum(
-    problem: LeastSquares, num_rows: int, *, num_ones: int = 1, generator: Generator | None = None
-) -> SparseRun:
-    """The baseline: find the best table in full, cluster it, and fit the `num_rows` rows of its codebook once more."""
-    small = problem.reduced
-    factor = factorise(small.optimum, num_rows, num_ones=num_ones, generator=generator)
-    codebook = small.solve(factor.after(small.x))
-    table = factor.times(codebook)
-    return SparseRun(table, (small.excess(table),), small.floor, factor, codebook)
+    return Run(table, tuple(excesses), small.floor)
 
 
 SMALLEST = 1e-300  # of a squared norm: an id that no example has wants what it has
-
-
-def refit_cce(problem: LeastSquares, num_rows: int, *, num_steps: int, generator: Generator | None = None) -> SparseRun:
-    """Run `num_steps` steps from `T_0 = 0` on, with `num_rows` clusters, which are all rows of the codebook."""
-    check_type("problem", problem, LeastSquares, "LeastSquares")
-    check_range("num_rows", num_rows, 1, 2**31)
-    check_range("num_steps", num_steps, 1, 2**31)
-    small = problem.reduced
-    table = small.x.new_zeros(small.num_embeddings, small.embedding_dim)
-    excesses = [small.excess(table)]
-    for _ in range(num_steps):
-        factor = factorise(wanted_rows(small, table), num_rows, generator=generator)
-        codebook = small.solve(factor.after(small.x))
-        table = factor.times(codebook)
-        excesses.append(small.excess(table))
-    return SparseRun(table, tuple(excesses), small.floor, factor, codebook)
 
 
 def wanted_rows(problem: LeastSquares, table: Tensor) -> Tensor:

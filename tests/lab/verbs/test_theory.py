@@ -20,7 +20,7 @@ def figures(monkeypatch):
     asked = []
 
     def make(name):
-        def figure(*, seed, quick, progress):
+        def figure(*, seed, quick):
             asked.append((name, seed, quick))
             claims = Claim("it falls", held=True, numbers="1"), Claim("it ends", held=False, numbers="2")
             return Figure(name, f"Title of {name}", "step", "loss", (steps("run", [1.0, 0.5]),), claims, {"seed": seed})
@@ -40,50 +40,30 @@ def test_the_names_are_those_of_the_figures():
 @pytest.mark.slow
 def test_it_prints_numbers_and_claims_and_writes_data_and_pictures(tmp_path, capsys):
     folder = tmp_path / "deep" / "figures"
-    assert main(["theory", "lemma", "--quick", "--out", str(folder)]) == 0
+    assert main(["theory", "rate-distortion", "--quick", "--seed", "3", "--out", str(folder)]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert lines[:2] == ["The lemma: E[x / (p x + (1 − p) y)] for IID x and y", "num_samples 20000, seed 0"]
-    assert sum(line.startswith("held: ") for line in lines) == 4
+    assert lines[0] == "Rate and distortion with 16 planted clusters"
+    assert sum(line.startswith(("held: ", "did not hold: ")) for line in lines) == 4
     names = sorted(path.name for path in folder.iterdir())
-    assert names == (["lemma.json", "lemma.png", "lemma.svg"] if vega.can_draw() else ["lemma.json"])
-    data = json.loads((folder / "lemma.json").read_text())
-    assert (data["name"], data["verdict"], len(data["series"])) == ("lemma", "held", 4)
+    assert names == ["rate-distortion.json", "rate-distortion.svg"][: 1 + vega.can_draw()]
+    data = json.loads((folder / "rate-distortion.json").read_text())
+    assert (data["name"], data["settings"]["seed"], len(data["series"])) == ("rate-distortion", 3, 4)
     assert err == ""
 
 
-@pytest.mark.slow
-def test_json_is_all_that_stdout_holds(tmp_path, capsys):
-    assert main(["theory", "lemma", "--quick", "--seed", "3", "--json", "--out", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
-    printed = json.loads(out)
-    files = printed.pop("files")
-    assert printed == json.loads((tmp_path / "lemma.json").read_text())
-    assert printed["settings"]["seed"] == 3
-    assert files[0] == str(tmp_path / "lemma.json")
-    assert err == ""
-
-
-def test_all_runs_every_figure_and_ends_with_a_table_of_what_held(tmp_path, capsys, figures):
-    assert main(["theory", "all", "--seed", "2", "--out", str(tmp_path)]) == 0
+def test_without_a_name_every_figure_is_run_and_a_table_says_what_held(tmp_path, capsys, figures):
+    assert main(["theory", "--seed", "2", "--out", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert [line for line in lines if line.startswith("Title of ")] == [f"Title of {name}" for name in NAMES]
     assert sum(line.startswith("did not hold: ") for line in lines) == len(NAMES)
     table = lines[lines.index("figure           claims held  did not hold  seconds") :]
-    assert [line.split()[:3] for line in table[2:-1]] == [*([name, "1", "1"] for name in NAMES), ["all", "6", "6"]]
-    assert table[-1].startswith("no picture: ")
+    assert [line.split()[:3] for line in table[2:-1]] == [[name, "1", "1"] for name in NAMES]
+    assert table[-1].startswith("no picture: it needs vl-convert-python")
     assert sorted(path.stem for path in tmp_path.glob("*.json")) == sorted(NAMES)
     assert figures == [(name, 2, False) for name in NAMES]
     assert err == ""
-
-
-@pytest.mark.slow
-def test_without_vl_convert_there_is_data_and_a_hint(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(vega, "find_spec", lambda name: None)
-    assert main(["theory", "lemma", "--quick", "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("no picture: it needs vl-convert-python")
-    assert [path.name for path in tmp_path.iterdir()] == ["lemma.json"]
 
 
 def test_an_unknown_name_is_rejected_with_the_right_ones(capsys):

@@ -1,7 +1,6 @@
 """The paper's figures of theory, each a function that gives plain data: `FIGURES[name](seed=…, quick=…)`."""
 
 from cce_lab.theory.figures.least_squares import least_squares_figure
-from cce_lab.theory.figures.lemma import lemma_figure
 from cce_lab.theory.figures.noise import noise_figure
 from cce_lab.theory.figures.rate_distortion import rate_distortion_figure
 from cce_lab.theory.figures.table_collapse import table_collapse_figure
@@ -11,7 +10,6 @@ FIGURES = {
     "least-squares": least_squares_figure,
     "theory-practice": theory_practice_figure,
     "noise": noise_figure,
-    "lemma": lemma_figure,
     "table-collapse": table_collapse_figure,
     "rate-distortion": rate_distortion_figure,
 }

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from tqdm import tqdm
 
 from cce_lab.theory.figure import Claim, Figure, Series, level, steps
-from cce_lab.theory.least_squares import LeastSquares, dense_cce
+from cce_lab.theory.least_squares import LeastSquares, Run, dense_cce
 from cce_lab.theory.sparse import clustered_optimum, refit_cce, sparse_cce
 
 DENSE, ONE, TWO, RANDOM = "dense", "sparse, one 1", "sparse, two 1s", "sparse, random codebook"
@@ -43,15 +42,17 @@ class Sizes:
 QUICK = Sizes(num_examples=500, num_embeddings=100, embedding_dim=4, num_rows=20, num_steps=40)
 
 
-def least_squares_figure(*, seed: int = 0, quick: bool = False, progress: bool = False) -> Figure:
+def least_squares_figure(*, seed: int = 0, quick: bool = False) -> Figure:
     """Dense and sparse CCE, step by step, on normal X and Y."""
     sizes = QUICK if quick else Sizes()
     generator = torch.Generator().manual_seed(seed)
     problem = normal_problem(sizes.num_examples, sizes.num_embeddings, sizes.embedding_dim, generator=generator)
     problem = problem.reduced
-    runs = _runs(problem, sizes, generator, progress=progress)
+    runs = _runs(problem, sizes, generator)
     baselines = _baselines(problem, sizes, generator)
-    runs |= _refits(problem, sizes, generator)
+    for rows, name in _refit_names(sizes).items():
+        run = refit_cce(problem, rows, num_steps=sizes.num_steps, generator=generator)
+        runs[name] = _relative(name, run, problem)
     return Figure(
         name="least-squares",
         title=f"CCE for least squares, k = {sizes.num_rows} unless named: excess loss relative to ‖XT*‖²",
@@ -75,27 +76,19 @@ def normal_problem(
     return LeastSquares(x, y)
 
 
-def _runs(problem: LeastSquares, sizes: Sizes, generator: torch.Generator, *, progress: bool) -> dict[str, Series]:
+def _runs(problem: LeastSquares, sizes: Sizes, generator: torch.Generator) -> dict[str, Series]:
     k, num_steps = sizes.num_rows, sizes.num_steps
     options = {ONE: (k, 1, "k-means"), TWO: (k, 2, "k-means"), RANDOM: (k, 1, "random-codebook")}
     options |= {_with(ONE, rows): (rows, 1, "k-means") for rows in sizes.others}
-    found = {DENSE: dense_cce(problem, k, num_steps=num_steps, generator=generator).excesses}
-    for name in tqdm(options, desc="least-squares", leave=False, disable=None if progress else True):
-        rows, ones, way = options[name]
-        run = sparse_cce(problem, rows, num_steps=num_steps, num_ones=ones, way=way, generator=generator)
-        found[name] = run.excesses
-    again = sparse_cce(problem, k, num_steps=num_steps, start=problem.optimum, generator=generator)
-    found[FROM_OPTIMUM] = again.excesses
-    return {name: steps(name, [excess / problem.signal for excess in line]) for name, line in found.items()}
+    found = {DENSE: dense_cce(problem, k, num_steps=num_steps, generator=generator)}
+    for name, (rows, ones, way) in options.items():
+        found[name] = sparse_cce(problem, rows, num_steps=num_steps, num_ones=ones, way=way, generator=generator)
+    found[FROM_OPTIMUM] = sparse_cce(problem, k, num_steps=num_steps, start=problem.optimum, generator=generator)
+    return {name: _relative(name, run, problem) for name, run in found.items()}
 
 
-def _refits(problem: LeastSquares, sizes: Sizes, generator: torch.Generator) -> dict[str, Series]:
-    """Clusters of what ids want, with k rows in all, and with as many as the other runs have clusters."""
-    found = {}
-    for rows, name in _refit_names(sizes).items():
-        run = refit_cce(problem, rows, num_steps=sizes.num_steps, generator=generator)
-        found[name] = steps(name, [excess / problem.signal for excess in run.excesses])
-    return found
+def _relative(name: str, run: Run, problem: LeastSquares) -> Series:
+    return steps(name, [excess / problem.signal for excess in run.excesses])
 
 
 def _baselines(problem: LeastSquares, sizes: Sizes, generator: torch.Generator) -> dict[str, Series]:

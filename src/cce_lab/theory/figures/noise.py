@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from tqdm import trange
 
 from cce_lab.theory.bounds import lies_under
 from cce_lab.theory.figure import Claim, Figure, Series, steps
@@ -32,12 +31,12 @@ class Sizes:
 QUICK = Sizes(num_examples=100, num_embeddings=30, embedding_dim=5, num_rows=10, num_steps=40, repetitions=6)
 
 
-def noise_figure(*, seed: int = 0, quick: bool = False, progress: bool = False) -> Figure:
+def noise_figure(*, seed: int = 0, quick: bool = False) -> Figure:
     """The mean excess loss of each kind of noise, over repetitions, each with its own X and Y."""
     sizes = QUICK if quick else Sizes()
     generator = torch.Generator().manual_seed(seed)
     found: dict[str, list[list[float]]] = {name: [] for name in NOISES}
-    for _ in trange(sizes.repetitions, desc="noise", leave=False, disable=None if progress else True):
+    for _ in range(sizes.repetitions):
         problem = low_rank_problem(sizes, generator).reduced
         for name, losses in found.items():
             run = dense_cce(problem, sizes.num_rows, num_steps=sizes.num_steps, noise=name, generator=generator)

@@ -36,9 +36,8 @@ class Sizes:
 QUICK = Sizes(num_embeddings=1_500, embedding_dim=8, cluster_bits=4, max_bits=7)
 
 
-def rate_distortion_figure(*, seed: int = 0, quick: bool = False, progress: bool = False) -> Figure:
+def rate_distortion_figure(*, seed: int = 0, quick: bool = False) -> Figure:
     """The distortion of three ways to cluster at 0, 1, 2, … bits an id, and that of the planted clusters."""
-    del progress  # seconds
     sizes, generator = QUICK if quick else Sizes(), torch.Generator().manual_seed(seed)
     num_clusters = 2**sizes.cluster_bits
     planted = torch.randint(num_clusters, (sizes.num_embeddings,), generator=generator)

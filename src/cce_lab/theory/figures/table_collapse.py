@@ -8,12 +8,10 @@ trained on them by gradient descent, the last two clustered in between; product 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
-from tqdm import trange
 
 from cce.clustering import column_entropies
 from cce.embeddings import ClusteredEmbedding, CompositionalConcatEmbedding, Embedding, ProductQuantizedEmbedding
@@ -52,7 +50,7 @@ class Sizes:
 QUICK = Sizes(num_embeddings=300, num_rows=24, num_groups=16, num_clusterings=12, num_steps=30)
 
 
-def table_collapse_figure(*, seed: int = 0, quick: bool = False, progress: bool = False) -> Figure:
+def table_collapse_figure(*, seed: int = 0, quick: bool = False) -> Figure:
     """H1 and H2 of each method in nats, after each clustering; the pointers of CE and PQ stay as they are."""
     sizes = QUICK if quick else Sizes()
     generator = torch.Generator().manual_seed(seed)
@@ -67,11 +65,7 @@ def table_collapse_figure(*, seed: int = 0, quick: bool = False, progress: bool 
         )
         for name, kind in KINDS.items()
     }
-    found: dict[str, Entropies] = {}
-    for name, table in tables.items():
-        quiet = None if progress else True
-        rounds = trange(sizes.num_clusterings + 1, desc=f"table-collapse, {name}", leave=False, disable=quiet)
-        found[name] = _follow(table, vectors, rounds, sizes, generator)
+    found = {name: _follow(table, vectors, sizes, generator) for name, table in tables.items()}
     with torch.no_grad():  # what each table misses, relative to the size of the vectors
         errors = {
             name: float((table.to_dense() - vectors).square().sum() / vectors.square().sum())
@@ -101,8 +95,9 @@ def grouped_vectors(sizes: Sizes, generator: Generator) -> Tensor:
     return centers[groups] + sizes.noise * own
 
 
-def _follow(table: Embedding, vectors: Tensor, rounds: Iterable[int], sizes: Sizes, generator: Generator) -> Entropies:
+def _follow(table: Embedding, vectors: Tensor, sizes: Sizes, generator: Generator) -> Entropies:
     """Train the table, cluster it between rounds if it can be, and return its entropies after each."""
+    rounds = range(sizes.num_clusterings + 1)
     if isinstance(table, ProductQuantizedEmbedding):
         table.fit_to(vectors, generator=generator)
         return [_entropies(table) for _ in rounds]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
-from tqdm import tqdm
 
 from cce_lab.theory.bounds import corollary_bound, ideal_bound, lies_under, rho, steps_needed, theorem_bound
 from cce_lab.theory.figure import Claim, Figure, Series, steps
@@ -39,13 +38,13 @@ class Sizes:
 QUICK = Sizes(num_examples=300, num_embeddings=40, embedding_dim=2, num_rows=6, num_steps=60, repetitions=20)
 
 
-def theory_practice_figure(*, seed: int = 0, quick: bool = False, progress: bool = False) -> Figure:
+def theory_practice_figure(*, seed: int = 0, quick: bool = False) -> Figure:
     """The mean loss over repetitions, the theorem's bound with ρ, the bound with `1/d1`, and the corollary."""
     sizes = QUICK if quick else Sizes()
     generator = torch.Generator().manual_seed(seed)
     problem = normal_problem(sizes.num_examples, sizes.num_embeddings, sizes.embedding_dim, generator=generator)
     problem = problem.reduced
-    runs = _runs({NORMAL: problem, EQUAL: equal_values(problem)}, sizes, generator, progress=progress)
+    runs = _runs({NORMAL: problem, EQUAL: equal_values(problem)}, sizes, generator)
     bounds = {}  # on the excess, relative to ‖XT*‖²
     for name, bound in ((THEOREM, theorem_bound), (IDEAL, ideal_bound), (COROLLARY, corollary_bound)):
         losses = bound(problem, sizes.num_rows, sizes.num_steps)
@@ -76,15 +75,13 @@ def equal_values(problem: LeastSquares) -> LeastSquares:
     return LeastSquares(torch.eye(len(r), dtype=r.dtype), inside, rest=rest)
 
 
-def _runs(
-    problems: dict[str, LeastSquares], sizes: Sizes, generator: Generator, *, progress: bool
-) -> dict[str, Tensor]:
+def _runs(problems: dict[str, LeastSquares], sizes: Sizes, generator: Generator) -> dict[str, Tensor]:
     """Excess losses relative to `‖XT*‖²`, `(repetitions, steps + 1)`, for each problem."""
     found: dict[str, list[tuple[float, ...]]] = {name: [] for name in problems}
-    names = [name for name in problems for _ in range(sizes.repetitions)]
-    for name in tqdm(names, desc="theory-practice", leave=False, disable=None if progress else True):
-        run = dense_cce(problems[name], sizes.num_rows, num_steps=sizes.num_steps, generator=generator)
-        found[name].append(run.excesses)
+    for name, problem in problems.items():
+        for _ in range(sizes.repetitions):
+            run = dense_cce(problem, sizes.num_rows, num_steps=sizes.num_steps, generator=generator)
+            found[name].append(run.excesses)
     return {name: torch.tensor(runs, dtype=torch.float64) / problems[name].signal for name, runs in found.items()}
 
 
