@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --max-wor
 
 demo: $(VENV)/installed  ## train a small recommender with three kinds of table; print a table, write a page
 	$(BIN)/cce demo --out $(DEMO_OUT)
-	$(BIN)/cce report $(DEMO_OUT)/records.jsonl --no-figures
+	$(BIN)/cce report $(DEMO_OUT)/records.jsonl
 
 test: lint  ## everything that CI checks
 	$(PYTEST) --dist loadfile

@@ -30,7 +30,7 @@ SHOTS: dict[str, dict[str, Any]] = {  # size, and what is different
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as tool:
-        write_report(collect([RUNS]), Path(folder), figures=False)
+        write_report(collect([RUNS]), Path(folder))
         flags = ["--no-sandbox", "--disable-dev-shm-usage"]  # as root, and in most containers
         browser = tool.chromium.launch(executable_path=shutil.which("chromium"), args=flags)
         for name, options in SHOTS.items():

@@ -21,7 +21,7 @@ def test_every_picture_of_a_page_is_taken_from_where_it_begins(tmp_path):
     import screenshots
     from playwright.sync_api import sync_playwright
 
-    write_report(collect([screenshots.RUNS]), tmp_path, figures=False)
+    write_report(collect([screenshots.RUNS]), tmp_path)
     with sync_playwright() as tool:
         browser = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
         for name, options in screenshots.SHOTS.items():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,13 +177,10 @@ class Group:
 
 def group_records(records: Iterable[RunRecord]) -> list[Group]:
     """Groups by name, each with its series; the full table comes first, the rest by name."""
-    records = list(records)
-    epochs = {run.name: int(run.config.get("epochs") or 0) for run in records}
     found: dict[Key, dict[tuple[str, str], list[RunRecord]]] = {}
     for record in records:
-        budgets = found.setdefault(key_of(record.config, epochs), {})
-        label = budget_words(record)
-        budgets.setdefault((record.series or record.method, label), []).append(record)
+        budgets = found.setdefault(key_of(record.config), {})
+        budgets.setdefault((record.series or record.method, budget_words(record)), []).append(record)
     groups = []
     for key, budgets in sorted(found.items()):
         mine = [
@@ -195,12 +192,27 @@ def group_records(records: Iterable[RunRecord]) -> list[Group]:
     return groups
 
 
-def key_of(config: dict[str, Any], epochs_of: Mapping[str, int] | None = None) -> Key:
-    """What runs must have in common to be compared. A run that starts from another one belongs to that one's epochs."""
+def with_sources(records: Sequence[RunRecord], epochs: int | None = None) -> list[RunRecord]:
+    """The runs of one sweep; one that starts from another takes over its epochs and its bytes in training.
+
+    So the two can be compared: product quantisation of a trained table needs as much memory as that table did. With the
+    `epochs` of a recipe, series whose epochs are their own are compared with the others too.
+    """
+    common = {SOURCE_EPOCHS: epochs} if epochs else {}
+    known = {
+        record.name: {SOURCE_EPOCHS: record.config.get("epochs"), SOURCE_TRAINING: record.training_nbytes}
+        for record in records
+    }
+    return [
+        replace(record, config=record.config | known.get(Path(str(record.config.get("start_from"))).name, {}) | common)
+        for record in records
+    ]
+
+
+def key_of(config: dict[str, Any]) -> Key:
+    """What runs must have in common to be compared."""
     data = Path(str(config.get("data") or "unknown data")).name
     epochs = int(config.get(SOURCE_EPOCHS) or config.get("epochs") or 0)
-    if config.get("start_from") and SOURCE_EPOCHS not in config and epochs_of is not None:
-        epochs = epochs_of.get(Path(str(config["start_from"])).name, epochs)
     return data, str(config.get("model") or "unknown model"), epochs
 
 

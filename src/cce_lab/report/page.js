@@ -3,19 +3,6 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const root = document.documentElement;
 const views = [];  // of charts: where they are, what they show, and what draws them
 
-// -- rows ----------------------------------------------------------------------------------------------------------
-
-function unpack({ count, columns }) {
-  const rows = Array.from({ length: count }, () => ({}));
-  for (const [name, column] of Object.entries(columns)) {
-    rows.forEach((row, index) => {
-      const value = column.words ? column.words[column.at[index]] : column[index];
-      if (value !== null) row[name] = value;
-    });
-  }
-  return rows;
-}
-
 // -- theme ---------------------------------------------------------------------------------------------------------
 
 function isDark() {
@@ -45,10 +32,10 @@ async function draw(chart) {
   chart.result = chart.view = null;
   chart.figure.hidden = !isShown(chart);
   if (chart.figure.hidden) return;  // without a width there is nothing to fit to: it is drawn when it is shown
-  const spec = structuredClone(chart.plot.spec);
-  spec.data = { values: chart.rows };
+  const spec = structuredClone(chart.spec);
   spec.encoding.color.legend = null;  // the section has one for all its charts
-  const options = { actions: false, renderer: "svg", config: chartTheme(), tooltip: { theme: "custom" } };
+  const actions = { export: true, source: false, compiled: false, editor: false };  // a menu: save as SVG or PNG
+  const options = { actions, renderer: "svg", config: chartTheme(), tooltip: { theme: "custom" } };
   chart.result = await window.vegaEmbed(chart.element, spec, options);
   chart.view = chart.result.view;
   signal(chart);
@@ -61,9 +48,7 @@ function isShown(chart) {
 }
 
 function signal(chart) {
-  const choice = chosen(chart.section);
-  chart.view.signal("highlight", choice.series);
-  if (chart.plot.budgets && choice.budget !== null) chart.view.signal("budget", choice.budget);
+  chart.view.signal("highlight", chosen(chart.section).series);
   chart.view.runAsync();
 }
 
@@ -76,7 +61,7 @@ function chosen(section) {
   const value = (list) => section.querySelector(list)?.value ?? null;
   const pressed = section.querySelectorAll(".legend [aria-pressed=true]");
   const series = [...pressed].map((button) => button.dataset.series);
-  return { series, budget: value("select.budget"), metric: value("select.metric"), size: value("select.size") };
+  return { series, metric: value("select.metric"), size: value("select.size") };
 }
 
 function refresh(section) {
@@ -127,12 +112,11 @@ function wireTable(table) {
 
 function wireSection(content) {
   const section = document.getElementById(content.id);
-  const rows = content.rows.map(unpack);
   for (const figure of section.querySelectorAll(".plot")) {
-    const plot = content.plots[figure.dataset.plot];
+    const spec = content.plots[figure.dataset.plot];
     const element = figure.querySelector(".canvas");
     const { metric, size } = figure.dataset;
-    views.push({ section, figure, plot, rows: rows[plot.rows], metric, size, element });
+    views.push({ section, figure, spec, metric, size, element });
   }
   for (const button of section.querySelectorAll(".legend button")) {
     button.addEventListener("click", () => {

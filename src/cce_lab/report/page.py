@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import shlex
 import time
@@ -17,7 +16,7 @@ from cce.training import MORE, TrainConfig
 from cce.version import __version__
 from cce_lab.report.groups import WORDS
 from cce_lab.report.tables import environment_table
-from cce_lab.report.vega import Plot, Style, javascript, middle_budget
+from cce_lab.report.vega import Plot, Style, javascript
 
 if TYPE_CHECKING:
     from cce_lab.report.reading import Collected
@@ -27,40 +26,33 @@ if TYPE_CHECKING:
 def make_page(found: Collected, sections: Sequence[Section]) -> str:
     """The whole page."""
     names = list(dict.fromkeys(section.group.key[0] for section in sections))
-    links = [f'<a href="#{section.group.slug}">{escape(section.group.title)}</a>' for section in sections]
     notes = "".join(f"<li>{escape(line)}</li>" for line in found.notes)
-    values = {
-        "title": escape(f"cce report: {', '.join(names)}"),
-        "progress": escape(f"{len(found.records)} run{'' if len(found.records) == 1 else 's'}"),
-        "navigation": f"<nav>{' '.join(links)}</nav>" if len(sections) > 1 else "",
-        "sections": "\n".join(_section(section) for section in sections),
-        "notes": f"<ul>{notes}</ul>" if notes else "",
-        "environment": environment_table(found.records).as_html(),
-        "commands": _commands(found),
-    }
-    return fill_page(values, [plot_data(section.group.slug, section.plots) for section in sections])
+    return fill_page(
+        title=f"cce report: {', '.join(names)}",
+        progress=f"{len(found.records)} run{'' if len(found.records) == 1 else 's'}",
+        links={section.group.slug: section.group.title for section in sections},
+        sections="\n".join(_section(section) for section in sections),
+        notes=f"<ul>{notes}</ul>" if notes else "",
+        environment=environment_table(found.records).as_html(),
+        commands=_commands(found),
+        charts={section.group.slug: section.plots for section in sections},
+    )
 
 
 def _section(section: Section) -> str:
-    group, tables = section.group, section.tables
-    curves = [plot for plot in section.plots if plot.has_budgets]
-    scores = [plot for plot in section.plots if not plot.has_budgets]
+    group, factors = section.group, section.tables["factors"]
     used = {row["series"] for plot in section.plots for row in plot.spec["data"]["values"]}
     parts = [
-        f'<section id="{group.slug}" class="group"><h2>{escape(group.title)}</h2>',
         f'<p class="headline">{escape(section.headline)}</p>',
         f'<p class="caution">{escape(section.caution)}</p>' if section.caution else "",
         legend({name: style for name, style in section.styles.items() if name in used}),
         _expectation(section),
-        part("Compression factors", tables["factors"].as_html()) if group.baseline and tables["factors"].rows else "",
+        f"<h3>Compression factors</h3>\n{factors.as_html()}" if group.baseline and factors.rows else "",
         _choices(section),
-        _figures(scores, group.leading.name),
-        part("Summary", tables["summary"].as_html()),
-        part("Options that differ", tables["settings"].as_html()) if tables["settings"].rows else "",
-        part("Training", _budgets(curves) + _figures(curves, group.leading.name)) if curves else "",
-        "</section>",
+        _figures(section.plots, group.leading.name),
+        f"<h3>Summary</h3>\n{section.tables['summary'].as_html()}",
     ]
-    return "\n".join(part for part in parts if part)
+    return section_box(group.slug, group.title, "\n".join(part for part in parts if part))
 
 
 def _expectation(section: Section) -> str:
@@ -99,14 +91,6 @@ def _choices(section: Section) -> str:
         if len(choices) > 1:
             found.append(f'<label>{title} <select class="{name}">{options}</select></label>')
     return f"<p>{' '.join(found)}</p>" if found else ""
-
-
-def _budgets(plots: Sequence[Plot]) -> str:
-    """The list of budgets to choose from, in the order of the data; the full table is always shown."""
-    rows = [row for plot in plots for row in plot.spec["data"]["values"] if row["budget"] != "full"]
-    first, labels = middle_budget(rows), dict.fromkeys(row["budget"] for row in rows)
-    options = "".join(f"<option{' selected' if each == first else ''}>{escape(each)}</option>" for each in labels)
-    return f'<p><label>Budget <select class="budget">{options}</select></label></p>' if options else ""
 
 
 def _commands(found: Collected) -> str:
@@ -150,15 +134,22 @@ def _option(name: str, value: Any) -> list[str]:
 # -- shared with the page of a run -------------------------------------------------------------------------------------
 
 
-def fill_page(values: Mapping[str, str], sections: Sequence[Mapping[str, Any]]) -> str:
-    """`page.html` with these values, which are HTML, and the data that its script draws."""
+def fill_page(
+    *, title: str, progress: str, links: Mapping[str, str], charts: Mapping[str, Sequence[Plot]], **parts: str
+) -> str:
+    """`page.html` with these words, links to its sections, parts, which are HTML, and the charts of each section."""
+    data = [{"id": name, "plots": {plot.name: plot.spec for plot in plots}} for name, plots in charts.items()]
     home = files("cce_lab.report")
+    anchors = [f'<a href="#{name}">{escape(words)}</a>' for name, words in links.items()]
     found = {
-        **values,
+        **parts,
+        "title": escape(title),
+        "progress": escape(progress),
+        "navigation": f"<nav>{' '.join(anchors)}</nav>" if len(anchors) > 1 else "",
         "css": home.joinpath("page.css").read_text(encoding="utf-8"),
         "about": escape(f"cce {__version__}, {time.strftime('%Y-%m-%d %H:%M')}"),
         # safe inside a `script` element
-        "data": json.dumps(sections, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
         "vega": javascript(),
         "script": home.joinpath("page.js").read_text(encoding="utf-8"),
     }
@@ -166,9 +157,9 @@ def fill_page(values: Mapping[str, str], sections: Sequence[Mapping[str, Any]]) 
     return re.sub(r"\{\{(\w+)\}\}", lambda match: found[match[1]], template)
 
 
-def part(title: str, html: str) -> str:
-    """HTML under a heading."""
-    return f"<h3>{escape(title)}</h3>\n{html}"
+def section_box(name: str, title: str, html: str) -> str:
+    """A section of a page."""
+    return f'<section id="{name}" class="group"><h2>{escape(title)}</h2>\n{html}\n</section>'
 
 
 def figure_box(plot: Plot, *, is_broad: bool = False, is_hidden: bool = False) -> str:
@@ -190,31 +181,3 @@ def legend(styles: Mapping[str, Style]) -> str:
         for name, style in styles.items()
     )
     return f'<div class="legend" role="group" aria-label="Highlight series">{buttons}</div>' if styles else ""
-
-
-def plot_data(section: str, plots: Sequence[Plot]) -> dict[str, Any]:
-    """What the script needs of a section; charts that share their rows, such as curves, have them once."""
-    found: dict[str, Any] = {}
-    rows: list[dict[str, Any]] = []
-    indices: dict[int, int] = {}
-    for plot in plots:
-        values = plot.spec["data"]["values"]
-        if id(values) not in indices:
-            indices[id(values)] = len(rows)
-            rows.append(pack(values))
-        spec = {name: value for name, value in plot.spec.items() if name != "data"}
-        found[plot.name] = {"spec": spec, "rows": indices[id(values)], "budgets": plot.has_budgets}
-    return {"id": section, "plots": found, "rows": rows}
-
-
-def pack(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Columns of values; a column of words is a list of the distinct ones and indices into it. `page.js` unpacks."""
-    columns: dict[str, Any] = {}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        values = [row.get(name) for row in rows]
-        if any(isinstance(value, str) for value in values):
-            words = {word: index for index, word in enumerate(dict.fromkeys(values))}
-            columns[name] = {"words": list(words), "at": [words[value] for value in values]}
-        else:
-            columns[name] = [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
-    return {"count": len(rows), "columns": columns}

@@ -16,7 +16,7 @@ from typing import Any
 from cce.files import read_text
 from cce.records import RunRecord
 from cce.run_folder import CONFIG, RECIPE, RECORD, RECORDS, TRIALS
-from cce_lab.report.groups import SOURCE_EPOCHS, SOURCE_TRAINING, Key, key_of
+from cce_lab.report.groups import Key, key_of, with_sources
 
 SKIPPED = ("checkpoints", "tensorboard", "report", TRIALS)  # folders that hold no runs, or none to compare
 
@@ -75,30 +75,13 @@ def _files(path: Path) -> Iterator[Path]:
 def _read(file: Path, found: Collected) -> list[RunRecord]:
     """The records of a file, with names; what its recipe expects is added to `found`."""
     plan = _plan_of(file, found)
-    records = _with_sources(read_lines(file, found.notes), plan)
+    train = plan.get("train")
+    records = with_sources(read_lines(file, found.notes), train.get("epochs") if isinstance(train, dict) else None)
     if file.name == RECORD:
         records = [record if record.name else replace(record, name=file.parent.name) for record in records]
     if isinstance(expected := plan.get("expected"), dict):
         found.expected |= {key_of(record.config): expected for record in records}
     return records
-
-
-def _with_sources(records: list[RunRecord], plan: dict[str, Any]) -> list[RunRecord]:
-    """A run that starts from another one of the same file takes over its epochs and its bytes in training.
-
-    So the two can be compared: product quantisation of a trained table needs as much memory as that table did. Series
-    of a recipe whose epochs are their own are compared with the others too, under the recipe's epochs.
-    """
-    train = plan.get("train")
-    common = {SOURCE_EPOCHS: train["epochs"]} if isinstance(train, dict) and train.get("epochs") else {}
-    known = {
-        record.name: {SOURCE_EPOCHS: record.config.get("epochs"), SOURCE_TRAINING: record.training_nbytes}
-        for record in records
-    }
-    return [
-        replace(record, config=record.config | known.get(Path(str(record.config.get("start_from"))).name, {}) | common)
-        for record in records
-    ]
 
 
 def _plan_of(file: Path, found: Collected) -> dict[str, Any]:

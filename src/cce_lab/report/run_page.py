@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from cce.evaluation import format_scores
 from cce.files import check_target, write_atomic
 from cce.footprint import Footprint, Footprints
+from cce.run_folder import RunFolder
 from cce.text import format_bytes, format_ratio
-from cce_lab.report.page import figure_box, fill_page, legend, part, plot_data, train_command
-from cce_lab.report.plots import curve_plots
+from cce.training import read_toml
+from cce_lab.report.page import figure_box, fill_page, legend, section_box, train_command
+from cce_lab.report.plots import PHASES, run_plots
 from cce_lab.report.table import Cell, Column, Table, number_cell
 from cce_lab.report.tables import environment_table, memory_table
-from cce_lab.report.vega import HINT, Plot, can_draw, palette
+from cce_lab.report.vega import HINT, Plot, can_draw
 
 if TYPE_CHECKING:
     from cce.runs import LoadedRun, RunHistory
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
 REASONS = (OSError, TypeError, ValueError)  # why a part cannot be made; anything else is a fault of ours
 NUM_VALUES, NUM_NEIGHBOURS, NUM_CANDIDATES = 12, 5, 4096  # of a feature: shown, beside each, and compared with
 LONGEST = 80  # characters of a raw value
+MEANINGS = {
+    "H1": "entropy of the pointers of a column, in nats, the least of all columns; low where ids share few rows",
+    "H2": "the same of pairs of columns; not far above H1 where columns have become alike",
+    "dead rows": "rows of the codebook that no id points to",
+    "churn": "share of pointers that changed",
+    "vectors moved": "how far vectors moved, relative to their size",
+}
 EVENT = {  # heading → field of the log and its format
     "step": ("step", ","),
     "ids": ("num_ids", ","),
@@ -49,16 +58,15 @@ class Part:
     def as_html(self) -> str:
         """The section; its charts are boxes that the script fills."""
         boxes = "".join(figure_box(plot) for plot in self.plots)
-        shown = [{row["series"] for row in plot.spec["data"]["values"]} for plot in self.plots]
-        series = max(shown, key=len, default=set())
+        series = {row["series"] for plot in self.plots for row in plot.spec["data"]["values"]}
         kind = "plots single" if len(self.plots) == 1 else "plots"
         pieces = [
-            legend(palette(series)) if len(series) > 1 else "",
+            legend({name: style for name, style in PHASES.items() if name in series}) if len(series) > 1 else "",
             f'<div class="{kind}">{boxes}</div>' if boxes else "",
             self.html,
             *(f'<p class="quiet">Left out: {escape(line)}</p>' for line in self.left_out),
         ]
-        return f'<section id="{self.name}" class="group"><h2>{escape(self.title)}</h2>{"".join(pieces)}</section>'
+        return section_box(self.name, self.title, "".join(pieces))
 
 
 def write_run_page(run: LoadedRun, out: Path | str) -> list[str]:
@@ -70,21 +78,29 @@ def write_run_page(run: LoadedRun, out: Path | str) -> list[str]:
     check_target("page", Path(out))
     history = read_history(run)
     parts = make_parts(run, history)
-    links = " ".join(f'<a href="#{each.name}">{escape(each.title)}</a>' for each in parts)
-    name = run.path.stem if run.path.is_file() else run_folder(run.path).path.resolve().name
-    headline = f'<p class="headline">{escape(make_headline(run, history))}</p>'
+    is_packed = run.path.is_file()
+    folder = None if is_packed else run_folder(run.path)
     damage = "".join(f"<li>{escape(line)}</li>" for line in run.damage)
-    values = {
-        "title": escape(f"cce run: {name}"),
-        "progress": escape(f"{run.path}, step {run.step:,}{'' if history.record else ', not finished'}"),
-        "navigation": f"<nav>{links}</nav>",
-        "sections": headline + "\n".join(each.as_html() for each in parts),
-        "notes": f"<ul>{damage}</ul>" if damage else "",
-        "environment": environment_table([history.record]).as_html() if history.record else "<p>Not recorded yet.</p>",
-        "commands": f"<pre>{escape(train_command(run.options))}</pre>",
-    }
-    write_atomic(Path(out), fill_page(values, [plot_data(each.name, each.plots) for each in parts]))
+    page = fill_page(
+        title=f"cce run: {folder.path.resolve().name if folder else run.path.stem}",
+        progress=f"{run.path}, step {run.step:,}{'' if history.record else ', not finished'}",
+        links={each.name: each.title for each in parts},
+        sections=f'<p class="headline">{escape(make_headline(run, history))}</p>'
+        + "\n".join(each.as_html() for each in parts),
+        notes=f"<ul>{damage}</ul>" if damage else "",
+        environment=environment_table([history.record]).as_html() if history.record else "<p>Not recorded yet.</p>",
+        commands=_command(history, folder),
+        charts={each.name: each.plots for each in parts},
+    )
+    write_atomic(Path(out), page)
     return [f"{each.title}: {line}" for each in parts for line in each.left_out]
+
+
+def _command(history: RunHistory, folder: RunFolder | None) -> str:
+    """The command of the run, with the options that were given."""
+    if history.record:
+        return f"<pre>{escape(train_command(history.record.config))}</pre>"
+    return f"<pre>{escape(train_command(read_toml(folder.config)))}</pre>" if folder else "<p>Not recorded yet.</p>"
 
 
 def make_headline(run: LoadedRun, history: RunHistory) -> str:
@@ -106,9 +122,9 @@ def footprints(run: LoadedRun, history: RunHistory) -> Sequence[Footprint]:
 
 def make_parts(run: LoadedRun, history: RunHistory) -> list[Part]:
     """All parts in their order; one that cannot be made says why."""
-    makers = {
+    makers: dict[tuple[str, str], Callable[[], dict[str, Any]]] = {
         ("scores", "Scores"): partial(_scores, run, history),
-        ("tables", "Tables"): partial(_tables, run, history),
+        ("tables", "Tables"): lambda: {"html": memory_table(footprints(run, history)).as_html()},
         ("clusterings", "Clusterings"): partial(_clusterings, history),
         ("neighbours", "Nearest values"): partial(_neighbours, run),
     }
@@ -122,14 +138,18 @@ def make_parts(run: LoadedRun, history: RunHistory) -> list[Part]:
 
 
 def _scores(run: LoadedRun, history: RunHistory) -> dict[str, Any]:
+    """Curves; what has one point is a number."""
     left_out = [] if history.curve else ["the curves: the run has no validations yet."]
     if "losses" in history.missing:
         left_out.append(f"the training loss: {history.missing['losses']}.")
-    return {"plots": curve_plots(history, run.options["best_by"]), "left_out": tuple(left_out)}
-
-
-def _tables(run: LoadedRun, history: RunHistory) -> dict[str, Any]:
-    return {"html": memory_table(footprints(run, history)).as_html()}
+    plots = run_plots(history, run.options["best_by"])
+    lines = []
+    for plot in plots:
+        points = [row for row in plot.spec["data"]["values"] if "score" in row]
+        if len(points) == 1:
+            lines.append(f"{plot.title} {points[0]['score']:.5f}, at step {points[0]['step']:,}")
+    html = f"<p>One validation: {escape('; '.join(lines))}.</p>" if lines else ""
+    return {"html": html, "plots": [plot for plot in plots if plot.num_points > 1], "left_out": tuple(left_out)}
 
 
 def _clusterings(history: RunHistory) -> dict[str, Any]:
@@ -138,15 +158,19 @@ def _clusterings(history: RunHistory) -> dict[str, Any]:
     left_out = [f"{name}: {why}." for name, why in history.missing.items() if name in ("clusterings", "refits")]
     if not tables:
         left_out = ["no table of this run was clustered or refitted.", *left_out]
-    html = "".join(part(table.title, table.as_html()) for table in tables)
-    return {"html": html, "left_out": tuple(left_out)}
+    return {"html": "".join(table.explained() for table in tables), "left_out": tuple(left_out)}
+
+
+def _column(name: str) -> Column:
+    return Column(name, about=MEANINGS.get(name, ""))
 
 
 def _event_table(title: str, lines: Sequence[dict[str, Any]]) -> Table:
-    """A line for each table that was clustered or refitted."""
-    columns = [Column("table", is_text=True), *map(Column, EVENT)]
+    """A line for each table that was clustered or refitted, with what the log has of it."""
+    known = {name: form for name, form in EVENT.items() if any(line.get(form[0]) is not None for line in lines)}
+    columns = [Column("table", is_text=True), *map(_column, known)]
     rows = [
-        [Cell(str(line["table"])), *(number_cell(line.get(key), form) for key, form in EVENT.values())]
+        [Cell(str(line["table"])), *(number_cell(line.get(key), form) for key, form in known.values())]
         for line in lines
     ]
     return Table(title.lower(), title, columns, rows)
@@ -171,7 +195,7 @@ def _neighbours(run: LoadedRun) -> dict[str, Any]:
             for value, near in zip(values, found, strict=True)
         ]
         table = Table(f"{name}-neighbours", name, [Column("value", is_text=True), *nearest], rows)
-        html += part(name, table.as_html())
+        html += f"<h3>{escape(name)}</h3>\n{table.as_html()}"
     about = "The most frequent values of each feature, and those whose vectors have the greatest cosine with theirs."
     about = f'<p class="quiet">{about}</p>' if html else ""
     return {"html": about + html, "left_out": tuple(dict.fromkeys(left_out))}

@@ -24,11 +24,10 @@ LATEX = str.maketrans(
 
 @dataclass(frozen=True)
 class Column:
-    """A heading. What is not `shown` is in the CSV file only."""
+    """A heading, and what it means."""
 
     name: str
     is_text: bool = False
-    shown: bool = True
     about: str = ""
 
 
@@ -73,7 +72,7 @@ class Table:
         return replace(self, columns=[self.columns[index] for index in indices], rows=rows)
 
     def as_text(self) -> str:
-        """The columns that are shown, for a terminal."""
+        """For a terminal."""
         headers, rows = self._texts()
         return format_table(headers, rows, num_left=self._num_left())
 
@@ -87,34 +86,34 @@ class Table:
         """The same as a tabular, with the rules of the package booktabs."""
         headers, rows = self._texts()
         head, *body = [" & ".join(text.translate(LATEX) for text in row) + r" \\" for row in (headers, *rows)]
-        kinds = "".join("l" if column.is_text else "r" for column in self._shown().columns)
+        kinds = "".join("l" if column.is_text else "r" for column in self.columns)
         lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", head, r"\midrule", *body]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
     def as_html(self) -> str:
         """The same, to be sorted by the page's script; everything is escaped."""
-        shown = self._shown()
-        head = "".join(_heading(column) for column in shown.columns)
+        head = "".join(_heading(column) for column in self.columns)
         body = "\n".join(
-            f"<tr>{''.join(_data(cell, column) for cell, column in zip(row, shown.columns, strict=True))}</tr>"
-            for row in shown.rows
+            f"<tr>{''.join(_data(cell, column) for cell, column in zip(row, self.columns, strict=True))}</tr>"
+            for row in self.rows
         )
         return (
             f'<div class="wide" tabindex="0"><table class="sortable" data-name="{escape(self.name)}">'
             f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
         )
 
-    def _shown(self) -> Table:
-        return self.only([column.name for column in self.columns if column.shown])
+    def explained(self) -> str:
+        """The same under its title, and below it what the columns mean: on a phone nobody can point at a heading."""
+        words = "; ".join(f"<b>{escape(each.name)}</b>: {escape(each.about)}" for each in self.columns if each.about)
+        return f'<h3>{escape(self.title)}</h3>\n{self.as_html()}<p class="quiet">{words}.</p>'
 
     def _texts(self) -> tuple[list[str], list[list[str]]]:
-        shown = self._shown()
-        return [column.name for column in shown.columns], [[str(cell) for cell in row] for row in shown.rows]
+        return [column.name for column in self.columns], [[str(cell) for cell in row] for row in self.rows]
 
     def _num_left(self) -> int:
         """Columns of text before the first of numbers."""
-        shown = self._shown().columns
-        return next((index for index, column in enumerate(shown) if not column.is_text), len(shown))
+        numeric = (index for index, column in enumerate(self.columns) if not column.is_text)
+        return next(numeric, len(self.columns))
 
 
 def ratio_cell(full: float | None, size: float | None) -> Cell:

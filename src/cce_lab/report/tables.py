@@ -12,22 +12,17 @@ from cce.evaluation import Better, describe_metric
 from cce.footprint import Footprint, Footprints
 from cce.text import format_bytes
 from cce_lab.report.factors import Factor, Spread, format_range, is_number, spread
-from cce_lab.report.groups import WORDS, Budget, Group, group_records
+from cce_lab.report.groups import WORDS, Budget, Group, group_records, with_sources
 from cce_lab.report.table import Cell, Column, Table, number_cell, ratio_cell
 
 if TYPE_CHECKING:
     from cce.records import RunRecord
 
-SIZES = (
-    Column("series", is_text=True),
-    Column("budget", is_text=True),
-    Column("training bytes", about="of tables, pointers, gradients, optimizer and clustering, at most"),
-    Column("fewer in training", about="times fewer than the full tables hold"),
-    Column("served bytes", about="of all tables, pointers included"),
-    Column("fewer served", about="times fewer than the full tables have"),
-    Column("params", about="trainable parameters of all tables"),
-    Column("fewer params", about="times fewer than the full tables have"),
-)
+SIZES = {  # measure → its column and that of the ratio to the full tables
+    "training": ("training bytes", "of tables, pointers, gradients, optimizer and clustering, at most", "in training"),
+    "bytes": ("served bytes", "of all tables, pointers included", "served"),
+    "params": ("params", "trainable parameters of all tables", "params"),
+}
 COSTS = (
     Column("best epoch", about="of the best validation, mean over seeds"),
     Column("rows/s", about="trained a second, without validation, clustering and saving"),
@@ -44,40 +39,38 @@ PARTS = {  # of the memory of a table: heading → part of its footprint
     "int8 rows": "codes",
     "clustering": "clustering",
 }
-NOT_SETTINGS = (  # what differs between the runs of one series, or says where they ran
-    *("data", "method", "cap", "num_params", "nbytes", "compression", "bits", "tolerance"),
-    *("seed", "start_from", "num_learned"),
-    *("threads", "device", "source_epochs", "source_training_nbytes"),
-    *("log_every", "keep_last", "tensorboard", "checkpoint_every"),
-)
 
 
 def summary_table(group: Group) -> Table:
-    """A line for each series and budget: its size, all scores, and its cost."""
-    columns = list(SIZES)
+    """A line for each series and budget: its scores, the leading one first, its size and its cost."""
+    columns = [Column("series", is_text=True), Column("budget", is_text=True)]
     for info in group.metrics:
         about = "on the test rows: mean over seeds, least to greatest"
         about += "" if info.better is Better.UNKNOWN else f"; {info.better} is better"
         columns.append(Column(info.title, about=about))
-        columns += [Column(f"{info.title} {end}", shown=False) for end in ("least", "greatest")]
         if info.name == group.leading.name:
             columns.append(Column("against full", about=f"{info.title} less that of the full table of the same seed"))
-    rows = [[*_sizes(group, each), *_scores(group, each), *_costs(group, each)] for each in group.budgets]
+    for name, about, ratio in SIZES.values():
+        columns += [Column(name, about=about), Column(f"fewer {ratio}", about="times fewer than the full tables have")]
+    rows = [
+        [Cell(each.series), Cell(each.label), *_scores(group, each), *_sizes(group, each), *_costs(group, each)]
+        for each in group.budgets
+    ]
     return Table(f"{group.slug}-summary", "Summary", [*columns, *COSTS], rows)
 
 
-def sweep_table(records: Iterable[RunRecord]) -> str:
+def sweep_table(records: Sequence[RunRecord]) -> str:
     """What came of a sweep, as text: a few columns of the summary of each group."""
     parts = []
-    for group in group_records(records):
+    for group in group_records(with_sources(records)):
         names = ("series", "budget", "params", "fewer params", "served bytes", group.leading.title)
         parts += [group.title, summary_table(group).only((*names, "against full", "seconds", "seeds")).as_text()]
     return "\n".join(parts)
 
 
 def _sizes(group: Group, budget: Budget) -> list[Cell]:
-    cells = [Cell(budget.series), Cell(budget.label)]
-    for measure in ("training", "bytes", "params"):
+    cells = []
+    for measure in SIZES:
         size = budget.size(measure)
         text = "" if size is None else f"{size:,.0f}" if measure == "params" else format_bytes(round(size))
         cells += [Cell(size and round(size), text), ratio_cell(group.full_size(measure), size)]
@@ -89,7 +82,6 @@ def _scores(group: Group, budget: Budget) -> list[Cell]:
     for info in group.metrics:
         found = budget.over_seeds(info.name)
         cells.append(Cell(found and found.mean, spread_text(found)))
-        cells += [Cell(found and found.least), Cell(found and found.greatest)]
         if info.name == group.leading.name:
             cells.append(_difference(group, budget))
     return cells
@@ -176,33 +168,6 @@ def _expected_cell(value: Any, *, is_ratio: bool) -> Cell:
     low, high = ends[0], ends[-1]
     text = f"{low:.4f}" if low == high else f"{low:.4f}–{high:.4f}"
     return Cell(math.sqrt(low * high), format_range(low, high) if is_ratio else text)
-
-
-def settings_table(group: Group) -> Table:
-    """A line for each series, a column for each option in which series differ; none if they all agree.
-
-    An option that a record does not have, as older ones do not have all of them, is no difference.
-    """
-    values = {name: _settings(budgets) for name, budgets in group.series.items()}
-    names = dict.fromkeys(key for found in values.values() for key in found)
-    differing = [name for name in names if len({found[name] for found in values.values() if name in found}) > 1]
-    columns = [Column("series", is_text=True), *(Column(name, is_text=True) for name in differing)]
-    rows = [[Cell(name), *(Cell(found.get(key, "")) for key in differing)] for name, found in values.items()]
-    return Table(f"{group.slug}-settings", "Options that differ", columns, rows if differing else [])
-
-
-def _settings(budgets: Sequence[Budget]) -> dict[str, str]:
-    """The options of a series in words; several values of one, as tuning may give by budget, one after the other."""
-    found: dict[str, list[str]] = {}
-    for budget in budgets:
-        options: dict[str, Any] = {}
-        for name, value in budget.first.config.items():  # those of methods and optimizers by their own names
-            if name not in NOT_SETTINGS:
-                options |= value if isinstance(value, dict) else {name: value}
-        for name, value in options.items():
-            if value not in (None, {}, []) and name not in NOT_SETTINGS and str(value) not in found.get(name, []):
-                found.setdefault(name, []).append(str(value))
-    return {name: " / ".join(values) for name, values in found.items()}
 
 
 def memory_table(tables: Sequence[Footprint]) -> Table:

@@ -1,7 +1,7 @@
 """Charts in Vega-Lite's language: their pieces as plain dictionaries, their colours, the script and the pictures.
 
-A page sets two names: `highlight`, the series chosen in its legend, and `budget`, the one chosen in its list. A series
-has one colour and one shape in all charts of a page. This is the only file that imports vl-convert.
+A page sets `highlight`, the series chosen in its legend. A series has one colour and one shape in all charts of a page.
+This is the only file that imports vl-convert.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ from cce.text import install_hint
 
 HINT = f"it needs vl-convert-python: {install_hint('report')}"
 WIDTH = 620
-SCALE = 2.0  # of a PNG
 Spec = dict[str, Any]
 HEIGHT = 300
 GREY = "#8a8f98"
 SCORE_TICKS = ".4~f"  # 0.5435 stays so where it is the only one; 0.5 is not 0.5000
 NARROW = 4.0  # an axis of sizes spans at least so many times
 STEPS: Spec = {"format": "~s", "tickCount": 6, "grid": False}
-FORMATS = {"size": ",.0f", "step": ","}
-SCORES = ("mean", "least", "greatest")
+SCORE = ".5f"  # in tooltips
 THEME: dict[str, Any] = {
     "background": "white",
     "padding": 12,
@@ -68,16 +66,15 @@ def javascript() -> str:
 
 
 def picture(spec: dict[str, Any], *, title: str, kind: str) -> bytes:
-    """A chart as SVG, PNG or PDF, with its own title and width."""
+    """A chart as `svg` or `pdf`, with its own title and width."""
+    if not can_draw():
+        raise ModuleNotFoundError(f"a figure cannot be drawn: {HINT}")
     import vl_convert
 
     drawn = copy.deepcopy(spec) | {"title": title, "width": WIDTH, "config": THEME, "autosize": "pad"}
-    text = json.dumps(drawn)
-    if kind == "svg":
-        return str(vl_convert.vegalite_to_svg(text)).encode("utf-8")
     if kind == "pdf":
-        return bytes(vl_convert.vegalite_to_pdf(text))
-    return bytes(vl_convert.vegalite_to_png(text, scale=SCALE))
+        return bytes(vl_convert.vegalite_to_pdf(json.dumps(drawn)))
+    return str(vl_convert.vegalite_to_svg(json.dumps(drawn))).encode("utf-8")
 
 
 @dataclass(frozen=True)
@@ -88,19 +85,13 @@ class Plot:
     title: str
     spec: Spec
     about: str = ""
-    has_budgets: bool = False  # shows one budget at a time
     metric: str = ""  # shown while this one is chosen; empty: always
     size: str = ""  # the same, of what its axis measures
 
-    def picture(self, kind: str = "svg") -> bytes:
-        """The chart as `svg`, `png` or `pdf`."""
-        if not can_draw():
-            raise ModuleNotFoundError(f"a figure cannot be drawn: {HINT}")
-        return picture(self.spec, title=self.title, kind=kind)
-
-    def _repr_svg_(self) -> str:
-        """In a notebook."""
-        return self.picture("svg").decode()
+    @property
+    def num_points(self) -> int:
+        """Points, without marks of clusterings."""
+        return sum("marked" not in row for row in self.spec["data"]["values"])
 
 
 def layered(rows: list[Spec], shared: Spec, layers: Sequence[Spec]) -> Spec:
@@ -114,19 +105,6 @@ def layered(rows: list[Spec], shared: Spec, layers: Sequence[Spec]) -> Spec:
         "encoding": shared,
         "layer": list(layers),
     }
-
-
-def by_budget(spec: Spec) -> Spec:
-    """The same chart of one budget at a time; full tables, whose budget has that name, are always shown."""
-    chosen = {"name": "budget", "value": middle_budget(spec["data"]["values"])}
-    shown = {"filter": "datum.budget == budget || datum.budget == 'full'"}
-    return spec | {"params": [*spec["params"], chosen], "transform": [shown]}
-
-
-def middle_budget(rows: Sequence[Spec]) -> str:
-    """The budget that is shown first: the middle one, which most series have."""
-    labels = list(dict.fromkeys(row["budget"] for row in rows if row["budget"] != "full"))
-    return labels[len(labels) // 2] if labels else ""
 
 
 def number(field: str, title: str, **options: Any) -> Spec:
@@ -187,11 +165,11 @@ def level(height: float, text: str) -> list[Spec]:
     """A dashed line all across, with its name."""
     data = {"values": [{"level": height, "text": text}]}
     y = {"field": "level", "type": "quantitative"}
-    words = {"type": "text", "align": "right", "baseline": "bottom", "dx": -28, "dy": -3, "fontSize": 11}
+    words = {"type": "text", "align": "left", "baseline": "bottom", "dx": 6, "dy": -3, "fontSize": 11}
     rule = {"x": None, "y": y, "color": {"value": GREY}}
     return [
         {"data": data, "mark": {"type": "rule", "strokeDash": [6, 4]}, "encoding": rule},
-        {"data": data, "mark": words, "encoding": rule | {"x": {"value": "width"}, "text": {"field": "text"}}},
+        {"data": data, "mark": words, "encoding": rule | {"x": {"value": 0}, "text": {"field": "text"}}},
     ]
 
 
@@ -199,7 +177,7 @@ def colours(styles: Mapping[str, Style], rows: Sequence[Spec]) -> Spec:
     """The colour of each series, and a legend, which the page takes away as it has its own."""
     names = list(dict.fromkeys(row["series"] for row in rows))
     scale = {"domain": names, "range": [styles[name].colour for name in names]}
-    legend = {"title": None, "symbolType": "circle", "symbolOpacity": 1, "labelLimit": 240}
+    legend = {"title": None, "symbolType": "circle", "symbolOpacity": 1, "labelLimit": 300}
     return {"field": "series", "type": "nominal", "scale": scale, "legend": legend}
 
 
@@ -209,18 +187,10 @@ def bright(value: float) -> Spec:
     return {"condition": {"test": test, "value": value}, "value": min(0.08, value)}
 
 
-def tip(name: str) -> Spec:
-    """A line of a tooltip: words as they are, counts with commas, scores with five digits."""
-    field = "size" if name in ("params", "training bytes", "served bytes") else name
-    form = ".5f" if name in SCORES else FORMATS.get(field)
-    if form is None:
-        return {"field": field, "type": "nominal", "title": name}
-    return {"field": field, "type": "quantitative", "format": form, "title": name}
-
-
-def score_tip(field: str, title: str) -> Spec:
-    """A line of a tooltip with a score, under its title."""
-    return {"field": field, "type": "quantitative", "format": ".5f", "title": title}
+def tip(field: str, title: str = "", form: str = "") -> Spec:
+    """A line of a tooltip: words as they are, numbers in a format."""
+    kind = {"type": "quantitative", "format": form} if form else {"type": "nominal"}
+    return {"field": field, "title": title or field, **kind}
 
 
 @dataclass(frozen=True)

@@ -1,37 +1,30 @@
-"""A report: a section for each group of runs (headline, tables, charts), written to disk whole or not at all, and in a
-notebook.
-"""
+"""A report: a section for each group of runs (headline, tables, charts), written to disk whole or not at all."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
-from html import escape
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cce.checks import check_choice
 from cce.files import write_together
-from cce_lab.report.factors import Factor, Kind
 from cce_lab.report.groups import FULL, WORDS, Group, group_records
 from cce_lab.report.page import make_page
 from cce_lab.report.plots import plots_of
 from cce_lab.report.reading import Collected, collect
-from cce_lab.report.tables import environment_table, factor_table, settings_table, summary_table
-from cce_lab.report.vega import Plot, Style, can_draw, palette
+from cce_lab.report.tables import environment_table, factor_table, summary_table
+from cce_lab.report.vega import Plot, Style, can_draw, palette, picture
 
 if TYPE_CHECKING:
     from cce.evaluation import MetricInfo
     from cce.records import RunRecord
-    from cce_lab.report.reading import Collected
+    from cce_lab.report.factors import Factor
     from cce_lab.report.table import Table
 
 PAGE = "index.html"
-FORMATS = {  # endings of the files of tables and of figures
-    "html": (("csv", "md"), ("svg", "png")),
-    "latex": (("csv", "tex"), ("pdf",)),
-}
+FORMATS = ("html", "latex")
 
 
 @dataclass(frozen=True)
@@ -45,85 +38,59 @@ class Report:
 
     @property
     def page(self) -> Path:
-        """The HTML page, which is written where figures can be drawn."""
+        """The HTML page, which is written where charts can be drawn."""
         return self.folder / PAGE
 
-    def figure_names(self, section: int = 0) -> list[str]:
-        """Names of the figures of a section."""
-        return [plot.name for plot in self._section(section).plots]
-
-    def figure(self, name: str, section: int = 0) -> Plot:
-        """A figure by name, such as `bce-bytes`; a notebook shows it as SVG."""
-        here = self._section(section)
-        check_choice("figure", name, self.figure_names(section))
-        plot = next(plot for plot in here.plots if plot.name == name)
-        return replace(plot, title=f"{plot.title}: {here.group.title}")
-
     def rows(self, table: str = "summary", section: int = 0) -> list[dict[str, Any]]:
-        """A table as a list of dictionaries: `summary`, `factors` or `settings`."""
-        tables = self._section(section).tables
+        """A table as a list of dictionaries: `summary` or `factors`."""
+        if not 0 <= section < len(self.sections):
+            raise IndexError(f"section must lie in [0, {len(self.sections)}), got {section}.")
+        tables = self.sections[section].tables
         check_choice("table", table, tables)
         return tables[table].as_dicts()
-
-    def _section(self, index: int) -> Section:
-        if not 0 <= index < len(self.sections):
-            raise IndexError(f"section must lie in [0, {len(self.sections)}), got {index}.")
-        return self.sections[index]
-
-    def _repr_html_(self) -> str:
-        """The headline of each section."""
-        parts = [f"<p><b>{escape(s.group.title)}</b>. {escape(s.headline)}</p>" for s in self.sections]
-        return "".join(parts) + f"<p>{escape(str(self.page))}</p>"
 
 
 def make_report(
     *runs: Path | str,
     out: Path | str | None = None,
     format: str = "html",  # noqa: A002 - the shell's name
-    figures: bool = True,
 ) -> Report:
-    """Write the report of runs, as `cce report` does, and return it: its tables as rows, its figures to be shown.
+    """Write the report of runs, as `cce report` does, and return it with its tables as rows.
 
     runs: files of records (.jsonl), or folders of sweeps and runs.
     out: the folder of the report (default: report, inside the first of `runs`, or beside it if that is a file).
-    format: `html`, or `latex`: tables for the package booktabs, and figures as PDF.
-    figures: write files of all figures as well.
+    format: `html`: a page, and tables as CSV and Markdown; `latex`: tables for the package booktabs, and charts as PDF.
     """
     if not runs:
         raise ValueError("runs must name at least one folder or file of records, got none.")
     paths = [Path(run) for run in runs]
     if out is None:
         out = (paths[0] if paths[0].is_dir() else paths[0].parent) / "report"
-    return write_report(collect(paths), Path(out), format=format, figures=figures)
+    return write_report(collect(paths), Path(out), format=format)
 
 
-def write_report(
-    found: Collected,
-    out: Path,
-    *,
-    format: str = "html",  # noqa: A002
-    figures: bool = True,
-) -> Report:
-    """Write everything to `out`; without vl-convert no figures and no page."""
+def write_report(found: Collected, out: Path, *, format: str = "html") -> Report:  # noqa: A002
+    """Write everything to `out`; without vl-convert no charts and no page."""
     check_choice("format", format, FORMATS)
-    sections, paths = make_sections(found), []
-    table_kinds, figure_kinds = FORMATS[format]
+    sections, is_page, paths = make_sections(found), format == "html", []
     with write_together() as write:
-        if format == "html" and can_draw():
-            paths.append(out / PAGE)
-            write(out / PAGE, make_page(found, sections))
+
+        def add(path: Path, content: str | bytes) -> None:
+            paths.append(path)
+            write(path, content)
+
+        if is_page and can_draw():
+            add(out / PAGE, make_page(found, sections))
         tables = [table for section in sections for table in section.tables.values() if table.rows]
         for table in [*tables, environment_table(found.records)]:
-            texts = {"csv": table.as_csv, "md": table.as_markdown, "tex": table.as_latex}
-            for kind in table_kinds:
-                paths.append(out / "tables" / f"{table.name}.{kind}")
-                write(paths[-1], texts[kind]())
-        for section in sections if figures and can_draw() else ():
+            add(out / "tables" / f"{table.name}.csv", table.as_csv())
+            kind = "md" if is_page else "tex"
+            add(out / "tables" / f"{table.name}.{kind}", table.as_markdown() if is_page else table.as_latex())
+        for section in sections if not is_page and can_draw() else ():
             for plot in section.plots:
-                drawn = replace(plot, title=f"{plot.title}: {section.group.title}")
-                for kind in figure_kinds:
-                    paths.append(out / "figures" / f"{section.group.slug}-{plot.name}.{kind}")
-                    write(paths[-1], drawn.picture(kind))
+                title = f"{plot.title}: {section.group.title}"
+                name = f"{section.group.slug}-{plot.name}.pdf"
+                add(out / "figures" / name, picture(plot.spec, title=title, kind="pdf"))
     return Report(out, tuple(sections), tuple(paths), found)
 
 
@@ -138,7 +105,7 @@ class Section:
     group: Group
     headline: str
     caution: str  # what speaks against a comparison: full tables that were not done, code that changed; or nothing
-    tables: dict[str, Table]  # summary, factors, settings
+    tables: dict[str, Table]  # summary, factors
     plots: list[Plot]
     styles: dict[str, Style]
     expected: dict[str, Any]
@@ -159,11 +126,7 @@ def make_sections(found: Collected) -> list[Section]:
     sections = []
     for group in groups:
         expected = found.expected.get(group.key, {})
-        tables = {
-            "summary": summary_table(group),
-            "factors": factor_table(group, expected),
-            "settings": settings_table(group),
-        }
+        tables = {"summary": summary_table(group), "factors": factor_table(group, expected)}
         cautions = " ".join(words for words in (caution(group), mixed_code(group)) if words)
         plots = plots_of(group, styles)
         sections.append(Section(group, headline(group), cautions, tables, plots, styles, expected))
@@ -180,40 +143,28 @@ def headline(group: Group) -> str:
     reached = [name for name in factors if factors[name].is_reached]
     # those that all seeds reach come first, then by size
     reached.sort(key=lambda name: (factors[name].num_reached < factors[name].num_seeds, -(factors[name].value or 0)))
-    text = _reached(group, factors, reached) if reached else _closest(group, factors)
+    if reached:
+        first, *others = reached
+        text = f"{first} reaches the full table's {group.leading.title} with {_fewer(group, first)}"
+        text += _not_all(factors[first])
+        text += f"; next best, {others[0]}: {factors[others[0]]}{_not_all(factors[others[0]])}." if others else "."
+    else:
+        full = _score(group, group.baseline_score)
+        text = f"No method reaches the full table's {full} within the sizes tried. {_best(group)}"
     return text if any(len(budget.records) > 1 for budget in group.budgets) else f"{text} One seed."
 
 
-def _reached(group: Group, factors: dict[str, Factor], reached: list[str]) -> str:
-    first, *others = reached
-    others_by = {measure: group.factor(first, measure) for measure in ("bytes", "params") if measure != group.lead}
-    known = [f"{factor} fewer {WORDS[measure]}" for measure, factor in others_by.items() if factor.is_reached]
-    more = f" ({', '.join(known)})" if known else ""
-    what = f"{factors[first]} fewer {WORDS[group.lead]}{more}"
-    text = f"{first} reaches the full table's {group.leading.title} with {what}{_not_all(factors[first])}"
-    if others:
-        second = factors[others[0]]
-        text = f"{text}; next best, {others[0]}: {second}{_not_all(second)}."
-        return f"{text} cce: {factors['cce']}." if "cce" in factors and "cce" not in reached[:2] else text
-    rest = len(factors) - 1
-    return f"{text}; none of the other {rest} does within the sizes tried." if rest > 1 else f"{text}."
+def _fewer(group: Group, series: str) -> str:
+    """How many times fewer by the leading measure, and by the others that are known."""
+    factors = {measure: group.factor(series, measure) for measure in (group.lead, "bytes", "params")}
+    first, *others = [f"{each} fewer {WORDS[measure]}" for measure, each in factors.items() if each.is_reached]
+    return f"{first} ({', '.join(others)})" if others else first
 
 
 def _not_all(factor: Factor) -> str:
     """That the mean over seeds gets there, but not each of them."""
     missed = factor.num_reached < factor.num_seeds
     return f", in the mean: {factor.num_reached} of {factor.num_seeds} seeds do" if missed else ""
-
-
-def _closest(group: Group, factors: dict[str, Factor]) -> str:
-    baseline = f"{group.leading.title} of {group.leading.format(group.baseline_score)}"
-    text = f"No method reaches the full table's {baseline} within the sizes tried. {_best(group)}"
-    extrapolated = {name: each for name, each in factors.items() if each.kind is Kind.EXTRAPOLATED}
-    if not extrapolated:
-        return text
-    best = max(extrapolated, key=lambda name: extrapolated[name].value or 0)
-    factor = str(extrapolated[best]).removesuffix(" (extrapolated)")
-    return f"{text} By extrapolation {best} would, at {factor} fewer {WORDS[group.lead]}."
 
 
 def _best(group: Group) -> str:

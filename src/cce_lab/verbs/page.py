@@ -7,8 +7,6 @@ import sys
 import warnings
 from pathlib import Path
 
-from cce.records import strict_json
-
 HELP = "write a page about a trained run: scores, tables, clusterings, nearest values"
 EXAMPLE = """examples:
   cce page runs/clicks-cce
@@ -29,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "the data set that the run was trained on, if it is not where it was"
     parser.add_argument("--data", type=Path, metavar="FOLDER", default=None, help=about)
     parser.add_argument("--model", default=None, help="the model again, if it is a file of your own: FILE.py:NAME")
-    parser.add_argument("--json", action="store_true", help="print where it is and what it leaves out as JSON")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -43,10 +40,7 @@ def run(options: argparse.Namespace) -> None:
         print(f"cce page: {line}", file=sys.stderr)
     page = options.out or default_page(options.path)
     left_out = write_run_page(found, page)
-    if options.json:
-        print(strict_json({"page": str(page), "left_out": left_out}))
-    else:
-        print("\n".join([*(f"left out: {line}" for line in left_out), f"page: {page}"]))
+    print("\n".join([*(f"left out: {line}" for line in left_out), f"page: {page}"]))
 
 
 def default_page(path: Path) -> Path:

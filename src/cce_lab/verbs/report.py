@@ -1,4 +1,4 @@
-"""`cce report`: one page, figures and tables from the records of runs."""
+"""`cce report`: one page and tables from the records of runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cce.records import strict_json
 if TYPE_CHECKING:
     from cce_lab.report import Report
 
-HELP = "make a page, figures and tables from the records of runs"
+HELP = "make a page and tables from the records of runs"
 EXAMPLE = """examples:
   cce report runs/sweep
   cce report runs/clicks-cce runs/clicks-full --out report
@@ -23,9 +23,8 @@ FORMATS = ("html", "latex")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = (
-        "Make one HTML page that needs no network, figures (SVG, PNG) and tables (CSV, Markdown) from the records of "
-        "runs: scores against bytes and params, compression factors, training curves, memory. For papers: tables as "
-        "LaTeX and figures as PDF."
+        "Make one HTML page that needs no network, and tables (CSV, Markdown) from the records of runs: scores against "
+        "bytes and params, compression factors, training curves. For papers: tables as LaTeX and charts as PDF."
     )
     parser.epilog = EXAMPLE
     parser.add_argument(
@@ -34,9 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=None, help="folder of the report (default: report, inside the first of RUNS)"
     )
-    about = "a page, or tables as LaTeX (booktabs) and figures as PDF (default: %(default)s)"
+    about = "a page, or tables as LaTeX (booktabs) and charts as PDF (default: %(default)s)"
     parser.add_argument("--format", choices=FORMATS, default="html", help=about)
-    parser.add_argument("--no-figures", action="store_true", help="write no files of figures")
     parser.add_argument("--json", action="store_true", help="print tables and paths as JSON")
 
 
@@ -44,7 +42,7 @@ def run(options: argparse.Namespace) -> None:
     """Read the runs, write the report and print what was found."""
     from cce_lab.report import make_report
 
-    report = make_report(*options.runs, out=options.out, format=options.format, figures=not options.no_figures)
+    report = make_report(*options.runs, out=options.out, format=options.format)
     if options.json:
         found = {"out": str(report.folder), "runs": len(report.found.records), "notes": report.found.notes}
         groups, files = [section.to_dict() for section in report.sections], [str(path) for path in report.files]
@@ -63,7 +61,7 @@ def _as_text(report: Report) -> str:
     lines += [f"note: {note}" for note in report.found.notes]
     lines.append(f"{len(report.found.records)} runs; {len(report.files)} files in {report.folder}")
     if not can_draw():
-        lines.append(f"no page and no figures, tables only: {HINT}")
+        lines.append(f"no page and no charts, tables only: {HINT}")
     elif report.page in report.files:
         lines.append(f"page: {report.page}")
     return "\n".join(lines)

@@ -37,7 +37,7 @@ def report(tmp_path_factory):
         [*made_records(("cce", "hash", "ce-concat")), made_record("robe", 100), other], folder / "records.jsonl"
     )
     (folder / "recipe.toml").write_text(RECIPE)
-    write_report(collect([folder]), folder / "report", figures=False)
+    write_report(collect([folder]), folder / "report")
     return folder / "report" / "index.html"
 
 
@@ -93,14 +93,14 @@ SUMMARY = 'table[data-name="clicks-dlrm-10-epochs-summary"]'
 
 def test_charts_are_drawn_and_nothing_is_fetched_or_amiss(visit, report):
     seen = visit()
-    assert seen.page.locator(f"{GROUP} figure").count() == 8
+    assert seen.page.locator(f"{GROUP} figure").count() == 7
     figures = seen.page.locator(f"{GROUP} figure:visible")
     assert figures.count() == 2
     for index in range(2):
         figure = figures.nth(index)
-        assert figure.locator("svg").count() == 1
+        assert figure.locator("svg.marks").count() == 1
         assert figure.locator("svg .mark-symbol path, svg .mark-line path").count() > 0
-        assert figure.locator("svg").bounding_box()["width"] > 250
+        assert figure.locator("svg.marks").bounding_box()["width"] > 250
     assert seen.requests == [report.as_uri()]
     assert "hash reaches the full table's BCE" in seen.page.locator(f"{GROUP} .headline").text_content()
 
@@ -110,12 +110,12 @@ def test_tables_sort_by_value_by_mouse_and_by_keyboard(visit):
     header = seen.page.locator(f"{SUMMARY} th", has_text=re.compile("^params$"))
     header.locator("button").click()
     assert header.get_attribute("aria-sort") == "ascending"
-    numbers = [int(text.replace(",", "")) for text in seen.column(SUMMARY, 7)]
+    numbers = [int(text.replace(",", "")) for text in seen.column(SUMMARY, 10)]
     assert len(numbers) == 26
     assert numbers == sorted(numbers)
     header.locator("button").press("Enter")
     assert header.get_attribute("aria-sort") == "descending"
-    assert [int(text.replace(",", "")) for text in seen.column(SUMMARY, 7)] == sorted(numbers, reverse=True)
+    assert [int(text.replace(",", "")) for text in seen.column(SUMMARY, 10)] == sorted(numbers, reverse=True)
     series = seen.page.locator(f"{SUMMARY} th", has_text="series")
     series.locator("button").focus()
     seen.page.keyboard.press("Space")
@@ -156,19 +156,6 @@ def test_the_legend_highlights(visit):
     )
 
 
-def test_another_budget_gives_other_curves(visit):
-    page = visit().page
-    curves = f'{GROUP} [data-plot="bce-curves"] svg .mark-line path'
-    before = page.locator(curves).evaluate_all("all => all.map(e => e.getAttribute('d'))")
-    assert page.locator(f"{GROUP} select.budget").input_value() == "cap 8,000"
-    assert page.locator(f'{GROUP} [data-plot="bce-curves"] svg .mark-rule.role-mark line').count() == 3  # clusterings
-    page.locator(f"{GROUP} select.budget").select_option("cap 500")
-    page.wait_for_function(
-        "([where, old]) => document.querySelector(where).getAttribute('d') !== old[0]", arg=[curves, before]
-    )
-    assert page.locator(curves).count() == 4
-
-
 def test_another_metric_has_charts_of_its_own(visit):
     page = visit().page
     drawn = f'{GROUP} figure[data-plot="auc-training"] svg .mark-line path'
@@ -177,14 +164,11 @@ def test_another_metric_has_charts_of_its_own(visit):
     page.locator(f"{GROUP} select.metric").select_option("auc")
     page.locator(drawn).first.wait_for(state="attached")
     shown = page.locator(f"{GROUP} figure:visible").evaluate_all("all => all.map(e => e.dataset.plot)")
-    assert shown == ["auc-training", "auc-curves"]
-    assert page.locator(f'{GROUP} [data-plot="auc-training"] svg').bounding_box()["width"] > 250
+    assert shown == ["auc-training", "bce-curves"]
+    assert page.locator(f'{GROUP} [data-plot="auc-training"] svg.marks').bounding_box()["width"] > 250
     page.locator(f"{GROUP} select.size").select_option("params")
-    page.locator(f'{GROUP} [data-plot="auc-params"] svg').wait_for()
+    page.locator(f'{GROUP} [data-plot="auc-params"] svg.marks').wait_for()
     assert not page.locator(f'{GROUP} [data-plot="auc-training"]').is_visible()
-    page.locator(f"{GROUP} select.size").select_option("training")
-    page.locator(f"{GROUP} select.budget").select_option("cap 500")  # a hidden chart of curves stays hidden
-    assert not page.locator(f'{GROUP} [data-plot="bce-curves"]').is_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -203,7 +187,7 @@ def test_light_and_dark_follow_the_system_and_the_button(visit, scheme):
 def test_on_a_phone_only_tables_scroll_sideways(visit):
     page = visit(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True).page
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    widths = page.locator("figure svg").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
+    widths = page.locator("figure svg.marks").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
     assert len(widths) >= 3
     assert max(widths) <= 360
     assert page.locator(SUMMARY).evaluate("e => e.scrollWidth > e.parentElement.clientWidth")
@@ -215,9 +199,9 @@ def test_the_page_of_a_run_fits_screens_and_phones_and_runs_no_raw_value(visit, 
         seen = visit(tmp_path / "page.html", viewport={"width": width, "height": 900}, color_scheme=scheme)
         page = seen.page
         assert page.title() == "cce run: run"
-        assert page.locator("figure svg").count() == page.locator("figure").count() == 2
+        assert page.locator("figure svg.marks").count() == page.locator("figure").count() == 2
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        ends = page.locator("figure svg").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
+        ends = page.locator("figure svg.marks").evaluate_all("all => all.map(e => e.getBoundingClientRect().right)")
         assert max(ends) <= width
         cut = page.locator(".wide").evaluate_all("all => all.filter(e => e.scrollWidth > e.clientWidth).length")
         assert cut == 0 or width == 390

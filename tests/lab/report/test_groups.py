@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cce_lab.report.factors import Kind
-from cce_lab.report.groups import WORDS, full_size_of, group_records, size_of
+from cce_lab.report.groups import WORDS, full_size_of, group_records, size_of, with_sources
 from helpers.made_records import CAPS, DIM, SIZES, made_record, made_records
 
 
@@ -42,7 +42,7 @@ def test_a_run_that_starts_from_another_belongs_to_its_group():
     pq.config.update(epochs=0, start_from="/sweep/runs/full-None-0")
     alone = made_record("pq", 1000)
     alone.config.update(epochs=0, start_from="/sweep/runs/gone")
-    groups = group_records([made_record("full", None), pq, alone])
+    groups = group_records(with_sources([made_record("full", None), pq, alone]))
     assert [(group.key[2], list(group.series)) for group in groups] == [(0, ["pq"]), (10, ["full", "pq"])]
 
 

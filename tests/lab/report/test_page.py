@@ -13,7 +13,7 @@ from cce.cli import train
 from cce.training.config import TrainConfig
 from cce.training.options import make_config
 from cce_lab.report import vega
-from cce_lab.report.page import fill_page, make_page, pack, train_command
+from cce_lab.report.page import fill_page, make_page, train_command
 from cce_lab.report.reading import Collected
 from cce_lab.report.writing import make_sections
 from helpers.made_records import made_record, made_records
@@ -42,7 +42,7 @@ def test_every_part_is_there():
         records=made_records(), recipes={"sweeps/a.toml": "caps = [1]"}, expected=expected, notes=["a note"]
     )
     page = without_vega(page_of(found))
-    for heading in ("Compression factors", "Summary", "Training", "Commands", "Environment"):
+    for heading in ("Compression factors", "Summary", "Commands", "Environment"):
         assert f">{heading}</h3>" in page
     for words in (
         "<h2>clicks, dlrm, 10 epochs</h2>",
@@ -56,8 +56,8 @@ def test_every_part_is_there():
         "123 runs",
     ):
         assert words in page, words
-    assert page.count("<figure") == 8
-    assert page.count(" hidden><figcaption>") == 6  # of AUC, and against other sizes
+    assert page.count("<figure") == 7
+    assert page.count(" hidden><figcaption>") == 5  # of AUC, and against other sizes
     assert "{{" not in page
 
 
@@ -106,11 +106,8 @@ def test_data_for_the_script_is_json_without_words_for_what_is_no_number():
         *("bce-training", "bce-bytes", "bce-params"),
         *("auc-training", "auc-bytes", "auc-params"),
         "bce-curves",
-        "auc-curves",
     ]
-    assert section["plots"]["bce-curves"]["budgets"] is True
-    assert section["plots"]["bce-curves"]["rows"] == section["plots"]["auc-curves"]["rows"]
-    assert len(section["rows"]) == len(section["plots"]) - 1
+    assert all(spec["data"]["values"] for spec in section["plots"].values())
 
 
 @needs_vega
@@ -139,30 +136,11 @@ def test_a_page_of_hundreds_of_runs_stays_small():
     assert len(page_of(Collected(records=records)).encode()) < 3_000_000
 
 
-def unpack(packed):
-    """What `unpack` of page.js does, in Python."""
-    rows = [{} for _ in range(packed["count"])]
-    for name, column in packed["columns"].items():
-        for index, row in enumerate(rows):
-            value = column["words"][column["at"][index]] if isinstance(column, dict) else column[index]
-            if value is not None:
-                row[name] = value
-    return rows
-
-
-def test_rows_come_back_and_what_is_not_a_number_is_nothing():
-    rows = [{"series": "cce", "step": 1}, {"series": "cce", "bce": 0.5}, {"series": "hash", "step": 2, "note": "x"}]
-    packed = json.loads(json.dumps(pack(rows), allow_nan=False))
-    assert packed["columns"]["series"] == {"words": ["cce", "hash"], "at": [0, 0, 1]}
-    assert unpack(packed) == rows
-    assert unpack(pack([{"a": float("nan"), "b": 1}])) == [{"b": 1}]
-    assert pack([]) == {"count": 0, "columns": {}}
-
-
 @needs_vega
 def test_data_cannot_end_its_element_and_values_are_not_filled_in_twice():
-    names = ("title", "progress", "navigation", "sections", "notes", "environment", "commands")
-    page = fill_page(dict.fromkeys(names, "") | {"title": "{{css}}"}, [{"value": f"</script>{EVIL}"}])
+    parts = dict.fromkeys(("progress", "sections", "notes", "environment", "commands"), "")
+    charts = {"one": [vega.Plot("name", "title", {"value": f"</script>{EVIL}"})]}
+    page = fill_page(title="{{css}}", links={}, charts=charts, **parts)
     assert "<title>{{css}}</title>" in page
     assert "alert(" in page
     assert "<script>alert" not in page

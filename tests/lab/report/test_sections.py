@@ -15,7 +15,7 @@ def test_a_section_for_each_group_with_the_same_colours():
     assert (books.group.key[0], clicks.group.key[0]) == ("books", "clicks")
     assert books.styles == clicks.styles
     assert {name: table.name for name, table in clicks.tables.items()} == {
-        name: f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors", "settings")
+        name: f"clicks-dlrm-10-epochs-{name}" for name in ("summary", "factors")
     }
     assert books.headline.startswith("No run with full tables")
 
@@ -53,7 +53,7 @@ def test_when_another_wins_that_is_said():
     text = sentence(FULL, *hash_runs, *robe_runs, *cce_runs)
     assert text.startswith("hash reaches the full table's BCE with ")
     assert "next best, robe: " in text
-    assert text.endswith(" cce: 22.0×. One seed.")
+    assert text.endswith("×. One seed.")
 
 
 def test_one_that_stands_alone():
@@ -62,17 +62,14 @@ def test_one_that_stands_alone():
     again = [made_record("hash", 500, 1, bce=0.46), made_record("hash", 1000, 1, bce=0.44)]
     assert sentence(FULL, *reaching, *again).endswith("fewer params).")
     others = [made_record(method, cap, bce=0.5) for method in ("cce", "robe") for cap in (500, 1000)]
-    assert sentence(FULL, *reaching, *others).endswith("; none of the other 2 does within the sizes tried. One seed.")
+    assert sentence(FULL, *reaching, *others).endswith("fewer params). One seed.")
 
 
 def test_when_nobody_gets_there():
     text = sentence(FULL, made_record("cce", 500, bce=0.5), made_record("cce", 1000, bce=0.48))
     assert text.startswith(
-        "No method reaches the full table's BCE of 0.4500 within the sizes tried. Best: cce, cap 1,000, "
+        "No method reaches the full table's BCE 0.4500 within the sizes tried. Best: cce, cap 1,000, "
     )
-    assert "By extrapolation cce would, at ≤ " in text
-    flat = sentence(FULL, made_record("cce", 500, bce=0.5), made_record("cce", 1000, bce=0.5))
-    assert "By extrapolation" not in flat
 
 
 def test_without_a_full_table():

@@ -9,17 +9,17 @@ from cce_lab.report.table import Cell, Column, Table, ratio_cell
 TABLE = Table(
     "name",
     "Title",
-    (Column("series", is_text=True), Column("BCE", about="a <score>"), Column("least", shown=False)),
+    (Column("series", is_text=True), Column("BCE", about="a <score>")),
     (
-        (Cell("cce"), Cell(0.451234, "0.4512", "more & more"), Cell(0.45)),
-        (Cell("<b>|x"), Cell(math.nan), Cell(None)),
+        (Cell("cce"), Cell(0.451234, "0.4512", "more & more")),
+        (Cell("<b>|x"), Cell(math.nan)),
     ),
 )
 
 
 def test_csv_has_every_column_and_whole_numbers():
     rows = list(csv.reader(io.StringIO(TABLE.as_csv())))
-    assert rows == [["series", "BCE", "least"], ["cce", "0.451234", "0.45"], ["<b>|x", "", ""]]
+    assert rows == [["series", "BCE"], ["cce", "0.451234"], ["<b>|x", ""]]
 
 
 def test_markdown_has_what_is_shown():
@@ -51,8 +51,14 @@ def test_html_is_escaped_and_sorts_by_values():
     assert "<b>" not in html
 
 
+def test_below_an_explained_table_stands_what_its_columns_mean():
+    html = TABLE.explained()
+    assert html.startswith("<h3>Title</h3>")
+    assert html.endswith('<p class="quiet"><b>BCE</b>: a &lt;score&gt;.</p>')
+
+
 def test_plain_data_has_nothing_where_there_is_no_number():
-    assert TABLE.as_dicts()[1] == {"series": "<b>|x", "BCE": None, "least": None}
+    assert TABLE.as_dicts()[1] == {"series": "<b>|x", "BCE": None}
 
 
 def test_ratios():
