@@ -42,13 +42,16 @@ def test_a_sweep_and_its_report_are_at_hand(tmp_path, monkeypatch, capsys):
     assert [(row["series"], row["cap"]) for row in result.rows()] == [("full", None), ("hash", 40), ("hash", 80)]
     assert cce_lab.sweep("tiny.toml", progress=False).records == result.records  # nothing is run again
     assert capsys.readouterr().out == ""
-    report = cce_lab.make_report(result.folder, figures=False)
+    report = cce_lab.make_report(result.folder)
     assert report.page == result.folder / "report" / "index.html"
     assert report.page.exists()
     assert len(report.rows()) == 3
     json.dumps(report.rows("factors"))
-    assert "bce-bytes" in report.figure_names()
-    assert report.figure("bce-bytes")._repr_svg_().startswith("<svg")
+    assert "bce-bytes" in [plot.name for plot in report.sections[0].plots]
+    with pytest.raises(ValueError, match="table must be one of summary, factors; got 'plots'"):
+        report.rows("plots")
+    with pytest.raises(IndexError, match=r"section must lie in \[0, 1\), got 99"):
+        report.rows(section=99)
     with pytest.raises(ValueError, match="runs must name at least one folder or file of records, got none"):
         cce_lab.make_report()
 

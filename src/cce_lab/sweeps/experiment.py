@@ -8,9 +8,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
@@ -21,7 +21,7 @@ from cce.run_folder import RECORDS, TRIALS
 from cce.text import format_bytes
 from cce.workers import check_engine, num_cores
 from cce_lab.sweeps.recipe import find_recipe, on_base, read_recipe
-from cce_lab.sweeps.running import Sweep
+from cce_lab.sweeps.running import Sweep, SweepResult
 from cce_lab.sweeps.runs import Choices, list_runs
 from cce_lab.sweeps.tuning import Trial, choose, list_trials
 
@@ -32,27 +32,6 @@ FOLDER = Path("runs/sweeps")
 DATA = Path("runs/data")
 
 
-@dataclass(frozen=True)
-class SweepResult:
-    """The runs of a sweep: the folder that they are in, the record of each, and by name why others have none."""
-
-    folder: Path
-    records: list[RunRecord]
-    failures: dict[str, str]
-    num_runs: int
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A flat dictionary for each run, as data frames take them."""
-        return [record.to_row() for record in self.records]
-
-    def check(self) -> SweepResult:
-        """Raise if a run failed."""
-        if self.failures:
-            reasons = "; ".join(f"{name}: {failure}" for name, failure in self.failures.items())
-            raise ValueError(f"{len(self.failures)} of {self.num_runs} runs failed, see their error.txt: {reasons}")
-        return self
-
-
 class Experiment:
     """A recipe, where its data is and where its results go.
 
@@ -61,7 +40,6 @@ class Experiment:
     like: take data, model, optimizer, epochs and caps from this recipe; what is said of tables stays.
     data: a prepared data set, or its name in runs/data, instead of the recipe's.
     only: series to run.
-    seeds: instead of the recipe's.
     plugins: what `load_plugins` returned, for the processes of the sweep.
     """
 
@@ -73,15 +51,12 @@ class Experiment:
         like: Path | str | None = None,
         data: Path | str | None = None,
         only: Sequence[str] | None = None,
-        seeds: Sequence[int] | None = None,
         plugins: Sequence[str] = (),
     ) -> None:
         path = find_recipe(recipe)
         found = read_recipe(path)
         if like is not None:
             found = on_base(found, read_recipe(find_recipe(like)))
-        if seeds is not None:
-            found = replace(found, seeds=tuple(dict.fromkeys(seeds)))
         self.recipe = replace(found, plugins=(*found.plugins, *plugins))
         # as it is kept beside the results: to the byte, below a comment on its base recipe
         self.text = ("" if like is None else f"# cce sweep --like {like}\n") + path.read_bytes().decode("utf-8")
@@ -118,9 +93,8 @@ class Experiment:
             choices = choose(trials, found.records, found.failures)
             for (series, cap), options in choices.items():
                 _note(f"{series}{'' if cap is None else f', cap {cap:,}'}: {options}", shown=progress)
-        sweep = self._sweep(data, choices)
-        outcome = sweep.run(jobs=jobs, engine=engine, progress=progress, report=_print_run if progress else None)
-        return SweepResult(self.out, outcome.records, outcome.failures, len(sweep.chosen))
+        report = _print_run if progress else None
+        return self._sweep(data, choices).run(jobs=jobs, engine=engine, progress=progress, report=report)
 
     def planned(self, *, progress: bool = True) -> list[Sweep]:
         """The trials of [tune], if it has it, and the sweep; nothing is run."""
@@ -146,13 +120,12 @@ def sweep(
     like: Path | str | None = None,
     data: Path | str | None = None,
     only: Sequence[str] | None = None,
-    seeds: Sequence[int] | None = None,
     jobs: int = 1,
     engine: str = "local",
     progress: bool = True,
 ) -> SweepResult:
     """Run all runs of a recipe, as `cce sweep` does; finished ones are not run again. See `Experiment`."""
-    experiment = Experiment(recipe, out=out, like=like, data=data, only=only, seeds=seeds)
+    experiment = Experiment(recipe, out=out, like=like, data=data, only=only)
     return experiment.sweep(jobs=jobs, engine=engine, progress=progress).check()
 
 

@@ -1,43 +1,6 @@
 """A recipe: which runs make up an experiment, and what its paper found. TOML in, plain values out; no torch here.
 
-about = "one line on what it shows"
-plugins = ["ours.py"]                       # beside the recipe: loaded first, in every process
-
-[data]
-name = "bookcrossing"                       # of the prepared folder
-prepare = "table bookcrossing.parquet --label label --categorical c0 c1"     # words after `cce prepare`
-
-[train]                                     # options of every run, as of `cce train`
-model = "dlrm"
-epochs = 10
-
-[sweep]
-methods = ["full", "hash", "cce"]           # each is a series of runs: a line of the plot
-caps = [500, 8000]                          # or, in a [series]: nbytes = 300_000; for cce also a list, see below
-seeds = [0, 1, 2]
-
-[series."pq"]                               # more series, each with its own options
-method = "pq"
-start_from = "full"                         # another series: the run of the same seed
-epochs = 0
-
-[series."cce"]
-method = "cce"
-bits = [4, 8, 12]                           # or nbytes, or tolerance: one training, finalized at each of these sizes
-
-[tune]                                      # what to try for each series before the sweep: see tuning.py
-lr = [0.01, 0.02]                           # and weight_decay, start_scale; what is left out is not tuned
-caps = [8000]                               # budgets to tune at; default: the middle one of each series
-[tune.series."cce"]                         # other values for a series
-lr = [0.02, 0.04]
-
-[expected]                                  # what a paper found
-source = "Table 1"
-full_bce = 0.4500                           # of the full tables
-[expected.compression]                      # by series: how many times fewer parameters reach it, or from and to
-cce = 8500
-[expected.largest]                          # the same, of the largest table only
-[expected.bce]                              # by series: the score itself, by any metric
+docs/sweeps.md shows one, part by part.
 """
 
 from __future__ import annotations
@@ -45,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -58,9 +22,17 @@ from cce.training import check_names
 
 # in a wheel beside the code, in a checkout beside `src`
 HOMES = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[3] / "recipes")
-PARTS = ("about", "plugins", "data", "train", "sweep", "series", "tune", "expected")
-OF_DATA = ("name", "prepare")
-OF_SWEEP = ("methods", "caps", "seeds")
+SHAPE: dict[str, Any] = {  # of a recipe: what each part holds; a list is of distinct values
+    "about": str,
+    "plugins": [str],
+    "data": {"name": str, "prepare": str},
+    "train": dict,
+    "sweep": {"methods": [str], "caps": [int], "seeds": [int]},
+    "series": dict,
+    "tune": dict,
+    "expected": dict,
+}
+WORDS = {str: "text", int: "whole numbers", dict: "a table", list: "a list"}
 AXES = ("lr", "weight_decay", "start_scale")  # that [tune] may list
 OF_EXPECTED = ("source", "compression", "largest")  # besides METRIC and full_METRIC
 SET_BY_SWEEP = ("data", *MEASURES, "seed", "plugins")
@@ -135,12 +107,10 @@ def read_recipe(path: Path) -> Recipe:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} must be TOML: {error}.") from error
-    plugins = values.get("plugins", [])
-    if not isinstance(plugins, list) or not all(isinstance(name, str) for name in plugins):
-        raise TypeError(f"{path} must have a list of files or modules for plugins, got {plugins!r}.")
+    check_shape(values, SHAPE, str(path))
     # files beside the recipe, or modules; they may register what it names
-    values["plugins"] = load_plugins(path.parent / name if name.endswith(".py") else name for name in plugins)
-    return make_recipe(path.stem, values, where=str(path))
+    plugins = (path.parent / name if name.endswith(".py") else name for name in values.get("plugins", []))
+    return make_recipe(path.stem, values | {"plugins": load_plugins(plugins)}, where=str(path))
 
 
 def on_base(recipe: Recipe, other: Recipe) -> Recipe:
@@ -159,25 +129,24 @@ def on_base(recipe: Recipe, other: Recipe) -> Recipe:
 
 def make_recipe(name: str, values: dict[str, Any], *, where: str = "the recipe") -> Recipe:
     """The recipe of these values; what is not known is rejected."""
-    _check_keys(values, PARTS, where)
-    data, train, sweep, expected = (_part(values, part, where) for part in ("data", "train", "sweep", "expected"))
-    _check_keys(data, OF_DATA, f"{where} [data]")
-    _check_keys(sweep, OF_SWEEP, f"{where} [sweep]")
+    check_shape(values, SHAPE, where)
+    train, sweep = values.get("train", {}), values.get("sweep", {})
     _check_options(train, (*SET_BY_SWEEP, *SET_BY_SERIES), f"{where} [train]")
-    if not isinstance(values.get("about", ""), str):
-        raise TypeError(f"{where} must have a line of text for about, got {values['about']!r}.")
+    for part, least in (("seeds", 0), ("caps", 1)):
+        for each in sweep.get(part, ()):
+            check_range(f"{where} [sweep] {part}", each, least, 2**63)
     recipe = Recipe(
         name=name,
         about=values.get("about", ""),
-        data={"name": name} | data,
+        data={"name": name} | values.get("data", {}),
         plugins=tuple(values.get("plugins", ())),
         train=train,
-        methods=_list(sweep, "methods", str, where),
-        caps=_list(sweep, "caps", int, where),
-        seeds=_list({"seeds": [0]} | sweep, "seeds", int, where),
-        series=_part(values, "series", where),
-        tune=_part(values, "tune", where) if "tune" in values else None,
-        expected=expected,
+        methods=tuple(sweep.get("methods", ())),
+        caps=tuple(sweep.get("caps", ())),
+        seeds=tuple(sweep.get("seeds", (0,))),
+        series=values.get("series", {}),
+        tune=values.get("tune"),
+        expected=values.get("expected", {}),
     )
     _check_series(recipe, where)
     _check_tune(recipe, f"{where} [tune]")
@@ -185,23 +154,29 @@ def make_recipe(name: str, values: dict[str, Any], *, where: str = "the recipe")
     return recipe
 
 
-def _part(values: dict[str, Any], part: str, where: str) -> dict[str, Any]:
-    found = values.get(part, {})
-    if not isinstance(found, dict):
-        raise TypeError(f"{where} must have a table [{part}], got {part} = {found!r}.")
-    return found
+def check_shape(value: Any, shape: Any, where: str) -> None:
+    """Reject a value that is not what `shape` says: a type, a list of one, or a table of names and shapes."""
+    kind = type(shape) if isinstance(shape, dict | list) else shape
+    if type(value) is not kind:
+        raise TypeError(f"{where} must be {WORDS[kind]}, got {value!r}.")
+    if isinstance(shape, list):
+        if any(type(each) is not shape[0] for each in value):
+            raise TypeError(f"{where} must be a list of {WORDS[shape[0]]}, got {value!r}.")
+        if len(set(value)) < len(value):
+            raise ValueError(f"{where} must name each value once, got {value!r}.")
+    elif isinstance(shape, dict) and isinstance(value, dict):
+        check_known(value, shape, where)
+        for key, each in value.items():
+            check_shape(each, shape[key], f"{where} {key}" if "[" in where else f"{where} [{key}]")
 
 
-def _list(values: dict[str, Any], name: str, kind: type, where: str) -> tuple[Any, ...]:
-    """A list of distinct words or numbers; caps are at least 1, and seeds at least 0."""
-    found = values.get(name, [])
-    if not isinstance(found, list) or not all(type(each) is kind for each in found):
-        raise TypeError(f"{where} must have a list of {kind.__name__} for {name}, got {found!r}.")
-    for each in found if kind is int else ():
-        check_range(name, each, int(name == "caps"), 2**63)
-    if len(set(found)) < len(found):
-        raise ValueError(f"{where} must name each of {name} once, got {found!r}.")
-    return tuple(found)
+def check_known(names: Iterable[str], known: Collection[str], where: str) -> None:
+    """Reject unknown parts and suggest the closest match."""
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}."
+            raise ValueError(f"{where} has a part that is not known, {name!r}: {hint}")
 
 
 def _check_options(options: dict[str, Any], not_here: tuple[str, ...], where: str) -> None:
@@ -219,11 +194,12 @@ def _check_series(recipe: Recipe, where: str) -> None:
     for name in chain(recipe.methods, recipe.series):
         if names.setdefault(file_name(name), name) != name or (name in recipe.methods and name in recipe.series):
             raise ValueError(f"{where} must give every series a distinct name, got {name!r} twice.")
-    for name in recipe.series:
+    for name, options in recipe.series.items():
         here = f'{where} [series."{name}"]'
-        options = _part(recipe.series, name, here)
+        check_shape(options, dict, here)
         _check_options(options, tuple(each for each in SET_BY_SWEEP if each not in TOTALS), here)
-        _list(options, "caps", int, here)
+        check_shape(options.get("caps", []), [int], f"{here} caps")
+        check_range(f"{here} caps", min(options.get("caps", [1]), default=1), 1, 2**63)
         if "caps" in options and has_total(options):
             raise ValueError(f"{here} must have caps or one of {', '.join(TOTALS)}, got both.")
         if "method" not in options:
@@ -256,40 +232,31 @@ def _check_sizes(options: dict[str, Any], where: str) -> None:
 def _check_tune(recipe: Recipe, where: str) -> None:
     """Reject a series or a budget that the sweep does not have, and what is no list; values are checked in use."""
     every, tune = recipe.all_series(), recipe.tune or {}
-    caps = sorted({cap for name in every for cap in recipe.caps_of(name) if cap is not None})
-    parts = {"": {name: value for name, value in tune.items() if name != "series"}} | _part(tune, "series", where)
-    for name, own in parts.items():
-        if name and name not in every:
-            raise ValueError(f"{where} series must be those of the recipe ({', '.join(every)}), got {name!r}.")
-        _check_keys(own, (*AXES, "caps"), where)
-        for option, values in own.items():
-            if not isinstance(values, list) or not values:
-                raise TypeError(f"{where} {option} must be a list of at least one value, got {values!r}.")
-        for cap in own.get("caps", ()):
-            if cap not in caps:
-                known = ", ".join(map(str, caps))
-                raise ValueError(f"{where} caps must be among those of the sweep ({known}), got {cap}.")
+    caps = [cap for name in every for cap in recipe.caps_of(name)]
+    shape = dict.fromkeys((*AXES, "caps"), list)
+    check_shape(tune, {**shape, "series": dict}, where)
+    check_shape(tune.get("series", {}), dict.fromkeys(every, shape), f"{where} series")
+    for own in (tune, *tune.get("series", {}).values()):
+        for name, values in own.items():
+            if not values and name != "series":
+                raise ValueError(f"{where} {name} must be a list of at least one value, got {values!r}.")
+        if wrong := [cap for cap in own.get("caps", ()) if cap not in caps]:
+            raise ValueError(f"{where} caps must be among those of the sweep, got {wrong[0]}.")
 
 
 def _check_expected(recipe: Recipe, where: str) -> None:
+    """Reject scores that no metric has, and what is not a number or two for each series."""
     scores = [key for key in recipe.expected if describe_metric(key.removeprefix("full_")).home]
-    _check_keys(recipe.expected, (*OF_EXPECTED, *METRICS, *scores), where)
-    for measure in ("compression", "largest", *(name for name in scores if not name.startswith("full_"))):
-        for name, value in _part(recipe.expected, measure, where).items():
-            if name not in recipe.all_series():
-                known = ", ".join(recipe.all_series())
-                raise ValueError(f"{where} {measure} must name series of the recipe ({known}), got {name!r}.")
+    check_known(recipe.expected, (*OF_EXPECTED, *METRICS, *scores), where)
+    for key, found in recipe.expected.items():
+        if key == "source" or key.startswith("full_"):
+            continue
+        check_shape(found, dict, f"{where} {key}")
+        check_known(found, recipe.all_series(), f"{where} {key}")
+        for name, value in found.items():
             numbers = value if isinstance(value, list) else [value]
             if len(numbers) not in (1, 2) or not all(type(number) in (int, float) for number in numbers):
-                raise ValueError(f"{where} {measure} of {name} must be a number, or from and to, got {value!r}.")
-
-
-def _check_keys(values: dict[str, Any], known: tuple[str, ...], where: str) -> None:
-    for key in values:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}."
-            raise ValueError(f"{where} has a part that is not known, {key!r}: {hint}")
+                raise ValueError(f"{where} {key} of {name} must be a number, or from and to, got {value!r}.")
 
 
 def has_total(options: dict[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from cce.records import read_records
 from cce.run_folder import RECIPE, RECORD, RECORDS, RunFolder
 from cce.training import list_checkpoints, make_config, read_toml
 from cce.workers import num_cores, open_engine
-from cce_lab.sweeps.runs import POSTPONED, Task, run_one
+from cce_lab.sweeps.runs import Task, run_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -33,11 +33,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What came of a sweep."""
+class SweepResult:
+    """The runs of a sweep: the folder that they are in, the record of each, and by name why others have none."""
 
+    folder: Path
     records: list[RunRecord]
-    failures: dict[str, str]  # by the name of the run: what went wrong
+    failures: dict[str, str]
+    num_runs: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A flat dictionary for each run, as data frames take them."""
+        return [record.to_row() for record in self.records]
+
+    def check(self) -> SweepResult:
+        """Raise if a run failed."""
+        if self.failures:
+            reasons = "; ".join(f"{name}: {failure}" for name, failure in self.failures.items())
+            raise ValueError(f"{len(self.failures)} of {self.num_runs} runs failed, see their error.txt: {reasons}")
+        return self
 
 
 class Sweep:
@@ -70,7 +83,7 @@ class Sweep:
 
     def run(
         self, *, jobs: int = 1, engine: str = "local", progress: bool = False, report: Report | None = None
-    ) -> Outcome:
+    ) -> SweepResult:
         """Run the unfinished runs, `jobs` at a time, each with its share of the cores. `report` gets each that ends."""
         check_range("jobs", jobs, 1, 2**16)
         # a cluster counts cores itself
@@ -98,18 +111,17 @@ class Sweep:
                 "resume with the same command"
             ) from None
         self.gather()
-        return Outcome(read_records(self.out / RECORDS), failures)
+        return SweepResult(self.out, read_records(self.out / RECORDS), failures, total)
 
     def _run_all(self, tasks: list[Task], workers: Any, bar: Any, report: Report | None) -> dict[str, str]:
-        """What went wrong, by the name of the run. What other processes train is waited for in the end."""
+        """What went wrong, by the name of the run. Runs that others start from come first."""
         failures, total = {}, len(self.chosen)
         done = total - len(tasks)
         while tasks:
-            postponed = []
-            for task, ended in zip(tasks, workers.map(run_one, tasks), strict=True):
-                if ended == POSTPONED:
-                    postponed.append(replace(task, wait=True))
-                    continue
+            names = {task.run.name for task in tasks}
+            ready = [task for task in tasks if task.run.source not in names]
+            tasks = [task for task in tasks if task.run.source in names]
+            for task, ended in zip(ready, workers.map(run_one, ready), strict=True):
                 done += 1
                 bar.update()
                 self.gather()
@@ -117,7 +129,6 @@ class Sweep:
                     failures[task.run.name] = ended
                 elif report is not None:
                     report(task.folder.read_record(), f"{done} of {total}")
-            tasks = postponed
         return failures
 
     def gather(self) -> None:

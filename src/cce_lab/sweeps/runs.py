@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cce.budget import MEASURES, SIZED_LATER, BudgetTooSmallError
-from cce.files import FolderInUseError, write_atomic
+from cce.files import write_atomic
 from cce.plugins import load_plugins
 from cce.run_folder import RunFolder
 from cce.training import TrainConfig, Trainer, finalize_run, make_config, plan_run
 from cce_lab.sweeps.recipe import CHOSEN_LATER, Recipe, file_name
 
 Choices: TypeAlias = Mapping[tuple[str, int | None], dict[str, Any]]  # by series and budget: tuned options
-POSTPONED = "another process trains it, or the run that it starts from"
 
 
 @dataclass(frozen=True)
@@ -109,33 +108,28 @@ def _name(series: str, cap: int | None, seed: int, size: Mapping[str, float] | N
 
 @dataclass(frozen=True)
 class Task:
-    """A run, its folder, and what is to be done about others."""
+    """A run and its folder."""
 
     run: Run
     folder: RunFolder
     is_source: bool = False  # others start from it: its checkpoints stay
-    wait: bool = False  # for a process that trains it, rather than leave it for later
 
 
 def run_one(task: Task) -> str | None:
-    """Train one run to its end, or resume it; why it failed, `POSTPONED`, or None if it is finished.
+    """Train one run to its end, or resume it; why it failed, or None if it is finished.
 
-    Other processes may be asked to do the same run.
+    Other processes may be asked to do the same run: who comes second waits.
     """
     load_plugins(task.run.config.plugins)  # this may be a process of its own
-    try:
-        with task.folder.lock(wait=task.wait):
-            if task.folder.is_finished:
-                return None
-            if task.run.source is not None:
-                source = RunFolder(task.folder.path.with_name(task.run.source))
-                with source.lock(wait=task.wait):
-                    is_there = source.is_finished
-                if not is_there:
-                    return f"{task.run.source}, which it starts from, is not finished." if task.wait else POSTPONED
-            return _train(task)
-    except FolderInUseError:
-        return POSTPONED
+    with task.folder.lock(wait=True):
+        if task.folder.is_finished:
+            return None
+        if task.run.source is not None:
+            source = RunFolder(task.folder.path.with_name(task.run.source))
+            with source.lock(wait=True):
+                if not source.is_finished:
+                    return f"{task.run.source}, which it starts from, is not finished."
+        return _train(task)
 
 
 def _train(task: Task) -> str | None:

@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", default="local", help="local, ray, or ray://host:port (default: local)")
     parser.add_argument("--only", nargs="+", metavar="SERIES", default=None, help="run these series only")
     parser.add_argument("--dry-run", action="store_true", help="list the runs that are left, and run none")
-    parser.add_argument("--seeds", nargs="+", type=int, default=None, help="run these seeds, instead of the recipe's")
     parser.add_argument("--json", action="store_true", help="print the records as JSON, and no progress")
 
 
@@ -62,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
     from cce_lab.sweeps import Experiment
 
     check_engine(options.engine)
-    places = {name: getattr(options, name) for name in ("out", "like", "data", "only", "seeds", "plugins")}
+    places = {name: getattr(options, name) for name in ("out", "like", "data", "only", "plugins")}
     experiment = Experiment(options.recipe, **places)
     if options.dry_run:
         print_left(experiment.planned(progress=not options.json), as_json=options.json)
@@ -71,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print(strict_json([record.to_dict() for record in result.records]))
     else:
-        print(f"{sweep_table(result.records)}\nrecords: {result.folder}/records.jsonl")
+        print(f"{sweep_table(result.records)}\nrecords: {experiment.out}/records.jsonl")
     result.check()
 
 

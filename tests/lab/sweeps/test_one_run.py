@@ -9,7 +9,7 @@ import pytest
 from cce.records import read_records
 from cce.run_folder import RunFolder
 from cce.training import Trainer
-from cce_lab.sweeps.runs import POSTPONED, Task, run_one
+from cce_lab.sweeps.runs import Task, run_one
 from helpers.sweeps import tiny_runs
 
 pytestmark = pytest.mark.slow
@@ -35,16 +35,9 @@ def test_a_run_leaves_its_record_and_nothing_to_resume(tasks):
     assert task.folder.record.stat() == before
 
 
-def test_what_another_process_trains_is_postponed(tasks):
-    with tasks["cce"].folder.lock():
-        assert run_one(tasks["cce"]) == POSTPONED
-    assert not tasks["cce"].folder.is_begun
-
-
-def test_a_run_waits_for_the_one_that_it_starts_from(tasks):
+def test_a_run_needs_the_one_that_it_starts_from(tasks):
     pq = tasks["pq"]
-    assert run_one(pq) == POSTPONED
-    assert run_one(replace(pq, wait=True)) == "full-seed0, which it starts from, is not finished."
+    assert run_one(pq) == "full-seed0, which it starts from, is not finished."
     assert run_one(tasks["full"]) is None
     assert tasks["full"].folder.checkpoints.is_dir()
     assert run_one(pq) is None

@@ -5,14 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cce.files import lock_folder
 from cce.records import read_records
 from cce.training import Trainer
 from cce_lab.sweeps.running import Sweep
@@ -194,24 +191,3 @@ def test_two_sweeps_on_one_folder_share_the_runs(whole, data, tmp_path):
         assert process.returncode == 0, err
     found = read_records(tmp_path / "records.jsonl")
     assert [essence(record) for record in found] == [essence(record) for record in whole[1]]
-
-
-def test_a_run_that_another_process_trains_is_waited_for_in_the_end(whole, data, tmp_path):
-    order = []
-    sweep = Sweep(tiny_runs(data), tmp_path)
-
-    def hold():
-        with lock_folder(tmp_path / "runs" / "full-seed0"):
-            holding.set()
-            while not (tmp_path / "runs" / "cce-cap320-seed0" / "record.jsonl").exists():
-                time.sleep(0.02)
-            order.append("cce")
-
-    holding = threading.Event()
-    thread = threading.Thread(target=hold)
-    thread.start()
-    holding.wait()
-    records = sweep.run().records
-    thread.join()
-    assert order == ["cce"]  # it came first, though full-seed0 is before it in the recipe
-    assert [essence(record) for record in records] == [essence(record) for record in whole[1]]

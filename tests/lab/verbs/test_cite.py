@@ -1,7 +1,5 @@
 """`cce cite`: BibTeX of the papers that methods come from."""
 
-import json
-
 from cce.cli import main
 
 
@@ -14,11 +12,9 @@ def test_entries_of_the_methods_that_are_named(capsys):
     ]
 
 
-def test_without_a_name_it_is_the_paper_of_cce_and_all_are_all(capsys):
+def test_without_a_name_it_is_the_paper_of_cce(capsys):
     main(["cite"])
     assert capsys.readouterr().out.count("@") == 1
-    main(["cite", "--all", "--json"])
-    assert len(json.loads(capsys.readouterr().out)) == 16
 
 
 def test_an_unknown_method_gets_one_line(capsys):

@@ -1,6 +1,4 @@
-"""`cce recipes`: names and what they are about, as text and as JSON."""
-
-import json
+"""`cce recipes`: names and what they are about."""
 
 from cce.cli import main
 
@@ -8,8 +6,6 @@ from cce.cli import main
 def test_a_line_for_each_recipe_with_what_it_is_about(capsys):
     assert main(["recipes"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert main(["recipes", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert len(found) == len(lines) >= 30
-    assert all(found.values())
+    assert len(lines) >= 30
+    assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
     assert any(line.startswith("studies/columns ") for line in lines)
