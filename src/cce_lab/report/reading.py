@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cce.files import read_text
-from cce.records import RunRecord
+from cce.records import RunRecord, read_records
 from cce.run_folder import CONFIG, RECIPE, RECORD, RECORDS, TRIALS
 from cce_lab.report.groups import Key, key_of, with_sources
 
@@ -76,7 +76,7 @@ def _read(file: Path, found: Collected) -> list[RunRecord]:
     """The records of a file, with names; what its recipe expects is added to `found`."""
     plan = _plan_of(file, found)
     train = plan.get("train")
-    records = with_sources(read_lines(file, found.notes), train.get("epochs") if isinstance(train, dict) else None)
+    records = with_sources(read_records(file), train.get("epochs") if isinstance(train, dict) else None)
     if file.name == RECORD:
         records = [record if record.name else replace(record, name=file.parent.name) for record in records]
     if isinstance(expected := plan.get("expected"), dict):
@@ -96,20 +96,3 @@ def _plan_of(file: Path, found: Collected) -> dict[str, Any]:
         if (note := f"{recipe} cannot be read as TOML.") not in found.notes:
             found.notes.append(note)
         return {}
-
-
-def read_lines(path: Path, notes: list[str]) -> list[RunRecord]:
-    """The records of a file. A malformed line is rejected by its number; the last line may be cut short."""
-    text = read_text(path)
-    records = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            records.append(RunRecord.from_json(line))
-        except (ValueError, TypeError) as error:
-            if number > text.count("\n"):
-                notes.append(f"{path}:{number} was cut short, and is left out.")
-                continue
-            raise ValueError(f"{path}:{number} is not a record of a run: {error}") from error
-    return records

@@ -232,7 +232,7 @@ def _check_sizes(options: dict[str, Any], where: str) -> None:
 def _check_tune(recipe: Recipe, where: str) -> None:
     """Reject a series or a budget that the sweep does not have, and what is no list; values are checked in use."""
     every, tune = recipe.all_series(), recipe.tune or {}
-    caps = [cap for name in every for cap in recipe.caps_of(name)]
+    caps = sorted({cap for name in every for cap in recipe.caps_of(name) if cap is not None})
     shape = dict.fromkeys((*AXES, "caps"), list)
     check_shape(tune, {**shape, "series": dict}, where)
     check_shape(tune.get("series", {}), dict.fromkeys(every, shape), f"{where} series")
@@ -241,7 +241,8 @@ def _check_tune(recipe: Recipe, where: str) -> None:
             if not values and name != "series":
                 raise ValueError(f"{where} {name} must be a list of at least one value, got {values!r}.")
         if wrong := [cap for cap in own.get("caps", ()) if cap not in caps]:
-            raise ValueError(f"{where} caps must be among those of the sweep, got {wrong[0]}.")
+            known = ", ".join(map(str, caps))
+            raise ValueError(f"{where} caps must be among those of the sweep ({known}), got {wrong[0]}.")
 
 
 def _check_expected(recipe: Recipe, where: str) -> None:

@@ -71,7 +71,7 @@ def test_without_vega_there_are_tables_and_a_hint(sweep, capsys, monkeypatch):
     [
         (["empty"], "there are no finished runs in empty."),
         (["nowhere"], "nowhere is not there: give files of records, or folders of runs."),
-        (["bad.jsonl"], "bad.jsonl:1 is not a record of a run: "),
+        (["bad.jsonl"], "line 1 of bad.jsonl must be the record of a run: "),
         (["picture.jsonl"], "picture.jsonl must be text in UTF-8, and it is not: invalid start byte at 0."),
     ],
 )
