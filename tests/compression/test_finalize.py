@@ -121,9 +121,11 @@ def test_the_smallest_size_within_the_tolerance_is_chosen_and_rows_come_back_in_
 
     found = cce.finalize(model, validate=validate, tolerance=1e-4)
     assert found.loss_before == 0
-    assert len(seen) == sum(size.loss is not None for size in found.curve) + 1 <= 6 < len(found.curve)
-    assert [each[2] for each in seen[0]] == [False, False]
-    assert all(all(final for _, _, final in each) for each in seen[1:])
+    rows, *probes, first = seen[:4]
+    assert len(seen) == sum(size.loss is not None for size in found.curve) + 3 <= 9 < len(found.curve)
+    assert [each[2] for each in rows] == [False, False]
+    assert [[each[2] for each in probe] for probe in probes] == [[True, False], [False, True]]
+    assert all(all(final for _, _, final in each) for each in [first, *seen[4:]])
     assert found.chosen == found.knee in found.curve
     assert found.chosen.loss <= 1e-4 < found.curve[found.curve.index(found.chosen) - 1].loss
     assert loss() == found.chosen.loss
@@ -138,6 +140,25 @@ def test_a_larger_tolerance_never_gives_a_larger_table():
         sizes.append(cce.finalize(model, validate=squared_error(model, dense(model)), tolerance=tolerance).nbytes)
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > sizes[-1]
+
+
+def test_a_table_that_the_loss_minds_gets_the_bytes_though_its_errors_are_the_smaller_ones():
+    model = trained((3000, 3000), num_clusters=3000)
+    minded = model["t1"]
+    with torch.no_grad():
+        minded.fit_to(minded.to_dense() / 10)
+    before, state, found = minded.to_dense().detach(), state_of(model), {}
+
+    def validate():  # the first table does not matter
+        return 1e3 * float((minded.to_dense().detach() - before).square().mean())
+
+    for name, options in {"by error": {}, "by loss": {"validate": validate}}.items():
+        model.load_state_dict(state)
+        assert cce.finalize(model, nbytes=30_000, seed=0, **options).nbytes <= 30_000
+        found[name] = *(table.num_columns * (table.num_rows - 1).bit_length() for table in model.values()), validate()
+    assert found["by error"][0] > found["by error"][1]
+    assert found["by loss"][0] < found["by loss"][1]
+    assert found["by loss"][2] < found["by error"][2] / 2
 
 
 def test_all_sizes_are_validated_only_if_asked_for_and_a_budget_takes_one():

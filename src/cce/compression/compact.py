@@ -29,6 +29,11 @@ Validate = Callable[[], float] | Callable[[nn.Module], float]
 TOLERANCE = 0.0005  # of a validation loss
 FLAT = 0.01  # share of the variance that may be lost where nothing validates
 STEP = 2**0.5  # from one size of the curve to the next
+BETWEEN = 2  # further sizes that are tried between the last one that is good and the first one that is not
+PROBED, MOST_PROBES = 0.99, 16  # tables are probed from the largest on, until they hold this share of the bytes
+PROBED_AT = 1 / 8  # of a table's variance is lost in its probe
+POWER = 1.5  # of the error, with which the loss of a model grows
+LEAST = 1 / 100  # of the tolerance: what a probe is taken to cost at least
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,8 @@ def finalize(
     nbytes: at most so many bytes of all these tables together, as they are served.
     bits: at most so many bits of pointers for each id.
     validate: a loss of the model, or of its argument if it takes one, such as that of validation rows. It is called
-        for the sizes that are tried, about five; on every process, whose losses are averaged.
+        for each of the largest tables alone, which says how much the model minds its error, and for about seven sizes;
+        on every process, whose losses are averaged.
     tolerance: how much more than the loss of the int8 rows is as good, by `validate`; .0005 by default.
     num_columns, num_rows: of the codebooks of all tables.
     counts: by name of a table, how often each id occurs, instead of the tables' own counts.
@@ -152,8 +158,10 @@ def finalize(
         table.rows.name = f"table {name!r}" if name else table.rows.name
     given = Shape(num_columns or 0, num_rows or 0)
     sizing = _Sizing(tables, counts or {}, seed, given, bits, is_limited=nbytes is not None or bits is not None)
-    sizes = sizing.curve(nbytes)
     trial = None if validate is None else _Trial(sizing, model, validate, TOLERANCE if tolerance is None else tolerance)
+    if trial is not None:
+        sizing.weigh(trial)
+    sizes = sizing.curve(nbytes)
     if trial is not None and curve:
         sizes = [trial.scored(size) for size in sizes]
     knee = None
@@ -163,7 +171,8 @@ def finalize(
         chosen = [size for size in sizes if size.nbytes <= (nbytes or size.nbytes)][-1]
         chosen = chosen if trial is None else trial.scored(chosen)
         knee = _smallest(sizes, trial) if curve or trial is None else None
-    sizes = sizes if trial is None else [trial.found.get(size.nbytes, size) for size in sizes]
+    if trial is not None:
+        sizes = sorted(({size.nbytes: size for size in sizes} | trial.found).values(), key=lambda size: size.nbytes)
     return Finalized(sizing.apply(chosen), tuple(sizes), knee, chosen, None if trial is None else trial.loss_before)
 
 
@@ -173,26 +182,42 @@ class _Trial:
     def __init__(self, sizing: _Sizing, model: nn.Module, validate: Validate, tolerance: float) -> None:
         self.sizing, self.model, self.validate = sizing, model, validate
         self.found: dict[int, Size] = {}  # by their bytes
-        self.loss_before = _score(model, validate)
-        self.limit = self.loss_before + tolerance
+        self.loss_before, self.tolerance = _score(model, validate), tolerance
 
     def scored(self, size: Size) -> Size:
         """The size with its loss."""
         if size.nbytes not in self.found:
-            self.found[size.nbytes] = replace(size, loss=self.sizing.score(size, self.model, self.validate))
+            self.found[size.nbytes] = replace(size, loss=self.score(size.shapes))
         return self.found[size.nbytes]
+
+    def score(self, shapes: Mapping[str, Shape]) -> float:
+        """The loss of the model with these shapes of tables, which then have their rows again."""
+        compact = self.sizing.encode(shapes)
+        with ExitStack() as trials:
+            for name in shapes:
+                trials.enter_context(self.sizing.tables[name].trying(compact[name]))
+            return _score(self.model, self.validate)
+
+    def between(self, bad: Size, good: Size) -> Size:
+        """The smallest good size that is found between one that is not good and one that is."""
+        for _ in range(BETWEEN):
+            middle = self.sizing.size(round(math.sqrt(bad.nbytes * good.nbytes)))
+            if middle.nbytes in (bad.nbytes, good.nbytes):
+                break
+            bad, good = (bad, middle) if self.is_good(middle) else (middle, good)
+        return self.scored(good)
 
     def is_good(self, size: Size) -> bool:
         """Whether its loss is within the tolerance."""
         loss = self.scored(size).loss
-        return loss is not None and loss <= self.limit
+        return loss is not None and loss <= self.loss_before + self.tolerance
 
 
 def _smallest(sizes: Sequence[Size], trial: _Trial | None) -> Size:
     """The smallest size that is as good as the rows, by its loss or by the variance that is lost.
 
-    Losses fall with bytes, up to noise: halving the interval finds a good size whose neighbour is not good. If no size
-    is good, the best of those that were tried.
+    Losses fall with bytes, up to noise: halving the interval finds a good size whose neighbour is not good, and sizes
+    between these two come nearer. If no size is good, the best of those that were tried.
     """
     if trial is None:
         return next((size for size in sizes if size.distortion <= FLAT), sizes[-1])
@@ -201,7 +226,7 @@ def _smallest(sizes: Sequence[Size], trial: _Trial | None) -> Size:
         middle = (bad + good) // 2
         bad, good = (bad, middle) if trial.is_good(sizes[middle]) else (middle, good)
     if good < len(sizes):
-        return trial.scored(sizes[good])
+        return trial.between(sizes[bad], sizes[good]) if bad >= 0 else trial.scored(sizes[good])
     return min(trial.found.values(), key=lambda size: math.inf if size.loss is None else size.loss)
 
 
@@ -224,12 +249,13 @@ class _Sizing:
         self.codebooks: dict[tuple[str, Shape], Codebooks] = {}
         self.fixed_nbytes = sum(table.row_map.nbytes for table in tables.values())
         found = self._agree(lambda: {name: self._options(name, given) for name in tables})
-        self.variance = sum(variance for _, variance, _ in found.values())
+        self.variances = {name: variance for name, (_, variance, _) in found.items()}
         self.num_ids = {name: num_ids for name, (_, _, num_ids) in found.items()}
         self.options = {
             name: [Option(Shape(*shape), nbytes, error) for shape, nbytes, error in options]
             for name, (options, _, _) in found.items()
         }
+        self.errors = {(name, each.shape): each.error for name, options in self.options.items() for each in options}
 
     def _options(self, name: str, given: Shape) -> tuple[list[tuple[Shape, int, float]], float, int]:
         """Shapes of a table with their bytes and errors, the error of one row for all ids, and how many these are."""
@@ -258,37 +284,60 @@ class _Sizing:
             return []
         return [Shape(given.num_columns or table.num_columns, given.num_rows or table.num_rows)]
 
+    def weigh(self, trial: _Trial) -> None:
+        """Let options cost what the loss says instead of their error.
+
+        How much a model minds the error of a table differs by a factor of ten and more between its tables. So each is
+        made coarse alone, once, and validated; the loss of its other shapes is taken to grow with a power of the error.
+        """
+        choices = [name for name, options in self.options.items() if len(options) > 1]
+        if len(self.options) < 2 or not choices:
+            return
+        choices.sort(key=lambda name: -self.tables[name].rows.row_nbytes)
+        left = sum(self.tables[name].rows.row_nbytes for name in choices) * (1 - PROBED)
+        probed: dict[str, float] = {}
+        while choices and len(probed) < MOST_PROBES:
+            if sum(self.tables[name].rows.row_nbytes for name in choices) <= left:
+                break
+            name = choices.pop(0)
+            loss = trial.score({name: self._probe(name).shape}) - trial.loss_before
+            probed[name] = max(loss, trial.tolerance * LEAST, 1e-9)
+        for name in self.options:
+            cost, error = probed.get(name, max(probed.values())), self._probe(name).error or 1.0
+            self.options[name] = [
+                each._replace(error=cost * (each.error / error) ** POWER) for each in self.options[name]
+            ]
+
+    def _probe(self, name: str) -> Option:
+        """The option of a table whose error is nearest to a share of its variance."""
+        wanted = math.log(self.variances[name] * PROBED_AT or 1.0)
+        return min(self.options[name], key=lambda each: abs(math.log(each.error or 1e-30) - wanted))
+
     def curve(self, nbytes: int | None) -> list[Size]:
         """Sizes from the smallest to the largest, each about 1.4 times the one before, with that of so many bytes."""
         least = least_nbytes(self.options)
         most = sum(max(option.nbytes for option in options) for options in self.options.values())
         budgets = [most, *(int(least * STEP**step) for step in range(math.ceil(math.log(most / least, STEP))))]
+        budgets = [each + self.fixed_nbytes for each in budgets]
         if nbytes is not None and nbytes < least + self.fixed_nbytes:
             raise ValueError(f"nbytes must be at least {least + self.fixed_nbytes} for these tables, got {nbytes}.")
         if nbytes is not None:
-            budgets.append(nbytes - self.fixed_nbytes)
-        sizes = {(size := self._size(budget)).nbytes: size for budget in budgets}
+            budgets.append(nbytes)
+        sizes = {(size := self.size(budget)).nbytes: size for budget in budgets}
         return [sizes[each] for each in sorted(sizes)]
 
-    def _size(self, nbytes: int) -> Size:
-        chosen = allocate(self.options, nbytes)
+    def size(self, nbytes: int) -> Size:
+        """The best size of at most so many bytes."""
+        chosen = allocate(self.options, nbytes - self.fixed_nbytes)
         served = sum(option.nbytes for option in chosen.values()) + self.fixed_nbytes
-        error = sum(option.error for option in chosen.values())
+        error = sum(self.errors[name, option.shape] for name, option in chosen.items())
         bits = sum(self.num_ids[name] * option.shape.bits for name, option in chosen.items())
         shapes = {name: option.shape for name, option in chosen.items()}
-        return Size(served, bits / sum(self.num_ids.values()), error / (self.variance or 1.0), shapes)
-
-    def score(self, size: Size, model: nn.Module, validate: Validate) -> float:
-        """The loss of the model with tables of this size, which then has its rows again."""
-        compact = self._encode(size)
-        with ExitStack() as trials:
-            for name, table in self.tables.items():
-                trials.enter_context(table.trying(compact[name]))
-            return _score(model, validate)
+        return Size(served, bits / sum(self.num_ids.values()), error / (sum(self.variances.values()) or 1.0), shapes)
 
     def apply(self, size: Size) -> tuple[FinalizedTable, ...]:
         """Let all tables have their compact form."""
-        compact = self._encode(size)
+        compact = self.encode(size.shapes)
         report = []
         with uninterrupted():
             for name, table in self.tables.items():
@@ -298,16 +347,16 @@ class _Sizing:
                 report.append(entry)
         return tuple(report)
 
-    def _encode(self, size: Size) -> dict[str, Compact]:
-        """The compact form of every table, equal on all processes."""
+    def encode(self, shapes: Mapping[str, Shape]) -> dict[str, Compact]:
+        """The compact form of tables, equal on all processes."""
 
         def encode(name: str) -> Compact:
             table = self.tables[name]
-            return table.encode(table.trained_rows(self.counts.get(name)), self.codebooks[name, size.shapes[name]])
+            return table.encode(table.trained_rows(self.counts.get(name)), self.codebooks[name, shapes[name]])
 
         if self.ranks.world_size == 1:
-            return {name: encode(name) for name in self.tables}
-        states = self._agree(lambda: {name: encode(name).state() for name in self.tables})
+            return {name: encode(name) for name in shapes}
+        states = self._agree(lambda: {name: encode(name).state() for name in shapes})
         return {name: Compact.of(state) for name, state in states.items()}
 
     def _agree(self, compute: Callable[[], Any]) -> Any:

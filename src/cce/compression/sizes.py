@@ -41,7 +41,7 @@ class Shape(NamedTuple):
 
 
 class Option(NamedTuple):
-    """A shape of a table, with its bytes and the squared error of all vectors, weighted by how often ids occur."""
+    """A shape of a table, with its bytes and what it costs: a squared error, or a loss that follows from it."""
 
     shape: Shape
     nbytes: int
