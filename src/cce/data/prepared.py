@@ -254,9 +254,11 @@ def _bag_problems(folder: Path, split: str, index: int, num_embeddings: int) -> 
     path = folder / values_file(split, index)
     ids = map_file(path, id_dtype(num_embeddings))
     _, rule, is_right = _id_check("ids", num_embeddings)
-    wrong = np.flatnonzero(~is_right(ids))
-    if len(wrong):
-        yield f"{path}, row {wrong[0]}: ids must be {rule}, got {ids[wrong[0]]}."
+    for start in range(0, len(ids), CHUNK):
+        wrong = start + np.flatnonzero(~is_right(ids[start : start + CHUNK]))
+        if len(wrong):
+            yield f"{path}, row {wrong[0]}: ids must be {rule}, got {ids[wrong[0]]}."
+            break
     path = folder / offsets_file(split, index)
     offsets = map_file(path, OFFSET)
     if offsets[0] != 0 or offsets[-1] != len(ids) or np.any(np.diff(offsets) < 0):

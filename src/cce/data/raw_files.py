@@ -78,23 +78,16 @@ def _ending(path: Path) -> str:
 # -- files of a table --------------------------------------------------------------------------------------------------
 
 
-def find_inputs(raw: Path | Sequence[Path]) -> tuple[Input, ...]:
-    """The files of a path or of several, folders searched; their names say what they are."""
-    paths = [each for path in ([raw] if isinstance(raw, Path) else raw) for each in _files(path)]
-    for path in paths:
-        find_format(path)
-    return tuple(Input(path) for path in paths)
-
-
-def _files(raw: Path) -> list[Path]:
-    """A file itself, or the part files below a folder in the order of their names, without marks such as _SUCCESS."""
+def find_inputs(raw: Path) -> tuple[Input, ...]:
+    """A file, or the part files below a folder in the order of their names, without marks such as _SUCCESS."""
     if not raw.is_dir():
-        return [raw]
+        find_format(raw)
+        return (Input(raw),)
     found = [path for path in sorted(raw.rglob("*")) if path.is_file() and _ending(path) in ENDINGS]
     found = [path for path in found if not any(part.startswith((".", "_")) for part in path.relative_to(raw).parts)]
     if not found:
         raise FileNotFoundError(f"{raw} must hold files that end in {', '.join(ENDINGS)}, and there is none.")
-    return found
+    return tuple(Input(path) for path in found)
 
 
 def read_names(inputs: Sequence[Input]) -> tuple[tuple[str, ...], FileFormat]:

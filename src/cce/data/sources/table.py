@@ -15,13 +15,9 @@ SPLIT_FILES = {"train": "train", "valid": "validation", "test": "test"}  # by ho
 
 
 def table_job(
-    raw: Path | Sequence[Path],
-    columns: Columns,
-    *,
-    reading: Reading | None = None,
-    splitting: Splitting | None = None,
+    raw: Path, columns: Columns, *, reading: Reading | None = None, splitting: Splitting | None = None
 ) -> Job:
-    """The job of a file, of several, or of all files in a folder; the first line of a text names its columns.
+    """The job of a file, or of all files in a folder; the first line of a text names its columns.
 
     Fields of a text may be in quotes, but may not hold line breaks.
     """
